@@ -1,0 +1,1 @@
+"""Carries servers through their stages, whatever fails."""

@@ -1,0 +1,101 @@
+"""Connections and transactions on PostgreSQL, and what its failures mean to a caller."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from roost.platform.errors import DatabaseUnavailable
+
+POOL_SIZE = 8
+CONNECT_TIMEOUT_S = 10.0
+COMMAND_TIMEOUT_S = 60.0
+
+Connection = Any
+"""An asyncpg connection inside a transaction; asyncpg is not typed."""
+
+UNAVAILABLE = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.InterfaceError,
+    asyncpg.ReadOnlySQLTransactionError,
+    OSError,
+    TimeoutError,
+)
+"""Failures that say nothing about the request: the server is away, restarting or another one by now."""
+
+
+async def _prepare_connection(connection: Connection) -> None:
+    # UUIDs and addresses are canonical lower-case strings everywhere in Roost; JSON columns hold encoded text.
+    for type_name in ("uuid", "inet", "cidr"):
+        await connection.set_type_codec(type_name, schema="pg_catalog", encoder=str, decoder=str, format="text")
+
+
+async def _keep_session(_connection: Connection) -> None:
+    # Roost leaves no session state behind, so a connection needs no reset between two uses.
+    return None
+
+
+class Database:
+    """A pool of connections to one PostgreSQL database.
+
+    UUIDs, `inet` and `cidr` values are `str` in both directions; `json`/`jsonb` are encoded text; `xid8` is int.
+    """
+
+    def __init__(self, dsn: str, pool: Any) -> None:
+        self.dsn = dsn
+        self._pool = pool
+
+    @classmethod
+    async def open(cls, dsn: str, *, size: int = POOL_SIZE) -> "Database":
+        """Connect. Raises DatabaseUnavailable when no server answers at `dsn`."""
+        try:
+            pool = await asyncpg.create_pool(
+                dsn,
+                min_size=1,
+                max_size=size,
+                init=_prepare_connection,
+                reset=_keep_session,
+                timeout=CONNECT_TIMEOUT_S,
+                command_timeout=COMMAND_TIMEOUT_S,
+                server_settings={"application_name": "roost", "jit": "off", "timezone": "UTC"},
+            )
+        except UNAVAILABLE as error:
+            raise DatabaseUnavailable(f"no PostgreSQL answers: {error}") from error
+        return cls(dsn, pool)
+
+    async def close(self) -> None:
+        """Close every connection; those still at work after 5 s are cut."""
+        try:
+            await asyncio.wait_for(self._pool.close(), 5)
+        except TimeoutError:
+            self._pool.terminate()
+
+    @asynccontextmanager
+    async def transaction(self, *, snapshot: bool = False) -> AsyncIterator[Connection]:
+        """One transaction: committed at the end of the block, undone by any exception.
+
+        snapshot: read only, and every statement sees the same instant (REPEATABLE READ).
+        Raises DatabaseUnavailable when the server goes away; whether the commit arrived is then not known.
+        """
+        isolation = {"isolation": "repeatable_read", "readonly": True} if snapshot else {}
+        try:
+            async with self._pool.acquire() as connection:
+                async with connection.transaction(**isolation):
+                    yield connection
+        except UNAVAILABLE as error:
+            raise DatabaseUnavailable(f"the database went away: {error or type(error).__name__}") from error
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection without a transaction: each statement is one of its own."""
+        try:
+            async with self._pool.acquire() as connection:
+                yield connection
+        except UNAVAILABLE as error:
+            raise DatabaseUnavailable(f"the database went away: {error or type(error).__name__}") from error

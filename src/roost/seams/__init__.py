@@ -1,0 +1,1 @@
+"""What the services promise each other: protocols and structs, nothing that runs."""

@@ -1,0 +1,59 @@
+"""What the network service asks of the compute service, and what is kept with a server."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from roost.seams.network import Nic
+
+
+class HostAggregateState(Struct, frozen=True):
+    """A host aggregate that the network service keeps, one per segment or physical network."""
+
+    uuid: str
+    name: str
+
+
+class RequestSpec(Struct, frozen=True, kw_only=True):
+    """What a server asked for, kept with it for every later move."""
+
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+    nics: tuple[Nic, ...] = ()
+    availability_zone: str | None = None
+
+
+class ServerPort(Struct, frozen=True, kw_only=True):
+    """One NIC of a server as last bound. preserve_on_delete: the user's own port, kept when the server goes."""
+
+    port_id: str
+    tag: str
+    network_id: str
+    network_name: str
+    mac_address: str
+    addresses: tuple[str, ...]
+    preserve_on_delete: bool
+
+
+class ComputeClient(Protocol):
+    """The compute service, next door or over HTTP. Every call is in sets and can be repeated."""
+
+    async def ensure_host_aggregates(self, aggregates: Sequence[HostAggregateState]) -> None:
+        """Create those that do not exist yet."""
+
+    async def delete_host_aggregates(self, uuids: Sequence[str]) -> None:
+        """Delete them, and their UUIDs from every provider."""
+
+    async def set_segment_aggregates(
+        self, aggregates_by_host: Mapping[str, frozenset[str]], *, managed: frozenset[str]
+    ) -> None:
+        """These hosts are in these of the `managed` host aggregates and in no other managed one.
+
+        Aggregates outside `managed`, and hosts that are not named, are left alone. Placement mirrors it before the
+        call returns.
+        """
+
+    async def list_unfinished(self, server_ids: Sequence[str]) -> set[str]:
+        """Those of the servers whose build, move or delete is still at work."""

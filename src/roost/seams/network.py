@@ -1,0 +1,148 @@
+"""What the conductor and the compute service ask of the network service."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Nic(Struct, frozen=True, kw_only=True):
+    """One network interface that a server asked for: a network, or a port that the user made.
+
+    tag: names the NIC within its server ("0", "1", ...); with the server's id it fixes the id of Roost's port.
+    """
+
+    tag: str
+    network_id: str | None = None
+    port_id: str | None = None
+    fixed_ip: str | None = None
+
+
+class ServerNics(Struct, frozen=True, kw_only=True):
+    """All NICs of one server, and who it belongs to. Of a server, never of a part of its NICs."""
+
+    server_id: str
+    project_id: str
+    nics: tuple[Nic, ...]
+    availability_zone: str = "nova"
+
+
+class Port(Struct, frozen=True, kw_only=True):
+    """A port as the conductor needs to know it.
+
+    provider_uuid: the segment, or the network without segments, that its addresses are on; None without an address.
+    pinned: has an address that must stay, so only hosts that reach provider_uuid will do.
+    """
+
+    id: str
+    tag: str
+    network_id: str
+    project_id: str
+    mac_address: str
+    revision: int
+    preserve_on_delete: bool
+    needs_address: bool
+    host: str | None = None
+    addresses: tuple[str, ...] = ()
+    provider_uuid: str | None = None
+    pinned: bool = False
+
+
+class EnsuredPorts(Struct, frozen=True):
+    """The server's ports exist and are reserved for its build; in the order of its NICs."""
+
+    server_id: str
+    ports: tuple[Port, ...]
+
+
+class PortsRefused(Struct, frozen=True):
+    """A NIC cannot be had; none of the server's ports is left reserved or made. reason: a sentence."""
+
+    server_id: str
+    reason: str
+
+
+class Segment(Struct, frozen=True, kw_only=True):
+    """A segment with addresses, or a whole network without segments.
+
+    placement_aggregate: the hosts that reach it; None when it has none yet. has_inventory: it has IPv4 pools.
+    """
+
+    provider_uuid: str
+    name: str
+    placement_aggregate: str | None
+    has_inventory: bool
+
+
+class NetworkView(Struct, frozen=True, kw_only=True):
+    """A network as scheduling needs to know it. A plain network has one `Segment`: itself."""
+
+    id: str
+    name: str
+    routed: bool
+    segments: tuple[Segment, ...]
+
+
+class PortBind(Struct, frozen=True, kw_only=True):
+    """Put a port on a host.
+
+    provider_uuid: where its address is claimed and is now to be assigned; None: it has one, or needs none.
+    revision: as read; a port that changed since is refused.
+    """
+
+    port_id: str
+    server_id: str
+    host: str
+    provider_uuid: str | None
+    revision: int
+
+
+class Bound(Struct, frozen=True):
+    """The port is on the host, with these addresses."""
+
+    port_id: str
+    addresses: tuple[str, ...]
+    revision: int
+
+
+class BindRefused(Struct, frozen=True):
+    """The port is as it was. reason: a sentence."""
+
+    port_id: str
+    reason: str
+
+
+class NetworkClient(Protocol):
+    """The network service, next door or over HTTP. Every call is in sets and can be repeated."""
+
+    async def get_networks(self, network_ids: Sequence[str]) -> dict[str, NetworkView]:
+        """Networks with their segments, by id; unknown ones are left out."""
+
+    async def ensure_ports(self, servers: Sequence[ServerNics]) -> list[EnsuredPorts | PortsRefused]:
+        """Make each server's missing ports and reserve its user's own for its build, whole or not at all; in order.
+
+        A user's port must exist, belong to the project and have an empty device_id (or this server's already).
+        A network must exist and have a subnet. No address is assigned here unless the NIC or the port names it.
+        """
+
+    async def bind_ports(self, binds: Sequence[PortBind]) -> list[Bound | BindRefused]:
+        """Bind, and assign the address that is claimed already; in order. One refusal undoes no other."""
+
+    async def unassign_ports(self, port_ids: Sequence[str]) -> None:
+        """Take the build's own addresses off ports that leave their segment, and unbind them; their claims stay."""
+
+    async def settle_ports(self, server_ids: Sequence[str]) -> None:
+        """The servers are ACTIVE: their ports are no longer reserved, their addresses pin from now on."""
+
+    async def release_ports(self, servers: Sequence[ServerNics], *, restore: bool) -> None:
+        """The servers go. Roost's ports are deleted, their claims returned; the user's are unbound and kept.
+
+        restore: the server never ran, so the user's ports return to the state in which they came: an address that the
+        build assigned goes as well. Without it they keep their addresses.
+        """
+
+    async def set_hosts(self, physical_networks_by_host: Mapping[str, Sequence[str]]) -> None:
+        """These hosts reach these physical networks, and no others; other hosts are left alone."""
+
+    async def get_segment_names(self, provider_uuids: Sequence[str]) -> dict[str, str]:
+        """What people call a segment, or a network without segments, by its provider's UUID."""

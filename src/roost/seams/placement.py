@@ -1,0 +1,217 @@
+"""What the conductor, the network and the compute service ask of the ledger.
+
+UUIDs are canonical lower-case strings. Amounts are whole units of a resource class.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Protocol
+
+from msgspec import Struct
+
+VCPU, MEMORY_MB, DISK_GB, IPV4_ADDRESS = "VCPU", "MEMORY_MB", "DISK_GB", "IPV4_ADDRESS"
+SHARING = "MISC_SHARES_VIA_AGGREGATE"
+
+Resources = Mapping[str, int]
+"""Resource class name -> amount."""
+
+Allocations = Mapping[str, Resources]
+"""Provider UUID -> resources."""
+
+
+class ConsumerType(Enum):
+    """The consumers that Roost itself makes; the Placement API accepts any other name as well."""
+
+    INSTANCE = "INSTANCE"
+    MIGRATION = "MIGRATION"
+    PORT = "PORT"
+
+
+class Inventory(Struct, frozen=True):
+    """What a provider has of one resource class; capacity = (total - reserved) * allocation_ratio."""
+
+    total: int
+    reserved: int = 0
+    min_unit: int = 1
+    max_unit: int = 2147483647
+    step_size: int = 1
+    allocation_ratio: float = 1.0
+
+    @property
+    def capacity(self) -> int:
+        """Whole units that can be in use at once."""
+        return int((self.total - self.reserved) * self.allocation_ratio)
+
+
+class ProviderState(Struct, frozen=True, kw_only=True):
+    """What a provider should be: sent whole, so sending it twice does nothing. None leaves that part as it is."""
+
+    uuid: str
+    name: str
+    parent_uuid: str | None = None
+    inventories: Mapping[str, Inventory] | None = None
+    traits: frozenset[str] | None = None
+    placement_aggregates: frozenset[str] | None = None
+
+
+class ConsumerClaim(Struct, frozen=True, kw_only=True):
+    """What one consumer is to hold from now on, instead of what it held before; nothing at all releases it.
+
+    generation: the one that was read, None for a consumer that must not exist yet.
+    """
+
+    consumer_uuid: str
+    generation: int | None
+    consumer_type: str | None
+    project_id: str
+    user_id: str
+    allocations: Allocations
+
+
+class ClaimGroup(Struct, frozen=True):
+    """Consumers that are claimed together or not at all: a server with its ports."""
+
+    consumers: tuple[ConsumerClaim, ...]
+
+
+class Rule(Enum):
+    """Which rule a claim breaks."""
+
+    CAPACITY = "capacity"
+    MIN_UNIT = "min_unit"
+    MAX_UNIT = "max_unit"
+    STEP_SIZE = "step_size"
+    NO_INVENTORY = "no_inventory"
+    NO_PROVIDER = "no_provider"
+    CONSUMER_GENERATION = "consumer_generation"
+
+
+class Shortfall(Struct, frozen=True, kw_only=True):
+    """One reason why a claim was refused.
+
+    asked, free: units of the class; for CONSUMER_GENERATION the generation given and the present one (-1: none).
+    limit: the min_unit, max_unit or step_size that was broken, else 0.
+    """
+
+    rule: Rule
+    consumer_uuid: str
+    provider_uuid: str = ""
+    resource_class: str = ""
+    asked: int = 0
+    free: int = 0
+    limit: int = 0
+
+
+class Claimed(Struct, frozen=True):
+    """The group holds what it asked for; generations: consumer UUID -> its generation now."""
+
+    generations: Mapping[str, int]
+
+
+class Refused(Struct, frozen=True):
+    """The group holds what it held before; every reason, not only the first."""
+
+    shortfalls: tuple[Shortfall, ...]
+
+
+class ConsumerState(Struct, frozen=True, kw_only=True):
+    """A consumer as the ledger has it."""
+
+    consumer_uuid: str
+    generation: int
+    consumer_type: str | None
+    project_id: str
+    user_id: str
+    allocations: Allocations
+
+
+class RequestGroup(Struct, frozen=True, kw_only=True):
+    """Resources that must come from one provider (suffixed), or from any of a tree (the unsuffixed group "").
+
+    required: each member is a set of traits of which one is needed. member_of: each member is a set of placement
+    aggregates of which the provider must be in one. in_tree: only providers of that provider's tree.
+    """
+
+    suffix: str
+    resources: Resources
+    required: tuple[frozenset[str], ...] = ()
+    forbidden: frozenset[str] = frozenset()
+    member_of: tuple[frozenset[str], ...] = ()
+    forbidden_aggregates: frozenset[str] = frozenset()
+    in_tree: str | None = None
+
+
+class CandidateQuery(Struct, frozen=True, kw_only=True):
+    """What is asked for. groups: the unsuffixed one first, if there is one.
+
+    group_policy: "none" or "isolate". limit: at most so many candidates, 0 for all.
+    """
+
+    groups: tuple[RequestGroup, ...]
+    group_policy: str = "none"
+    limit: int = 0
+
+
+class Candidate(Struct, frozen=True):
+    """One complete way to satisfy a query.
+
+    root_uuid: the root of the tree that is not a sharing one (the host); providers_by_suffix: for each group in the
+    order of the query, the provider of its resources; the unsuffixed group may spread over several.
+    """
+
+    root_uuid: str
+    providers_by_suffix: Mapping[str, tuple[str, ...]]
+    allocations: Allocations
+
+
+class ProviderSummary(Struct, frozen=True):
+    """What a provider of some candidate has: resource class -> (capacity, used)."""
+
+    uuid: str
+    name: str
+    resources: Mapping[str, tuple[int, int]]
+
+
+class Funnel(Struct, frozen=True):
+    """How many host trees each requirement left, in order: (requirement in words, hosts left)."""
+
+    steps: tuple[tuple[str, int], ...]
+
+
+class Candidates(Struct, frozen=True):
+    """The answer to a query. funnel: only when there are no candidates."""
+
+    candidates: tuple[Candidate, ...]
+    summaries: Mapping[str, ProviderSummary]
+    funnel: Funnel | None = None
+
+
+class PlacementClient(Protocol):
+    """The ledger, next door or over HTTP. Every call raises DatabaseUnavailable when it cannot be reached."""
+
+    async def ensure_providers(self, states: Sequence[ProviderState]) -> None:
+        """Create or change providers until they are as said. Inventory may shrink below its use, not vanish under it."""
+
+    async def delete_providers(self, uuids: Sequence[str]) -> list[str]:
+        """Delete providers that nobody uses; those that are in use or have children stay and are returned."""
+
+    async def list_aggregate_providers(self, aggregates: Sequence[str]) -> dict[str, list[str]]:
+        """Placement aggregate -> UUIDs of the providers in it."""
+
+    async def claim(self, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
+        """Take each group whole or refuse it whole, in order; one refusal undoes no other group."""
+
+    async def get_consumers(self, uuids: Sequence[str]) -> dict[str, ConsumerState]:
+        """The consumers that hold something, by UUID; those that hold nothing are left out."""
+
+    async def release(self, consumer_uuids: Sequence[str], *, generations: Mapping[str, int] | None = None) -> None:
+        """Give back all that the consumers hold; with generations, only of those that are still at theirs."""
+
+    async def list_consumers(self, consumer_type: str, *, after: str, limit: int) -> list[str]:
+        """UUIDs of consumers of a type, in order, above `after` ("" for the first page)."""
+
+    async def candidates(self, queries: Sequence[CandidateQuery]) -> list[Candidates]:
+        """Search as of now: whatever was committed before the call is seen."""
+
+    async def list_usages(self, provider_uuids: Sequence[str]) -> dict[str, dict[str, tuple[int, int]]]:
+        """Provider UUID -> resource class -> (capacity, used), straight from the database."""

@@ -1,0 +1,59 @@
+"""A private PostgreSQL for each test process, and an empty migrated database for each test."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from roost.platform.database import Database
+from roost.platform.migrate import upgrade
+from roost.platform.postgres import PrivatePostgres
+
+
+@pytest.fixture(scope="session")
+def reachable_dir() -> Iterator[Path]:
+    """A folder that PostgreSQL's user may enter too: pytest's own are closed to everybody else."""
+    directory = Path(tempfile.mkdtemp(prefix="roost-test-"))
+    directory.chmod(0o711)
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    """A data directory of the test's own."""
+    directory = Path(tempfile.mkdtemp(prefix="roost-test-"))
+    directory.chmod(0o711)
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres(reachable_dir: Path) -> Iterator[PrivatePostgres]:
+    """A PostgreSQL without fsync, for tests that do not kill it; with a migrated database `template`."""
+    server = PrivatePostgres(reachable_dir, settings={"fsync": "off"})
+    server.start()
+    server._query("CREATE DATABASE template")
+    upgrade(server.dsn.replace("/roost?", "/template?"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def dsn(postgres: PrivatePostgres) -> Iterator[str]:
+    """The address of an empty, migrated database of the test's own."""
+    name = f"test_{os.urandom(6).hex()}"
+    postgres._query(f"CREATE DATABASE {name} TEMPLATE template STRATEGY file_copy")
+    yield postgres.dsn.replace("/roost?", f"/{name}?")
+    postgres._query(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+async def database(dsn: str) -> AsyncIterator[Database]:
+    """A pool on an empty, migrated database."""
+    opened = await Database.open(dsn)
+    yield opened
+    await opened.close()
