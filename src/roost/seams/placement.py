@@ -190,7 +190,7 @@ class PlacementClient(Protocol):
     """The ledger, next door or over HTTP. Every call raises DatabaseUnavailable when it cannot be reached."""
 
     async def ensure_providers(self, states: Sequence[ProviderState]) -> None:
-        """Create or change providers until they are as said. Inventory may shrink below its use, not vanish under it."""
+        """Create or change providers until they are as said. Inventory may shrink below its use, not vanish then."""
 
     async def delete_providers(self, uuids: Sequence[str]) -> list[str]:
         """Delete providers that nobody uses; those that are in use or have children stay and are returned."""

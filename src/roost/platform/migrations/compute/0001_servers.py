@@ -88,6 +88,8 @@ CREATE TABLE compute.work (
     -- What the next stage needs of the one before: roost.compute.model.Placed, Failure.
     placed jsonb,
     failure jsonb,
+    -- Asked for while a conductor had the row: whoever has it goes to the delete stage next.
+    deleting boolean NOT NULL DEFAULT false,
     lease_owner uuid,
     lease_until timestamptz,
     run_at timestamptz NOT NULL DEFAULT now(),
