@@ -57,3 +57,6 @@ class ComputeClient(Protocol):
 
     async def list_unfinished(self, server_ids: Sequence[str]) -> set[str]:
         """Those of the servers whose build, move or delete is still at work."""
+
+    async def list_servers(self, server_ids: Sequence[str]) -> set[str]:
+        """Those of the servers that exist, or whose delete is still at work."""

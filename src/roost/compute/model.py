@@ -1,0 +1,134 @@
+"""The words of the compute service: flavors, hosts, servers, guests, and the work rows of the pipeline."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import Enum
+
+from msgspec import Struct
+
+from roost.seams.compute import RequestSpec, ServerPort
+
+
+class Stage(Enum):
+    """Where a server's work stands; docs/design.md section 6.
+
+    LAUNCH waits for the agent; leased there, its time is over. SETTLE: it is ACTIVE, its ports are told so. RETRY and
+    FAIL follow a failure; FAIL and DELETE wait until no host has a guest of the server any more.
+    """
+
+    CREATE_PORTS = "create_ports"
+    PLACE = "place"
+    BIND = "bind"
+    LAUNCH = "launch"
+    SETTLE = "settle"
+    RETRY = "retry"
+    FAIL = "fail"
+    DELETE = "delete"
+
+
+class Flavor(Struct, frozen=True, kw_only=True):
+    """A size of servers."""
+
+    id: str
+    name: str
+    vcpus: int
+    ram_mb: int
+    disk_gb: int
+    description: str | None = None
+    extra_specs: Mapping[str, str] = {}
+    is_public: bool = True
+
+
+class Host(Struct, frozen=True, kw_only=True):
+    """A hypervisor and its provider. declared: by a cloud file, so an agent's report changes no capacity."""
+
+    name: str
+    provider_uuid: str
+    vcpus: int
+    ram_mb: int
+    disk_gb: int
+    physical_networks: tuple[str, ...]
+    declared: bool
+    disabled: bool
+    forced_down: bool
+    service_version: int
+    seen_at: datetime | None
+
+
+class Placed(Struct, frozen=True, kw_only=True):
+    """What `place` claimed. providers_by_port: port id -> provider its address is claimed from.
+
+    generations: consumer UUID -> the generation that this claim gave it; who releases it names them.
+    """
+
+    host: str
+    providers_by_port: Mapping[str, str]
+    generations: Mapping[str, int]
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """Why a server cannot be had, for its `fault` and for `explain`.
+
+    message: one sentence for people. funnel: (requirement, hosts left), in order, where hosts ran out.
+    """
+
+    message: str
+    host: str | None = None
+    funnel: tuple[tuple[str, int], ...] = ()
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """A leased work row with what its stages need to know of its server.
+
+    attempt: the fence. failures: launches that agents reported failed, and refused binds.
+    host, active: where the server is or was last sent, and whether it ever ran.
+    """
+
+    server_id: str
+    stage: Stage
+    attempt: int
+    failures: int
+    excluded_hosts: tuple[str, ...]
+    placed: Placed | None
+    failure: Failure | None
+    deleting: bool
+    name: str
+    project_id: str
+    user_id: str
+    spec: RequestSpec
+    active: bool
+
+
+class GuestOrder(Struct, frozen=True, kw_only=True):
+    """What an agent is asked for: have this guest running, or have it gone."""
+
+    server_id: str
+    host: str
+    attempt: int
+    desired: str
+    name: str
+    vcpus: int
+    ram_mb: int
+    disk_gb: int
+    ports: tuple[ServerPort, ...]
+
+
+class GuestReport(Struct, frozen=True, kw_only=True):
+    """What an agent says of a guest. state: begun, running, failed or absent; message: why, where it failed."""
+
+    server_id: str
+    host: str
+    attempt: int
+    state: str
+    message: str = ""
+
+
+class HostReport(Struct, frozen=True, kw_only=True):
+    """What an agent, or a cloud file, says of a host."""
+
+    name: str
+    vcpus: int
+    ram_mb: int
+    disk_gb: int
+    physical_networks: tuple[str, ...] = ()
+    service_version: int = 3
