@@ -1,6 +1,7 @@
 """What every operation of the compute service works with: its database, its neighbours, its settings."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import cast
 
 from roost.platform.database import Database
 from roost.platform.env import Env
@@ -25,7 +26,7 @@ class Compute:
     database: Database
     env: Env
     placement: PlacementClient
-    network: NetworkClient
+    network: NetworkClient = field(default=cast(NetworkClient, None))
     wakeups: Wakeups | None = None
     host_down_after_s: float = HOST_DOWN_AFTER_S
     default_project: str = DEFAULT_PROJECT
