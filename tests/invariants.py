@@ -1,6 +1,6 @@
 """Ledger = addresses = ports = servers: the one check that every property, race and fault test ends with.
 
-It reads all three schemas at one instant, which no part of Roost may do; each query returns rows that must not be there.
+It reads all three schemas at one instant, which no part of Roost may do; each query returns what must not be there.
 """
 
 from roost.platform.database import Connection, Database
@@ -77,7 +77,8 @@ SETTLED: dict[str, str] = {
             (VALUES ('VCPU', 'vcpus'), ('MEMORY_MB', 'memory_mb'), ('DISK_GB', 'disk_gb')) AS c (class, field)
             WHERE v.status = 'ACTIVE' AND (v.spec ->> c.field)::int > 0
         )
-        SELECT * FROM claimed FULL JOIN wanted USING (id, host, class) WHERE claimed.used IS DISTINCT FROM wanted.used""",
+        SELECT * FROM claimed FULL JOIN wanted USING (id, host, class)
+        WHERE claimed.used IS DISTINCT FROM wanted.used""",
     "a server's port is not on its host, or its server is gone": """
         SELECT p.id, p.device_id, p.host FROM network.port p LEFT JOIN compute.server v ON v.id::text = p.device_id
         WHERE p.device_owner LIKE 'compute:%' AND (v.id IS NULL OR v.status <> 'ACTIVE' OR p.host <> v.host)""",
