@@ -118,6 +118,9 @@ class NetworkClient(Protocol):
     async def get_networks(self, network_ids: Sequence[str]) -> dict[str, NetworkView]:
         """Networks with their segments, by id; unknown ones are left out."""
 
+    async def list_network_ids(self, *, limit: int) -> list[str]:
+        """At most `limit` networks, the oldest first: what a server can mean that names none."""
+
     async def ensure_ports(self, servers: Sequence[ServerNics]) -> list[EnsuredPorts | PortsRefused]:
         """Make each server's missing ports and reserve its user's own for its build, whole or not at all; in order.
 
