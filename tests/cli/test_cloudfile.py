@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.cli.cloudfile import CloudFileError, expand_ranges, parse_cloud, read_cloud, subnet_gateway, subnet_pools
+from roost.cli.demo import three_racks
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-racks.yaml"
 TEXT = EXAMPLE.read_text()
@@ -99,3 +100,7 @@ def test_a_range_has_as_many_names_as_it_counts(first: int, more: int, padded: b
     names = list(expand_ranges(f"h[{start}-{first + more}]"))
     assert len(set(names)) == more + 1
     assert [int(name[1:]) for name in names] == list(range(first, first + more + 1))
+
+
+def test_the_demo_without_a_file_is_the_example() -> None:
+    assert three_racks() == read_cloud(EXAMPLE)[0]

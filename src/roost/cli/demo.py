@@ -20,8 +20,8 @@ import msgspec
 
 from roost.cli.books import Books, SegmentUse, ServerState, check_books, read_segments, read_servers
 from roost.cli.cloud_client import CloudClient, in_parallel
-from roost.cli.cloudfile import Cloud, Servers
-from roost.cli.loading import Loaded, Progress, load, server_names
+from roost.cli.cloudfile import Cloud, Servers, parse_cloud
+from roost.cli.loading import Loaded, load, server_names
 from roost.platform.errors import RoostError
 
 START_TIMEOUT_S = 60.0
@@ -47,7 +47,8 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
 class Teller(Protocol):
     """Hears the story while it happens."""
 
-    progress: Progress
+    def progress(self, kind: str, done: int, total: int, /) -> None:
+        """Work is under way."""
 
     def loaded(self, cloud: Cloud, hosts: int) -> None:
         """The cloud is there."""
@@ -232,6 +233,25 @@ class _Scene:
         return min(free.get(name, 0) // wanted.count(name) for name in wanted)
 
 
+def three_racks() -> Cloud:
+    """The cloud of examples/three-racks.yaml, for a Roost installed without its examples."""
+    text = """
+    flavors: [{name: small, vcpus: 1, ram_mb: 1024, disk_gb: 10}]
+    networks:
+      - name: public
+        segments:
+          - {name: rack1, physical_network: rack1, segmentation_id: 101, subnets: [{cidr: 203.0.113.0/28}]}
+          - {name: rack2, physical_network: rack2, segmentation_id: 102, subnets: [{cidr: 203.0.113.16/28}]}
+          - {name: rack3, physical_network: rack3, segmentation_id: 103, subnets: [{cidr: 203.0.113.32/29}]}
+    hosts:
+      - {name: 'r1-h[1-4]', vcpus: 64, ram_mb: 262144, disk_gb: 2000, physical_networks: [rack1]}
+      - {name: 'r2-h[1-4]', vcpus: 64, ram_mb: 262144, disk_gb: 2000, physical_networks: [rack2]}
+      - {name: 'r3-h[1-4]', vcpus: 64, ram_mb: 262144, disk_gb: 2000, physical_networks: [rack3]}
+    servers: [{name: web, count: 40, flavor: small, networks: [public]}]
+    """
+    return parse_cloud(text, name="three racks")[0]
+
+
 def _leading_entry(cloud: Cloud) -> Servers:
     """The servers of which the story boots more: the file's first, else its first flavor on its first network."""
     if cloud.servers:
@@ -264,8 +284,8 @@ async def _running_cloud(data_dir: Path | None) -> AsyncIterator[CloudClient]:
         with log_file.open("ab") as log:
             async with _child(log.fileno(), "serve", "all", "--data-dir", str(directory), *SERVE_OPTIONS) as serve:
                 url = await _address_said(serve, log_file)
-                fleet = ("agent", "--fleet", "all", "--driver", "fake", "--api", url, "--until-stdin-ends")
-                async with _child(log.fileno(), *fleet):
+                fleet = ("agent", "--fleet", "all", "--state", str(directory / "agent"), "--api", url)
+                async with _child(log.fileno(), *fleet, "--until-stdin-ends"):
                     async with CloudClient.connect(url) as client:
                         yield client
     finally:

@@ -7,9 +7,6 @@ stop, and ends at once when its supervisor is gone: its standard input is a pipe
 import asyncio
 import os
 import signal
-import sys
-import threading
-import time
 from collections.abc import Awaitable
 
 import msgspec
@@ -19,6 +16,7 @@ from granian.constants import Interfaces
 from granian.server.embed import Server
 from starlette.applications import Starlette
 
+from roost.cli.lifeline import end_with_stdin
 from roost.cli.wiring import Parts, ProcessConfig, agent_app, background_tasks, main_app
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
@@ -100,20 +98,11 @@ def _server(config: ProcessConfig, parts: Parts) -> Server | None:
     )  # fmt: skip
 
 
-def _end_with_supervisor() -> None:
-    """Wait in a thread for the end of standard input: the supervisor is dead then, by SIGKILL perhaps."""
-    while os.read(sys.stdin.fileno(), 64):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(STOP_TIMEOUT_S + 1)
-    os._exit(1)
-
-
 def main() -> None:
     """Run one role. Exit status 0 after SIGTERM, 1 after a failure, which is logged."""
     config = msgspec.json.decode(os.environ.pop(ENVIRONMENT_KEY), type=ProcessConfig)
     configure_logging(f"{config.role}-{config.number}")
-    threading.Thread(target=_end_with_supervisor, daemon=True).start()
+    end_with_stdin(patience_s=STOP_TIMEOUT_S + 1)
     try:
         uvloop.run(run(config))
     except Exception:

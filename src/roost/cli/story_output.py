@@ -1,6 +1,6 @@
 """How `load` and `demo` are shown: progress and tables for people, one JSON object for programs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -42,7 +42,11 @@ class Silent:
     """Tells nobody: for --json, whose object comes at the end."""
 
     def __init__(self, bars: Bars) -> None:
-        self.progress = bars.progress
+        self._bars = bars
+
+    def progress(self, kind: str, done: int, total: int) -> None:
+        """See Teller."""
+        self._bars.progress(kind, done, total)
 
     def loaded(self, cloud: Cloud, hosts: int) -> None:
         """See Teller."""
@@ -133,6 +137,15 @@ class Narrator(Silent):
 
     def _line(self, text: str) -> None:
         self._say.print(Text(f"   {text}"))
+
+
+def load_text(created: Mapping[str, int], found: Mapping[str, int]) -> str:
+    """What `load` did, in one sentence."""
+    made = ", ".join(f"{count} {kind}" for kind, count in created.items() if count)
+    there = ", ".join(f"{count} {kind}" for kind, count in found.items() if count)
+    if not made:
+        return f"Nothing to create: {there or 'the file is empty'}{' are there already' if there else ''}."
+    return f"Created {made}." + (f" There already: {there}." if there else "")
 
 
 def segment_table(segments: Sequence[SegmentUse]) -> Table:
