@@ -1,10 +1,10 @@
 """Time and chance as arguments: the one place where they come from."""
 
-import random
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from random import Random
 
 
 def _utc_now() -> datetime:
@@ -20,4 +20,4 @@ class Env:
 
     now: Callable[[], datetime] = _utc_now
     new_uuid: Callable[[], str] = lambda: str(uuid.uuid4())
-    random: random.Random = field(default_factory=random.Random)
+    random: Random = field(default_factory=Random)

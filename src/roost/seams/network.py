@@ -118,6 +118,9 @@ class NetworkClient(Protocol):
     async def get_networks(self, network_ids: Sequence[str]) -> dict[str, NetworkView]:
         """Networks with their segments, by id; unknown ones are left out."""
 
+    async def list_network_ids(self, *, limit: int) -> list[str]:
+        """At most `limit` networks, the oldest first: what a server can mean that names none."""
+
     async def ensure_ports(self, servers: Sequence[ServerNics]) -> list[EnsuredPorts | PortsRefused]:
         """Make each server's missing ports and reserve its user's own for its build, whole or not at all; in order.
 
@@ -128,8 +131,11 @@ class NetworkClient(Protocol):
     async def bind_ports(self, binds: Sequence[PortBind]) -> list[Bound | BindRefused]:
         """Bind, and assign the address that is claimed already; in order. One refusal undoes no other."""
 
-    async def unassign_ports(self, port_ids: Sequence[str]) -> None:
-        """Take the build's own addresses off ports that leave their segment, and unbind them; their claims stay."""
+    async def unassign_ports(self, revisions: Mapping[str, int]) -> None:
+        """Take the build's own addresses off ports that leave their segment, and unbind them; their claims stay.
+
+        revisions: port id -> its revision as read; a port that changed since is left as it is.
+        """
 
     async def settle_ports(self, server_ids: Sequence[str]) -> None:
         """The servers are ACTIVE: their ports are no longer reserved, their addresses pin from now on."""

@@ -198,6 +198,14 @@ class PlacementClient(Protocol):
     async def list_aggregate_providers(self, aggregates: Sequence[str]) -> dict[str, list[str]]:
         """Placement aggregate -> UUIDs of the providers in it."""
 
+    async def set_placement_aggregates(
+        self, aggregates_by_provider: Mapping[str, frozenset[str]], *, managed: frozenset[str]
+    ) -> None:
+        """These providers are in these of the `managed` placement aggregates and in no other managed one.
+
+        Aggregates outside `managed`, and providers that are not named, are left alone; unknown providers are skipped.
+        """
+
     async def claim(self, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
         """Take each group whole or refuse it whole, in order; one refusal undoes no other group."""
 

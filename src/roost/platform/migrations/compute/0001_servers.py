@@ -62,6 +62,10 @@ CREATE TABLE compute.server (
     flavor jsonb NOT NULL,
     image_ref text NOT NULL DEFAULT '',
     metadata jsonb NOT NULL DEFAULT '{}',
+    description text,
+    -- Which request made it, and as which of that request's servers.
+    reservation_id text NOT NULL DEFAULT '',
+    launch_index integer NOT NULL DEFAULT 0,
     -- The request spec: what the server asked for, kept for every later move. roost.seams.compute.RequestSpec.
     spec jsonb NOT NULL,
     -- The ports as last bound: roost.seams.compute.ServerPort, with preserve_on_delete.

@@ -1,0 +1,1 @@
+"""SQL of the compute service, and nothing else: model in, model out."""
