@@ -1,5 +1,6 @@
 """The private PostgreSQL on real processes: each test has a data directory of its own."""
 
+import contextlib
 import os
 import pwd
 import signal
@@ -16,7 +17,11 @@ from roost.platform.postgres import SOCKET_PATH_MAX, PostgresError, PrivatePostg
 
 FAST = {"fsync": "off"}
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-SRC = str(Path(__file__).parents[2] / "src")
+ENVIRONMENT = {
+    "PATH": os.defpath,
+    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2] / "src"), *filter(None, sys.path)]),
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 
 USE_AND_DIE = """
 import os, signal, sys
@@ -44,10 +49,11 @@ print(server.is_running())
 """
 
 
-def run(program: str, data_dir: Path, **more: object) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "PYTHONPATH": SRC, "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-c", program, str(data_dir)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, **more)  # type: ignore[call-overload,no-any-return]
+def run(
+    program: str, data_dir: Path, python: str = sys.executable, **more: object
+) -> "subprocess.CompletedProcess[str]":
+    command = [python, "-c", program, str(data_dir)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT, **more)  # type: ignore[call-overload,no-any-return]
 
 
 def wait_for(fact: Callable[[], bool]) -> None:
@@ -207,21 +213,24 @@ def test_a_strict_umask_does_not_shut_it_out(data_dir: Path) -> None:
 @AS_ROOT
 def test_an_ordinary_user_runs_it_as_itself(data_dir: Path) -> None:
     nobody = pwd.getpwnam("nobody")
-    if not _may_import(nobody):
+    python = _python_of(nobody)
+    if python is None:
         pytest.skip("this checkout or its interpreter cannot be read by an ordinary user")
     own = data_dir / "own"
     own.mkdir()
     os.chown(own, nobody.pw_uid, nobody.pw_gid)
-    done = run(START_AND_STOP, own, user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[])
+    done = run(START_AND_STOP, own, python, user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[])
     assert done.stdout.split() == ["42", "False"], done.stderr
     assert (own / "postgres").stat().st_uid == nobody.pw_uid
 
 
-def _may_import(user: pwd.struct_passwd) -> bool:
-    command = [sys.executable, "-c", "import roost.platform.postgres, asyncpg"]
-    try:
-        return not subprocess.run(
-            command, user=user.pw_uid, group=user.pw_gid, env={"PYTHONPATH": SRC}, capture_output=True, check=False
-        ).returncode
-    except OSError:
-        return False
+def _python_of(user: pwd.struct_passwd) -> str | None:
+    """An interpreter of this version that `user` may run with Roost in its path, if there is one."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        command = [python, "-c", "import roost.platform.postgres, roost.platform.database"]
+        with contextlib.suppress(OSError):
+            if not subprocess.run(
+                command, user=user.pw_uid, group=user.pw_gid, env=ENVIRONMENT, capture_output=True, check=False
+            ).returncode:
+                return python
+    return None
