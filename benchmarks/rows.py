@@ -33,4 +33,4 @@ ROWS = (
     Row("candidates-small", "candidates", hosts=50, segments=5, amount=20, batch=10, unit="ms", rounds=1),
     Row("candidates-10000", "candidates", hosts=10000, segments=250, amount=200, batch=10, unit="ms", ceiling=1.0),
 )
-"""amount: servers, groups or queries measured; batch: servers in one request, groups in one claim, or the query's limit."""
+"""amount: servers, groups or queries; batch: servers in a request, groups in a claim, or the limit of a query."""

@@ -1,4 +1,4 @@
-"""The promise, on real processes: exact fit under races, no launch on a dry segment, every NIC from its own provider."""
+"""The promise, on real processes: exact fit, no launch on a dry segment, every NIC from its own provider."""
 
 import asyncio
 from collections import Counter
