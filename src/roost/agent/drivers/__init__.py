@@ -1,0 +1,29 @@
+"""What a hypervisor driver does for the agent."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from roost.agent.model import GuestKey, GuestOrder
+
+
+class LaunchFailed(Exception):
+    """The guest could not be made; the text is a sentence for people."""
+
+
+class Driver(Protocol):
+    """Makes and destroys guests. What it has made is known again after a restart."""
+
+    def attempts_by_guest(self) -> Mapping[GuestKey, int]:
+        """The guests that are there, whole, with the attempt that made each."""
+
+    async def launch(self, order: GuestOrder) -> None:
+        """Make the guest and start it; one that a lower attempt left behind is replaced.
+
+        Raises LaunchFailed. It may be cancelled: `destroy` is called then, and after every failure.
+        """
+
+    async def destroy(self, key: GuestKey, *, attempt: int) -> None:
+        """Leave nothing of the guest, if that attempt or a lower one made it; one that is not there is fine."""
+
+    async def close(self) -> None:
+        """Let go of what is open; the guests stay."""

@@ -65,3 +65,15 @@ async def list_claiming(compute: Compute, server_ids: Sequence[str]) -> set[str]
     """Those of the servers that may hold claims: they run, or their work is not done."""
     async with compute.database.connection() as connection:
         return await store.list_claiming(connection, server_ids)
+
+
+async def get_host_names(compute: Compute, provider_uuids: Sequence[str]) -> dict[str, str]:
+    """Provider UUID -> host name, of those providers that are hosts."""
+    async with compute.database.connection() as connection:
+        return await store.get_host_names(connection, provider_uuids)
+
+
+async def list_held(compute: Compute, server_ids: Sequence[str], *, owner: str) -> set[str]:
+    """Those of the servers whose lease by `owner` has not run out, as of now."""
+    async with compute.database.connection() as connection:
+        return await store.list_held(connection, server_ids, owner=owner)

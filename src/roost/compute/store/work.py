@@ -193,3 +193,24 @@ AND (s.status = 'ACTIVE' OR EXISTS (SELECT FROM compute.work w WHERE w.server_id
 async def list_claiming(tx: Connection, server_ids: Sequence[str]) -> set[str]:
     """Those of the servers that may hold claims: they run, or their work is not done."""
     return {row[0] for row in await tx.fetch(LIST_CLAIMING, server_ids)}
+
+
+GET_HOST_NAMES = """-- compute.get_host_names
+SELECT provider_uuid, name FROM compute.host WHERE provider_uuid = ANY($1::uuid[])
+"""
+
+
+async def get_host_names(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, str]:
+    """Provider UUID -> host name."""
+    return {row[0]: row[1] for row in await tx.fetch(GET_HOST_NAMES, provider_uuids)}
+
+
+LIST_HELD = """-- compute.list_held
+SELECT server_id FROM compute.work
+WHERE server_id = ANY($1::uuid[]) AND lease_owner = $2 AND lease_until > clock_timestamp()
+"""
+
+
+async def list_held(tx: Connection, server_ids: Sequence[str], *, owner: str) -> set[str]:
+    """Those of the rows on which `owner` has a lease that has not run out."""
+    return {row[0] for row in await tx.fetch(LIST_HELD, server_ids, owner)}

@@ -1,0 +1,293 @@
+"""The agent: makes what is desired be so, for one host or for a fleet of them.
+
+It polls for orders, begins what it is told to launch only once that was confirmed, drives the driver, and reports in
+sets. What to do is decided in `desired.py`; how a guest is made is the driver's. Nothing is lost with the API or with
+the agent: orders come again until they are reported, reports are kept until they are answered.
+"""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import aiohttp
+import structlog
+from msgspec import Struct
+
+from roost.agent.connection import Connection, Refused
+from roost.agent.desired import BusyOrder, busy_order, decide_actions
+from roost.agent.drivers import Driver, LaunchFailed
+from roost.agent.model import GuestKey, GuestOrder, GuestReport, HostReport, ReportAnswer
+from roost.platform.crash import crash_point
+
+POLL_WAIT_S = 20.0
+POLL_WAIT_FLEET_S = 5.0
+"""How long the API may hold a poll; for every declared host shorter, since a poll is also what keeps hosts alive."""
+LAUNCHES_AT_ONCE = 1000
+BUSY_MAX = 10_000
+"""Orders worked on at once; above it no more are asked for."""
+REPORTS_PER_CALL = 1000
+GUESTS_PER_CALL = 10_000
+HOSTS_PER_CALL = 1000
+COLLECT_S = 0.004
+"""How long a report waits for others to go with it."""
+IDLE_PAUSE_S = 0.1
+"""Before the next poll, when all orders of the last one were being worked on already."""
+REFUSED_PAUSE_S = 5.0
+"""Before a call that the API refuses as wrong is made again: its next version may know better."""
+DESTROY_RETRY_S = 5.0
+STOP_S = 3.0
+"""How long a stopping agent goes on telling what it has done."""
+
+log = structlog.get_logger()
+
+
+class _Orders(Struct):
+    orders: list[GuestOrder]
+
+
+class _Answers(Struct):
+    reports: list[ReportAnswer]
+
+
+class _Known(Struct):
+    server_id: str
+    host: str
+    attempt: int
+
+
+class _Unknown(Struct):
+    unknown: list[_Known]
+
+
+async def run(
+    *, api_url: str, hosts: Sequence[HostReport] | None, driver: Driver, stop: asyncio.Event | None = None
+) -> None:
+    """Serve these hosts until `stop` is set or, without one, until SIGTERM or SIGINT.
+
+    hosts: registered as they are; None for every host that a cloud file declared, now or later.
+    """
+    if stop is None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+    try:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+            agent = Agent(Connection(session, api_url), hosts, driver)
+            async with asyncio.TaskGroup() as group:
+                work = group.create_task(agent.run())
+                await _first(stop.wait(), work)
+                await agent.finish(STOP_S)
+                work.cancel()
+    finally:
+        await driver.close()
+
+
+def fleet(count: int, *, like: HostReport) -> list[HostReport]:
+    """`count` hosts named fleet-0001 and on, each with what `like` has."""
+    return [
+        HostReport(
+            name=f"fleet-{number:04d}",
+            vcpus=like.vcpus,
+            ram_mb=like.ram_mb,
+            disk_gb=like.disk_gb,
+            physical_networks=like.physical_networks,
+            service_version=like.service_version,
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+class Agent:
+    """Orders being worked on, and reports that are not answered yet."""
+
+    def __init__(self, connection: Connection, hosts: Sequence[HostReport] | None, driver: Driver) -> None:
+        self._connection = connection
+        self._hosts = hosts
+        self._driver = driver
+        self._busy: set[BusyOrder] = set()
+        self._tasks: dict[GuestKey, asyncio.Task[None]] = {}  # the latest of each guest; each awaits the one before
+        self._slots = asyncio.Semaphore(LAUNCHES_AT_ONCE)
+        self._outbox: list[tuple[GuestReport, asyncio.Future[ReportAnswer]]] = []
+        self._outbox_filled = asyncio.Event()
+        self._told = asyncio.Event()
+        self._told.set()
+        self._stopping = False
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._send_reports())
+            await self._introduce()
+            while True:
+                if self._stopping or len(self._busy) > BUSY_MAX:
+                    await asyncio.sleep(IDLE_PAUSE_S)
+                    continue
+                try:
+                    orders = await self._poll()
+                except Refused as refusal:
+                    log.warning("the poll was refused", error=str(refusal))
+                    await asyncio.sleep(IDLE_PAUSE_S if refusal.status == 404 else REFUSED_PAUSE_S)
+                    await self._introduce()  # its database may be a new one
+                    continue
+                if not self._work_on(group, orders) and orders:
+                    await asyncio.sleep(IDLE_PAUSE_S)
+
+    async def finish(self, timeout_s: float) -> None:
+        """Take no more orders; until all reports made so far are answered, or the time is over."""
+        self._stopping = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._told.wait(), timeout_s)
+
+    # Polling.
+
+    async def _introduce(self) -> None:
+        """Say which hosts there are and what they run; destroy what nobody asks for any more."""
+        for page in _pages(self._hosts or (), HOSTS_PER_CALL):
+            await self._call_until_taken("PUT", "/hosts", {"hosts": page}, dict[str, Any])
+        present = [
+            {"server_id": key[0], "host": key[1], "attempt": attempt}
+            for key, attempt in self._driver.attempts_by_guest().items()
+        ]
+        for guests in _pages(present, GUESTS_PER_CALL):
+            answer = await self._call_until_taken("POST", "/guests", {"guests": guests}, _Unknown)
+            for guest in answer.unknown:
+                log.info("destroying a guest that nobody asks for", server_id=guest.server_id, host=guest.host)
+                await self._destroy((guest.server_id, guest.host), guest.attempt)
+
+    async def _poll(self) -> list[GuestOrder]:
+        wait_s = POLL_WAIT_FLEET_S if self._hosts is None else POLL_WAIT_S
+        body = {
+            "hosts": None if self._hosts is None else [host.name for host in self._hosts],
+            "wait_s": wait_s,
+            "busy": [
+                {"server_id": server_id, "host": host, "attempt": attempt, "desired": desired}
+                for server_id, host, attempt, desired in self._busy
+            ],
+        }
+        return (await self._connection.call("POST", "/poll", body, _Orders, wait_s=wait_s)).orders
+
+    def _work_on(self, group: asyncio.TaskGroup, orders: Sequence[GuestOrder]) -> bool:
+        """Start what the orders ask for; whether there was anything."""
+        if self._stopping:
+            return False
+        actions = decide_actions(orders, attempts_by_guest=self._driver.attempts_by_guest(), busy=self._busy)
+        for key in actions.interrupt:
+            self._tasks[key].cancel()
+        for order in actions.launch:
+            self._start(group, order, self._launch)
+        for order in actions.confirm:
+            self._start(group, order, self._confirm)
+        for order in actions.destroy:
+            self._start(group, order, self._make_absent)
+        return not actions.none
+
+    def _start(self, group: asyncio.TaskGroup, order: GuestOrder, work: Any) -> None:
+        self._busy.add(busy_order(order))
+        task = group.create_task(self._carry_out(order, work, self._tasks.get(order.key)))
+        self._tasks[order.key] = task
+
+        def forget(done: asyncio.Task[None]) -> None:
+            self._busy.discard(busy_order(order))
+            if self._tasks.get(order.key) is done:
+                del self._tasks[order.key]
+
+        task.add_done_callback(forget)
+
+    async def _carry_out(self, order: GuestOrder, work: Any, earlier: asyncio.Task[None] | None) -> None:
+        """Work on one order once the earlier one for the same guest is out of the way."""
+        if earlier is not None:
+            await asyncio.wait([earlier])
+        await work(order)
+
+    # Guests.
+
+    async def _launch(self, order: GuestOrder) -> None:
+        if not (await self._report(order, "begun")).accepted:
+            return
+        crash_point("agent.after-begin")
+        async with self._slots:
+            try:
+                await self._driver.launch(order)
+            except Exception as error:
+                if not isinstance(error, LaunchFailed):
+                    log.exception("the driver failed", server_id=order.server_id, host=order.host)
+                await self._destroy(order.key, order.attempt)
+                await self._report(order, "failed", str(error) or type(error).__name__)
+                return
+        await self._confirm(order)
+
+    async def _confirm(self, order: GuestOrder) -> None:
+        if not (await self._report(order, "running")).accepted:
+            await self._destroy(order.key, order.attempt)  # it was given up meanwhile: two of one server, otherwise
+
+    async def _make_absent(self, order: GuestOrder) -> None:
+        await self._destroy(order.key, order.attempt)
+        await self._report(order, "absent")
+
+    async def _destroy(self, key: GuestKey, attempt: int) -> None:
+        while True:
+            try:
+                return await self._driver.destroy(key, attempt=attempt)
+            except Exception:
+                log.exception("a guest could not be destroyed", server_id=key[0], host=key[1])
+                await asyncio.sleep(DESTROY_RETRY_S)
+
+    # Reporting.
+
+    async def _report(self, order: GuestOrder, state: str, message: str = "") -> ReportAnswer:
+        """Tell it, with others if there are any, and again until there is an answer."""
+        report = GuestReport(
+            server_id=order.server_id, host=order.host, attempt=order.attempt, state=state, message=message
+        )
+        answered: asyncio.Future[ReportAnswer] = asyncio.get_running_loop().create_future()
+        self._outbox.append((report, answered))
+        self._outbox_filled.set()
+        self._told.clear()
+        return await answered
+
+    async def _send_reports(self) -> None:
+        while True:
+            await self._outbox_filled.wait()
+            if len(self._outbox) < REPORTS_PER_CALL:
+                await asyncio.sleep(COLLECT_S)
+            batch, self._outbox = self._outbox[:REPORTS_PER_CALL], self._outbox[REPORTS_PER_CALL:]
+            if not self._outbox:
+                self._outbox_filled.clear()
+            outcomes = any(report.state != "begun" for report, _ in batch)
+            if outcomes:
+                crash_point("agent.before-report")
+            body = {"reports": [report for report, _ in batch]}
+            answer = await self._call_until_taken("POST", "/reports", body, _Answers)
+            if outcomes:
+                crash_point("agent.after-report")
+            for (_, answered), taken in zip(batch, answer.reports, strict=True):
+                if not answered.done():
+                    answered.set_result(taken)
+            if not self._outbox:
+                self._told.set()
+
+    async def _call_until_taken(self, method: str, path: str, body: Any, kind: Any) -> Any:
+        """A call that must be made sooner or later, whatever the API thinks of it now."""
+        while True:
+            try:
+                return await self._connection.call(method, path, body, kind)
+            except Refused as refusal:
+                log.error("the API refuses", path=path, error=str(refusal))
+                await asyncio.sleep(REFUSED_PAUSE_S)
+
+
+async def _first(waiting: Any, work: asyncio.Task[None]) -> None:
+    """Until either is done; the first is cancelled then."""
+    waiter = asyncio.ensure_future(waiting)
+    try:
+        await asyncio.wait([waiter, work], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiter.cancel()
+
+
+def _pages(items: Iterable[Any], size: int) -> list[list[Any]]:
+    everything = list(items)
+    return [everything[start : start + size] for start in range(0, len(everything), size)]

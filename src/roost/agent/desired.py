@@ -1,0 +1,62 @@
+"""What an agent does about its orders: pure decisions, from the orders, what runs and what is being worked on."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from roost.agent.model import GuestKey, GuestOrder
+
+BusyOrder = tuple[str, str, int, str]
+"""(server_id, host, attempt, desired)."""
+
+
+@dataclass(frozen=True)
+class Actions:
+    """What to do now. launch: begin and build. confirm: it runs already, say so. destroy: have it gone, say so.
+
+    interrupt: guests whose launch is at work and no longer wanted: they are to go, or a later attempt is in force.
+    """
+
+    launch: list[GuestOrder] = field(default_factory=list)
+    confirm: list[GuestOrder] = field(default_factory=list)
+    destroy: list[GuestOrder] = field(default_factory=list)
+    interrupt: list[GuestKey] = field(default_factory=list)
+
+    @property
+    def none(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.launch or self.confirm or self.destroy)
+
+
+def decide_actions(
+    orders: Iterable[GuestOrder], *, attempts_by_guest: Mapping[GuestKey, int], busy: Collection[BusyOrder]
+) -> Actions:
+    """Turn orders into actions; one that is being worked on, or was overtaken by a later attempt, needs none.
+
+    attempts_by_guest: the guests that run. busy: the orders whose work has begun and whose outcome is not told yet.
+    """
+    actions = Actions()
+    latest_by_guest: dict[GuestKey, int] = {}
+    launching: dict[GuestKey, int] = {}
+    for server_id, host, attempt, desired in busy:
+        key = (server_id, host)
+        latest_by_guest[key] = max(attempt, latest_by_guest.get(key, 0))
+        if desired == "running":
+            launching[key] = max(attempt, launching.get(key, 0))
+    for order in orders:
+        key = order.key
+        if busy_order(order) in busy or order.attempt < latest_by_guest.get(key, 0):
+            continue
+        if key in launching:
+            actions.interrupt.append(key)
+        if order.desired == "absent":
+            actions.destroy.append(order)
+        elif attempts_by_guest.get(key) == order.attempt:
+            actions.confirm.append(order)
+        else:
+            actions.launch.append(order)
+    return actions
+
+
+def busy_order(order: GuestOrder) -> BusyOrder:
+    """What identifies an order."""
+    return (order.server_id, order.host, order.attempt, order.desired)

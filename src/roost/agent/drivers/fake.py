@@ -1,0 +1,170 @@
+"""A driver whose guests are lines in a file: for demonstrations, tests and benchmarks.
+
+`guests.journal` says which guests there are, `launches.journal` which launches were ever tried, so that a test can
+prove that none was tried on a host. Both are only ever appended to; the first is rewritten, atomically, when most of
+its lines say nothing any more. A line that a SIGKILL cut short is dropped at the next start.
+"""
+
+import asyncio
+import fcntl
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from roost.agent.drivers import LaunchFailed
+from roost.agent.model import GuestKey, GuestOrder
+
+ALWAYS = sys.maxsize
+STALE_LINES_MAX = 20_000
+"""Lines about guests that are gone, above which the journal of guests is rewritten."""
+
+
+class GuestLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A guest is there from now on, or is gone, or (in the other journal) its launch is tried."""
+
+    server_id: str
+    host: str
+    attempt: int
+    gone: bool = False
+
+
+class StateInUse(Exception):
+    """Another agent works with this state directory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Faults:
+    """What the driver is told to do wrong. hosts: only there; empty: on every host.
+
+    delay_s: how long a launch takes. fail_first, vanish_first: so many launches of this process fail, or neither end
+    nor leave anything (first those that vanish); ALWAYS for all of them.
+    """
+
+    delay_s: float = 0.0
+    fail_first: int = 0
+    vanish_first: int = 0
+    hosts: frozenset[str] = frozenset()
+
+
+class FakeDriver:
+    """Implements roost.agent.drivers.Driver."""
+
+    def __init__(self, directory: Path, faults: Faults = Faults()) -> None:
+        """Open the state directory, which is made if it is missing. Raises StateInUse."""
+        self._directory = directory
+        self._faults = faults
+        self._fail_left = faults.fail_first
+        self._vanish_left = faults.vanish_first
+        directory.mkdir(parents=True, exist_ok=True)
+        self._lock_fd = os.open(directory / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock_fd)
+            raise StateInUse(f"another agent works with {directory}") from None
+        self._attempts: dict[GuestKey, int] = {}
+        self._stale = 0
+        for line in _read_lines(directory / "guests.journal"):
+            self._note(line)
+        self._guests_fd = _open_journal(directory / "guests.journal")
+        self._launches_fd = _open_journal(directory / "launches.journal")
+
+    def attempts_by_guest(self) -> Mapping[GuestKey, int]:
+        """The guests in the journal."""
+        return self._attempts
+
+    async def launch(self, order: GuestOrder) -> None:
+        """Write the guest down, after the delay, unless a fault is due."""
+        line = GuestLine(server_id=order.server_id, host=order.host, attempt=order.attempt)
+        _append(self._launches_fd, line)
+        if not self._faults.hosts or order.host in self._faults.hosts:
+            if self._vanish_left > 0:
+                self._vanish_left -= 1
+                await asyncio.Event().wait()
+            if self._fail_left > 0:
+                self._fail_left -= 1
+                await asyncio.sleep(self._faults.delay_s)
+                raise LaunchFailed("fake driver: told to fail")
+        if self._faults.delay_s:
+            await asyncio.sleep(self._faults.delay_s)
+        self._write(line)
+
+    async def destroy(self, key: GuestKey, *, attempt: int) -> None:
+        """Write down that the guest is gone, if it is there."""
+        present = self._attempts.get(key)
+        if present is not None and present <= attempt:
+            self._write(GuestLine(server_id=key[0], host=key[1], attempt=present, gone=True))
+
+    async def close(self) -> None:
+        """Close the journals; another agent may have them now."""
+        for fd in (self._guests_fd, self._launches_fd, self._lock_fd):
+            os.close(fd)
+
+    def _write(self, line: GuestLine) -> None:
+        _append(self._guests_fd, line)
+        self._note(line)
+        if self._stale > STALE_LINES_MAX and self._stale > len(self._attempts):
+            self._compact()
+
+    def _note(self, line: GuestLine) -> None:
+        key = (line.server_id, line.host)
+        if line.gone:
+            self._stale += 2
+            self._attempts.pop(key, None)
+        else:
+            self._stale += key in self._attempts
+            self._attempts[key] = line.attempt
+
+    def _compact(self) -> None:
+        half = self._directory / "guests.journal.new"
+        lines = [
+            GuestLine(server_id=server_id, host=host, attempt=attempt)
+            for (server_id, host), attempt in self._attempts.items()
+        ]
+        half.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+        half.rename(self._directory / "guests.journal")
+        os.close(self._guests_fd)
+        self._guests_fd = _open_journal(self._directory / "guests.journal")
+        self._stale = 0
+
+
+def list_launches(directory: Path) -> list[GuestLine]:
+    """Every launch that was ever tried with this state directory, in order."""
+    return _read_lines(directory / "launches.journal")
+
+
+def list_guests(directory: Path) -> dict[GuestKey, int]:
+    """The guests that a state directory holds, with their attempts; also while its agent runs."""
+    attempts: dict[GuestKey, int] = {}
+    for line in _read_lines(directory / "guests.journal"):
+        if line.gone:
+            attempts.pop((line.server_id, line.host), None)
+        else:
+            attempts[(line.server_id, line.host)] = line.attempt
+    return attempts
+
+
+def _read_lines(path: Path) -> list[GuestLine]:
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    whole = text[: text.rfind(b"\n") + 1]
+    return msgspec.json.Decoder(GuestLine).decode_lines(whole)
+
+
+def _open_journal(path: Path) -> int:
+    """Open for appending, behind the last whole line."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    text = path.read_bytes()
+    os.ftruncate(fd, text.rfind(b"\n") + 1)
+    return fd
+
+
+def _append(fd: int, line: GuestLine) -> None:
+    os.write(fd, msgspec.json.encode(line) + b"\n")

@@ -1,0 +1,62 @@
+"""The words of the agent: what it is asked for, what it says, what it runs.
+
+They are the agent API's bodies, and the agent's own: an agent may be older or newer than the Roost that it serves,
+so a field that it does not know is ignored and one that is missing has a default.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+GuestKey = tuple[str, str]
+"""(server_id, host): one place where a server's guest can be."""
+
+
+class GuestOrder(Struct, frozen=True, kw_only=True):
+    """What a host is to do: have this guest running, or have it gone. desired: running or absent.
+
+    ports: the server's NICs as the API gave them, for drivers that plug them in.
+    """
+
+    server_id: str
+    host: str
+    attempt: int
+    desired: str
+    name: str = ""
+    vcpus: int = 0
+    ram_mb: int = 0
+    disk_gb: int = 0
+    ports: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def key(self) -> GuestKey:
+        """Where the guest is, or is to be."""
+        return (self.server_id, self.host)
+
+
+class GuestReport(Struct, frozen=True, kw_only=True):
+    """What became of a guest. state: begun, running, failed (nothing of it is left) or absent."""
+
+    server_id: str
+    host: str
+    attempt: int
+    state: str
+    message: str = ""
+
+
+class ReportAnswer(Struct, frozen=True, kw_only=True):
+    """Whether a report was taken; refused, it changed nothing: the attempt is over."""
+
+    accepted: bool
+    reason: str = ""
+
+
+class HostReport(Struct, frozen=True, kw_only=True):
+    """What a host has and which physical networks it reaches."""
+
+    name: str
+    vcpus: int
+    ram_mb: int
+    disk_gb: int
+    physical_networks: tuple[str, ...] = ()
+    service_version: int = 3

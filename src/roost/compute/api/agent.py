@@ -1,0 +1,139 @@
+"""What agents call, on a listener of their own under /agent/v1: polls, reports, hosts and what they still run.
+
+Roost's own API: sets in, sets out, errors in RFC 9457. Unknown fields of a body are ignored, so that a newer agent
+can talk to an older Roost.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from roost.compute.guests import KnownGuest
+from roost.compute.model import GuestReport, HostReport
+from roost.compute.service import Compute, guests, hosts
+from roost.platform.http import Api, json_response, read_json
+
+HOSTS_MAX = 20_000
+"""Hosts in one body; an agent with more of them makes several calls."""
+REPORTS_MAX = 2_000
+GUESTS_MAX = 20_000
+BUSY_MAX = 20_000
+MESSAGE_CHARS_MAX = 2_000
+
+Uuid = Annotated[str, Meta(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+
+class _Busy(Struct):
+    server_id: Uuid
+    host: Name
+    attempt: Count
+    desired: Literal["running", "absent"]
+
+
+class _Poll(Struct):
+    """hosts: None for every host that a cloud file declared."""
+
+    hosts: Annotated[list[Name], Meta(max_length=HOSTS_MAX)] | None
+    wait_s: Annotated[float, Meta(ge=0)] = 0.0
+    busy: Annotated[list[_Busy], Meta(max_length=BUSY_MAX)] = []
+
+
+class _Report(Struct):
+    server_id: Uuid
+    host: Name
+    attempt: Count
+    state: Literal["begun", "running", "failed", "absent"]
+    message: str = ""
+
+
+class _Reports(Struct):
+    reports: Annotated[list[_Report], Meta(max_length=REPORTS_MAX)]
+
+
+class _Host(Struct):
+    name: Name
+    vcpus: Count
+    ram_mb: Count
+    disk_gb: Count
+    physical_networks: tuple[Name, ...] = ()
+    service_version: Count = 3
+
+
+class _Hosts(Struct):
+    hosts: Annotated[list[_Host], Meta(max_length=HOSTS_MAX)]
+    declared: bool = False
+
+
+class _Guest(Struct):
+    server_id: Uuid
+    host: Name
+    attempt: Count
+
+
+class _Guests(Struct):
+    guests: Annotated[list[_Guest], Meta(max_length=GUESTS_MAX)]
+
+
+def routes(compute: Compute) -> list[Route]:
+    """The paths below /agent/v1."""
+    api = Api()
+
+    async def poll(request: Request) -> Response:
+        body = await read_json(request, _Poll)
+        busy = [(order.server_id, order.host, order.attempt, order.desired) for order in body.busy]
+        orders = await guests.poll(compute, body.hosts, busy=busy, wait_s=body.wait_s)
+        return json_response({"orders": orders})
+
+    async def report(request: Request) -> Response:
+        body = await read_json(request, _Reports)
+        return json_response({"reports": await guests.report(compute, [_guest_report(item) for item in body.reports])})
+
+    async def list_unknown(request: Request) -> Response:
+        body = await read_json(request, _Guests)
+        listed = [
+            KnownGuest(server_id=guest.server_id, host=guest.host, attempt=guest.attempt) for guest in body.guests
+        ]
+        return json_response({"unknown": await guests.list_unknown_guests(compute, listed)})
+
+    async def list_hosts(_request: Request) -> Response:
+        return json_response({"hosts": await guests.list_host_names(compute, declared_only=False)})
+
+    async def register(request: Request) -> Response:
+        body = await read_json(request, _Hosts)
+        reports = [
+            HostReport(
+                name=host.name,
+                vcpus=host.vcpus,
+                ram_mb=host.ram_mb,
+                disk_gb=host.disk_gb,
+                physical_networks=host.physical_networks,
+                service_version=host.service_version,
+            )
+            for host in body.hosts
+        ]
+        registered = await hosts.register_hosts(compute, reports, declared=body.declared)
+        compute.wake("roost_guest")  # a fleet that polls for every declared host has new ones
+        return json_response({"hosts": registered})
+
+    return [
+        api.route("/poll", {"POST": poll}),
+        api.route("/reports", {"POST": report}),
+        api.route("/guests", {"POST": list_unknown}),
+        api.route("/hosts", {"GET": list_hosts, "PUT": register}),
+        api.not_found(),
+    ]
+
+
+def _guest_report(item: _Report) -> GuestReport:
+    return GuestReport(
+        server_id=item.server_id,
+        host=item.host,
+        attempt=item.attempt,
+        state=item.state,
+        message=item.message.replace("\0", "")[:MESSAGE_CHARS_MAX],
+    )

@@ -1,0 +1,92 @@
+"""What agents ask and say: orders for their hosts, and reports on guests. One function, one transaction.
+
+The orders come from the pipeline, the consequences of a report go to it; `compute/guests.py` decides them.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from roost.compute import guests as rules
+from roost.compute.guests import KnownGuest, ReportAnswer
+from roost.compute.model import GuestOrder, GuestReport
+from roost.compute.service import Compute
+from roost.compute.service.hosts import heartbeat
+from roost.compute.store import guests as store
+from roost.platform.errors import NotFound
+
+ORDERS_MAX = 1000
+"""Orders in one answer."""
+RECHECK_S = 2.0
+"""A held poll looks again at least so often: a lost wake-up costs no more."""
+WAIT_MAX_S = 30.0
+
+BusyOrder = tuple[str, str, int, str]
+"""(server_id, host, attempt, desired) of an order that the agent is at work on."""
+
+
+async def poll(
+    compute: Compute, hosts: Sequence[str] | None, *, busy: Sequence[BusyOrder], wait_s: float
+) -> list[GuestOrder]:
+    """What the hosts should change; waits up to wait_s seconds while there is nothing, without a connection.
+
+    hosts: None for every declared host, those declared meanwhile too. All of them are alive as of this call.
+    Raises NotFound, which names the hosts that do not exist. Not one transaction: it holds none while it waits.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + min(wait_s, WAIT_MAX_S)
+    alive: set[str] = set()
+    while True:
+        heard = compute.wakeups.count("roost_guest") if compute.wakeups else 0
+        names = list(hosts) if hosts is not None else await list_host_names(compute, declared_only=True)
+        new = [name for name in names if name not in alive]
+        if new:
+            await _keep_alive(compute, new)
+            alive.update(new)
+        async with compute.database.connection() as connection:
+            orders = await store.list_orders(connection, names, busy=busy, limit=ORDERS_MAX)
+        left_s = deadline - loop.time()
+        if orders or left_s <= 0:
+            return orders
+        if compute.wakeups:
+            await compute.wakeups.wait("roost_guest", min(RECHECK_S, left_s), since=heard)
+        else:
+            await asyncio.sleep(min(RECHECK_S, left_s))
+
+
+async def report(compute: Compute, reports: Sequence[GuestReport]) -> list[ReportAnswer]:
+    """Take or refuse each report, in order, all in one transaction; the same report twice does nothing more."""
+    async with compute.database.transaction() as tx:
+        # Work before guests, as the pipeline locks them when it sends a server to its host.
+        outcomes = {report.server_id for report in reports if report.state != "begun"}
+        works = await store.lock_works(tx, outcomes) if outcomes else []
+        guests = await store.lock_guests(tx, {(report.server_id, report.host) for report in reports})
+        outcome = rules.decide_reports(reports, guests=guests, works=works)
+        await store.mark_guests(tx, begun=outcome.begun, running=outcome.running)
+        await store.delete_guests(tx, outcome.gone)
+        await store.activate_servers(tx, outcome.active)
+        await store.retry_works(tx, outcome.retreats)
+        await store.resume_works(tx, outcome.resumed)
+    if outcome.moves_work:
+        compute.wake("roost_work")
+    return outcome.answers
+
+
+async def list_unknown_guests(compute: Compute, listed: Sequence[KnownGuest]) -> list[KnownGuest]:
+    """Those of the guests that hosts say they have and that nothing asks for any more: they must be destroyed."""
+    async with compute.database.connection() as connection:
+        attempts = await store.list_guest_attempts(connection, [(guest.server_id, guest.host) for guest in listed])
+    return rules.unknown_guests(listed, attempts_by_guest=attempts)
+
+
+async def list_host_names(compute: Compute, *, declared_only: bool) -> list[str]:
+    """All hosts, or those that a cloud file declared, by name."""
+    async with compute.database.connection() as connection:
+        return await store.list_host_names(connection, declared_only=declared_only)
+
+
+async def _keep_alive(compute: Compute, hosts: Sequence[str]) -> None:
+    async with compute.database.connection() as connection:
+        missing = rules.missing_names(hosts, await store.list_known_hosts(connection, hosts))
+    if missing:
+        raise NotFound(f"there is no host {', '.join(missing)}")
+    await heartbeat(compute, hosts)

@@ -1,0 +1,131 @@
+"""Servers, work and guest rows without a conductor, and the agent API on a real socket, for the agent's tests."""
+
+import asyncio
+import socket
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
+
+import msgspec
+from granian.constants import Interfaces
+from granian.server.embed import Server
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from roost.compute.api.agent import routes
+from roost.compute.service import Compute
+from roost.platform.database import Database
+from roost.platform.env import Env
+from roost.platform.http import mount
+from roost.platform.wakeup import Wakeups
+from roost.seams.compute import RequestSpec
+
+DEADLINE_S = 20.0
+
+
+def compute_of(database: Database) -> Compute:
+    """A compute service whose neighbours are not there: guests need none of them."""
+    return Compute(
+        database=database, env=Env(), placement=cast("Any", None), network=cast("Any", None), wakeups=Wakeups(database)
+    )
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@asynccontextmanager
+async def serving(compute: Compute, port: int) -> AsyncIterator[str]:
+    """The main API's pointer and the agent API on one listener; gives its URL once it answers."""
+    url = f"http://127.0.0.1:{port}"
+
+    async def listener(_request: Request) -> Response:
+        return JSONResponse({"url": f"{url}/agent/v1"})
+
+    app = Starlette(routes=[Route("/agent/v1", listener), mount("/agent/v1", routes(compute))])
+    server = Server(app, "127.0.0.1", port, interface=Interfaces.ASGI, log_enabled=False)
+    serving_task = asyncio.create_task(server.serve())
+    while True:
+        with suppress(OSError):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            break
+        await asyncio.sleep(0.01)
+    try:
+        yield url
+    finally:
+        server.stop()
+        await serving_task
+
+
+async def declare_hosts(database: Database, names: Sequence[str]) -> None:
+    """Hosts as a cloud file declares them."""
+    async with database.transaction() as tx:
+        await tx.execute(
+            "INSERT INTO compute.host (name, provider_uuid, vcpus, ram_mb, disk_gb, physical_networks, declared)"
+            " SELECT name, gen_random_uuid(), 8, 8192, 100, '{}', true FROM unnest($1::text[]) AS name",
+            names,
+        )
+
+
+async def order_guests(compute: Compute, hosts: Sequence[str], *, attempt: int = 1) -> list[str]:
+    """One server in the launch stage for each of the hosts, in order; gives their ids."""
+    server_ids = [str(uuid.uuid4()) for _ in hosts]
+    spec = msgspec.json.encode(RequestSpec(vcpus=1, memory_mb=512, disk_gb=1)).decode()
+    async with compute.database.transaction() as tx:
+        await tx.execute(
+            "INSERT INTO compute.server (id, name, project_id, user_id, flavor, spec)"
+            " SELECT id, 'a server', 'p', 'u', '{}', $2::jsonb FROM unnest($1::uuid[]) AS id",
+            server_ids, spec,
+        )  # fmt: skip
+        await tx.execute(
+            "INSERT INTO compute.work (server_id, stage, attempt, run_at)"
+            " SELECT id, 'launch', $2, now() + interval '1 hour' FROM unnest($1::uuid[]) AS id",
+            server_ids, attempt,
+        )  # fmt: skip
+        await tx.execute(
+            "INSERT INTO compute.guest (server_id, host, attempt, desired)"
+            " SELECT id, host, $3, 'running' FROM unnest($1::uuid[], $2::text[]) AS g (id, host)",
+            server_ids, hosts, attempt,
+        )  # fmt: skip
+    compute.wake("roost_guest")
+    return server_ids
+
+
+async def delete_servers(compute: Compute, server_ids: Sequence[str]) -> None:
+    """Want the servers' guests absent, their work in the delete stage waiting for that."""
+    async with compute.database.transaction() as tx:
+        await tx.execute("UPDATE compute.guest SET desired = 'absent' WHERE server_id = ANY($1::uuid[])", server_ids)
+        await tx.execute(
+            "UPDATE compute.work SET stage = 'delete', run_at = now() + interval '1 hour'"
+            " WHERE server_id = ANY($1::uuid[])",
+            server_ids,
+        )
+    compute.wake("roost_guest")
+
+
+async def until(compute: Compute, sql: str, *arguments: Any, gives: Any) -> None:
+    """Until the query's one value is as said; looks again whenever work moves on."""
+    wakeups = compute.wakeups
+    assert wakeups is not None
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            heard = wakeups.count("roost_work")
+            async with compute.database.connection() as connection:
+                found = await connection.fetchval(sql, *arguments)
+            if found == gives:
+                return
+            await wakeups.wait("roost_work", 0.1, since=heard)
+
+
+async def until_true(condition: Callable[[], bool]) -> None:
+    """Until the condition holds."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():
+            await asyncio.sleep(0.01)

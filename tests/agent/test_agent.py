@@ -1,0 +1,207 @@
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.agent.cloud import (
+    compute_of,
+    declare_hosts,
+    delete_servers,
+    free_port,
+    order_guests,
+    serving,
+    until,
+    until_true,
+)
+
+from roost.agent.agent import run
+from roost.agent.drivers.fake import ALWAYS, FakeDriver, Faults, list_guests, list_launches
+from roost.compute.service import Compute
+from roost.platform.database import Database
+
+HOSTS = [f"h{number}" for number in range(10)]
+STAGE_COUNT = "SELECT count(*) FROM compute.work WHERE stage = $1"
+
+PROGRAM = """
+import asyncio, sys
+from pathlib import Path
+from roost.agent.agent import run
+from roost.agent.drivers.fake import FakeDriver
+asyncio.run(run(api_url=sys.argv[1], hosts=None, driver=FakeDriver(Path(sys.argv[2]))))
+"""
+
+
+@pytest.fixture
+async def compute(database: Database) -> Compute:
+    await declare_hosts(database, HOSTS)
+    return compute_of(database)
+
+
+@pytest.fixture
+async def api_url(compute: Compute) -> AsyncIterator[str]:
+    async with serving(compute, free_port()) as url:
+        yield url
+
+
+@asynccontextmanager
+async def agent(api_url: str, state: Path, faults: Faults | None = None) -> AsyncIterator[None]:
+    """An agent in this process that is stopped as by SIGTERM."""
+    stop = asyncio.Event()
+    driver = FakeDriver(state, faults or Faults())
+    task = asyncio.create_task(run(api_url=api_url, hosts=None, driver=driver, stop=stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await task
+
+
+def start_process(api_url: str, state: Path, *, crash_at: str = "") -> subprocess.Popen[bytes]:
+    """An agent in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": "src", "ROOST_CRASH_AT": crash_at}
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, api_url, str(state)], env=environment)
+
+
+async def test_fifty_guests_run_on_ten_hosts_and_their_servers_are_active(
+    compute: Compute, api_url: str, tmp_path: Path
+) -> None:
+    servers = await order_guests(compute, HOSTS * 5)
+    async with agent(api_url, tmp_path):
+        await until(compute, STAGE_COUNT, "settle", gives=50)
+    async with compute.database.connection() as connection:
+        rows = await connection.fetch("SELECT id, host, status, task_state, launched_at FROM compute.server")
+        assert {row["id"]: row["host"] for row in rows} == dict(zip(servers, HOSTS * 5, strict=True))
+        assert {(row["status"], row["task_state"]) for row in rows} == {("ACTIVE", None)}
+        assert all(row["launched_at"] for row in rows)
+        assert await connection.fetchval("SELECT count(*) FROM compute.guest WHERE reported = 'running'") == 50
+        assert await connection.fetchval("SELECT count(*) FROM compute.host WHERE seen_at IS NULL") == 0
+    assert set(list_guests(tmp_path)) == set(zip(servers, HOSTS * 5, strict=True))
+
+
+async def test_a_restarted_agent_launches_nothing_twice_and_finishes_the_rest(
+    compute: Compute, api_url: str, tmp_path: Path
+) -> None:
+    await order_guests(compute, HOSTS * 2)
+    async with agent(api_url, tmp_path):
+        await until(compute, STAGE_COUNT, "settle", gives=20)
+    await order_guests(compute, HOSTS * 3)
+    async with agent(api_url, tmp_path):
+        await until(compute, STAGE_COUNT, "settle", gives=50)
+    assert max(Counter((line.server_id, line.host) for line in list_launches(tmp_path)).values()) == 1
+
+
+@pytest.mark.parametrize("point", ["agent.after-begin", "agent.before-report", "agent.after-report"])
+async def test_an_agent_killed_at_any_point_loses_nothing(
+    compute: Compute, api_url: str, tmp_path: Path, point: str
+) -> None:
+    servers = await order_guests(compute, HOSTS * 2)
+    process = start_process(api_url, tmp_path, crash_at=point)
+    assert await asyncio.to_thread(process.wait, 20) == -signal.SIGKILL
+    async with agent(api_url, tmp_path):
+        await until(compute, STAGE_COUNT, "settle", gives=20)
+    assert set(list_guests(tmp_path)) == set(zip(servers, HOSTS * 2, strict=True))
+
+
+async def test_sigterm_ends_the_agent_cleanly(compute: Compute, api_url: str, tmp_path: Path) -> None:
+    await order_guests(compute, HOSTS)
+    process = start_process(api_url, tmp_path)
+    await until(compute, STAGE_COUNT, "settle", gives=10)
+    process.terminate()
+    assert await asyncio.to_thread(process.wait, 20) == 0
+
+
+async def test_the_first_launches_fail_and_their_work_is_retried_without_those_hosts(
+    compute: Compute, api_url: str, tmp_path: Path
+) -> None:
+    await order_guests(compute, HOSTS)
+    async with agent(api_url, tmp_path, Faults(fail_first=3)):
+        await until(compute, STAGE_COUNT, "settle", gives=7)
+        await until(compute, STAGE_COUNT, "retry", gives=3)
+    async with compute.database.connection() as connection:
+        rows = await connection.fetch("SELECT * FROM compute.work WHERE stage = 'retry'")
+        assert await connection.fetchval("SELECT count(*) FROM compute.guest") == 7
+    for row in rows:
+        assert (row["failures"], row["lease_owner"], len(row["excluded_hosts"])) == (1, None, 1)
+        assert "fake driver: told to fail" in row["failure"]
+        assert row["excluded_hosts"][0] in row["failure"]
+
+
+async def test_only_the_named_hosts_fail(compute: Compute, api_url: str, tmp_path: Path) -> None:
+    await order_guests(compute, HOSTS)
+    async with agent(api_url, tmp_path, Faults(fail_first=ALWAYS, hosts=frozenset(["h3"]))):
+        await until(compute, STAGE_COUNT, "retry", gives=1)
+        await until(compute, STAGE_COUNT, "settle", gives=9)
+    async with compute.database.connection() as connection:
+        assert await connection.fetchval("SELECT excluded_hosts FROM compute.work WHERE stage = 'retry'") == ["h3"]
+
+
+async def test_a_guest_that_vanishes_after_begin_is_gone_once_it_is_to_be_absent(
+    compute: Compute, api_url: str, tmp_path: Path
+) -> None:
+    servers = await order_guests(compute, ["h0"])
+    async with agent(api_url, tmp_path, Faults(vanish_first=1)):
+        await until(compute, "SELECT count(*) FROM compute.guest WHERE begun_at IS NOT NULL", gives=1)
+        others = await order_guests(compute, ["h1"])
+        await until(compute, STAGE_COUNT, "settle", gives=1)
+        await delete_servers(compute, servers)
+        await until(compute, "SELECT count(*) FROM compute.work WHERE stage = 'delete' AND run_at <= now()", gives=1)
+    assert list(list_guests(tmp_path)) == [(others[0], "h1")]
+
+
+async def test_a_server_deleted_before_begin_is_never_launched(compute: Compute, api_url: str, tmp_path: Path) -> None:
+    servers = await order_guests(compute, HOSTS)
+    await delete_servers(compute, servers)
+    async with agent(api_url, tmp_path):
+        await until(compute, "SELECT count(*) FROM compute.guest", gives=0)
+    assert list_launches(tmp_path) == []
+
+
+async def test_a_server_deleted_while_it_is_launched_leaves_nothing(
+    compute: Compute, api_url: str, tmp_path: Path
+) -> None:
+    servers = await order_guests(compute, HOSTS)
+    async with agent(api_url, tmp_path, Faults(delay_s=60)):
+        await until_true(lambda: len(list_launches(tmp_path)) == 10)
+        await delete_servers(compute, servers)
+        await until(compute, "SELECT count(*) FROM compute.guest", gives=0)
+    assert list_guests(tmp_path) == {}
+
+
+async def test_running_guests_are_destroyed_and_the_delete_goes_on(
+    compute: Compute, api_url: str, tmp_path: Path
+) -> None:
+    servers = await order_guests(compute, HOSTS)
+    async with agent(api_url, tmp_path):
+        await until(compute, STAGE_COUNT, "settle", gives=10)
+        await delete_servers(compute, servers)
+        await until(compute, "SELECT count(*) FROM compute.work WHERE stage = 'delete' AND run_at <= now()", gives=10)
+    assert list_guests(tmp_path) == {}
+
+
+async def test_guests_that_nobody_asks_for_are_destroyed_at_the_start(
+    compute: Compute, api_url: str, tmp_path: Path
+) -> None:
+    servers = await order_guests(compute, ["h0", "h1"])
+    async with agent(api_url, tmp_path):
+        await until(compute, STAGE_COUNT, "settle", gives=2)
+    async with compute.database.transaction() as tx:  # h0 was forced down and its server went elsewhere
+        await tx.execute("DELETE FROM compute.guest WHERE host = 'h0'")
+    async with agent(api_url, tmp_path):
+        await until_true(lambda: list(list_guests(tmp_path)) == [(servers[1], "h1")])
+
+
+async def test_an_api_that_goes_away_and_comes_back_loses_nothing(compute: Compute, tmp_path: Path) -> None:
+    port = free_port()
+    await order_guests(compute, HOSTS)
+    async with agent(f"http://127.0.0.1:{port}", tmp_path, Faults(delay_s=0.3)):
+        async with serving(compute, port):
+            await until_true(lambda: len(list_launches(tmp_path)) == 10)
+        await until_true(lambda: len(list_guests(tmp_path)) == 10)  # made while nobody could be told
+        async with serving(compute, port):
+            await until(compute, STAGE_COUNT, "settle", gives=10)
