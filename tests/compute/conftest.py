@@ -1,4 +1,4 @@
-"""A compute service on a real ledger; the network service's part is played by `KnownNetworks`."""
+"""A compute service on an empty database, with the real ledger and the real network service."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,38 +9,37 @@ import msgspec
 import pytest
 from starlette.applications import Starlette
 
+from roost.clients.local_compute import LocalCompute
+from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
 from roost.compute.api import routes
 from roost.compute.service import Compute
+from roost.network.service import Networks
 from roost.placement.service import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.http import mount
-from roost.seams.network import NetworkView
 from roost.seams.placement import PlacementClient
 
 
-class KnownNetworks:
-    """NetworkClient's part that compute calls, in memory: which networks there are, which hosts reach what."""
+class NetworkRows:
+    """What the network service has been told, and networks put straight into its tables, with ids that tests know."""
 
-    def __init__(self) -> None:
-        self.names: dict[str, str] = {}
-        self.hosts: dict[str, tuple[str, ...]] = {}
-        self.calls = 0
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
-    async def get_networks(self, network_ids: Sequence[str]) -> dict[str, NetworkView]:
-        return {
-            network_id: NetworkView(id=network_id, name=self.names[network_id], routed=True, segments=())
-            for network_id in network_ids
-            if network_id in self.names
-        }
+    async def add(self, network_id: str) -> None:
+        async with self._database.transaction() as tx:
+            await tx.execute("INSERT INTO network.network (id, name, project_id) VALUES ($1, 'a', 'p')", network_id)
 
-    async def list_network_ids(self, *, limit: int) -> list[str]:
-        return list(self.names)[:limit]
+    async def clear(self) -> None:
+        async with self._database.transaction() as tx:
+            await tx.execute("DELETE FROM network.network")
 
-    async def set_hosts(self, physical_networks_by_host: Mapping[str, Sequence[str]]) -> None:
-        self.calls += 1
-        self.hosts |= {host: tuple(names) for host, names in physical_networks_by_host.items()}
+    async def hosts(self) -> dict[str, tuple[str, ...]]:
+        async with self._database.connection() as connection:
+            rows = await connection.fetch("SELECT name, physical_networks FROM network.host")
+        return {row["name"]: tuple(row["physical_networks"]) for row in rows}
 
 
 class Ledgers(LocalPlacement):
@@ -74,17 +73,15 @@ class Ledgers(LocalPlacement):
 async def compute(database: Database) -> Compute:
     ledger = Ledger(database)
     await sync_standard_names(ledger)
-    return Compute(
-        database=database,
-        env=Env(),
-        placement=cast("PlacementClient", Ledgers(ledger)),
-        network=cast("Any", KnownNetworks()),
-    )
+    placement = cast("PlacementClient", Ledgers(ledger))
+    made = Compute(database=database, env=Env(), placement=placement)
+    made.network = LocalNetwork(Networks(database=database, env=Env(), placement=placement, compute=LocalCompute(made)))
+    return made
 
 
 @pytest.fixture
-def networks(compute: Compute) -> KnownNetworks:
-    return cast("KnownNetworks", compute.network)
+def networks(database: Database) -> NetworkRows:
+    return NetworkRows(database)
 
 
 class Answer(msgspec.Struct):

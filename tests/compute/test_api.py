@@ -14,7 +14,7 @@ SMALL = {"flavor": {"name": "small", "vcpus": 1, "ram": 1024, "disk": 10, "id": 
 
 @pytest.fixture
 async def flavor_id(call: Any, networks: Any) -> str:
-    networks.names[NET] = "public"
+    await networks.add(NET)
     answer = await call("POST", "/v2.1/flavors", SMALL)
     assert answer.status == 200, answer.raw
     return str(answer.body["flavor"]["id"])
@@ -126,7 +126,7 @@ async def test_several_servers_answer_the_first_or_their_reservation(call: Any, 
 
 
 async def test_several_networks_and_none_named_is_a_conflict(call: Any, networks: Any, flavor_id: str) -> None:
-    networks.names["bbbbbbbb-0000-0000-0000-000000000002"] = "other"
+    await networks.add("bbbbbbbb-0000-0000-0000-000000000002")
     answer = await boot(call, flavor_id, networks="auto")
     assert answer.status == 409
     assert answer.body["conflictingRequest"]["message"].startswith("Multiple possible networks found")
@@ -206,4 +206,7 @@ async def test_an_operator_sees_and_closes_hosts(call: Any, compute: Compute, fl
     assert forced.body["service"]["forced_down"] is True
     [shown] = (await call("GET", "/v2.1/os-services?host=h2", version="2.11")).body["services"]
     assert (shown["status"], shown["state"], shown["forced_down"]) == ("disabled", "down", True)
-    assert (await call("GET", "/v2.1/os-aggregates", version="2.41")).body == {"aggregates": []}
+    [aggregate] = (await call("GET", "/v2.1/os-aggregates", version="2.41")).body["aggregates"]
+    assert (aggregate["name"], aggregate["hosts"]) == ("all-hosts", ["h1", "h2", "h3"])
+    shown = (await call("GET", f"/v2.1/os-aggregates/{aggregate['id']}", version="2.41")).body
+    assert shown == {"aggregate": aggregate}

@@ -37,7 +37,7 @@ async def test_a_registered_host_has_a_provider_and_its_networks(compute: Comput
     [host] = await service.register_hosts(compute, [report_of("h1")], declared=False)
     assert not host.down
     assert await usage_of(compute, "h1") == {"VCPU": (4, 0), "MEMORY_MB": (4096, 0), "DISK_GB": (40, 0)}
-    assert networks.hosts == {"h1": ("rack1",)}
+    assert await networks.hosts() == {"h1": ("rack1",)}
 
 
 async def test_an_agent_changes_no_declared_host_but_says_that_it_is_there(compute: Compute, networks: Any) -> None:
@@ -58,17 +58,17 @@ async def test_a_host_that_is_not_declared_follows_its_agent(compute: Compute, n
     await service.register_hosts(compute, [report_of("h1")], declared=False)
     await service.register_hosts(compute, [report_of("h1", vcpus=2, physical_networks=("b", "a", "b"))], declared=False)
     assert (await usage_of(compute, "h1"))["VCPU"] == (2, 0)
-    assert networks.hosts == {"h1": ("a", "b")}
+    assert await networks.hosts() == {"h1": ("a", "b")}
 
 
 async def test_what_a_crash_left_unpublished_is_published_later(compute: Compute, networks: Any) -> None:
     compute.placement.broken = DatabaseUnavailable("away")  # type: ignore[attr-defined]
     with pytest.raises(DatabaseUnavailable):
         await service.register_hosts(compute, [report_of("h1"), report_of("h2")], declared=True)
-    assert networks.hosts == {}
+    assert await networks.hosts() == {}
     compute.placement.broken = None  # type: ignore[attr-defined]
     assert await service.publish_hosts(compute) == 2
-    assert networks.hosts == {"h1": ("rack1",), "h2": ("rack1",)}
+    assert await networks.hosts() == {"h1": ("rack1",), "h2": ("rack1",)}
     assert await service.publish_hosts(compute) == 0
 
 
@@ -76,14 +76,15 @@ async def test_a_host_whose_provider_is_refused_holds_up_no_other(compute: Compu
     await compute.placement.ensure_providers([ProviderState(uuid="00000000-0000-0000-0000-000000000001", name="taken")])
     names = ["a", "b", "taken", "z"]
     await service.register_hosts(compute, [report_of(name) for name in names], declared=True)
-    assert sorted(networks.hosts) == ["a", "b", "z"]
+    assert sorted(await networks.hosts()) == ["a", "b", "z"]
     assert await service.publish_hosts(compute) == 1, "it is tried again"
 
 
-async def test_a_publisher_that_was_overtaken_publishes_again(compute: Compute, networks: Any) -> None:
+async def test_a_publisher_that_was_overtaken_publishes_again(compute: Compute) -> None:
     await service.register_hosts(compute, [report_of("h1")], declared=True)
     overtaken = asyncio.Event()
-    real = networks.set_hosts
+    network: Any = compute.network
+    real = network.set_hosts
 
     async def set_hosts(physical_networks_by_host: Any) -> None:
         if not overtaken.is_set():
@@ -94,7 +95,7 @@ async def test_a_publisher_that_was_overtaken_publishes_again(compute: Compute, 
             await compute.placement.ensure_providers([service._provider(replace(now, vcpus=8))])
         await real(physical_networks_by_host)
 
-    networks.set_hosts = set_hosts
+    network.set_hosts = set_hosts
     await service.register_hosts(compute, [report_of("h1", vcpus=8)], declared=True)
     assert (await usage_of(compute, "h1"))["VCPU"] == (16, 0)
     assert await service.publish_hosts(compute) == 0

@@ -64,7 +64,7 @@ def test_every_nic_has_a_tag_of_its_own() -> None:
 
 @pytest.fixture
 async def cloud(compute: Compute, networks: Any) -> Compute:
-    networks.names[NET] = "public"
+    await networks.add(NET)
     await create_flavor(compute, FlavorRequest(name="small", vcpus=1, ram_mb=1024, disk_gb=10, id="1"))
     return compute
 
@@ -127,12 +127,12 @@ async def test_a_refused_request_leaves_nothing(cloud: Compute, asked: Any, part
 async def test_without_a_network_named_the_only_one_is_meant(cloud: Compute, networks: Any) -> None:
     [with_one] = await boot(cloud, nics=None)
     assert (await service.get_server(cloud, with_one)).spec.nics[0].network_id == NET
-    networks.names[OTHER] = "private"
+    await networks.add(OTHER)
     with pytest.raises(NetworkAmbiguous, match="Multiple possible networks found"):
         await boot(cloud, nics=None)
     [none_wanted] = await boot(cloud, nics=())
     assert (await service.get_server(cloud, none_wanted)).spec.nics == ()
-    networks.names.clear()
+    await networks.clear()
     [without] = await boot(cloud, nics=None)
     assert (await service.get_server(cloud, without)).spec.nics == ()
     with pytest.raises(ServerRefused, match="automatically"):
