@@ -14,6 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from roost.clients.local_compute import LocalCompute
+from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
 from roost.compute import api as compute_api
 from roost.compute.api import agent as agent_api
@@ -22,6 +24,8 @@ from roost.compute.service.hosts import publish_hosts
 from roost.conductor import pipeline
 from roost.conductor import reconcile as server_claims
 from roost.conductor.context import Conductor, ConductorSettings
+from roost.network import reconciler
+from roost.network.service import Networks
 from roost.placement.service import Ledger, sync_standard_names
 from roost.platform.config import load_section
 from roost.platform.database import Database
@@ -60,16 +64,26 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     config: str | None = None
 
 
+class NetworkSettings(Struct, frozen=True, kw_only=True):
+    """reconcile_s: how often what a killed process left behind is looked for."""
+
+    reconcile_s: float = 10.0
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """Every section of roost.toml; docs/reference/configuration.md."""
 
+    network: NetworkSettings
     conductor: ConductorSettings
 
 
 def read_settings(file: Path | str | None) -> Settings:
     """The configuration from `file` and the environment. Raises BadRequest, which names the option."""
     path = None if file is None else Path(file)
-    return Settings(conductor=load_section(ConductorSettings, "conductor", file=path, environment=os.environ))
+    return Settings(
+        network=load_section(NetworkSettings, "network", file=path, environment=os.environ),
+        conductor=load_section(ConductorSettings, "conductor", file=path, environment=os.environ),
+    )
 
 
 @dataclass(frozen=True)
@@ -78,20 +92,32 @@ class Parts:
 
     database: Database
     wakeups: Wakeups
+    settings: Settings
     ledger: Ledger
+    networks: Networks
     compute: Compute
     conductor: Conductor
 
     @classmethod
     async def wire(cls, database: Database, settings: Settings) -> "Parts":
-        """Build the parts on one pool of connections."""
+        """Build the parts on one pool of connections; network and compute know each other, through their seams."""
         env, wakeups = Env(), Wakeups(database)
         ledger = Ledger(database, env)
         await sync_standard_names(ledger)
         placement = cast(PlacementClient, LocalPlacement(ledger))
         compute = Compute(database, env, placement, wakeups=wakeups)
+        networks = Networks(database, env, placement, LocalCompute(compute), wakeups)
+        compute.network = LocalNetwork(networks)
         conductor = Conductor(compute, placement, compute.network, env, wakeups, settings.conductor)
-        return cls(database=database, wakeups=wakeups, ledger=ledger, compute=compute, conductor=conductor)
+        return cls(
+            database=database,
+            wakeups=wakeups,
+            settings=settings,
+            ledger=ledger,
+            networks=networks,
+            compute=compute,
+            conductor=conductor,
+        )
 
 
 def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
@@ -120,6 +146,8 @@ def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any,
     if config.role == "conductor":
         work += [pipeline.run(parts.conductor), server_claims.run(parts.conductor)]
         work.append(_repeat(lambda: publish_hosts(parts.compute), "hosts", interval_s=PUBLISH_HOSTS_S))
+    if config.role in ("conductor", "reconciler"):
+        work.append(reconciler.run(parts.networks, parts.settings.network.reconcile_s))
     return work
 
 
