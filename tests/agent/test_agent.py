@@ -20,6 +20,7 @@ from tests.agent.cloud import (
     until_true,
 )
 
+from roost.agent import agent as module
 from roost.agent.agent import run
 from roost.agent.drivers.fake import ALWAYS, FakeDriver, Faults, list_guests, list_launches
 from roost.compute.service import Compute
@@ -31,6 +32,7 @@ STAGE_COUNT = "SELECT count(*) FROM compute.work WHERE stage = $1"
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
+from roost.agent import agent as module
 from roost.agent.agent import run
 from roost.agent.drivers.fake import FakeDriver
 asyncio.run(run(api_url=sys.argv[1], hosts=None, driver=FakeDriver(Path(sys.argv[2]))))
@@ -196,7 +198,10 @@ async def test_guests_that_nobody_asks_for_are_destroyed_at_the_start(
         await until_true(lambda: list(list_guests(tmp_path)) == [(servers[1], "h1")])
 
 
-async def test_an_api_that_goes_away_and_comes_back_loses_nothing(compute: Compute, tmp_path: Path) -> None:
+async def test_an_api_that_goes_away_and_comes_back_loses_nothing(
+    compute: Compute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "POLL_WAIT_FLEET_S", 0.2)  # a listener stops when no poll is held
     port = free_port()
     await order_guests(compute, HOSTS)
     async with agent(f"http://127.0.0.1:{port}", tmp_path, Faults(delay_s=0.3)):
