@@ -8,7 +8,7 @@ from tests.agent.cloud import compute_of, declare_hosts, delete_servers, order_g
 from roost.compute.guests import Guest, KnownGuest, ReportOutcome, WorkState, decide_reports, unknown_guests
 from roost.compute.model import GuestReport, Stage
 from roost.compute.service import Compute
-from roost.compute.service.guests import list_unknown_guests, poll, report
+from roost.compute.service.guests import Polls, list_unknown_guests, report
 from roost.platform.database import Database
 from roost.platform.errors import NotFound
 
@@ -124,20 +124,20 @@ async def compute(database: Database) -> Compute:
 
 async def test_a_poll_gives_what_differs_and_leaves_out_what_is_busy(compute: Compute) -> None:
     one, two = await order_guests(compute, ["h1", "h2"])
-    orders = await poll(compute, ["h1", "h2"], busy=[], wait_s=0)
+    orders = await Polls(compute).poll(["h1", "h2"], busy=[], wait_s=0)
     assert {(order.server_id, order.host, order.desired, order.ram_mb) for order in orders} == {
         (one, "h1", "running", 512),
         (two, "h2", "running", 512),
     }
-    assert [order.server_id for order in await poll(compute, ["h1"], busy=[], wait_s=0)] == [one]
+    assert [order.server_id for order in await Polls(compute).poll(["h1"], busy=[], wait_s=0)] == [one]
     busy = [(one, "h1", 1, "running"), (two, "h2", 1, "running")]
-    assert await poll(compute, ["h1", "h2"], busy=busy, wait_s=0) == []
+    assert await Polls(compute).poll(["h1", "h2"], busy=busy, wait_s=0) == []
     await delete_servers(compute, [one])
-    assert [order.desired for order in await poll(compute, ["h1", "h2"], busy=busy, wait_s=0)] == ["absent"]
+    assert [order.desired for order in await Polls(compute).poll(["h1", "h2"], busy=busy, wait_s=0)] == ["absent"]
 
 
 async def test_a_held_poll_answers_when_an_order_comes(compute: Compute) -> None:
-    held = asyncio.create_task(poll(compute, None, busy=[], wait_s=20))
+    held = asyncio.create_task(Polls(compute).poll(None, busy=[], wait_s=20))
     async with compute.database.connection() as connection:
         while await connection.fetchval("SELECT count(*) FROM compute.host WHERE seen_at IS NULL"):
             await asyncio.sleep(0)
@@ -148,7 +148,7 @@ async def test_a_held_poll_answers_when_an_order_comes(compute: Compute) -> None
 
 async def test_a_poll_names_the_hosts_that_do_not_exist(compute: Compute) -> None:
     with pytest.raises(NotFound, match="h7, h8"):
-        await poll(compute, ["h1", "h7", "h8"], busy=[], wait_s=0)
+        await Polls(compute).poll(["h1", "h7", "h8"], busy=[], wait_s=0)
 
 
 async def test_reports_are_written_once_however_often_they_are_sent(compute: Compute) -> None:
