@@ -40,7 +40,10 @@ class Flavor(Struct, frozen=True, kw_only=True):
 
 
 class Host(Struct, frozen=True, kw_only=True):
-    """A hypervisor and its provider. declared: by a cloud file, so an agent's report changes no capacity."""
+    """A hypervisor and its provider. declared: by a cloud file, so an agent's report changes no capacity.
+
+    down: forced down, or not heard of for too long, or never; by the database's time when it was read.
+    """
 
     name: str
     provider_uuid: str
@@ -53,6 +56,19 @@ class Host(Struct, frozen=True, kw_only=True):
     forced_down: bool
     service_version: int
     seen_at: datetime | None
+    down: bool = False
+
+
+class HostAggregate(Struct, frozen=True, kw_only=True):
+    """An operator's group of hosts, or the hosts that reach a segment; mirrored as a placement aggregate."""
+
+    id: int
+    uuid: str
+    name: str
+    metadata: Mapping[str, str]
+    hosts: tuple[str, ...]
+    created_at: datetime
+    updated_at: datetime
 
 
 class Placed(Struct, frozen=True, kw_only=True):
@@ -132,3 +148,92 @@ class HostReport(Struct, frozen=True, kw_only=True):
     disk_gb: int
     physical_networks: tuple[str, ...] = ()
     service_version: int = 3
+
+
+class ServerFault(Struct, frozen=True, kw_only=True):
+    """Why a server is in ERROR, as kept with it: a Failure, whatever else was noted with it left out."""
+
+    message: str = ""
+    code: int = 500
+    created_at: datetime | None = None
+    details: str = ""
+    host: str | None = None
+    funnel: tuple[tuple[str, int], ...] = ()
+
+
+class Server(Struct, frozen=True, kw_only=True):
+    """A server as people see it. host_down: whether its host is down; ports: as last bound."""
+
+    id: str
+    name: str
+    project_id: str
+    user_id: str
+    flavor: Flavor
+    image_ref: str
+    metadata: Mapping[str, str]
+    description: str | None
+    reservation_id: str
+    launch_index: int
+    spec: RequestSpec
+    ports: tuple[ServerPort, ...]
+    status: str
+    task_state: str | None
+    host: str | None
+    host_down: bool
+    fault: ServerFault | None
+    created_at: datetime
+    updated_at: datetime
+    launched_at: datetime | None
+
+
+class NicAsked(Struct, frozen=True, kw_only=True):
+    """One NIC as a client asks for it: a port, or a network with perhaps an address of it."""
+
+    network_id: str | None = None
+    port_id: str | None = None
+    fixed_ip: str | None = None
+    tag: str | None = None
+
+
+class ServerRequest(Struct, frozen=True, kw_only=True):
+    """What a client asks for. nics None: it named none, so the only network is meant, if there is exactly one.
+
+    auto: the only network is meant and must exist. flavor_ref: an id or a name. count: how many servers.
+    """
+
+    name: str
+    flavor_ref: str
+    nics: tuple[NicAsked, ...] | None = None
+    auto: bool = False
+    image_ref: str = ""
+    count: int = 1
+    metadata: Mapping[str, str] = {}
+    description: str | None = None
+    availability_zone: str | None = None
+
+
+class NewServers(Struct, frozen=True, kw_only=True):
+    """Servers that one request makes: alike but for id and name; the first has launch_index 0."""
+
+    ids: tuple[str, ...]
+    names: tuple[str, ...]
+    project_id: str
+    user_id: str
+    flavor: Flavor
+    image_ref: str
+    metadata: Mapping[str, str]
+    description: str | None
+    reservation_id: str
+    spec: RequestSpec
+
+
+class ServerFilter(Struct, frozen=True, kw_only=True):
+    """Which servers to list; None leaves that condition out. name: a regular expression, as in Nova."""
+
+    project_id: str | None = None
+    name: str | None = None
+    status: str | None = None
+    host: str | None = None
+    flavor_id: str | None = None
+    reservation_id: str | None = None
+    server_id: str | None = None

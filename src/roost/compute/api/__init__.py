@@ -1,0 +1,5 @@
+"""The Compute API, microversions 2.1 to 2.41: decode, call one service function, encode."""
+
+from roost.compute.api.routes import routes
+
+__all__ = ["routes"]

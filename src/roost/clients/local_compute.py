@@ -1,0 +1,36 @@
+"""The compute service next door: ComputeClient on the service functions, in this process."""
+
+from collections.abc import Mapping, Sequence
+
+from roost.compute.service import Compute, servers
+from roost.compute.service import aggregates as host_aggregates
+from roost.seams.compute import HostAggregateState
+
+
+class LocalCompute:
+    """Implements roost.seams.compute.ComputeClient; see there for what the calls promise."""
+
+    def __init__(self, compute: Compute) -> None:
+        self._compute = compute
+
+    async def ensure_host_aggregates(self, aggregates: Sequence[HostAggregateState]) -> None:
+        """See ComputeClient."""
+        await host_aggregates.ensure_host_aggregates(self._compute, aggregates)
+
+    async def delete_host_aggregates(self, uuids: Sequence[str]) -> None:
+        """See ComputeClient."""
+        await host_aggregates.delete_host_aggregates(self._compute, uuids)
+
+    async def set_segment_aggregates(
+        self, aggregates_by_host: Mapping[str, frozenset[str]], *, managed: frozenset[str]
+    ) -> None:
+        """See ComputeClient."""
+        await host_aggregates.set_segment_aggregates(self._compute, aggregates_by_host, managed=managed)
+
+    async def list_unfinished(self, server_ids: Sequence[str]) -> set[str]:
+        """See ComputeClient."""
+        return await servers.list_unfinished(self._compute, server_ids)
+
+    async def list_servers(self, server_ids: Sequence[str]) -> set[str]:
+        """See ComputeClient."""
+        return await servers.list_existing(self._compute, server_ids)

@@ -1,0 +1,113 @@
+"""A server as the Compute API shows it, at the microversion of the request."""
+
+import hashlib
+import ipaddress
+from typing import Any
+
+from starlette.requests import Request
+
+from roost.compute.api.requests import links, timestamp, timestamp_with_microseconds
+from roost.compute.model import Server, ServerFault
+from roost.compute.servers import VM_STATES, fault_details, power_state
+
+ZONE = "nova"
+
+
+def show_brief(request: Request, server: Server) -> dict[str, Any]:
+    """Source: Compute API, GET /servers."""
+    return {"id": server.id, "name": server.name, "links": links(request, "servers", server.id)}
+
+
+def show_server(request: Request, server: Server) -> dict[str, Any]:
+    """Source: Compute API, GET /servers/{id}, microversions 2.1 to 2.41."""
+    shown = show_brief(request, server) | {
+        "status": server.status,
+        "tenant_id": server.project_id,
+        "user_id": server.user_id,
+        "metadata": server.metadata,
+        "hostId": _host_id(server),
+        "image": {"id": server.image_ref, "links": links(request, "images", server.image_ref)[1:]}
+        if server.image_ref
+        else "",
+        "flavor": {"id": server.flavor.id, "links": links(request, "flavors", server.flavor.id)[1:]},
+        "created": timestamp(server.created_at),
+        "updated": timestamp(server.updated_at),
+        "addresses": _addresses(server),
+        "accessIPv4": "",
+        "accessIPv6": "",
+        "key_name": None,
+        "config_drive": "",
+        "OS-DCF:diskConfig": "MANUAL",
+        "OS-EXT-AZ:availability_zone": server.spec.availability_zone or (ZONE if server.host else ""),
+        "OS-EXT-SRV-ATTR:host": server.host,
+        "OS-EXT-SRV-ATTR:hypervisor_hostname": server.host,
+        "OS-EXT-SRV-ATTR:instance_name": f"instance-{server.id}",
+        "OS-EXT-STS:task_state": server.task_state,
+        "OS-EXT-STS:vm_state": VM_STATES.get(server.status, server.status.lower()),
+        "OS-EXT-STS:power_state": power_state(server.status),
+        "OS-SRV-USG:launched_at": timestamp_with_microseconds(server.launched_at),
+        "OS-SRV-USG:terminated_at": None,
+        "os-extended-volumes:volumes_attached": [],
+        "security_groups": [{"name": "default"}],
+    }
+    if server.status in ("ACTIVE", "BUILD"):
+        shown["progress"] = 100 if server.status == "ACTIVE" else 0
+    if server.fault is not None and server.status == "ERROR":
+        shown["fault"] = _fault(server, server.fault)
+    return shown | _newer(request.state.microversion, server)
+
+
+def _newer(version: tuple[int, int], server: Server) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    if version >= (2, 3):
+        shown |= {
+            "OS-EXT-SRV-ATTR:hostname": server.name,
+            "OS-EXT-SRV-ATTR:reservation_id": server.reservation_id,
+            "OS-EXT-SRV-ATTR:launch_index": server.launch_index,
+            "OS-EXT-SRV-ATTR:kernel_id": "",
+            "OS-EXT-SRV-ATTR:ramdisk_id": "",
+            "OS-EXT-SRV-ATTR:root_device_name": None,
+            "OS-EXT-SRV-ATTR:user_data": None,
+        }
+    if version >= (2, 9):
+        shown["locked"] = False
+    if version >= (2, 16):
+        shown["host_status"] = "" if server.host is None else "DOWN" if server.host_down else "UP"
+    if version >= (2, 19):
+        shown["description"] = server.description
+    if version >= (2, 26):
+        shown["tags"] = []
+    return shown
+
+
+def _addresses(server: Server) -> dict[str, list[dict[str, Any]]]:
+    networks: dict[str, list[dict[str, Any]]] = {}
+    for port in server.ports:
+        shown = networks.setdefault(port.network_name, [])
+        for address in port.addresses:
+            shown.append(
+                {
+                    "addr": address,
+                    "version": ipaddress.ip_address(address).version,
+                    "OS-EXT-IPS:type": "fixed",
+                    "OS-EXT-IPS-MAC:mac_addr": port.mac_address,
+                }
+            )
+    return networks
+
+
+def _host_id(server: Server) -> str:
+    """Tells a project which of its servers share a host, and nothing else. Source: nova/utils.py, generate_hostid."""
+    if server.host is None:
+        return ""
+    return hashlib.sha224(f"{server.project_id}{server.host}".encode()).hexdigest()
+
+
+def _fault(server: Server, fault: ServerFault) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "code": fault.code,
+        "message": fault.message,
+        "created": timestamp(fault.created_at or server.updated_at),
+    }
+    details = fault_details(fault)
+    return shown | ({"details": details} if details else {})

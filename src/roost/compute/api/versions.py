@@ -1,0 +1,37 @@
+"""The version documents, by which clients learn the range of microversions."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from roost.compute.api.errors import MICROVERSIONS
+from roost.platform.http import json_response, show
+
+UPDATED = "2013-07-23T11:33:21Z"
+"""Source: Nova's document for v2.1; clients only pass it on."""
+
+
+def _document(request: Request) -> dict[str, Any]:
+    return {
+        "id": "v2.1",
+        "status": "CURRENT",
+        "version": show(MICROVERSIONS.highest),
+        "min_version": show(MICROVERSIONS.lowest),
+        "updated": UPDATED,
+        "links": [{"rel": "self", "href": f"{str(request.base_url).rstrip('/')}/v2.1/"}],
+    }
+
+
+async def list_versions(request: Request) -> Response:
+    """GET /"""
+    return json_response({"versions": [_document(request)]})
+
+
+async def show_version(request: Request) -> Response:
+    """GET /v2.1"""
+    media_types = [{"base": "application/json", "type": "application/vnd.openstack.compute+json;version=2.1"}]
+    return json_response({"version": _document(request) | {"media-types": media_types}})
+
+
+ENDPOINTS = {"/": list_versions, "/v2.1": show_version, "/v2.1/": show_version}

@@ -1,0 +1,45 @@
+"""What the compute service cannot do, as its callers can act on it."""
+
+from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
+
+
+class FlavorNotFound(NotFound):
+    """There is no such flavor."""
+
+
+class FlavorExists(Conflict):
+    """There is a flavor with that id or name already."""
+
+
+class HostNotFound(NotFound):
+    """There is no such host."""
+
+
+class HostAggregateNotFound(NotFound):
+    """There is no such host aggregate."""
+
+
+class HostAggregateExists(Conflict):
+    """There is another host aggregate with that name."""
+
+
+class HostAggregatesBusy(Conflict):
+    """Others kept changing the aggregates of the same hosts."""
+
+    retry = Retry.NOW
+
+
+class ServerNotFound(NotFound):
+    """There is no such server."""
+
+
+class ServerRefused(BadRequest):
+    """The server cannot be what the request says."""
+
+
+class NetworkAmbiguous(Conflict):
+    """Multiple possible networks found, use a Network ID to be more specific."""
+
+
+class FilterInvalid(BadRequest):
+    """The list cannot be narrowed in that way."""

@@ -1,0 +1,120 @@
+"""What a request for servers may say, what the servers are then called, and what their status means. No I/O."""
+
+import ipaddress
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from roost.compute.model import NicAsked, ServerFault
+from roost.seams.network import Nic
+
+SERVERS_MAX = 1000
+"""How many servers one request can make."""
+
+NICS_MAX = 64
+TAG_LENGTH_MAX = 60
+
+VM_STATES = {"ACTIVE": "active", "BUILD": "building", "ERROR": "error"}
+"""Status -> what OS-EXT-STS:vm_state says."""
+
+POWER_RUNNING, POWER_NONE = 1, 0
+"""Source: Compute API, OS-EXT-STS:power_state."""
+
+
+class Counts(Struct, frozen=True):
+    """How many servers: at least, and at most if there is room."""
+
+    least: int
+    most: int
+
+
+def read_counts(min_count: int | None, max_count: int | None) -> Counts | str:
+    """How many servers a request means; a sentence where that cannot be. Source: Compute API, multiple create."""
+    least = 1 if min_count is None else min_count
+    most = least if max_count is None else max_count
+    if least < 1 or most < 1:
+        return "min_count and max_count must be at least 1."
+    if least > most:
+        return "min_count must be <= max_count"
+    if most > SERVERS_MAX:
+        return f"{most} servers were asked for: one request can make {SERVERS_MAX}."
+    return Counts(least, most)
+
+
+def nic_problem(nics: Sequence[NicAsked], *, count: int) -> str | None:
+    """Why servers cannot have these NICs, or None. Source: Nova, api/openstack/compute/servers.py, its texts.
+
+    count: how many servers are to have them: a port and an address can be in one server only.
+    """
+    if len(nics) > NICS_MAX:
+        return f"{len(nics)} networks were asked for: a server can have {NICS_MAX}."
+    for nic in nics:
+        problem = _one_nic_problem(nic, count)
+        if problem:
+            return problem
+    ports = [nic.port_id for nic in nics if nic.port_id]
+    if len(set(ports)) < len(ports):
+        return "A port can be given to a server only once."
+    tags = [nic.tag for nic in nics if nic.tag is not None]
+    if len(set(tags)) < len(tags):
+        return "Network tags must be unique within a server."
+    return None
+
+
+def _one_nic_problem(nic: NicAsked, count: int) -> str | None:
+    if nic.port_id is None and nic.network_id is None:
+        return "Bad networks format: network uuid is not in proper format (None)"
+    if nic.tag is not None and not 1 <= len(nic.tag) <= TAG_LENGTH_MAX:
+        return f"A network tag has 1 to {TAG_LENGTH_MAX} characters."
+    if nic.port_id and count > 1:
+        return "Unable to launch multiple instances with a single configured port ID. Please launch your instance one by one with different ports."  # noqa: E501
+    if nic.fixed_ip is None:
+        return None
+    if nic.port_id:
+        return f"Specified Fixed IP '{nic.fixed_ip}' cannot be used with port '{nic.port_id}': the two cannot be specified together."  # noqa: E501
+    if count > 1:
+        return "max_count cannot be greater than 1 if an fixed_ip is specified."
+    try:
+        ipaddress.ip_address(nic.fixed_ip)
+    except ValueError:
+        return f"Invalid fixed IP address ({nic.fixed_ip})"
+    return None
+
+
+def number_nics(nics: Sequence[NicAsked]) -> tuple[Nic, ...]:
+    """Give each NIC a tag of its own within the server: the client's, else its place in the order.
+
+    A port decides alone: a network named beside it is left out, as Nova does.
+    """
+    taken = {nic.tag for nic in nics if nic.tag is not None}
+    free = (str(number) for number in range(2 * len(nics)) if str(number) not in taken)
+    return tuple(
+        Nic(
+            tag=next(free) if nic.tag is None else nic.tag,
+            network_id=None if nic.port_id else nic.network_id,
+            port_id=nic.port_id,
+            fixed_ip=nic.fixed_ip,
+        )
+        for nic in nics
+    )
+
+
+def server_names(name: str, count: int) -> tuple[str, ...]:
+    """The names of the servers of one request. Source: Nova numbers them from 1 if there are several."""
+    if count == 1:
+        return (name,)
+    return tuple(f"{name}-{number}" for number in range(1, count + 1))
+
+
+def fault_details(fault: ServerFault) -> str:
+    """What there is to say beyond the message: where it failed, and how many hosts each requirement left."""
+    parts = [fault.details] if fault.details else []
+    if fault.host:
+        parts.append(f"host: {fault.host}")
+    parts += [f"{requirement}: {hosts} hosts left" for requirement, hosts in fault.funnel]
+    return "\n".join(parts)
+
+
+def power_state(status: str) -> int:
+    """What OS-EXT-STS:power_state says."""
+    return POWER_RUNNING if status == "ACTIVE" else POWER_NONE

@@ -1,0 +1,91 @@
+"""Host aggregates, and their mirror in placement: a host's provider is in the placement aggregates of its host's.
+
+Aggregates that somebody else put a provider into are never touched.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from roost.compute.aggregates import decide_memberships
+from roost.compute.errors import HostAggregateExists, HostAggregateNotFound, HostAggregatesBusy
+from roost.compute.model import HostAggregate
+from roost.compute.service.context import Compute
+from roost.compute.store import aggregates as store
+from roost.seams.compute import HostAggregateState
+
+MIRROR_ROUNDS_MAX = 5
+
+
+async def ensure_host_aggregates(compute: Compute, aggregates: Sequence[HostAggregateState]) -> None:
+    """Create those that do not exist yet; by UUID. Raises HostAggregateExists when a name is another aggregate's."""
+    by_uuid = {aggregate.uuid: aggregate for aggregate in aggregates}
+    async with compute.database.transaction() as tx:
+        taken = await store.insert_host_aggregates(tx, list(by_uuid.values()))
+        if taken:
+            raise HostAggregateExists(f"There are other host aggregates with the names {', '.join(taken)}.")
+
+
+async def delete_host_aggregates(compute: Compute, uuids: Sequence[str]) -> None:
+    """Delete them, then take their UUIDs off every provider; also off those that an earlier, cut off call left."""
+    async with compute.database.transaction() as tx:
+        await store.delete_host_aggregates(tx, uuids)
+    providers_by_aggregate = await compute.placement.list_aggregate_providers(uuids)
+    providers = {provider for members in providers_by_aggregate.values() for provider in members}
+    if providers:
+        await compute.placement.set_placement_aggregates(
+            dict.fromkeys(sorted(providers), frozenset()), managed=frozenset(uuids)
+        )
+
+
+async def set_segment_aggregates(
+    compute: Compute, aggregates_by_host: Mapping[str, frozenset[str]], *, managed: frozenset[str]
+) -> None:
+    """These hosts are in these of the `managed` host aggregates and in no other managed one; then placement too.
+
+    Placement is told even where nothing changed: an earlier call may have been cut off in between.
+    """
+    hosts = sorted(aggregates_by_host)
+    async with compute.database.transaction() as tx:
+        existing = await store.lock_host_aggregates(tx, managed)
+        current = await store.list_memberships(tx, hosts, managed=existing)
+        change = decide_memberships(current, aggregates_by_host, existing)
+        await store.write_memberships(tx, added=change.added, removed=change.removed)
+    await mirror_hosts(compute, hosts, managed=managed)
+
+
+async def mirror_hosts(compute: Compute, hosts: Sequence[str], *, managed: frozenset[str]) -> None:
+    """Make the hosts' providers members of those of `managed` that the hosts are in, and of no other of them.
+
+    Whoever writes last looks once more afterwards, so of two at once none leaves an older state behind. Raises
+    HostAggregatesBusy when that never ends.
+    """
+    state = await _provider_aggregates(compute, hosts, managed)
+    for _ in range(MIRROR_ROUNDS_MAX):
+        if not state:
+            return
+        await compute.placement.set_placement_aggregates(state, managed=managed)
+        state, told = await _provider_aggregates(compute, hosts, managed), state
+        if state == told:
+            return
+    raise HostAggregatesBusy
+
+
+async def _provider_aggregates(
+    compute: Compute, hosts: Sequence[str], managed: frozenset[str]
+) -> dict[str, frozenset[str]]:
+    async with compute.database.connection() as connection:
+        return await store.list_provider_aggregates(connection, hosts, managed=managed)
+
+
+async def list_host_aggregates(compute: Compute) -> list[HostAggregate]:
+    """All of them, with their hosts."""
+    async with compute.database.connection() as connection:
+        return await store.list_host_aggregates(connection)
+
+
+async def get_host_aggregate(compute: Compute, aggregate_id: int) -> HostAggregate:
+    """Raises HostAggregateNotFound."""
+    async with compute.database.connection() as connection:
+        found = await store.list_host_aggregates(connection, aggregate_id)
+    if not found:
+        raise HostAggregateNotFound(f"Aggregate {aggregate_id} could not be found.")
+    return found[0]

@@ -1,0 +1,78 @@
+"""Flavors: the sizes that servers come in. A server keeps a copy of its own, so a flavor can go at any time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from roost.compute.errors import FlavorExists, FlavorNotFound
+from roost.compute.model import Flavor
+from roost.compute.service.context import Compute
+from roost.compute.store import flavors as store
+
+FLAVORS_PAGE_MAX = 1000
+FLAVORS_NAMED_MAX = 20
+"""How many flavors an error names when the one asked for does not exist."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlavorRequest:
+    """A flavor to be made. id None: a new UUID."""
+
+    name: str
+    vcpus: int
+    ram_mb: int
+    disk_gb: int
+    id: str | None = None
+    description: str | None = None
+    extra_specs: Mapping[str, str] = field(default_factory=dict)
+    is_public: bool = True
+
+
+async def create_flavor(compute: Compute, request: FlavorRequest) -> Flavor:
+    """Raises FlavorExists when the id or the name is taken."""
+    flavor = Flavor(
+        id=request.id or compute.env.new_uuid(),
+        name=request.name,
+        vcpus=request.vcpus,
+        ram_mb=request.ram_mb,
+        disk_gb=request.disk_gb,
+        description=request.description,
+        extra_specs=request.extra_specs,
+        is_public=request.is_public,
+    )
+    async with compute.database.transaction() as tx:
+        if not await store.insert_flavor(tx, flavor):
+            raise FlavorExists(f"Flavor with name {flavor.name} or ID {flavor.id} already exists.")
+    return flavor
+
+
+async def list_flavors(compute: Compute, *, after: str = "", limit: int = FLAVORS_PAGE_MAX) -> list[Flavor]:
+    """A page of flavors by id, above `after`."""
+    async with compute.database.connection() as connection:
+        return await store.list_flavors(connection, after=after, limit=min(limit, FLAVORS_PAGE_MAX))
+
+
+async def get_flavor(compute: Compute, flavor_id: str) -> Flavor:
+    """Raises FlavorNotFound."""
+    async with compute.database.connection() as connection:
+        flavor = await store.find_flavor(connection, flavor_id, by_name=False)
+    if flavor is None:
+        raise FlavorNotFound(f"Flavor {flavor_id} could not be found.")
+    return flavor
+
+
+async def delete_flavor(compute: Compute, flavor_id: str) -> None:
+    """Raises FlavorNotFound. Servers of the flavor keep their copy."""
+    async with compute.database.transaction() as tx:
+        if not await store.delete_flavor(tx, flavor_id):
+            raise FlavorNotFound(f"Flavor {flavor_id} could not be found.")
+
+
+async def set_extra_specs(
+    compute: Compute, flavor_id: str, *, added: Mapping[str, str], removed: tuple[str, ...] = ()
+) -> Flavor:
+    """Add or replace some extra specs and drop others. Raises FlavorNotFound."""
+    async with compute.database.transaction() as tx:
+        flavor = await store.set_extra_specs(tx, flavor_id, added=dict(added), removed=list(removed))
+    if flavor is None:
+        raise FlavorNotFound(f"Flavor {flavor_id} could not be found.")
+    return flavor

@@ -1,0 +1,213 @@
+"""Hosts: what they have, whether they are there, and that placement and the network service know it.
+
+A host's row says which state is wanted and which was published, so a crash between the two heals at the next look.
+"""
+
+import uuid
+from collections.abc import Sequence
+
+import structlog
+from msgspec import Struct
+
+from roost.compute.errors import HostNotFound
+from roost.compute.model import Host, HostReport
+from roost.compute.service.aggregates import mirror_hosts
+from roost.compute.service.context import Compute
+from roost.compute.store import aggregates as aggregates_store
+from roost.compute.store import hosts as store
+from roost.compute.store.hosts import HostRow, HostUpsert
+from roost.platform.errors import BadRequest, Conflict
+from roost.seams.placement import DISK_GB, MEMORY_MB, VCPU, Inventory, ProviderState
+
+HOSTS_BATCH_MAX = 1000
+HEARTBEAT_AFTER_S = 5.0
+PUBLISH_ROUNDS_MAX = 3
+ALLOCATION_RATIO = 1.0
+PROVIDER_NAMESPACE = uuid.UUID("6f1a6b1c-7c0e-5b52-9d53-2f6a4be0d1c7")
+"""With the host's name it fixes its provider's UUID, so a crash before the row is written changes nothing."""
+
+log = structlog.get_logger()
+
+
+def provider_uuid_of(host: str) -> str:
+    """The UUID of the provider that stands for a host."""
+    return str(uuid.uuid5(PROVIDER_NAMESPACE, host))
+
+
+async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, declared: bool) -> list[Host]:
+    """Have these hosts, of this size, with their providers and networks; in the order of the names.
+
+    declared: by a cloud file, which stays right whatever an agent says of the host later; an agent's report also says
+    that the host is there. Of two reports of one host the later counts. One statement where nothing has changed.
+    """
+    upserts = {report.name: _upsert(report) for report in reports}
+    names = sorted(upserts)
+    rows: list[HostRow] = []
+    for start in range(0, len(names), HOSTS_BATCH_MAX):
+        batch = [upserts[name] for name in names[start : start + HOSTS_BATCH_MAX]]
+        async with compute.database.connection() as connection:
+            rows += await store.upsert_hosts(
+                connection, batch, declared=declared, down_after_s=compute.host_down_after_s
+            )
+    behind = [row.host.name for row in rows if row.published < row.wanted]
+    if behind:
+        await publish_hosts(compute, behind)
+    return sorted((row.host for row in rows), key=lambda host: host.name)
+
+
+def _upsert(report: HostReport) -> HostUpsert:
+    return HostUpsert(
+        name=report.name,
+        provider_uuid=provider_uuid_of(report.name),
+        vcpus=report.vcpus,
+        ram_mb=report.ram_mb,
+        disk_gb=report.disk_gb,
+        physical_networks=tuple(sorted(set(report.physical_networks))),
+        service_version=report.service_version,
+    )
+
+
+async def publish_hosts(compute: Compute, names: Sequence[str] | None = None) -> int:
+    """Bring providers and host ↔ network mapping of hosts that are behind up to date; how many there were.
+
+    names None: all that are behind, as the periodic look does. Doing it twice, or in two processes at once, is fine.
+    """
+    seen = 0
+    for _ in range(PUBLISH_ROUNDS_MAX):
+        after, behind = "", set[str]()
+        while True:
+            async with compute.database.connection() as connection:
+                rows = await store.list_unpublished_hosts(
+                    connection,
+                    after=after,
+                    limit=HOSTS_BATCH_MAX,
+                    names=names,
+                    down_after_s=compute.host_down_after_s,
+                )
+            if not rows:
+                break
+            after, seen = rows[-1].host.name, seen + len(rows)
+            behind |= await _publish(compute, rows)
+        if not behind:
+            break
+    return seen
+
+
+async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:
+    """Publish one batch; returns who is behind again since. A host that is refused holds up no other."""
+    try:
+        await compute.placement.ensure_providers([_provider(row.host) for row in rows])
+    except (Conflict, BadRequest) as refusal:
+        if len(rows) == 1:
+            log.warning("host has no provider", host=rows[0].host.name, reason=str(refusal))
+            return set()
+        half = len(rows) // 2
+        return await _publish(compute, rows[:half]) | await _publish(compute, rows[half:])
+    names = [row.host.name for row in rows]
+    async with compute.database.connection() as connection:
+        managed = await aggregates_store.list_aggregates_of(connection, names)
+    if managed:
+        await mirror_hosts(compute, names, managed=managed)
+    await compute.network.set_hosts({row.host.name: row.host.physical_networks for row in rows})
+    async with compute.database.connection() as connection:
+        return await store.mark_hosts_published(connection, rows)
+
+
+def _provider(host: Host) -> ProviderState:
+    amounts = {VCPU: host.vcpus, MEMORY_MB: host.ram_mb, DISK_GB: host.disk_gb}
+    return ProviderState(
+        uuid=host.provider_uuid,
+        name=host.name,
+        inventories={
+            resource_class: Inventory(total=total, max_unit=total, allocation_ratio=ALLOCATION_RATIO)
+            for resource_class, total in amounts.items()
+            if total > 0
+        },
+    )
+
+
+async def heartbeat(compute: Compute, names: Sequence[str]) -> None:
+    """These hosts are there; written only where that was last noted more than HEARTBEAT_AFTER_S ago."""
+    for start in range(0, len(names), HOSTS_BATCH_MAX):
+        async with compute.database.connection() as connection:
+            batch = names[start : start + HOSTS_BATCH_MAX]
+            await store.heartbeat(connection, batch, older_than_s=HEARTBEAT_AFTER_S)
+
+
+async def list_hosts(
+    compute: Compute, names: Sequence[str] | None = None, *, after: str = "", limit: int | None = None
+) -> list[Host]:
+    """Hosts by name, above `after`; names None: all of them. Costs one row for each host."""
+    async with compute.database.connection() as connection:
+        return await store.list_hosts(
+            connection, after=after, limit=limit, names=names, down_after_s=compute.host_down_after_s
+        )
+
+
+async def list_closed_hosts(compute: Compute) -> list[Host]:
+    """The hosts that take no server: disabled, or down."""
+    async with compute.database.connection() as connection:
+        return await store.list_closed_hosts(connection, down_after_s=compute.host_down_after_s)
+
+
+async def get_host(compute: Compute, name: str) -> Host:
+    """Raises HostNotFound."""
+    hosts = await list_hosts(compute, [name])
+    if not hosts:
+        raise HostNotFound(f"Compute host {name} could not be found.")
+    return hosts[0]
+
+
+async def disable_host(compute: Compute, name: str) -> Host:
+    """It takes no new server. Raises HostNotFound."""
+    return await _set_state(compute, name, disabled=True)
+
+
+async def enable_host(compute: Compute, name: str) -> Host:
+    """It takes servers again. Raises HostNotFound."""
+    return await _set_state(compute, name, disabled=False)
+
+
+async def force_down(compute: Compute, name: str, forced_down: bool) -> Host:
+    """An operator vouches that nothing runs there any more, or takes that back. Raises HostNotFound."""
+    host = await _set_state(compute, name, forced_down=forced_down)
+    compute.wake("roost_work")
+    return host
+
+
+async def _set_state(
+    compute: Compute, name: str, *, disabled: bool | None = None, forced_down: bool | None = None
+) -> Host:
+    async with compute.database.transaction() as tx:
+        host = await store.set_host_state(
+            tx, name, disabled=disabled, forced_down=forced_down, down_after_s=compute.host_down_after_s
+        )
+    if host is None:
+        raise HostNotFound(f"Compute host {name} could not be found.")
+    return host
+
+
+class HostLoad(Struct, frozen=True, kw_only=True):
+    """What of a host is claimed, and how many servers are on it."""
+
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+    servers: int
+
+
+async def list_loads(compute: Compute, hosts: Sequence[Host]) -> dict[str, HostLoad]:
+    """Host name -> its load, by the ledger."""
+    usages = await compute.placement.list_usages([host.provider_uuid for host in hosts])
+    async with compute.database.connection() as connection:
+        servers = await store.count_servers(connection, [host.name for host in hosts])
+    loads = {}
+    for host in hosts:
+        used = {name: amount for name, (_, amount) in usages.get(host.provider_uuid, {}).items()}
+        loads[host.name] = HostLoad(
+            vcpus=used.get(VCPU, 0),
+            memory_mb=used.get(MEMORY_MB, 0),
+            disk_gb=used.get(DISK_GB, 0),
+            servers=servers.get(host.name, 0),
+        )
+    return loads

@@ -1,0 +1,157 @@
+"""Servers: asked for, listed, shown, deleted. What becomes of them in between is the conductor's."""
+
+from collections.abc import Sequence
+
+import asyncpg
+from msgspec import Struct
+
+from roost.compute.errors import FilterInvalid, NetworkAmbiguous, ServerNotFound, ServerRefused
+from roost.compute.model import Flavor, NewServers, NicAsked, Server, ServerFilter, ServerRequest
+from roost.compute.servers import SERVERS_MAX, nic_problem, number_nics, server_names
+from roost.compute.service.context import Compute
+from roost.compute.service.flavors import FLAVORS_NAMED_MAX
+from roost.compute.store import flavors as flavors_store
+from roost.compute.store import servers as store
+from roost.platform.database import Connection
+from roost.seams.compute import RequestSpec
+
+SERVERS_PAGE_MAX = 1000
+
+
+class Accepted(Struct, frozen=True, kw_only=True):
+    """The servers of one request, in the order of their names' numbers."""
+
+    server_ids: tuple[str, ...]
+    reservation_id: str
+
+
+async def create_servers(compute: Compute, request: ServerRequest, *, project_id: str, user_id: str) -> Accepted:
+    """Accept `request.count` servers, all of them with the work that makes them, or none.
+
+    Raises ServerRefused (NICs, an unknown flavor or network) and NetworkAmbiguous (no NIC named, several networks).
+    A port is looked at later, by the conductor, as it reserves it.
+    """
+    if not 1 <= request.count <= SERVERS_MAX:
+        raise ServerRefused(f"{request.count} servers were asked for: one request can make 1 to {SERVERS_MAX}.")
+    asked = request.nics
+    if asked is None:
+        asked = await _only_network(compute, must_exist=request.auto)
+    problem = nic_problem(asked, count=request.count)
+    if problem:
+        raise ServerRefused(problem)
+    await _check_networks(compute, asked)
+    ids = tuple(compute.env.new_uuid() for _ in range(request.count))
+    reservation_id = f"r-{compute.env.new_uuid().replace('-', '')[:8]}"
+    async with compute.database.transaction() as tx:
+        flavor = await _flavor(tx, request.flavor_ref)
+        spec = RequestSpec(
+            vcpus=flavor.vcpus,
+            memory_mb=flavor.ram_mb,
+            disk_gb=flavor.disk_gb,
+            nics=number_nics(asked),
+            availability_zone=request.availability_zone,
+        )
+        new = NewServers(
+            ids=ids,
+            names=server_names(request.name, request.count),
+            project_id=project_id,
+            user_id=user_id,
+            flavor=flavor,
+            image_ref=request.image_ref,
+            metadata=request.metadata,
+            description=request.description,
+            reservation_id=reservation_id,
+            spec=spec,
+        )
+        await store.insert_servers(tx, new)
+    compute.wake("roost_work")
+    return Accepted(server_ids=ids, reservation_id=reservation_id)
+
+
+async def _only_network(compute: Compute, *, must_exist: bool) -> tuple[NicAsked, ...]:
+    ids = await compute.network.list_network_ids(limit=2)
+    if len(ids) > 1:
+        raise NetworkAmbiguous
+    if not ids and must_exist:
+        raise ServerRefused("Unable to automatically allocate a network: there is none.")
+    return tuple(NicAsked(network_id=network_id) for network_id in ids)
+
+
+async def _check_networks(compute: Compute, asked: Sequence[NicAsked]) -> None:
+    wanted = sorted({nic.network_id for nic in asked if nic.network_id and not nic.port_id})
+    if not wanted:
+        return
+    known = await compute.network.get_networks(wanted)
+    missing = [network_id for network_id in wanted if network_id not in known]
+    if missing:
+        raise ServerRefused(f"Network {', '.join(missing)} could not be found.")
+
+
+async def _flavor(tx: Connection, ref: str) -> Flavor:
+    flavor = await flavors_store.find_flavor(tx, ref, by_name=True)
+    if flavor is None:
+        known = await flavors_store.list_flavors(tx, after="", limit=FLAVORS_NAMED_MAX)
+        names = ", ".join(flavor.name for flavor in known) or "none"
+        raise ServerRefused(f"Flavor {ref} could not be found. There are: {names}.")
+    return flavor
+
+
+async def get_server(compute: Compute, server_id: str) -> Server:
+    """Raises ServerNotFound, also for one that was deleted while its host was down."""
+    async with compute.database.connection() as connection:
+        server = await store.find_server(connection, server_id, down_after_s=compute.host_down_after_s)
+    if server is None:
+        raise ServerNotFound(f"Instance {server_id} could not be found.")
+    return server
+
+
+async def list_servers(
+    compute: Compute,
+    only: ServerFilter,
+    *,
+    marker: str | None = None,
+    limit: int = SERVERS_PAGE_MAX,
+    descending: bool = True,
+) -> list[Server]:
+    """A page of servers, the youngest first unless not descending, behind the server `marker`.
+
+    Raises FilterInvalid for an unknown marker or a name that is no regular expression.
+    """
+    try:
+        async with compute.database.transaction() as tx:
+            after = None
+            if marker is not None:
+                after = await store.find_sequence(tx, marker)
+                if after is None:
+                    raise FilterInvalid(f"marker [{marker}] not found")
+            return await store.list_servers(
+                tx,
+                only,
+                after_sequence=after,
+                limit=min(limit, SERVERS_PAGE_MAX),
+                descending=descending,
+                down_after_s=compute.host_down_after_s,
+            )
+    except asyncpg.InvalidRegularExpressionError as error:
+        raise FilterInvalid(f"name={only.name}: {error}") from error
+
+
+async def delete_server(compute: Compute, server_id: str) -> None:
+    """Have the server deleted, at whatever stage it is; again is fine. Raises ServerNotFound."""
+    async with compute.database.transaction() as tx:
+        found = await store.want_delete(tx, [server_id], down_after_s=compute.host_down_after_s)
+        if not found:
+            raise ServerNotFound(f"Instance {server_id} could not be found.")
+    compute.wake("roost_work")
+
+
+async def list_unfinished(compute: Compute, server_ids: Sequence[str]) -> set[str]:
+    """Those of the servers whose build, move or delete is still at work."""
+    async with compute.database.connection() as connection:
+        return await store.list_unfinished(connection, server_ids)
+
+
+async def list_existing(compute: Compute, server_ids: Sequence[str]) -> set[str]:
+    """Those of the servers that exist, or whose delete is still at work."""
+    async with compute.database.connection() as connection:
+        return await store.list_existing(connection, server_ids)

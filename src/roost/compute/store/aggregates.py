@@ -1,0 +1,119 @@
+"""SQL of host aggregates and of who is in them."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from roost.compute.aggregates import Membership, Memberships
+from roost.compute.model import HostAggregate
+from roost.platform.database import Connection
+from roost.seams.compute import HostAggregateState
+
+INSERT_HOST_AGGREGATES = """-- compute.insert_host_aggregates
+INSERT INTO compute.host_aggregate (uuid, name)
+SELECT uuid, name FROM unnest($1::uuid[], $2::text[]) AS new (uuid, name) ORDER BY uuid ON CONFLICT DO NOTHING"""
+
+# A statement of its own: only then does it see what another transaction inserted meanwhile.
+LIST_MISSING_AGGREGATES = """-- compute.list_missing_aggregates
+SELECT new.name FROM unnest($1::uuid[], $2::text[]) AS new (uuid, name)
+WHERE NOT EXISTS (SELECT FROM compute.host_aggregate AS known WHERE known.uuid = new.uuid) ORDER BY new.name"""
+
+
+async def insert_host_aggregates(tx: Connection, aggregates: Sequence[HostAggregateState]) -> list[str]:
+    """Create those that do not exist yet; the names that could not be had, for they are another aggregate's."""
+    uuids, names = [aggregate.uuid for aggregate in aggregates], [aggregate.name for aggregate in aggregates]
+    await tx.execute(INSERT_HOST_AGGREGATES, uuids, names)
+    return [row["name"] for row in await tx.fetch(LIST_MISSING_AGGREGATES, uuids, names)]
+
+
+DELETE_HOST_AGGREGATES = """-- compute.delete_host_aggregates
+DELETE FROM compute.host_aggregate WHERE uuid = ANY($1::uuid[])"""
+
+
+async def delete_host_aggregates(tx: Connection, uuids: Sequence[str]) -> None:
+    """With their memberships."""
+    await tx.execute(DELETE_HOST_AGGREGATES, uuids)
+
+
+LOCK_HOST_AGGREGATES = """-- compute.lock_host_aggregates
+SELECT uuid FROM compute.host_aggregate WHERE uuid = ANY($1::uuid[]) ORDER BY uuid FOR NO KEY UPDATE"""
+
+
+async def lock_host_aggregates(tx: Connection, uuids: Iterable[str]) -> frozenset[str]:
+    """Those that exist. Whoever changes memberships holds these locks, so two never mix."""
+    return frozenset(row["uuid"] for row in await tx.fetch(LOCK_HOST_AGGREGATES, sorted(uuids)))
+
+
+LIST_MEMBERSHIPS = """-- compute.list_memberships
+SELECT aggregate_uuid, host FROM compute.host_aggregate_host
+WHERE host = ANY($1::text[]) AND aggregate_uuid = ANY($2::uuid[])"""
+
+
+async def list_memberships(tx: Connection, hosts: Sequence[str], *, managed: Iterable[str]) -> Memberships:
+    """Which of the managed host aggregates each host is in; every host is a key."""
+    aggregates: dict[str, set[str]] = {host: set() for host in hosts}
+    for row in await tx.fetch(LIST_MEMBERSHIPS, hosts, sorted(managed)):
+        aggregates[row["host"]].add(row["aggregate_uuid"])
+    return {host: frozenset(uuids) for host, uuids in aggregates.items()}
+
+
+LIST_AGGREGATES_OF = """-- compute.list_aggregates_of
+SELECT DISTINCT aggregate_uuid FROM compute.host_aggregate_host WHERE host = ANY($1::text[])"""
+
+
+async def list_aggregates_of(tx: Connection, hosts: Sequence[str]) -> frozenset[str]:
+    """Every host aggregate that one of the hosts is in."""
+    return frozenset(row["aggregate_uuid"] for row in await tx.fetch(LIST_AGGREGATES_OF, hosts))
+
+
+INSERT_MEMBERSHIPS = """-- compute.insert_memberships
+INSERT INTO compute.host_aggregate_host (aggregate_uuid, host)
+SELECT aggregate_uuid, host FROM unnest($1::uuid[], $2::text[]) AS new (aggregate_uuid, host)
+ORDER BY aggregate_uuid, host ON CONFLICT DO NOTHING"""
+
+DELETE_MEMBERSHIPS = """-- compute.delete_memberships
+DELETE FROM compute.host_aggregate_host AS member
+USING unnest($1::uuid[], $2::text[]) AS gone (aggregate_uuid, host)
+WHERE member.aggregate_uuid = gone.aggregate_uuid AND member.host = gone.host"""
+
+
+async def write_memberships(tx: Connection, *, added: Sequence[Membership], removed: Sequence[Membership]) -> None:
+    """Put hosts into host aggregates, and take them out."""
+    if added:
+        await tx.execute(INSERT_MEMBERSHIPS, [uuid for uuid, _ in added], [host for _, host in added])
+    if removed:
+        await tx.execute(DELETE_MEMBERSHIPS, [uuid for uuid, _ in removed], [host for _, host in removed])
+
+
+LIST_PROVIDER_AGGREGATES = """-- compute.list_provider_aggregates
+SELECT host.provider_uuid,
+    coalesce(array_agg(member.aggregate_uuid) FILTER (WHERE member.aggregate_uuid IS NOT NULL), '{}') AS aggregates
+FROM compute.host LEFT JOIN compute.host_aggregate_host AS member
+    ON member.host = host.name AND member.aggregate_uuid = ANY($2::uuid[])
+WHERE host.name = ANY($1::text[]) GROUP BY host.provider_uuid"""
+
+
+async def list_provider_aggregates(
+    tx: Connection, hosts: Sequence[str], *, managed: Iterable[str]
+) -> dict[str, frozenset[str]]:
+    """Provider of each host -> those of the managed aggregates that it must be in; unknown hosts are left out."""
+    rows = await tx.fetch(LIST_PROVIDER_AGGREGATES, hosts, sorted(managed))
+    return {row["provider_uuid"]: frozenset(row["aggregates"]) for row in rows}
+
+
+LIST_HOST_AGGREGATES = """-- compute.list_host_aggregates
+SELECT aggregate.id, aggregate.uuid, aggregate.name, aggregate.metadata, aggregate.created_at, aggregate.updated_at,
+    ARRAY(SELECT host FROM compute.host_aggregate_host AS member
+        WHERE member.aggregate_uuid = aggregate.uuid ORDER BY host) AS hosts
+FROM compute.host_aggregate AS aggregate WHERE $1::integer IS NULL OR aggregate.id = $1 ORDER BY aggregate.id"""
+
+
+async def list_host_aggregates(tx: Connection, aggregate_id: int | None = None) -> list[HostAggregate]:
+    """All host aggregates with their hosts, or the one with that id."""
+    return [_host_aggregate(row) for row in await tx.fetch(LIST_HOST_AGGREGATES, aggregate_id)]
+
+
+def _host_aggregate(row: Any) -> HostAggregate:
+    metadata = msgspec.json.decode(row["metadata"], type=dict[str, str])
+    return HostAggregate(**{**row, "metadata": metadata, "hosts": tuple(row["hosts"])})

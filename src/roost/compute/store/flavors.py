@@ -1,0 +1,66 @@
+"""SQL of flavors."""
+# ruff: noqa: S608 - what is put into a statement are constants of this file.
+
+from typing import Any
+
+import msgspec
+
+from roost.compute.model import Flavor
+from roost.platform.database import Connection
+
+COLUMNS = "id, name, vcpus, ram_mb, disk_gb, description, extra_specs, is_public"
+
+INSERT_FLAVOR = """-- compute.insert_flavor
+INSERT INTO compute.flavor (id, name, vcpus, ram_mb, disk_gb, description, extra_specs, is_public)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING id"""
+
+
+async def insert_flavor(tx: Connection, flavor: Flavor) -> bool:
+    """Whether it was new; with a known id or name nothing is changed."""
+    row = (flavor.id, flavor.name, flavor.vcpus, flavor.ram_mb, flavor.disk_gb, flavor.description)
+    specs = msgspec.json.encode(flavor.extra_specs).decode()
+    return await tx.fetchval(INSERT_FLAVOR, *row, specs, flavor.is_public) is not None
+
+
+LIST_FLAVORS = f"""-- compute.list_flavors
+SELECT {COLUMNS} FROM compute.flavor WHERE id > $1 ORDER BY id LIMIT $2"""
+
+
+async def list_flavors(tx: Connection, *, after: str, limit: int) -> list[Flavor]:
+    """A page of flavors by id, above `after` ("" for the first)."""
+    return [_flavor(row) for row in await tx.fetch(LIST_FLAVORS, after, limit)]
+
+
+FIND_FLAVOR = f"""-- compute.find_flavor
+SELECT {COLUMNS} FROM compute.flavor WHERE id = $1 OR (name = $1 AND $2) ORDER BY id <> $1 LIMIT 1"""
+
+
+async def find_flavor(tx: Connection, ref: str, *, by_name: bool) -> Flavor | None:
+    """The flavor with that id, else with that name."""
+    row = await tx.fetchrow(FIND_FLAVOR, ref, by_name)
+    return None if row is None else _flavor(row)
+
+
+DELETE_FLAVOR = """-- compute.delete_flavor
+DELETE FROM compute.flavor WHERE id = $1 RETURNING id"""
+
+
+async def delete_flavor(tx: Connection, flavor_id: str) -> bool:
+    """Whether there was one."""
+    return await tx.fetchval(DELETE_FLAVOR, flavor_id) is not None
+
+
+SET_EXTRA_SPECS = f"""-- compute.set_extra_specs
+UPDATE compute.flavor SET extra_specs = (extra_specs || $2::jsonb) - $3::text[] WHERE id = $1 RETURNING {COLUMNS}"""
+
+
+async def set_extra_specs(
+    tx: Connection, flavor_id: str, *, added: dict[str, str], removed: list[str]
+) -> Flavor | None:
+    """Add or replace some extra specs and drop others; the flavor then, or None where there is none."""
+    row = await tx.fetchrow(SET_EXTRA_SPECS, flavor_id, msgspec.json.encode(added).decode(), removed)
+    return None if row is None else _flavor(row)
+
+
+def _flavor(row: Any) -> Flavor:
+    return Flavor(**{**row, "extra_specs": msgspec.json.decode(row["extra_specs"], type=dict[str, str])})

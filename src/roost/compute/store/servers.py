@@ -1,0 +1,180 @@
+"""SQL of servers. Whoever needs both locks takes the work row first, then the server."""
+# ruff: noqa: S608 - what is put into a statement are constants of this file.
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from roost.compute.model import Flavor, NewServers, Server, ServerFault, ServerFilter, Stage
+from roost.platform.database import Connection
+from roost.seams.compute import RequestSpec, ServerPort
+
+INSERT_SERVERS = """-- compute.insert_servers
+INSERT INTO compute.server (id, name, launch_index, project_id, user_id, flavor, image_ref, metadata, description,
+    reservation_id, spec, task_state)
+SELECT id, name, index - 1, $3, $4, $5::jsonb, $6, $7::jsonb, $8, $9, $10::jsonb, 'scheduling'
+FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS new (id, name, index) ORDER BY index"""
+
+INSERT_WORK = """-- compute.insert_work
+INSERT INTO compute.work (server_id, stage) SELECT id, $2 FROM unnest($1::uuid[]) AS id"""
+
+
+async def insert_servers(tx: Connection, new: NewServers) -> None:
+    """The servers, and for each the work row that makes it."""
+    await tx.execute(
+        INSERT_SERVERS,
+        new.ids,
+        new.names,
+        new.project_id,
+        new.user_id,
+        _encode(new.flavor),
+        new.image_ref,
+        _encode(new.metadata),
+        new.description,
+        new.reservation_id,
+        _encode(new.spec),
+    )
+    await tx.execute(INSERT_WORK, new.ids, Stage.CREATE_PORTS.value)
+
+
+def _encode(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+# A conductor that holds the row goes to the delete stage itself when it sees `deleting`; only at launch nobody works.
+WANT_DELETE = f"""-- compute.want_delete
+INSERT INTO compute.work AS work (server_id, stage, deleting)
+SELECT id, '{Stage.DELETE.value}', true FROM unnest($1::uuid[]) AS id ORDER BY id
+ON CONFLICT (server_id) DO UPDATE SET
+    deleting = true,
+    stage = CASE WHEN {{idle}} THEN '{Stage.DELETE.value}' ELSE work.stage END,
+    lease_owner = CASE WHEN {{idle}} THEN NULL ELSE work.lease_owner END,
+    lease_until = CASE WHEN {{idle}} THEN NULL ELSE work.lease_until END,
+    run_at = CASE WHEN {{idle}} THEN now() ELSE work.run_at END""".format(
+    idle=f"work.lease_until IS NULL OR work.lease_until <= now() OR work.stage = '{Stage.LAUNCH.value}'"
+)
+
+MARK_DELETING = """-- compute.mark_deleting
+UPDATE compute.server AS server SET task_state = 'deleting', updated_at = now(),
+    deleted_at = CASE WHEN EXISTS (SELECT FROM compute.host WHERE host.name = server.host AND
+        (host.forced_down OR host.seen_at IS NULL OR host.seen_at < now() - $2::interval)) THEN now() END
+WHERE id = ANY($1::uuid[]) AND deleted_at IS NULL RETURNING id"""
+
+
+async def want_delete(tx: Connection, server_ids: Sequence[str], *, down_after_s: float) -> set[str]:
+    """Have the servers deleted, from whatever stage they are at; those that exist. Others' work must be rolled back.
+
+    A server on a host that is down is gone for every client from now on.
+    """
+    await tx.execute(WANT_DELETE, server_ids)
+    rows = await tx.fetch(MARK_DELETING, server_ids, timedelta(seconds=down_after_s))
+    return {row["id"] for row in rows}
+
+
+COLUMNS = """server.id, server.name, server.project_id, server.user_id, server.flavor, server.image_ref,
+    server.metadata, server.description, server.reservation_id, server.launch_index, server.spec, server.network_info,
+    server.status, server.task_state, server.host, server.fault, server.created_at, server.updated_at,
+    server.launched_at, coalesce(host.forced_down OR host.seen_at IS NULL OR host.seen_at < now() - $1::interval, false)
+    AS host_down
+FROM compute.server LEFT JOIN compute.host ON host.name = server.host"""
+
+FIND_SERVER = f"""-- compute.find_server
+SELECT {COLUMNS} WHERE server.id = $2::uuid AND server.deleted_at IS NULL"""
+
+
+async def find_server(tx: Connection, server_id: str, *, down_after_s: float) -> Server | None:
+    """The server, unless it is gone."""
+    row = await tx.fetchrow(FIND_SERVER, timedelta(seconds=down_after_s), server_id)
+    return None if row is None else _server(row)
+
+
+CONDITIONS = """server.deleted_at IS NULL
+    AND ($2::text IS NULL OR server.project_id = $2) AND ($3::text IS NULL OR server.name ~ $3)
+    AND ($4::text IS NULL OR server.status = $4) AND ($5::text IS NULL OR server.host = $5)
+    AND ($6::text IS NULL OR server.flavor ->> 'id' = $6) AND ($7::text IS NULL OR server.reservation_id = $7)
+    AND ($8::uuid IS NULL OR server.id = $8)"""
+
+LIST_SERVERS_DESCENDING = f"""-- compute.list_servers
+SELECT {COLUMNS} WHERE {CONDITIONS} AND ($9::bigint IS NULL OR server.sequence < $9)
+ORDER BY server.sequence DESC LIMIT $10"""
+
+LIST_SERVERS_ASCENDING = f"""-- compute.list_servers
+SELECT {COLUMNS} WHERE {CONDITIONS} AND ($9::bigint IS NULL OR server.sequence > $9)
+ORDER BY server.sequence LIMIT $10"""
+
+
+async def list_servers(
+    tx: Connection, only: ServerFilter, *, after_sequence: int | None, limit: int, descending: bool, down_after_s: float
+) -> list[Server]:
+    """A page in the order of creation. Raises asyncpg's InvalidRegularExpressionError for `only.name`."""
+    rows = await tx.fetch(
+        LIST_SERVERS_DESCENDING if descending else LIST_SERVERS_ASCENDING,
+        timedelta(seconds=down_after_s),
+        only.project_id,
+        only.name,
+        only.status,
+        only.host,
+        only.flavor_id,
+        only.reservation_id,
+        only.server_id,
+        after_sequence,
+        limit,
+    )
+    return [_server(row) for row in rows]
+
+
+FIND_SEQUENCE = """-- compute.find_sequence
+SELECT sequence FROM compute.server WHERE id = $1"""
+
+
+async def find_sequence(tx: Connection, server_id: str) -> int | None:
+    """Where in the order of creation the server is, also one that is being deleted."""
+    sequence: int | None = await tx.fetchval(FIND_SEQUENCE, server_id)
+    return sequence
+
+
+LIST_UNFINISHED = """-- compute.list_unfinished
+SELECT server_id FROM compute.work WHERE server_id = ANY($1::uuid[])"""
+
+
+async def list_unfinished(tx: Connection, server_ids: Sequence[str]) -> set[str]:
+    """Those with a work row."""
+    return {row["server_id"] for row in await tx.fetch(LIST_UNFINISHED, server_ids)}
+
+
+LIST_EXISTING = """-- compute.list_existing
+SELECT id FROM compute.server WHERE id = ANY($1::uuid[])
+UNION SELECT server_id FROM compute.work WHERE server_id = ANY($1::uuid[])"""
+
+
+async def list_existing(tx: Connection, server_ids: Sequence[str]) -> set[str]:
+    """Those with a row of their own, hidden ones too, or with a work row."""
+    return {row["id"] for row in await tx.fetch(LIST_EXISTING, server_ids)}
+
+
+def _server(row: Any) -> Server:
+    fault = row["fault"]
+    return Server(
+        id=row["id"],
+        name=row["name"],
+        project_id=row["project_id"],
+        user_id=row["user_id"],
+        flavor=msgspec.json.decode(row["flavor"], type=Flavor),
+        image_ref=row["image_ref"],
+        metadata=msgspec.json.decode(row["metadata"], type=dict[str, str]),
+        description=row["description"],
+        reservation_id=row["reservation_id"],
+        launch_index=row["launch_index"],
+        spec=msgspec.json.decode(row["spec"], type=RequestSpec),
+        ports=msgspec.json.decode(row["network_info"], type=tuple[ServerPort, ...]),
+        status=row["status"],
+        task_state=row["task_state"],
+        host=row["host"],
+        host_down=row["host_down"],
+        fault=None if fault is None else msgspec.json.decode(fault, type=ServerFault),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        launched_at=row["launched_at"],
+    )
