@@ -237,3 +237,34 @@ class ServerFilter(Struct, frozen=True, kw_only=True):
     flavor_id: str | None = None
     reservation_id: str | None = None
     server_id: str | None = None
+
+
+class ServerChange(Struct, frozen=True, kw_only=True):
+    """What a move writes on its server; fault: None leaves the one it has."""
+
+    status: str
+    task_state: str | None = None
+    host: str | None = None
+    fault: Failure | None = None
+    network_info: tuple[ServerPort, ...] = ()
+
+
+class Move(Struct, frozen=True, kw_only=True):
+    """Where a server's work goes next, and what that changes, written in one transaction under its lease.
+
+    stage: None when the work is done; gone: the server is deleted with it. keep: the lease stays for the next stage;
+    without it any conductor may take the row after delay_s. guest_host: the host that is asked to launch it.
+    """
+
+    server_id: str
+    stage: Stage | None
+    attempt: int = 0
+    failures: int = 0
+    excluded_hosts: tuple[str, ...] = ()
+    placed: Placed | None = None
+    failure: Failure | None = None
+    keep: bool = False
+    delay_s: float = 0.0
+    gone: bool = False
+    guest_host: str | None = None
+    server: ServerChange | None = None

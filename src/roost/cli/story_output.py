@@ -1,0 +1,197 @@
+"""How `load` and `demo` are shown: progress and tables for people, one JSON object for programs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from roost.cli.books import Books, SegmentUse, ServerState
+from roost.cli.cloudfile import Cloud
+from roost.cli.demo import Refused, Story
+
+BAR_CELLS = 26
+
+
+class Bars:
+    """Progress bars on standard error, one per kind of work, while this is entered; none where nobody watches."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(BAR_CELLS), MofNCompleteColumn())
+        self._bars = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> "Bars":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def progress(self, kind: str, done: int, total: int) -> None:
+        """Move the bar of one kind of work."""
+        if kind not in self._tasks:
+            self._tasks[kind] = self._bars.add_task(kind, total=total)
+        self._bars.update(self._tasks[kind], completed=done, total=total)
+
+
+class Silent:
+    """Tells nobody: for --json, whose object comes at the end."""
+
+    def __init__(self, bars: Bars) -> None:
+        self._bars = bars
+
+    def progress(self, kind: str, done: int, total: int) -> None:
+        """See Teller."""
+        self._bars.progress(kind, done, total)
+
+    def loaded(self, cloud: Cloud, hosts: int) -> None:
+        """See Teller."""
+
+    def booted(self, servers: Sequence[ServerState], segments: Sequence[SegmentUse], seconds: float) -> None:
+        """See Teller."""
+
+    def refused(self, refused: Refused) -> None:
+        """See Teller."""
+
+    def reused(self, deleted: ServerState, server: ServerState, segment: str) -> None:
+        """See Teller."""
+
+    def followed(self, server: ServerState, address: str, segment: SegmentUse) -> None:
+        """See Teller."""
+
+    def skipped(self, reason: str) -> None:
+        """See Teller."""
+
+    def checked(self, books: Books) -> None:
+        """See Teller."""
+
+
+class Narrator(Silent):
+    """Tells people, on standard output."""
+
+    def __init__(self, bars: Bars, console: Console) -> None:
+        super().__init__(bars)
+        self._say = console
+        self._act = 0
+
+    def loaded(self, cloud: Cloud, hosts: int) -> None:
+        """See Teller."""
+        segments = sum(len(network.segments) or 1 for network in cloud.networks)
+        names = ", ".join(network.name for network in cloud.networks)
+        self._say.print(f"A cloud of {hosts} hosts: network {names}, {segments} segments.", highlight=False)
+
+    def booted(self, servers: Sequence[ServerState], segments: Sequence[SegmentUse], seconds: float) -> None:
+        """See Teller."""
+        active = sum(server.status == "ACTIVE" for server in servers)
+        self._title("Servers are booted until the addresses run out")
+        self._line(f"{active} of {len(servers)} servers are ACTIVE after {seconds:.1f} s.")
+        self._say.print(segment_table(segments))
+
+    def refused(self, refused: Refused) -> None:
+        """See Teller."""
+        self._title("The next boot is refused, and says why")
+        self._line(f"{refused.name}: {refused.reason}")
+        if refused.funnel:
+            table = Table(box=None, padding=(0, 2, 0, 3), show_header=True, header_style="dim")
+            table.add_column("requirement")
+            table.add_column("hosts left", justify="right")
+            for requirement, left in refused.funnel:
+                table.add_row(requirement, str(left))
+            self._say.print(table)
+
+    def reused(self, deleted: ServerState, server: ServerState, segment: str) -> None:
+        """See Teller."""
+        self._title("A freed address is used again")
+        self._line(f"{deleted.name} ({', '.join(deleted.addresses)}) on {deleted.host} is deleted.")
+        self._line(f"{server.name} boots into {', '.join(server.addresses)} on {server.host}, in {segment}.")
+
+    def followed(self, server: ServerState, address: str, segment: SegmentUse) -> None:
+        """See Teller."""
+        self._title("A port that has an address decides the rack")
+        self._line(f"The port has {address}, which is in {segment.name}.")
+        self._line(f"{server.name} boots with it and lands on {server.host}, which reaches {segment.name}.")
+
+    def skipped(self, reason: str) -> None:
+        """See Teller."""
+        self._line(f"Skipped: {reason}.")
+
+    def checked(self, books: Books) -> None:
+        """See Teller."""
+        self._title("The books agree" if books.agree else "The books do not agree")
+        counts = (
+            f"{books.ledger} claims in the ledger, {books.addresses} addresses assigned, "
+            f"{books.ports} ports with an address, {books.servers} servers ACTIVE."
+        )
+        self._line(counts)
+        for difference in books.differences:
+            self._line(difference)
+
+    def _title(self, text: str) -> None:
+        self._act += 1
+        self._say.print()
+        self._say.print(Text(f"{self._act}. {text}", style="bold"))
+
+    def _line(self, text: str) -> None:
+        self._say.print(Text(f"   {text}"))
+
+
+def load_text(created: Mapping[str, int], found: Mapping[str, int]) -> str:
+    """What `load` did, in one sentence."""
+    made = ", ".join(f"{count} {kind}" for kind, count in created.items() if count)
+    there = ", ".join(f"{count} {kind}" for kind, count in found.items() if count)
+    if not made:
+        return f"Nothing to create: {there or 'the file is empty'}{' are there already' if there else ''}."
+    return f"Created {made}." + (f" There already: {there}." if there else "")
+
+
+def segment_table(segments: Sequence[SegmentUse]) -> Table:
+    """A row per segment: hosts, servers, addresses used and free, and a bar of the same."""
+    table = Table(box=None, padding=(0, 2, 0, 3), header_style="dim")
+    table.add_column("segment")
+    for name in ("hosts", "servers", "used", "free"):
+        table.add_column(name, justify="right")
+    table.add_column("addresses")
+    for segment in segments:
+        used, free = segment.addresses_used, segment.addresses_free
+        cells = (len(segment.host_names), segment.servers, used, free)
+        table.add_row(segment.name, *map(str, cells), _bar(used, segment.addresses_total))
+    return table
+
+
+def _bar(used: int, total: int) -> Text:
+    full = min(BAR_CELLS, -(-used * BAR_CELLS // total)) if total else 0
+    colour = "red" if used >= total else "green"
+    return Text("█" * full, style=colour) + Text("░" * (BAR_CELLS - full), style="dim")
+
+
+def story_json(story: Story) -> dict[str, Any]:
+    """The demo as a program reads it; docs/reference/command-line.md."""
+    return {
+        "segments": [
+            {
+                "name": segment.name,
+                "hosts": len(segment.host_names),
+                "servers": segment.servers,
+                "addresses_total": segment.addresses_total,
+                "addresses_used": segment.addresses_used,
+            }
+            for segment in story.segments
+        ],
+        "servers": [
+            {
+                "name": server.name,
+                "status": server.status,
+                "host": server.host,
+                "addresses": server.addresses,
+                "fault": server.fault,
+            }
+            for server in story.servers
+        ],
+        "refused": story.refused,
+        "books": story.books,
+        "seconds": story.seconds,
+    }

@@ -1,0 +1,304 @@
+"""`roost serve`: holds the private PostgreSQL, and keeps one child process for each role and worker alive.
+
+Children do the work (process.py). The supervisor starts them, starts those that die again with a growing pause, starts
+a killed PostgreSQL again, and stops everything in order. It serves nothing itself, so that it never fails with them.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import structlog
+
+from roost.cli.process import ENVIRONMENT_KEY
+from roost.cli.wiring import ProcessConfig
+from roost.platform.database import Database
+from roost.platform.errors import DatabaseUnavailable, RoostError
+from roost.platform.migrate import upgrade
+from roost.platform.postgres import PostgresError, PrivatePostgres
+
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 6.0
+POSTMASTER_CHECK_S = 0.5
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 5.0
+SETTLED_S = 10.0
+DEATHS_BEFORE_READY_MAX = 5
+CONNECTIONS_MAX = 160  # of the private PostgreSQL's 200: other supervisors on it need some too
+
+log = structlog.get_logger()
+
+
+class ServeError(RoostError):
+    """Roost cannot be served."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """What `roost serve` was asked for.
+
+    services: of SERVICES. data_dir or database: exactly one. host, port: the main listener, port 0 takes a free one;
+    agent_port likewise. listens: False for a conductor alone, which answers nobody. workers: processes per role.
+    """
+
+    services: tuple[str, ...]
+    data_dir: Path | None
+    database: str | None
+    host: str
+    port: int
+    agent_host: str
+    agent_port: int
+    workers: int
+    conductors: int
+    pg_bin: Path | None = None
+    listens: bool = True
+
+
+@dataclass
+class Child:
+    """One child process and how often it died."""
+
+    config: ProcessConfig
+    process: asyncio.subprocess.Process | None = None
+    deaths: int = 0
+    started_at_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def name(self) -> str:
+        """What logs call it."""
+        return f"{self.config.role}-{self.config.number}"
+
+
+async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; `ready` is called once, with the address, when everything answers.
+
+    Raises ServeError, PostgresError: the sentence says what to change.
+    """
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    with contextlib.ExitStack() as held:
+        port = _hold_port(held, options.host, options.port) if options.listens else 0
+        agent_port = _hold_port(held, options.agent_host, options.agent_port)
+        async with _database(options) as (dsn, postgres):
+            await _check_database(dsn)
+            await asyncio.to_thread(upgrade, dsn)
+            if not stopping.is_set():
+                children = [Child(config) for config in _configs(options, dsn, port, agent_port)]
+                await _supervise(children, postgres, stopping, ready)
+
+
+@contextlib.asynccontextmanager
+async def _database(options: ServeOptions) -> AsyncIterator[tuple[str, PrivatePostgres | None]]:
+    if options.database is not None:
+        yield options.database, None
+        return
+    assert options.data_dir is not None
+    postgres = PrivatePostgres(options.data_dir, pg_bin=options.pg_bin)
+    await asyncio.to_thread(postgres.start)
+    try:
+        yield postgres.dsn, postgres
+    finally:
+        await asyncio.to_thread(postgres.stop)
+
+
+async def _check_database(dsn: str) -> None:
+    """Fail with a sentence and not in the middle of a migration."""
+    try:
+        database = await Database.open(dsn, size=1)
+    except DatabaseUnavailable as error:
+        raise ServeError(str(error)) from error
+    except Exception as error:  # asyncpg's refusals: a wrong password, no such database, no such option
+        raise ServeError(f"the database refuses the connection: {error}") from error
+    await database.close()
+
+
+def _hold_port(held: contextlib.ExitStack, host: str, port: int) -> int:
+    """Keep a port for the children, who share it, for as long as this runs; 0 takes a free one. Raises ServeError."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as alone:  # refused if anybody at all listens there
+            alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            alone.bind((host, port))
+        shared = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        shared.bind((host, port))
+    except OSError as error:
+        raise ServeError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return int(shared.getsockname()[1])
+
+
+def _configs(options: ServeOptions, dsn: str, port: int, agent_port: int) -> list[ProcessConfig]:
+    roles: list[tuple[str, int]] = []
+    if options.listens:
+        roles += [("api", number) for number in range(1, options.workers + 1)]
+    if "compute" in options.services:
+        roles.append(("agent-api", 1))
+    if "conductor" in options.services:
+        roles += [("conductor", number) for number in range(1, options.conductors + 1)]
+    elif "network" in options.services:
+        roles.append(("reconciler", 1))
+    pool_size = max(2, min(8, CONNECTIONS_MAX // max(1, len(roles)) - 2))
+    return [
+        ProcessConfig(
+            role=role,
+            number=number,
+            services=options.services,
+            dsn=dsn,
+            pool_size=pool_size,
+            host=options.host,
+            port=port,
+            agent_host=options.agent_host,
+            agent_port=agent_port,
+        )
+        for role, number in roles
+    ]
+
+
+async def _supervise(
+    children: Sequence[Child],
+    postgres: PrivatePostgres | None,
+    stopping: asyncio.Event,
+    ready: Callable[[str], None],
+) -> None:
+    """Run the children until told to stop; raises ServeError when they do not come up."""
+    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    all_ready = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_keep_alive(child, stopping, all_ready, failed)) for child in children]
+        if postgres:
+            tasks.append(group.create_task(_keep_postgres(postgres, stopping)))
+        stop = asyncio.create_task(stopping.wait())
+        come_up = asyncio.create_task(_wait_until_ready(children))
+        ends: tuple[asyncio.Future[Any], ...] = (come_up, stop, failed)
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if come_up.done() and not stopping.is_set() and not failed.done():
+                address = come_up.result()
+                all_ready.set()
+                ready(address)
+                await stop
+        except ServeError as error:
+            if not failed.done():
+                failed.set_exception(error)
+        finally:
+            stopping.set()
+            for end in (stop, come_up):
+                end.cancel()
+            await asyncio.gather(*(_stop(child) for child in children))
+            for task in tasks:
+                task.cancel()
+    if failed.done():
+        failed.result()
+    failed.cancel()
+
+
+async def _keep_alive(
+    child: Child, stopping: asyncio.Event, all_ready: asyncio.Event, failed: "asyncio.Future[None]"
+) -> None:
+    """Start a child whenever it is not there; one that dies over and over before all are ready ends everything."""
+    pause_s = PAUSE_FIRST_S
+    while not stopping.is_set():
+        await _start(child)
+        assert child.process is not None
+        status = await child.process.wait()
+        if stopping.is_set():
+            return
+        child.deaths += 1
+        log.error("process died", child=child.name, pid=child.process.pid, status=status, deaths=child.deaths)
+        if not all_ready.is_set() and child.deaths >= DEATHS_BEFORE_READY_MAX and not failed.done():
+            text = f"the {child.name} process died {child.deaths} times while starting; the log has the reason"
+            failed.set_exception(ServeError(text))
+            return
+        if time.monotonic() - child.started_at_s > SETTLED_S:
+            pause_s = PAUSE_FIRST_S
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 2, PAUSE_MAX_S)
+
+
+async def _start(child: Child) -> None:
+    environment = dict(os.environ)
+    environment[ENVIRONMENT_KEY] = msgspec.json.encode(child.config).decode()
+    if child.deaths:
+        environment.pop("ROOST_CRASH_AT", None)  # a test's crash point kills a process once
+    child.started_at_s = time.monotonic()
+    child.process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "roost.cli.process", child.config.role,
+        stdin=asyncio.subprocess.PIPE,  # its end tells the child that the supervisor is gone
+        stdout=sys.stderr.fileno(),
+        env=environment,
+        start_new_session=True,  # a terminal's Ctrl-C is for the supervisor
+    )  # fmt: skip
+
+
+async def _stop(child: Child) -> None:
+    """SIGTERM, and SIGKILL for one that does not listen."""
+    process = child.process
+    if process is None or process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+    except TimeoutError:
+        log.error("process does not stop and is killed", child=child.name, pid=process.pid)
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _keep_postgres(postgres: PrivatePostgres, stopping: asyncio.Event) -> None:
+    while not stopping.is_set():
+        await asyncio.sleep(POSTMASTER_CHECK_S)
+        if postgres.is_running():
+            continue
+        log.error("PostgreSQL is gone and is started again", data_dir=str(postgres.data_dir))
+        try:
+            await asyncio.to_thread(postgres.ensure_running)
+        except PostgresError as error:
+            log.error("PostgreSQL does not start", error=str(error))
+
+
+async def _wait_until_ready(children: Sequence[Child]) -> str:
+    """Until every listener answers 200; returns the main one's address, "" without one. Raises ServeError."""
+    listeners = {}
+    for child in children:
+        config = child.config
+        if config.role == "api":
+            listeners["api"] = _url(config.host, config.port)
+        if config.role == "agent-api":
+            listeners["agent-api"] = _url(config.agent_host, config.agent_port)
+    deadline_s = time.monotonic() + READY_TIMEOUT_S
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
+        for role, url in listeners.items():
+            while not await _answers(session, url):
+                if time.monotonic() > deadline_s:
+                    raise ServeError(f"the {role} at {url} did not answer within {READY_TIMEOUT_S:.0f} s")
+                await asyncio.sleep(0.03)
+    while any(child.process is None for child in children):
+        await asyncio.sleep(0.03)
+    return listeners.get("api", "")
+
+
+async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with session.get(f"{url}/healthz") as response:
+            return response.status == 200
+    except (aiohttp.ClientError, TimeoutError):
+        return False
+
+
+def _url(host: str, port: int) -> str:
+    """Where this machine itself reaches a listener."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

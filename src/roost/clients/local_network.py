@@ -1,0 +1,57 @@
+"""The network service as its neighbours in the same process see it."""
+
+from collections.abc import Mapping, Sequence
+
+from roost.network.service import Networks, builds, publications, views
+from roost.seams.network import (
+    BindRefused,
+    Bound,
+    EnsuredPorts,
+    NetworkView,
+    PortBind,
+    PortsRefused,
+    ServerNics,
+)
+
+
+class LocalNetwork:
+    """roost.seams.network.NetworkClient over the network service next door."""
+
+    def __init__(self, networks: Networks) -> None:
+        self._networks = networks
+
+    async def get_networks(self, network_ids: Sequence[str]) -> dict[str, NetworkView]:
+        """See NetworkClient."""
+        return await views.get_networks(self._networks, network_ids)
+
+    async def list_network_ids(self, *, limit: int) -> list[str]:
+        """See NetworkClient."""
+        return await views.list_network_ids(self._networks, limit)
+
+    async def ensure_ports(self, servers: Sequence[ServerNics]) -> list[EnsuredPorts | PortsRefused]:
+        """See NetworkClient."""
+        return await builds.ensure_ports(self._networks, servers)
+
+    async def bind_ports(self, binds: Sequence[PortBind]) -> list[Bound | BindRefused]:
+        """See NetworkClient."""
+        return await builds.bind_ports(self._networks, binds)
+
+    async def unassign_ports(self, revisions: Mapping[str, int]) -> None:
+        """See NetworkClient."""
+        await builds.unassign_ports(self._networks, revisions)
+
+    async def settle_ports(self, server_ids: Sequence[str]) -> None:
+        """See NetworkClient."""
+        await builds.settle_ports(self._networks, server_ids)
+
+    async def release_ports(self, servers: Sequence[ServerNics], *, restore: bool) -> None:
+        """See NetworkClient."""
+        await builds.release_ports(self._networks, servers, restore=restore)
+
+    async def set_hosts(self, physical_networks_by_host: Mapping[str, Sequence[str]]) -> None:
+        """See NetworkClient."""
+        await publications.set_hosts(self._networks, physical_networks_by_host)
+
+    async def get_segment_names(self, provider_uuids: Sequence[str]) -> dict[str, str]:
+        """See NetworkClient."""
+        return await views.get_segment_names(self._networks, provider_uuids)

@@ -1,0 +1,46 @@
+"""The ledger next door: PlacementClient on the service functions, in this process."""
+
+from collections.abc import Mapping, Sequence
+
+from roost.placement import service
+from roost.placement.service import Ledger
+from roost.seams.placement import Claimed, ClaimGroup, ConsumerState, ProviderState, Refused
+
+
+class LocalPlacement:
+    """Implements roost.seams.placement.PlacementClient; see there for what the calls promise."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def ensure_providers(self, states: Sequence[ProviderState]) -> None:
+        """See PlacementClient."""
+        await service.ensure_providers(self._ledger, states)
+
+    async def delete_providers(self, uuids: Sequence[str]) -> list[str]:
+        """See PlacementClient."""
+        return await service.delete_providers(self._ledger, uuids)
+
+    async def list_aggregate_providers(self, aggregates: Sequence[str]) -> dict[str, list[str]]:
+        """See PlacementClient."""
+        return await service.list_aggregate_providers(self._ledger, aggregates)
+
+    async def claim(self, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
+        """See PlacementClient."""
+        return await service.claim(self._ledger, groups)
+
+    async def get_consumers(self, uuids: Sequence[str]) -> dict[str, ConsumerState]:
+        """See PlacementClient."""
+        return await service.get_consumers(self._ledger, uuids)
+
+    async def release(self, consumer_uuids: Sequence[str], *, generations: Mapping[str, int] | None = None) -> None:
+        """See PlacementClient."""
+        await service.release(self._ledger, consumer_uuids, generations=generations)
+
+    async def list_consumers(self, consumer_type: str, *, after: str, limit: int) -> list[str]:
+        """See PlacementClient."""
+        return await service.list_consumers(self._ledger, consumer_type, after=after, limit=limit)
+
+    async def list_usages(self, provider_uuids: Sequence[str]) -> dict[str, dict[str, tuple[int, int]]]:
+        """See PlacementClient."""
+        return await service.list_usages(self._ledger, provider_uuids)

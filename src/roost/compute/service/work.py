@@ -1,0 +1,79 @@
+"""The pipeline's hold on servers: leases, moves between stages, and taking guests back."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from roost.compute.model import Move, Stage, Work
+from roost.compute.service.context import Compute
+from roost.compute.store import work as store
+
+LEASE_ROWS_MAX = 256
+
+
+async def lease_work(compute: Compute, *, owner: str, limit: int, lease_s: float) -> list[Work]:
+    """Lease up to `limit` due rows to `owner`, a UUID of this lease alone, for lease_s seconds of the database."""
+    assert limit <= LEASE_ROWS_MAX
+    async with compute.database.transaction() as tx:
+        return await store.lease_work(tx, owner=owner, limit=limit, lease_s=lease_s)
+
+
+async def move(compute: Compute, moves: Sequence[Move], *, owner: str, lease_s: float) -> dict[str, Stage | None]:
+    """Move the rows that `owner` still has, all in one transaction: server id -> the stage it is in now.
+
+    Rows whose lease was lost are left out and unchanged. A row on which a delete waits goes to DELETE instead, and
+    nothing else of its move is written.
+    """
+    async with compute.database.transaction() as tx:
+        held = await store.lock_work(tx, [move.server_id for move in moves], owner=owner)
+        ours = [
+            _to_delete(move) if held[move.server_id] and not move.gone else move
+            for move in moves
+            if move.server_id in held
+        ]
+        await store.update_servers(tx, ours)
+        await store.desire_guests(tx, ours)
+        await store.move_work(tx, ours, lease_s=lease_s)
+        await store.finish_work(tx, ours)
+    if compute.wakeups and any(move.guest_host for move in ours):
+        compute.wakeups.send("roost_guest")
+    return {move.server_id: move.stage for move in ours}
+
+
+def _to_delete(move: Move) -> Move:
+    if move.stage is Stage.DELETE:
+        return move
+    return replace(move, stage=Stage.DELETE, keep=True, delay_s=0.0, guest_host=None, server=None)
+
+
+async def withdraw_guests(compute: Compute, server_ids: Sequence[str]) -> set[str]:
+    """Take back what was asked of hosts; returns the servers of which some host may still have a guest."""
+    async with compute.database.transaction() as tx:
+        remaining = await store.withdraw_guests(tx, server_ids)
+    if compute.wakeups and remaining:
+        compute.wakeups.send("roost_guest")
+    return remaining
+
+
+async def list_begun(compute: Compute, server_ids: Sequence[str]) -> dict[str, float]:
+    """Servers whose guest an agent has begun to make -> seconds since then."""
+    async with compute.database.connection() as connection:
+        return await store.list_begun(connection, server_ids)
+
+
+async def list_claiming(compute: Compute, server_ids: Sequence[str]) -> set[str]:
+    """Those of the servers that may hold claims: they run, or their work is not done."""
+    async with compute.database.connection() as connection:
+        return await store.list_claiming(connection, server_ids)
+
+
+async def get_host_names(compute: Compute, provider_uuids: Sequence[str]) -> dict[str, str]:
+    """Provider UUID -> host name, of those providers that are hosts."""
+    async with compute.database.connection() as connection:
+        return await store.get_host_names(connection, provider_uuids)
+
+
+async def list_held(compute: Compute, server_ids: Sequence[str], *, owner: str) -> set[str]:
+    """Those of the servers whose lease by `owner` has not run out, as of now."""
+    async with compute.database.connection() as connection:
+        return await store.list_held(connection, server_ids, owner=owner)

@@ -1,0 +1,216 @@
+"""Work rows: leases, and moving servers from stage to stage in one transaction with what that changes of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from roost.compute.model import Failure, Move, Placed, Stage, Work
+from roost.platform.database import Connection
+from roost.seams.compute import RequestSpec
+
+LEASE_WORK = """-- compute.lease_work
+WITH due AS (
+    SELECT server_id FROM compute.work
+    WHERE run_at <= clock_timestamp() AND (lease_until IS NULL OR lease_until < clock_timestamp())
+    ORDER BY run_at LIMIT $2 FOR UPDATE SKIP LOCKED
+), leased AS (
+    UPDATE compute.work AS w SET lease_owner = $1, lease_until = clock_timestamp() + $3 * interval '1 second'
+    FROM due WHERE w.server_id = due.server_id
+    RETURNING w.*
+)
+SELECT w.server_id, w.stage, w.attempt, w.failures, w.excluded_hosts, w.placed, w.failure, w.deleting,
+    s.name, s.project_id, s.user_id, s.spec, s.launched_at IS NOT NULL AS active
+FROM leased w JOIN compute.server s ON s.id = w.server_id ORDER BY s.sequence
+"""
+
+
+async def lease_work(tx: Connection, *, owner: str, limit: int, lease_s: float) -> list[Work]:
+    """Lease due rows that nobody holds to `owner`, oldest first."""
+    return [_work(row) for row in await tx.fetch(LEASE_WORK, owner, limit, lease_s)]
+
+
+def _work(row: Any) -> Work:
+    return Work(
+        server_id=row["server_id"],
+        stage=Stage(row["stage"]),
+        attempt=row["attempt"],
+        failures=row["failures"],
+        excluded_hosts=tuple(row["excluded_hosts"]),
+        placed=None if row["placed"] is None else msgspec.json.decode(row["placed"], type=Placed),
+        failure=None if row["failure"] is None else msgspec.json.decode(row["failure"], type=Failure),
+        deleting=row["deleting"],
+        name=row["name"],
+        project_id=row["project_id"],
+        user_id=row["user_id"],
+        spec=msgspec.json.decode(row["spec"], type=RequestSpec),
+        active=row["active"],
+    )
+
+
+LOCK_WORK = """-- compute.lock_work
+SELECT server_id, deleting FROM compute.work WHERE server_id = ANY($1::uuid[]) AND lease_owner = $2
+ORDER BY server_id FOR UPDATE
+"""
+
+
+async def lock_work(tx: Connection, server_ids: Sequence[str], *, owner: str) -> dict[str, bool]:
+    """Lock those rows that `owner` still has: server id -> whether a delete waits."""
+    return {row[0]: row[1] for row in await tx.fetch(LOCK_WORK, server_ids, owner)}
+
+
+MOVE_WORK = """-- compute.move_work
+UPDATE compute.work AS w
+SET stage = new.stage, attempt = new.attempt, failures = new.failures,
+    excluded_hosts = ARRAY(SELECT jsonb_array_elements_text(new.excluded_hosts)),
+    placed = new.placed, failure = new.failure, deleting = w.deleting OR new.stage = 'delete',
+    lease_owner = CASE WHEN new.keep THEN w.lease_owner END,
+    lease_until = CASE WHEN new.keep THEN clock_timestamp() + $10 * interval '1 second' END,
+    run_at = clock_timestamp() + new.delay_s * interval '1 second'
+FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::integer[], $5::jsonb[], $6::jsonb[], $7::jsonb[],
+    $8::boolean[], $9::double precision[])
+    AS new (server_id, stage, attempt, failures, excluded_hosts, placed, failure, keep, delay_s)
+WHERE w.server_id = new.server_id
+"""
+
+
+async def move_work(tx: Connection, moves: Sequence[Move], *, lease_s: float) -> None:
+    """Write where locked rows stand now."""
+    rows = [
+        (
+            move.server_id, move.stage.value, move.attempt, move.failures, _encode(move.excluded_hosts),
+            _encode(move.placed), _encode(move.failure), move.keep, move.delay_s,
+        )
+        for move in moves
+        if move.stage is not None
+    ]  # fmt: skip
+    if rows:
+        await tx.execute(MOVE_WORK, *_columns(rows), lease_s)
+
+
+def _encode(value: object) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
+
+
+def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+DELETE_WORK = """-- compute.delete_work
+DELETE FROM compute.work WHERE server_id = ANY($1::uuid[])
+"""
+
+DELETE_SERVERS = """-- compute.delete_servers
+DELETE FROM compute.server WHERE id = ANY($1::uuid[])
+"""
+
+
+async def finish_work(tx: Connection, moves: Sequence[Move]) -> None:
+    """Delete the rows of work that is done, and the servers that are gone with it."""
+    if done := [move.server_id for move in moves if move.stage is None]:
+        await tx.execute(DELETE_WORK, done)
+    if gone := [move.server_id for move in moves if move.gone]:
+        await tx.execute(DELETE_SERVERS, gone)
+
+
+UPDATE_SERVERS = """-- compute.update_servers
+UPDATE compute.server AS s
+SET status = new.status, task_state = new.task_state, host = new.host, fault = coalesce(new.fault, s.fault),
+    network_info = new.network_info, updated_at = now()
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[], $6::jsonb[])
+    AS new (id, status, task_state, host, fault, network_info)
+WHERE s.id = new.id
+"""
+
+
+async def update_servers(tx: Connection, moves: Sequence[Move]) -> None:
+    """Write what the moves change of their servers."""
+    rows = [
+        (
+            move.server_id, change.status, change.task_state, change.host, _encode(change.fault),
+            _encode(change.network_info),
+        )
+        for move in moves
+        if (change := move.server) is not None
+    ]  # fmt: skip
+    if rows:
+        await tx.execute(UPDATE_SERVERS, *_columns(rows))
+
+
+DESIRE_GUESTS = """-- compute.desire_guests
+INSERT INTO compute.guest (server_id, host, attempt, desired)
+SELECT *, 'running' FROM unnest($1::uuid[], $2::text[], $3::integer[])
+ON CONFLICT (server_id, host) DO UPDATE
+SET attempt = excluded.attempt, desired = 'running', begun_at = NULL, reported = NULL
+WHERE guest.attempt < excluded.attempt
+"""
+
+
+async def desire_guests(tx: Connection, moves: Sequence[Move]) -> None:
+    """Ask the hosts of moves to LAUNCH for their guests."""
+    rows = [(move.server_id, move.guest_host, move.attempt) for move in moves if move.guest_host is not None]
+    if rows:
+        await tx.execute(DESIRE_GUESTS, *_columns(rows))
+
+
+WITHDRAW_UNBEGUN = """-- compute.withdraw_unbegun
+DELETE FROM compute.guest AS g USING (
+    SELECT server_id, g.host FROM compute.guest g LEFT JOIN compute.host h ON h.name = g.host
+    WHERE server_id = ANY($1::uuid[])
+        AND ((begun_at IS NULL AND reported IS NULL) OR reported = 'absent' OR h.forced_down OR h.name IS NULL)
+    ORDER BY server_id, g.host FOR UPDATE OF g
+) AS old WHERE g.server_id = old.server_id AND g.host = old.host
+"""
+
+WITHDRAW_BEGUN = """-- compute.withdraw_begun
+UPDATE compute.guest SET desired = 'absent' WHERE server_id = ANY($1::uuid[]) RETURNING server_id
+"""
+
+
+async def withdraw_guests(tx: Connection, server_ids: Sequence[str]) -> set[str]:
+    """Take back what was asked of hosts; returns the servers of which some host may still have a guest."""
+    await tx.execute(WITHDRAW_UNBEGUN, server_ids)
+    return {row[0] for row in await tx.fetch(WITHDRAW_BEGUN, server_ids)}
+
+
+LIST_BEGUN = """-- compute.list_begun
+SELECT server_id, extract(epoch FROM clock_timestamp() - begun_at)::double precision
+FROM compute.guest WHERE server_id = ANY($1::uuid[]) AND begun_at IS NOT NULL
+"""
+
+
+async def list_begun(tx: Connection, server_ids: Sequence[str]) -> dict[str, float]:
+    """Servers whose guest an agent has begun to make -> seconds since then."""
+    return {row[0]: row[1] for row in await tx.fetch(LIST_BEGUN, server_ids)}
+
+
+LIST_CLAIMING = """-- compute.list_claiming
+SELECT s.id FROM compute.server s WHERE s.id = ANY($1::uuid[])
+AND (s.status = 'ACTIVE' OR EXISTS (SELECT FROM compute.work w WHERE w.server_id = s.id))
+"""
+
+
+async def list_claiming(tx: Connection, server_ids: Sequence[str]) -> set[str]:
+    """Those of the servers that may hold claims: they run, or their work is not done."""
+    return {row[0] for row in await tx.fetch(LIST_CLAIMING, server_ids)}
+
+
+GET_HOST_NAMES = """-- compute.get_host_names
+SELECT provider_uuid, name FROM compute.host WHERE provider_uuid = ANY($1::uuid[])
+"""
+
+
+async def get_host_names(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, str]:
+    """Provider UUID -> host name."""
+    return {row[0]: row[1] for row in await tx.fetch(GET_HOST_NAMES, provider_uuids)}
+
+
+LIST_HELD = """-- compute.list_held
+SELECT server_id FROM compute.work
+WHERE server_id = ANY($1::uuid[]) AND lease_owner = $2 AND lease_until > clock_timestamp()
+"""
+
+
+async def list_held(tx: Connection, server_ids: Sequence[str], *, owner: str) -> set[str]:
+    """Those of the rows on which `owner` has a lease that has not run out."""
+    return {row[0] for row in await tx.fetch(LIST_HELD, server_ids, owner)}

@@ -1,0 +1,103 @@
+"""The third stage: ports get their host and address, and the host is asked to launch the server."""
+
+from collections.abc import Mapping, Sequence
+
+from roost.compute.model import Failure, Move, ServerChange, Stage
+from roost.conductor.context import Build, Lease, moved
+from roost.conductor.ports import ensure_ports
+from roost.platform.crash import crash_point
+from roost.seams.compute import ServerPort
+from roost.seams.network import BindRefused, Bound, NetworkView, Port, PortBind, PortsRefused
+
+
+async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
+    """Bind every port, and send the servers to their hosts; a refused bind sends a server back to `place`."""
+    conductor = lease.conductor
+    ports, moves = await _ports(lease, builds)
+    networks = await conductor.network.get_networks(
+        sorted({port.network_id for known in ports.values() for port in known})
+    )
+    binds = [bind for build in builds for bind in _binds(build, ports.get(build.work.server_id, ()))]
+    crash_point("bind.before-bind")
+    answers = {answer.port_id: answer for answer in await conductor.network.bind_ports(binds)} if binds else {}
+    crash_point("bind.after-bind")
+    for build in builds:
+        if build.work.server_id in ports:
+            known = ports[build.work.server_id]
+            moves.append(_launch(build, known, [answers[port.id] for port in known], networks, lease))
+    crash_point("launch.before-desire")
+    advanced = await lease.advance(builds, moves, ports=ports)
+    crash_point("launch.after-desire")
+    return advanced.going_on
+
+
+async def _ports(lease: Lease, builds: Sequence[Build]) -> tuple[dict[str, tuple[Port, ...]], list[Move]]:
+    """The servers' ports, read again where this lease does not know them."""
+    ports = {build.work.server_id: build.ports for build in builds if build.ports is not None}
+    moves = []
+    again = [build for build in builds if build.ports is None]
+    for build, answer in zip(again, await ensure_ports(lease, again) if again else [], strict=True):
+        if isinstance(answer, PortsRefused):
+            moves.append(moved(build.work, Stage.FAIL, failure=Failure(message=answer.reason), keep=True))
+        else:
+            ports[build.work.server_id] = answer.ports
+    return ports, moves
+
+
+def _binds(build: Build, ports: Sequence[Port]) -> list[PortBind]:
+    placed = build.work.placed
+    assert placed is not None, "place comes before bind"
+    return [
+        PortBind(
+            port_id=port.id,
+            server_id=build.work.server_id,
+            host=placed.host,
+            provider_uuid=placed.providers_by_port.get(port.id),
+            revision=port.revision,
+        )
+        for port in ports
+    ]
+
+
+def _launch(
+    build: Build,
+    ports: Sequence[Port],
+    answers: Sequence[Bound | BindRefused],
+    networks: Mapping[str, NetworkView],
+    lease: Lease,
+) -> Move:
+    work = build.work
+    placed = work.placed
+    assert placed is not None, "place comes before bind"
+    refused = [answer for answer in answers if isinstance(answer, BindRefused)]
+    if refused:
+        failure = Failure(message=f"a port could not be bound on {placed.host}: {refused[0].reason}", host=placed.host)
+        return moved(
+            work,
+            Stage.RETRY,
+            failures=work.failures + 1,
+            excluded_hosts=(*work.excluded_hosts, placed.host),
+            failure=failure,
+            keep=True,
+        )
+    info = tuple(
+        ServerPort(
+            port_id=port.id,
+            tag=port.tag,
+            network_id=port.network_id,
+            network_name=networks[port.network_id].name,
+            mac_address=port.mac_address,
+            addresses=answer.addresses,
+            preserve_on_delete=port.preserve_on_delete,
+        )
+        for port, answer in zip(ports, answers, strict=True)
+        if isinstance(answer, Bound)
+    )
+    return moved(
+        work,
+        Stage.LAUNCH,
+        attempt=work.attempt + 1,
+        guest_host=placed.host,
+        delay_s=lease.conductor.settings.begin_timeout_s,
+        server=ServerChange(status="BUILD", task_state="spawning", host=placed.host, network_info=info),
+    )

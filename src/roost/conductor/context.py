@@ -1,0 +1,124 @@
+"""What a conductor works with, and what its stages hand to each other."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import Struct
+
+from roost.compute.model import Move, Stage, Work
+from roost.compute.service import Compute
+from roost.compute.service.work import list_held, move
+from roost.platform.env import Env
+from roost.platform.wakeup import Wakeups
+from roost.seams.network import NetworkClient, Port, ServerNics
+from roost.seams.placement import PlacementClient
+
+
+class ConductorSettings(Struct, frozen=True, kw_only=True):
+    """Limits and times of the pipeline.
+
+    max_attempts: launches that may fail, and binds that may be refused, before a server ends in ERROR. lease_s: how
+    long a conductor that died holds its servers up. begin_timeout_s: how long a host may take to begin a launch before
+    another is chosen; launch_timeout_s: how long it may take in all.
+    """
+
+    max_attempts: int = 3
+    lease_s: float = 30.0
+    begin_timeout_s: float = 60.0
+    launch_timeout_s: float = 900.0
+    recheck_s: float = 5.0
+    poll_s: float = 1.0
+    reconcile_s: float = 30.0
+    batch_rows: int = 256
+    batches_at_once: int = 2
+
+
+@dataclass
+class Conductor:
+    """One conductor: its neighbours, its settings, its clock and chance."""
+
+    compute: Compute
+    placement: PlacementClient
+    network: NetworkClient
+    env: Env
+    wakeups: Wakeups
+    settings: ConductorSettings = field(default_factory=ConductorSettings)
+
+
+@dataclass(frozen=True)
+class Build:
+    """A leased server on its way; ports: known once create_ports has seen them in this lease."""
+
+    work: Work
+    ports: tuple[Port, ...] | None = None
+
+    @property
+    def nics(self) -> ServerNics:
+        """The server's NICs as the network service wants them."""
+        return ServerNics(server_id=self.work.server_id, project_id=self.work.project_id, nics=self.work.spec.nics)
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """What came of a batch. going_on: still held, for the next stage; lost: server ids that another conductor has now.
+
+    A server whose work is done, or that waits for an agent, is in neither.
+    """
+
+    going_on: list[Build]
+    lost: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The conductor's hold on one batch: `owner` is of this batch alone, so a lease that was lost is seen to be."""
+
+    conductor: Conductor
+    owner: str
+
+    async def held(self, builds: Sequence[Build]) -> list[Build]:
+        """Those whose lease has not run out: what was read of them before this call was read under it."""
+        held = await list_held(self.conductor.compute, [build.work.server_id for build in builds], owner=self.owner)
+        return [build for build in builds if build.work.server_id in held]
+
+    async def advance(
+        self,
+        builds: Sequence[Build],
+        moves: Sequence[Move],
+        *,
+        ports: Mapping[str, tuple[Port, ...]] | None = None,
+    ) -> Advanced:
+        """Write where the servers stand now, in one transaction. ports: what is now known of them, by server id."""
+        settings = self.conductor.settings
+        now = await move(self.conductor.compute, moves, owner=self.owner, lease_s=settings.lease_s) if moves else {}
+        builds_by_id = {build.work.server_id: build for build in builds}
+        going_on = []
+        for one in moves:
+            stage = now.get(one.server_id)
+            if stage is None or not (one.keep or stage is not one.stage):
+                continue
+            build = builds_by_id[one.server_id]
+            work = msgspec.structs.replace(
+                build.work,
+                stage=stage,
+                attempt=one.attempt,
+                failures=one.failures,
+                excluded_hosts=one.excluded_hosts,
+                placed=one.placed,
+                failure=one.failure,
+            )
+            going_on.append(Build(work, (ports or {}).get(one.server_id, build.ports)))
+        return Advanced(going_on, lost=frozenset(one.server_id for one in moves) - now.keys())
+
+
+def moved(work: Work, stage: Stage | None, **changes: object) -> Move:
+    """A move of `work` to `stage` that keeps all else as it is, but for the changes."""
+    same = {
+        "attempt": work.attempt,
+        "failures": work.failures,
+        "excluded_hosts": work.excluded_hosts,
+        "placed": work.placed,
+        "failure": work.failure,
+    }
+    return Move(server_id=work.server_id, stage=stage, **{**same, **changes})  # type: ignore[arg-type]

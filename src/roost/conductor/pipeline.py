@@ -1,0 +1,90 @@
+"""Carries servers through their stages: leases batches of them, and takes each batch as far as it goes.
+
+    create_ports -> place -> bind -> launch ... settle, or retry -> place, or fail; and delete, from anywhere
+
+A stage is a function of a batch: it makes its outside effects, which can be repeated, then moves its rows on in one
+transaction under their lease. Any conductor may take over any row at any time. See docs/design.md section 6.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+import structlog
+
+from roost.compute.model import Stage
+from roost.compute.service.work import lease_work
+from roost.conductor.build import bind
+from roost.conductor.context import Build, Conductor, Lease
+from roost.conductor.finish import delete, fail, launch_timeout, retry, settle
+from roost.conductor.place import place
+from roost.conductor.ports import create_ports
+from roost.platform.errors import DatabaseUnavailable
+
+ROUNDS_MAX = 64
+"""Stages that one batch may pass in one lease; a server passes six, and four more for each retry."""
+
+StageFunction = Callable[[Lease, Sequence[Build]], Awaitable[list[Build]]]
+
+STAGES: tuple[tuple[Stage, StageFunction], ...] = (
+    (Stage.DELETE, delete),
+    (Stage.RETRY, retry),
+    (Stage.FAIL, fail),
+    (Stage.SETTLE, settle),
+    (Stage.LAUNCH, launch_timeout),
+    (Stage.CREATE_PORTS, create_ports),
+    (Stage.PLACE, place),
+    (Stage.BIND, bind),
+)
+
+log = structlog.get_logger()
+
+
+async def run(conductor: Conductor) -> None:
+    """Work until cancelled."""
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(conductor.settings.batches_at_once):
+            tasks.create_task(_run_batches(conductor))
+
+
+async def _run_batches(conductor: Conductor) -> None:
+    while True:
+        heard = conductor.wakeups.count("roost_work")
+        try:
+            busy = await run_once(conductor)
+        except DatabaseUnavailable as error:
+            log.warning("conductor waits for the database", reason=str(error))
+            busy = False
+        except Exception:
+            # The leases of this batch run out, and whoever takes the rows then does their stage again.
+            log.exception("a batch failed")
+            busy = False
+        if not busy:
+            await conductor.wakeups.wait("roost_work", conductor.settings.poll_s, since=heard)
+
+
+async def run_once(conductor: Conductor) -> bool:
+    """Lease one batch and take it as far as it goes; whether there was one."""
+    settings = conductor.settings
+    owner = conductor.env.new_uuid()
+    rows = await lease_work(conductor.compute, owner=owner, limit=settings.batch_rows, lease_s=settings.lease_s)
+    if rows:
+        await carry(Lease(conductor, owner), [Build(work) for work in rows])
+    return bool(rows)
+
+
+async def carry(lease: Lease, builds: Sequence[Build]) -> None:
+    """Take a batch through its stages until every server waits, is done, or was lost to another conductor."""
+    waiting = [
+        Build(msgspec.structs.replace(build.work, stage=Stage.DELETE)) if build.work.deleting else build
+        for build in builds
+    ]
+    for _ in range(ROUNDS_MAX):
+        if not waiting:
+            return
+        for stage, function in STAGES:
+            batch = [build for build in waiting if build.work.stage is stage]
+            if batch:
+                waiting = [build for build in waiting if build.work.stage is not stage]
+                waiting += await function(lease, batch)
+    log.error("a batch did not come to an end; its leases run out", servers=len(waiting))

@@ -1,0 +1,288 @@
+"""The second stage: a host is chosen, and the server and its address-less ports are claimed there in one step.
+
+Servers with equal requests are searched for together and claimed in one set. Who is refused asks again, until it has
+its claim or a fresh search finds no host: a claim conflict is nobody's failure.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from roost.compute.model import Failure, Move, Placed, Stage
+from roost.compute.service.work import get_host_names
+from roost.conductor.context import Build, Lease, moved
+from roost.conductor.ports import ensure_ports
+from roost.platform.crash import crash_point
+from roost.scheduling.explain import addresses_asked, explain
+from roost.scheduling.filters import apply_filters
+from roost.scheduling.request import Request, build_query, build_request, suffix_of
+from roost.scheduling.selection import select
+from roost.seams.network import NetworkView, Port, PortsRefused
+from roost.seams.placement import (
+    IPV4_ADDRESS,
+    VCPU,
+    Allocations,
+    Candidate,
+    Candidates,
+    Claimed,
+    ClaimGroup,
+    ConsumerClaim,
+    ConsumerState,
+    ConsumerType,
+)
+
+CANDIDATES_PER_SERVER = 4
+CANDIDATES_MIN = 128
+CANDIDATES_MAX = 1000
+ROUNDS_MAX = 40
+"""Searches that one batch may make; servers that others always beat to it then wait a moment."""
+
+BUSY_DELAY_S = 0.2
+
+
+@dataclass
+class _Placing:
+    """One server that looks for a host.
+
+    ports: with the provider of an address that is claimed or assigned already. held: consumers as read under the lease.
+    leaving: it may leave the segment of an address that this build assigned. beaten: a consumer changed under it.
+    """
+
+    build: Build
+    ports: tuple[Port, ...]
+    held: Mapping[str, ConsumerState]
+    leaving: bool = False
+    beaten: bool = False
+    outcome: Placed | Failure | None = None
+
+
+async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
+    """Claim each server with its ports, or end it in ERROR with the reason why no host has room."""
+    conductor = lease.conductor
+    placings, moves = await _look(lease, builds)
+    networks = await conductor.network.get_networks(
+        sorted({port.network_id for placing in placings for port in placing.ports})
+    )
+    await _adopt(lease, placings)
+    for _ in range(ROUNDS_MAX):
+        waiting = [placing for placing in placings if placing.outcome is None and not placing.beaten]
+        if not waiting:
+            break
+        await _search_and_claim(lease, waiting, networks)
+    for placing in placings:
+        work = placing.build.work
+        match placing.outcome:
+            case Placed():
+                moves.append(moved(work, Stage.BIND, placed=placing.outcome, keep=True))
+            case Failure():
+                moves.append(moved(work, Stage.FAIL, failure=placing.outcome, keep=True))
+            case None:
+                moves.append(moved(work, Stage.PLACE, delay_s=BUSY_DELAY_S))
+    ports = {placing.build.work.server_id: placing.ports for placing in placings}
+    advanced = await lease.advance(builds, moves, ports=ports)
+    await _give_back(lease, [p for p in placings if p.build.work.server_id in advanced.lost])
+    return advanced.going_on
+
+
+async def _look(lease: Lease, builds: Sequence[Build]) -> tuple[list[_Placing], list[Move]]:
+    """What the servers have already: ports, and claims of an earlier lease or attempt."""
+    # Ports that this lease has just made belong to servers that nobody has claimed anything for.
+    fresh = [build for build in builds if build.ports is not None]
+    placings = [_Placing(build, build.ports or (), {}) for build in fresh]
+    moves = []
+    again = [build for build in builds if build.ports is None]
+    if again:
+        answers = await ensure_ports(lease, again)
+        uuids = [build.work.server_id for build in again]
+        uuids += [port.id for answer in answers if not isinstance(answer, PortsRefused) for port in answer.ports]
+        held = await lease.conductor.placement.get_consumers(uuids)
+        # A generation counts only if it was read under the lease: with a later one, a conductor that was taken for dead
+        # would overwrite, and then give back, the claim of the one that took over.
+        ours = {build.work.server_id for build in await lease.held(again)}
+        for build, answer in zip(again, answers, strict=True):
+            if build.work.server_id not in ours:
+                continue
+            if isinstance(answer, PortsRefused):
+                moves.append(moved(build.work, Stage.FAIL, failure=Failure(message=answer.reason), keep=True))
+            else:
+                ports = tuple(_with_claim(port, held.get(port.id)) for port in answer.ports)
+                placings.append(_Placing(build, ports, held))
+    return placings, moves
+
+
+def _with_claim(port: Port, consumer: ConsumerState | None) -> Port:
+    """The port with the provider of its claim, where it has a claim but no address yet."""
+    if port.provider_uuid is not None or consumer is None:
+        return port
+    return msgspec.structs.replace(port, provider_uuid=next(iter(consumer.allocations)))
+
+
+async def _adopt(lease: Lease, placings: Sequence[_Placing]) -> None:
+    """Go on with whole claims that an earlier lease made for these servers and did not live to write down.
+
+    They are claimed again as they are: the new generation shuts out whoever made them, should it still be alive.
+    """
+    found: list[tuple[_Placing, str]] = []
+    for placing in placings:
+        own = placing.held.get(placing.build.work.server_id)
+        if own and all(port.provider_uuid or not port.needs_address for port in placing.ports):
+            found += [(placing, uuid) for uuid, resources in own.allocations.items() if VCPU in resources]
+    if not found:
+        return
+    names = await get_host_names(lease.conductor.compute, [uuid for _, uuid in found])
+    adopted = [(p, names[u]) for p, u in found if u in names and names[u] not in p.build.work.excluded_hosts]
+    groups = []
+    for placing, _host in adopted:
+        uuids = [placing.build.work.server_id, *(p.id for p in placing.ports if not p.addresses and p.provider_uuid)]
+        groups.append(ClaimGroup(tuple(_again(placing.held[uuid]) for uuid in uuids if uuid in placing.held)))
+    for (placing, host), answer in zip(adopted, await lease.conductor.placement.claim(groups), strict=True):
+        if isinstance(answer, Claimed):
+            providers = _unassigned(placing.ports)
+            placing.outcome = Placed(host=host, providers_by_port=providers, generations=answer.generations)
+        else:
+            placing.beaten = True
+
+
+def _again(held: ConsumerState) -> ConsumerClaim:
+    return ConsumerClaim(
+        consumer_uuid=held.consumer_uuid,
+        generation=held.generation,
+        consumer_type=held.consumer_type,
+        project_id=held.project_id,
+        user_id=held.user_id,
+        allocations=held.allocations,
+    )
+
+
+def _unassigned(ports: Sequence[Port]) -> dict[str, str]:
+    """The providers of addresses that are claimed but not assigned, by port id."""
+    return {port.id: port.provider_uuid for port in ports if port.provider_uuid and not port.addresses}
+
+
+async def _search_and_claim(lease: Lease, placings: Sequence[_Placing], networks: Mapping[str, NetworkView]) -> None:
+    """One search for all servers, one claim for those that got a candidate; who gets neither is told why."""
+    alike: dict[Request, list[_Placing]] = {}
+    for placing in placings:
+        alike.setdefault(_request(placing, networks), []).append(placing)
+    possible: dict[Request, list[_Placing]] = {}
+    for bare, group in alike.items():
+        request = apply_filters(bare)
+        if request.impossible is None:
+            possible[bare] = group
+        else:
+            await _refuse(lease, request, None, group)
+    requests = [apply_filters(bare) for bare in possible]
+    queries = [
+        build_query(request, limit=min(CANDIDATES_MAX, max(CANDIDATES_MIN, CANDIDATES_PER_SERVER * len(group))))
+        for request, group in zip(requests, possible.values(), strict=True)
+    ]
+    chosen: list[tuple[_Placing, Candidate, str]] = []
+    found = await lease.conductor.placement.candidates(queries) if queries else []
+    for request, group, answer in zip(requests, possible.values(), found, strict=True):
+        candidates = select(answer, len(group), lease.conductor.env.random, excluded=request.excluded_hosts)
+        for placing, candidate in zip(group, candidates, strict=False):
+            chosen.append((placing, candidate, answer.summaries[candidate.root_uuid].name))
+        if not candidates:
+            await _refuse(lease, request, answer, group)
+    await _claim(lease, chosen)
+
+
+def _request(placing: _Placing, networks: Mapping[str, NetworkView]) -> Request:
+    work = placing.build.work
+    return build_request(
+        work.spec, placing.ports, networks, excluded_hosts=work.excluded_hosts, free_to_leave=placing.leaving
+    )
+
+
+async def _refuse(lease: Lease, request: Request, answer: Candidates | None, placings: Sequence[_Placing]) -> None:
+    """No host has room: let those go that may leave their segment, tell the others why."""
+    conductor = lease.conductor
+    may_leave = [p for p in placings if not p.leaving and any(x.provider_uuid and not x.pinned for x in p.ports)]
+    for placing in may_leave:
+        placing.leaving = True
+    assigned = {p.id: p.revision for placing in may_leave for p in placing.ports if p.addresses and not p.pinned}
+    if assigned:
+        crash_point("retry.before-unbind")
+        await conductor.network.unassign_ports(assigned)
+        crash_point("retry.after-unbind")
+        answers = await ensure_ports(lease, [placing.build for placing in may_leave])
+        for placing, ensured in zip(may_leave, answers, strict=True):
+            if isinstance(ensured, PortsRefused):
+                placing.outcome = Failure(message=ensured.reason)
+            else:
+                placing.ports = tuple(_with_claim(port, placing.held.get(port.id)) for port in ensured.ports)
+    final = [placing for placing in placings if placing not in may_leave]
+    if final:
+        usages = await conductor.placement.list_usages(addresses_asked(request))
+        funnel = answer.funnel if answer else None
+        message = explain(request, funnel, usages)
+        for placing in final:
+            earlier = placing.build.work.failure
+            text = f"{message} Before that: {earlier.message}" if earlier else message
+            placing.outcome = Failure(message=text, funnel=funnel.steps if funnel else ())
+
+
+async def _claim(lease: Lease, chosen: Sequence[tuple[_Placing, Candidate, str]]) -> None:
+    if not chosen:
+        return
+    placement = lease.conductor.placement
+    crash_point("place.before-claim")
+    answers = await placement.claim([_claim_group(placing, candidate) for placing, candidate, _ in chosen])
+    crash_point("place.after-claim")
+    for (placing, candidate, host), answer in zip(chosen, answers, strict=True):
+        if isinstance(answer, Claimed):
+            providers = {**_unassigned(placing.ports), **_claimed_here(placing, candidate)}
+            placing.outcome = Placed(host=host, providers_by_port=providers, generations=answer.generations)
+        elif any(shortfall.rule.value == "consumer_generation" for shortfall in answer.shortfalls):
+            # Somebody else claimed for this server: its next holder looks at what there is.
+            placing.beaten = True
+
+
+def _claim_group(placing: _Placing, candidate: Candidate) -> ClaimGroup:
+    return ClaimGroup(tuple(_claims(placing, candidate)))
+
+
+def _claimed_here(placing: _Placing, candidate: Candidate) -> dict[str, str]:
+    """Which provider the candidate gives each address-less port: port id -> provider UUID."""
+    providers = candidate.providers_by_suffix
+    return {p.id: providers[s][0] for p in placing.ports if (s := suffix_of(p.tag)) in providers}
+
+
+def _claims(placing: _Placing, candidate: Candidate) -> list[ConsumerClaim]:
+    """The server's claim on its host, and one for each port that gets its address from the candidate."""
+    work = placing.build.work
+    own: dict[str, dict[str, int]] = {uuid: dict(resources) for uuid, resources in candidate.allocations.items()}
+    ports = []
+    for port_id, provider_uuid in _claimed_here(placing, candidate).items():
+        own[provider_uuid][IPV4_ADDRESS] -= 1
+        ports.append((port_id, ConsumerType.PORT, {provider_uuid: {IPV4_ADDRESS: 1}}))
+    left = {
+        uuid: {name: amount for name, amount in resources.items() if amount}
+        for uuid, resources in own.items()
+        if any(resources.values())
+    }
+    consumers: list[tuple[str, ConsumerType, Allocations]] = [(work.server_id, ConsumerType.INSTANCE, left), *ports]
+    return [
+        ConsumerClaim(
+            consumer_uuid=uuid,
+            generation=placing.held[uuid].generation if uuid in placing.held else None,
+            consumer_type=consumer_type.value,
+            project_id=work.project_id,
+            user_id=work.user_id,
+            allocations=allocations,
+        )
+        for uuid, consumer_type, allocations in consumers
+    ]
+
+
+async def _give_back(lease: Lease, placings: Sequence[_Placing]) -> None:
+    """The lease of these was lost after they were claimed: release only what this claim took."""
+    generations = {
+        uuid: generation
+        for placing in placings
+        if isinstance(placing.outcome, Placed)
+        for uuid, generation in placing.outcome.generations.items()
+    }
+    if generations:
+        await lease.conductor.placement.release(list(generations), generations=generations)

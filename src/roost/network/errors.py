@@ -1,0 +1,109 @@
+"""What the network service refuses, by the names that the Network API gives its errors."""
+
+from roost.platform.errors import BadRequest, Conflict, NotFound, Retry, RoostError
+
+
+class NetworkNotFound(NotFound):
+    """There is no such network."""
+
+
+class SegmentNotFound(NotFound):
+    """There is no such segment."""
+
+
+class SubnetNotFound(NotFound):
+    """There is no such subnet."""
+
+
+class PortNotFound(NotFound):
+    """There is no such port."""
+
+
+class InvalidInput(BadRequest):
+    """The request cannot be understood."""
+
+
+class NetworkInUse(Conflict):
+    """The network still has ports, subnets or segments: delete those first."""
+
+
+class SegmentInUse(Conflict):
+    """The segment still has subnets: delete those first."""
+
+
+class SubnetInUse(Conflict):
+    """Ports or builds still hold addresses of the subnet: delete those first."""
+
+
+class SubnetsNotAllAssociatedWithSegments(BadRequest):
+    """Either all subnets of a network belong to segments, or none does."""
+
+
+class NetworkIdsDontMatch(BadRequest):
+    """The subnet and its segment belong to different networks."""
+
+
+class OutOfBoundsAllocationPool(BadRequest):
+    """The allocation pool is not within the subnet's host addresses."""
+
+
+class OverlappingAllocationPools(Conflict):
+    """Two allocation pools share addresses."""
+
+
+class GatewayConflictWithAllocationPools(Conflict):
+    """The gateway is within an allocation pool."""
+
+
+class InvalidIpForNetwork(BadRequest):
+    """The address is in no subnet of the network."""
+
+
+class InvalidIpForSubnet(BadRequest):
+    """The address is no host address of the subnet."""
+
+
+class FixedIpsSubnetsNotOnSameSegment(BadRequest):
+    """The fixed addresses of a port must all be on one segment."""
+
+
+class IpAddressGenerationFailure(Conflict):
+    """No more addresses are available."""
+
+    retry = Retry.ELSEWHERE
+
+
+class IpAddressAlreadyAllocated(Conflict):
+    """Another port holds the address."""
+
+
+class MacAddressInUse(Conflict):
+    """Another port of the network has the MAC address."""
+
+
+class HostNotCompatibleWithFixedIps(Conflict):
+    """The host does not reach the segment of the port's address."""
+
+
+class HostNotConnectedToAnySegment(Conflict):
+    """The host reaches no segment of the network that has addresses."""
+
+
+class PortInUse(Conflict):
+    """A server's build holds the port."""
+
+
+class PortChanged(Conflict):
+    """The port changed while it was being worked on; the request can be repeated."""
+
+    retry = Retry.NOW
+
+
+class RevisionNumberConstraintFailed(RoostError):
+    """The resource has another revision than the one the request names."""
+
+
+class PublicationPending(RoostError):
+    """The change is made, but the ledger does not know it yet; it will."""
+
+    retry = Retry.NOW

@@ -1,0 +1,198 @@
+"""The words of the network: networks, segments, subnets, ports, addresses and the hosts that reach them.
+
+Addresses are text at the edges and whole numbers inside `AddressRange`, so that rules can count. UUIDs are canonical.
+"""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+ROUTED_NAME = "Neutron segment id {}"
+PLAIN_NAME = "Neutron network id {}"
+VIF_TYPE_BOUND = "ovs"
+VIF_TYPE_UNBOUND = "unbound"
+COMPUTE_OWNER = "compute:"
+
+
+class AddressRange(Struct, frozen=True, order=True):
+    """Consecutive IPv4 addresses as whole numbers, both ends included."""
+
+    first: int
+    last: int
+
+
+class Network(Struct, frozen=True, kw_only=True):
+    """A network; routed when it has segments, else plain."""
+
+    id: str
+    name: str
+    project_id: str
+    description: str
+    network_type: str | None
+    physical_network: str | None
+    segmentation_id: int | None
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+    subnet_ids: tuple[str, ...] = ()
+    segmented: bool = False
+
+
+class Segment(Struct, frozen=True, kw_only=True):
+    """A part of a routed network that some hosts reach; physical_network None: all hosts do."""
+
+    id: str
+    network_id: str
+    name: str | None
+    description: str
+    network_type: str
+    physical_network: str | None
+    segmentation_id: int | None
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class Subnet(Struct, frozen=True, kw_only=True):
+    """A subnet with its allocation pools, in order."""
+
+    id: str
+    network_id: str
+    segment_id: str | None
+    name: str
+    description: str
+    project_id: str
+    ip_version: int
+    cidr: str
+    gateway_ip: str | None
+    enable_dhcp: bool
+    deleting: bool
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+    pools: tuple[AddressRange, ...] = ()
+
+    @property
+    def provider_uuid(self) -> str:
+        """The resource provider whose inventory counts this subnet's pools."""
+        return self.segment_id or self.network_id
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    """One address of a port. assigned_for: the server whose build assigned it, until that server is ACTIVE."""
+
+    subnet_id: str
+    address: str
+    port_id: str
+    in_pool: bool
+    provider_uuid: str
+    assigned_for: str | None = None
+
+
+class PortOrigin(Struct, frozen=True, kw_only=True):
+    """How a port came to a server's build, to be put back if the build fails."""
+
+    device_id: str = ""
+    device_owner: str = ""
+    host: str | None = None
+    vif_type: str = VIF_TYPE_UNBOUND
+
+
+class Port(Struct, frozen=True, kw_only=True):
+    """A port with its addresses.
+
+    made_for: the server that Roost made it for, None for a user's own. reserved_from: a build holds it.
+    """
+
+    id: str
+    network_id: str
+    project_id: str
+    name: str
+    description: str
+    mac_address: str
+    admin_state_up: bool
+    device_id: str
+    device_owner: str
+    ip_allocation: str
+    host: str | None
+    vnic_type: str
+    binding_profile: str
+    vif_type: str
+    made_for: str | None
+    reserved_from: PortOrigin | None
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+    addresses: tuple[Address, ...] = ()
+
+    @property
+    def provider_uuid(self) -> str | None:
+        """The provider that its addresses are on; they are all on one."""
+        return self.addresses[0].provider_uuid if self.addresses else None
+
+
+class Host(Struct, frozen=True):
+    """A host and the physical networks that it reaches."""
+
+    name: str
+    physical_networks: frozenset[str]
+
+
+class ProviderSource(Struct, frozen=True, kw_only=True):
+    """What stands behind one resource provider: a segment, or a network without segments.
+
+    pools: those that count, of all its subnets; None when nothing stands behind it any more.
+    """
+
+    provider_uuid: str
+    routed: bool
+    physical_network: str | None
+    pools: tuple[AddressRange, ...] | None
+
+
+class FixedIpRequest(Struct, frozen=True, kw_only=True):
+    """One address that a client asks for: by its subnet, by itself, or both."""
+
+    subnet_id: str | None = None
+    ip_address: str | None = None
+
+
+class PortRequest(Struct, frozen=True, kw_only=True):
+    """A port as a client asks for it. fixed_ips: None when not named, empty for no address at all."""
+
+    network_id: str
+    project_id: str
+    name: str = ""
+    description: str = ""
+    mac_address: str | None = None
+    admin_state_up: bool = True
+    device_id: str = ""
+    device_owner: str = ""
+    host: str | None = None
+    vnic_type: str = "normal"
+    binding_profile: str = "{}"
+    fixed_ips: tuple[FixedIpRequest, ...] | None = None
+
+
+class PortChanges(Struct, frozen=True, kw_only=True):
+    """What a client changes of a port; None leaves it. host: empty to unbind. revision: the one it must have."""
+
+    name: str | None = None
+    description: str | None = None
+    admin_state_up: bool | None = None
+    device_id: str | None = None
+    device_owner: str | None = None
+    host: str | None = None
+    vnic_type: str | None = None
+    binding_profile: str | None = None
+    fixed_ips: tuple[FixedIpRequest, ...] | None = None
+    revision: int | None = None
+
+
+class PortFilter(Struct, frozen=True, kw_only=True):
+    """Which ports are wanted; None is any."""
+
+    ids: tuple[str, ...] | None = None
+    network_ids: tuple[str, ...] | None = None
+    device_ids: tuple[str, ...] | None = None
+    addresses: tuple[str, ...] | None = None

@@ -1,0 +1,60 @@
+"""Decides which hosts reach which segments, and which host aggregates follow from it.
+
+A segment (or a network without segments) is reached by the hosts that report its physical network; without one, by all.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+
+from roost.network.model import PLAIN_NAME, ROUTED_NAME, Host, ProviderSource
+from roost.seams.compute import HostAggregateState
+
+_NAMESPACE = uuid.UUID("6f2c1c0e-5c0b-5d0a-9a53-726f6f737400")
+
+
+def provider_name(source: ProviderSource) -> str:
+    """The name of the resource provider. Source: Neutron's segments plugin."""
+    return (ROUTED_NAME if source.routed else PLAIN_NAME).format(source.provider_uuid)
+
+
+def host_aggregate(source: ProviderSource) -> HostAggregateState:
+    """The host aggregate of a segment, or the one of a plain network's physical network; its UUID is derived."""
+    if source.routed:
+        return HostAggregateState(segment_aggregate_uuid(source.provider_uuid), provider_name(source))
+    return plain_aggregate(source.physical_network)
+
+
+def plain_aggregate(physical_network: str | None) -> HostAggregateState:
+    """The host aggregate of all networks without segments on a physical network; None: of all hosts."""
+    if physical_network is None:
+        return HostAggregateState(_derived("all-hosts"), "all-hosts")
+    return HostAggregateState(_derived(f"physical-network:{physical_network}"), f"Physical network {physical_network}")
+
+
+def segment_aggregate_uuid(segment_id: str) -> str:
+    """The UUID of a segment's host aggregate, known without asking."""
+    return _derived(f"segment:{segment_id}")
+
+
+def reaches(host: Host | None, physical_network: str | None) -> bool:
+    """Whether the host reaches the physical network; None is everywhere, an unknown host reaches nothing else."""
+    return physical_network is None or (host is not None and physical_network in host.physical_networks)
+
+
+def aggregates_by_host(hosts: Iterable[Host], sources: Sequence[ProviderSource]) -> Mapping[str, frozenset[str]]:
+    """Host name -> the aggregates, of those that belong to the sources, that it should be in."""
+    everywhere: set[str] = set()
+    by_physical_network: dict[str, set[str]] = {}
+    for source in sources:
+        target = everywhere
+        if source.physical_network is not None:
+            target = by_physical_network.setdefault(source.physical_network, set())
+        target.add(host_aggregate(source).uuid)
+    return {
+        host.name: frozenset(everywhere.union(*(by_physical_network.get(n, ()) for n in host.physical_networks)))
+        for host in hosts
+    }
+
+
+def _derived(name: str) -> str:
+    return str(uuid.uuid5(_NAMESPACE, name))

@@ -1,0 +1,209 @@
+"""What the conductor asks for servers' builds: ports made and reserved, bound, unassigned, settled, given back.
+
+All in sets, in a fixed number of statements. Claims for these ports are the conductor's; the network returns them.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from roost.network import addressing, bindings
+from roost.network.addressing import Demand, FreeChange, Given
+from roost.network.bindings import ReachableSubnets, Reservation
+from roost.network.errors import PortChanged
+from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortOrigin
+from roost.network.service import Networks, releases
+from roost.network.service.macs import new_mac
+from roost.network.store import addresses, claims, ports
+from roost.network.store import networks as store
+from roost.platform.crash import crash_point
+from roost.platform.database import Connection
+from roost.seams import network as seam
+
+SERVERS_MAX = 500
+ROUNDS_MAX = 8
+
+
+class _ReleasesPending(Exception):
+    """Claims of these ports are still being given back."""
+
+    def __init__(self, port_ids: set[str]) -> None:
+        super().__init__(port_ids)
+        self.port_ids = port_ids
+
+
+async def ensure_ports(
+    networks: Networks, servers: Sequence[seam.ServerNics]
+) -> list[seam.EnsuredPorts | seam.PortsRefused]:
+    """See NetworkClient.ensure_ports."""
+    answers: list[seam.EnsuredPorts | seam.PortsRefused] = []
+    for start in range(0, len(servers), SERVERS_MAX):
+        batch = servers[start : start + SERVERS_MAX]
+        for _ in range(ROUNDS_MAX):
+            try:
+                answers += await _ensure_batch(networks, batch)
+                break
+            except _ReleasesPending as pending:
+                await releases.work_off(networks, sorted(pending.port_ids))
+        else:
+            raise PortChanged("Claims of the ports are still being given back: repeat the request.")
+    return answers
+
+
+async def bind_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list[seam.Bound | seam.BindRefused]:
+    """See NetworkClient.bind_ports."""
+    answers: list[seam.Bound | seam.BindRefused] = []
+    for start in range(0, len(binds), SERVERS_MAX):
+        async with networks.database.transaction() as tx:
+            answers += await _bind_batch(tx, binds[start : start + SERVERS_MAX])
+    return answers
+
+
+async def unassign_ports(networks: Networks, revisions: Mapping[str, int]) -> None:
+    """See NetworkClient.unassign_ports."""
+    async with networks.database.transaction() as tx:
+        locked = await ports.lock_ports(tx, sorted(revisions))
+        found = {port.id: port for port in locked.values() if port.revision == revisions[port.id]}
+        dropped = [
+            (address.subnet_id, address.address)
+            for port in found.values()
+            for address in port.addresses
+            if address.assigned_for is not None
+        ]
+        await unassign(tx, dropped)
+        await ports.bind(tx, list(found), [None] * len(found), VIF_TYPE_UNBOUND)
+    crash_point("port.after-unassign")
+
+
+async def settle_ports(networks: Networks, server_ids: Sequence[str]) -> None:
+    """See NetworkClient.settle_ports."""
+    async with networks.database.transaction() as tx:
+        await ports.settle(tx, server_ids)
+
+
+async def release_ports(networks: Networks, servers: Sequence[seam.ServerNics], *, restore: bool) -> None:
+    """See NetworkClient.release_ports."""
+    server_ids = [server.server_id for server in servers]
+    named = [bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics]
+    await release_server_ports(networks, server_ids, named, restore=restore)
+
+
+async def release_server_ports(
+    networks: Networks, server_ids: Sequence[str], port_ids: Sequence[str], *, restore: bool
+) -> int:
+    """Give back all ports of the servers; of port_ids only those that are the servers'. Returns how many there were."""
+    going = set(server_ids)
+    async with networks.database.transaction() as tx:
+        found = await ports.lock_server_ports(tx, port_ids, server_ids)
+        partings = [
+            bindings.decide_parting(port, restore=restore)
+            for port in found.values()
+            if port.device_id in going or port.made_for in going
+        ]
+        await unassign(tx, [pair for parting in partings for pair in parting.dropped])
+        await ports.part(tx, partings)
+        unheld = [parting.port_id for parting in partings if not parting.keeps_address]
+        await claims.insert_releases(tx, unheld)
+    crash_point("port.after-unassign")
+    await releases.work_off_now(networks, unheld)
+    return len(partings)
+
+
+async def unassign(tx: Connection, dropped: Sequence[tuple[str, str]]) -> None:
+    """Nobody holds these (subnet id, address) any more, and those in pools are free. The ports are locked."""
+    await addresses.lock_subnets(tx, sorted({subnet_id for subnet_id, _ in dropped}))
+    freed = await addresses.delete(tx, dropped)
+    neighbours = await addresses.list_neighbours(tx, freed)
+    await addresses.change_free(tx, addressing.take_back(freed, neighbours))
+
+
+async def hand_out(tx: Connection, demands: Sequence[Demand]) -> tuple[list[Given | None], FreeChange]:
+    """Decide who gets which address; the subnets are locked, and nothing is written yet."""
+    wanted: dict[str, int] = {}
+    for demand in demands:
+        if demand.in_pool:
+            for subnet_id in demand.subnet_ids:
+                wanted[subnet_id] = wanted.get(subnet_id, 0) + 1
+    named = [(d.subnet_ids[0], d.address) for d in demands if d.address is not None and d.in_pool]
+    return addressing.hand_out(demands, await addresses.list_free(tx, wanted, named))
+
+
+async def _ensure_batch(
+    networks: Networks, servers: Sequence[seam.ServerNics]
+) -> list[seam.EnsuredPorts | seam.PortsRefused]:
+    ids = sorted({bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics})
+    network_ids = sorted({nic.network_id for server in servers for nic in server.nics if nic.network_id})
+    async with networks.database.transaction() as tx:
+        known = {network.id: network for network in await store.keep_networks(tx, network_ids)}
+        for _ in range(ROUNDS_MAX):
+            found = await ports.lock_ports(tx, ids)
+            releasing, claiming = await claims.list_busy(tx, ids)
+            if releasing:
+                raise _ReleasesPending(releasing)
+            decided = bindings.decide_reservations(servers, known, found, claiming)
+            new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
+            macs = [new_mac(networks.env.random) for _ in new]
+            made = await ports.insert_made(tx, new, macs, PortOrigin()) if new else set()
+            if len(made) == len(new):
+                break
+            # A MAC address was taken, or another conductor made the port just now: look again, with what was made.
+        else:
+            raise PortChanged("No free MAC address was found: repeat the request.")
+        await ports.reserve(tx, [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
+        found = await ports.lock_ports(tx, ids)
+    return [_answer(server, answer, found) for server, answer in zip(servers, decided, strict=True)]
+
+
+def _answer(
+    server: seam.ServerNics, answer: Reservation | seam.PortsRefused, found: Mapping[str, Port]
+) -> seam.EnsuredPorts | seam.PortsRefused:
+    if isinstance(answer, seam.PortsRefused):
+        return answer
+    pairs = zip(server.nics, answer.port_ids, strict=True)
+    views = tuple(bindings.view(found[port_id], nic, server.server_id) for nic, port_id in pairs)
+    return seam.EnsuredPorts(server.server_id, views)
+
+
+async def _bind_batch(tx: Connection, binds: Sequence[seam.PortBind]) -> list[seam.Bound | seam.BindRefused]:
+    found = await ports.lock_ports(tx, sorted({bind.port_id for bind in binds}))
+    hosts = {host.name: host for host in await store.list_hosts(tx, sorted({bind.host for bind in binds}))}
+    providers = await _lock_providers(tx, binds, found)
+    answers = [bindings.decide_bind(b, found.get(b.port_id), hosts.get(b.host), providers) for b in binds]
+    given, change = await hand_out(tx, [answer for answer in answers if isinstance(answer, Demand)])
+    given_by_port = {item.port_id: item for item in given if item is not None}
+    server_by_port = {bind.port_id: bind.server_id for bind in binds}
+    written = [item for item in given if item is not None]
+    inserted = await addresses.insert(tx, written, [server_by_port[item.port_id] for item in written])
+    assert inserted, "a free range held an address that a port has"
+    await addresses.change_free(tx, change)
+    going = {
+        bind.port_id: bind.host
+        for bind, answer in zip(binds, answers, strict=True)
+        if answer is None or (isinstance(answer, Demand) and bind.port_id in given_by_port)
+    }
+    revisions = await ports.bind(tx, list(going), list(going.values()), VIF_TYPE_BOUND)
+    final: list[seam.Bound | seam.BindRefused] = []
+    for bind, answer in zip(binds, answers, strict=True):
+        if isinstance(answer, (seam.Bound, seam.BindRefused)):
+            final.append(answer)
+        elif bind.port_id not in revisions:
+            final.append(seam.BindRefused(bind.port_id, f"No address is free on {bind.provider_uuid}."))
+        else:
+            held = tuple(item.address for item in found[bind.port_id].addresses)
+            new = given_by_port.get(bind.port_id)
+            shown = held if new is None else (*held, addressing.show(new.address))
+            final.append(seam.Bound(bind.port_id, shown, revisions[bind.port_id]))
+    return final
+
+
+async def _lock_providers(
+    tx: Connection, binds: Sequence[seam.PortBind], found: Mapping[str, Port]
+) -> dict[str, ReachableSubnets]:
+    """What the binds need to know: all providers' reach, and the subnets, locked, where an address is wanted."""
+    assigning = {
+        bind.provider_uuid
+        for bind in binds
+        if bind.provider_uuid and bind.port_id in found and not found[bind.port_id].addresses
+    }
+    holding = {port.provider_uuid for port in found.values() if port.provider_uuid}
+    subnet_ids = await addresses.lock_provider_subnets(tx, sorted(assigning))
+    reach = await store.list_physical_networks(tx, sorted(assigning | holding))
+    return {uuid: ReachableSubnets(reached, subnet_ids.get(uuid, ())) for uuid, reached in reach.items()}

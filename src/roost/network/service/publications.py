@@ -1,0 +1,136 @@
+"""Telling the ledger and the host aggregates what is true: recomputed, then set; one publisher at a time."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from roost.network import inventory, segments
+from roost.network.errors import PublicationPending
+from roost.network.model import Host, ProviderSource
+from roost.network.service import Networks
+from roost.network.store import networks as store
+from roost.network.store import publications
+from roost.platform.crash import crash_point
+from roost.seams.compute import HostAggregateState
+
+BATCH_MAX = 500
+LEASE_S = 30.0
+PUBLISH_TIMEOUT_S = 20.0
+WAIT_S = 15.0
+POLL_S = 0.02
+ROUNDS_MAX = 10
+
+
+async def publish(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
+    """Return once the ledger knows what was committed of these before the call.
+
+    Returns those that should go and stay, because they are still in use. Raises PublicationPending when another
+    publisher is slow, after 15 s; the reconciler goes on then.
+    """
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        stayed = await publish_due(networks, provider_uuids)
+        async with networks.database.transaction() as tx:
+            due = await publications.list_due(tx, provider_uuids)
+        if not due - stayed:
+            return stayed
+        if time.monotonic() > deadline:
+            raise PublicationPending
+        await asyncio.sleep(POLL_S)
+
+
+async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None = None) -> set[str]:
+    """Publish those of the providers (None: any, up to a limit) that are due and that nobody else publishes.
+
+    Returns those that should go and stay, because they are still in use.
+    """
+    owner = networks.env.new_uuid()
+    async with networks.database.transaction() as tx:
+        wanted = await publications.lease(tx, provider_uuids, owner=owner, lease_s=LEASE_S, limit=BATCH_MAX)
+    if not wanted:
+        return set()
+    try:
+        async with asyncio.timeout(PUBLISH_TIMEOUT_S):
+            stayed = await _tell(networks, list(wanted))
+    except BaseException:
+        async with networks.database.transaction() as tx:
+            await publications.give_up(tx, list(wanted), owner=owner)
+        raise
+    told = {uuid: state for uuid, state in wanted.items() if uuid not in stayed}
+    async with networks.database.transaction() as tx:
+        await publications.finish(tx, told, owner=owner)
+        await publications.give_up(tx, list(stayed), owner=owner)
+        behind = {source.provider_uuid for source in await store.list_sources(tx, list(told))}
+        await publications.forget(tx, [uuid for uuid in told if uuid not in behind])
+    return stayed
+
+
+async def set_hosts(networks: Networks, physical_networks_by_host: Mapping[str, Sequence[str]]) -> None:
+    """Keep what the hosts reach, and put them in the host aggregates that follow from it; no other host is touched."""
+    names = sorted(physical_networks_by_host)
+    reached = [msgspec.json.encode(sorted(set(physical_networks_by_host[name]))).decode() for name in names]
+    async with networks.database.transaction() as tx:
+        await store.set_hosts(tx, names, reached)
+    applied: Wanted | None = None
+    for _ in range(ROUNDS_MAX):
+        async with networks.database.transaction() as tx:
+            sources = await store.list_sources(tx)
+            wanted = _wanted(await store.list_hosts(tx, names), sources)
+        if wanted == applied:
+            return
+        # A segment that went meanwhile may have lost its host aggregate before it was ensured here again.
+        gone = applied.managed - wanted.managed if applied else frozenset()
+        await networks.compute.delete_host_aggregates(sorted(gone))
+        await networks.compute.ensure_host_aggregates(_host_aggregates(sources))
+        await networks.compute.set_segment_aggregates(wanted.by_host, managed=wanted.managed)
+        applied = wanted
+    raise PublicationPending
+
+
+class Wanted(Struct, frozen=True):
+    """Which of the managed host aggregates each host should be in."""
+
+    by_host: Mapping[str, frozenset[str]]
+    managed: frozenset[str]
+
+
+async def _tell(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
+    """Make host aggregates and providers be as they should; returns the providers that should go and are in use."""
+    async with networks.database.transaction() as tx:
+        sources = await store.list_sources(tx, provider_uuids)
+    await networks.compute.ensure_host_aggregates(_host_aggregates(sources))
+    await _place_hosts(networks, sources)
+    states = {source.provider_uuid: inventory.provider_state(source) for source in sources}
+    crash_point("publish.before-inventory")
+    await networks.placement.ensure_providers([state for state in states.values() if state is not None])
+    empty = [uuid for uuid in provider_uuids if states.get(uuid) is None]
+    stayed = set(await networks.placement.delete_providers(empty)) if empty else set()
+    crash_point("publish.after-inventory")
+    gone = [segments.segment_aggregate_uuid(uuid) for uuid in empty if uuid not in states and uuid not in stayed]
+    await networks.compute.delete_host_aggregates(gone)
+    return stayed
+
+
+async def _place_hosts(networks: Networks, sources: Sequence[ProviderSource]) -> None:
+    """Put all hosts where they belong as far as the sources go, until nothing changed while that was done."""
+    applied: Wanted | None = None
+    for _ in range(ROUNDS_MAX):
+        async with networks.database.transaction() as tx:
+            wanted = _wanted(await store.list_hosts(tx), sources)
+        if wanted == applied or not wanted.managed:
+            return
+        await networks.compute.set_segment_aggregates(wanted.by_host, managed=wanted.managed)
+        applied = wanted
+    raise PublicationPending
+
+
+def _wanted(hosts: Sequence[Host], sources: Sequence[ProviderSource]) -> Wanted:
+    managed = frozenset(segments.host_aggregate(source).uuid for source in sources)
+    return Wanted(segments.aggregates_by_host(hosts, sources), managed)
+
+
+def _host_aggregates(sources: Sequence[ProviderSource]) -> list[HostAggregateState]:
+    return list({item.uuid: item for item in map(segments.host_aggregate, sources)}.values())

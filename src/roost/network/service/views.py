@@ -1,0 +1,54 @@
+"""What scheduling needs to know of networks and segments."""
+
+from collections.abc import Sequence
+
+from roost.network import segments
+from roost.network.model import Network, Segment
+from roost.network.service import Networks
+from roost.network.store import networks as store
+from roost.seams import network as seam
+
+
+async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[str, seam.NetworkView]:
+    """See NetworkClient.get_networks."""
+    async with networks.database.transaction(snapshot=True) as tx:
+        found = await store.list_networks(tx, network_ids)
+        parts = await store.list_segments(tx, network_ids=network_ids)
+        subnets = await store.list_subnets(tx, network_ids=network_ids)
+    with_pools = {subnet.provider_uuid for subnet in subnets if subnet.pools and not subnet.deleting}
+    views = {}
+    for network in found:
+        mine = [part for part in parts if part.network_id == network.id]
+        shown = tuple(_segment(part, with_pools) for part in mine) or (_whole(network, with_pools),)
+        views[network.id] = seam.NetworkView(id=network.id, name=network.name, routed=bool(mine), segments=shown)
+    return views
+
+
+async def list_network_ids(networks: Networks, limit: int) -> list[str]:
+    """See NetworkClient.list_network_ids."""
+    async with networks.database.transaction() as tx:
+        return await store.list_network_ids(tx, limit)
+
+
+async def get_segment_names(networks: Networks, provider_uuids: Sequence[str]) -> dict[str, str]:
+    """See NetworkClient.get_segment_names."""
+    async with networks.database.transaction() as tx:
+        return await store.list_provider_names(tx, provider_uuids)
+
+
+def _segment(segment: Segment, with_pools: set[str]) -> seam.Segment:
+    return seam.Segment(
+        provider_uuid=segment.id,
+        name=segment.name or segment.id,
+        placement_aggregate=segments.segment_aggregate_uuid(segment.id),
+        has_inventory=segment.id in with_pools,
+    )
+
+
+def _whole(network: Network, with_pools: set[str]) -> seam.Segment:
+    return seam.Segment(
+        provider_uuid=network.id,
+        name=network.name or network.id,
+        placement_aggregate=segments.plain_aggregate(network.physical_network).uuid,
+        has_inventory=network.id in with_pools,
+    )

@@ -1,0 +1,1 @@
+"""The SQL of the network schema: model in, model out."""

@@ -1,0 +1,195 @@
+"""Addresses and free ranges. Every change of them is made under the locks of their subnets, taken by id."""
+
+from collections.abc import Mapping, Sequence
+
+from roost.network import addressing
+from roost.network.addressing import FreeChange, Given
+from roost.network.model import Address, AddressRange
+from roost.platform.database import Connection
+
+LIST_ADDRESSES = """
+-- network.list_addresses
+SELECT a.subnet_id, a.address, a.port_id, a.in_pool, a.assigned_for,
+    coalesce(s.segment_id, s.network_id) AS provider_uuid
+FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
+WHERE a.port_id = ANY($1::uuid[])
+ORDER BY a.port_id, a.subnet_id, a.address
+"""
+
+
+async def list_of_ports(tx: Connection, port_ids: Sequence[str]) -> list[Address]:
+    """All addresses of the ports."""
+    return [Address(**row) for row in await tx.fetch(LIST_ADDRESSES, port_ids)]
+
+
+LOCK_PROVIDER_SUBNETS = """
+-- network.lock_provider_subnets
+SELECT id, coalesce(segment_id, network_id) AS provider_uuid, deleting
+FROM network.subnet
+WHERE segment_id = ANY($1::uuid[]) OR (segment_id IS NULL AND network_id = ANY($1::uuid[]))
+ORDER BY id FOR NO KEY UPDATE
+"""
+
+
+async def lock_provider_subnets(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Lock all subnets of the providers. Provider UUID -> subnet ids, those on their way out last."""
+    rows = await tx.fetch(LOCK_PROVIDER_SUBNETS, provider_uuids)
+    found: dict[str, tuple[str, ...]] = {}
+    for row in sorted(rows, key=lambda row: row["deleting"]):
+        found[row["provider_uuid"]] = (*found.get(row["provider_uuid"], ()), row["id"])
+    return found
+
+
+LOCK_SUBNETS = """
+-- network.lock_subnets
+SELECT id FROM network.subnet WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
+"""
+
+
+async def lock_subnets(tx: Connection, ids: Sequence[str]) -> set[str]:
+    """Lock subnets; returns those that exist."""
+    return {row["id"] for row in await tx.fetch(LOCK_SUBNETS, ids)}
+
+
+LIST_FREE = """
+-- network.list_free_ranges
+SELECT w.subnet_id, f.first_address, f.last_address
+FROM unnest($1::uuid[], $2::integer[]) AS w (subnet_id, wanted)
+CROSS JOIN LATERAL (
+    SELECT first_address, last_address FROM network.free_range r
+    WHERE r.subnet_id = w.subnet_id ORDER BY first_address LIMIT w.wanted
+) f
+UNION
+SELECT w.subnet_id, f.first_address, f.last_address
+FROM unnest($3::uuid[], $4::inet[]) AS w (subnet_id, address)
+CROSS JOIN LATERAL (
+    SELECT first_address, last_address FROM network.free_range r
+    WHERE r.subnet_id = w.subnet_id AND r.first_address <= w.address ORDER BY first_address DESC LIMIT 1
+) f
+WHERE f.last_address >= w.address
+"""
+
+
+async def list_free(
+    tx: Connection, wanted: Mapping[str, int], named: Sequence[tuple[str, int]]
+) -> dict[str, list[AddressRange]]:
+    """The lowest `wanted` free ranges of each subnet, and those that hold the named (subnet id, address)."""
+    rows = await tx.fetch(
+        LIST_FREE, list(wanted), list(wanted.values()),
+        [subnet_id for subnet_id, _ in named], [addressing.show(address) for _, address in named],
+    )  # fmt: skip
+    return _by_subnet([(row["subnet_id"], row["first_address"], row["last_address"]) for row in rows])
+
+
+LIST_NEIGHBOURS = """
+-- network.list_neighbour_ranges
+SELECT DISTINCT w.subnet_id, f.first_address, f.last_address
+FROM unnest($1::uuid[], $2::inet[]) AS w (subnet_id, address)
+CROSS JOIN LATERAL (
+    (SELECT first_address, last_address FROM network.free_range r
+    WHERE r.subnet_id = w.subnet_id AND r.first_address < w.address ORDER BY first_address DESC LIMIT 1)
+    UNION ALL
+    (SELECT first_address, last_address FROM network.free_range r
+    WHERE r.subnet_id = w.subnet_id AND r.first_address > w.address ORDER BY first_address LIMIT 1)
+) f
+"""
+
+
+async def list_neighbours(tx: Connection, freed: Mapping[str, Sequence[int]]) -> dict[str, list[AddressRange]]:
+    """Subnet id -> the free ranges next below and next above each of its addresses."""
+    pairs = [(subnet_id, addressing.show(address)) for subnet_id, items in freed.items() for address in items]
+    rows = await tx.fetch(LIST_NEIGHBOURS, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    return _by_subnet([(row["subnet_id"], row["first_address"], row["last_address"]) for row in rows])
+
+
+DELETE_FREE = """
+-- network.delete_free_ranges
+DELETE FROM network.free_range f USING unnest($1::uuid[], $2::inet[]) AS d (subnet_id, first_address)
+WHERE f.subnet_id = d.subnet_id AND f.first_address = d.first_address
+"""
+
+INSERT_FREE = """
+-- network.insert_free_ranges
+INSERT INTO network.free_range (subnet_id, first_address, last_address)
+SELECT subnet_id, first_address, last_address
+FROM unnest($1::uuid[], $2::inet[], $3::inet[]) AS a (subnet_id, first_address, last_address)
+"""
+
+
+async def change_free(tx: Connection, change: FreeChange) -> None:
+    """What is free from now on."""
+    subnet_ids = [subnet_id for subnet_id, _ in change.removed]
+    await tx.execute(DELETE_FREE, subnet_ids, [addressing.show(item.first) for _, item in change.removed])
+    await tx.execute(
+        INSERT_FREE,
+        [subnet_id for subnet_id, _ in change.added],
+        [addressing.show(item.first) for _, item in change.added],
+        [addressing.show(item.last) for _, item in change.added],
+    )
+
+
+INSERT_ADDRESSES = """
+-- network.insert_addresses
+INSERT INTO network.address (subnet_id, address, port_id, in_pool, assigned_for)
+SELECT subnet_id, address, port_id, in_pool, assigned_for
+FROM unnest($1::uuid[], $2::inet[], $3::uuid[], $4::boolean[], $5::uuid[])
+    AS a (subnet_id, address, port_id, in_pool, assigned_for)
+ON CONFLICT DO NOTHING
+"""
+
+
+async def insert(tx: Connection, given: Sequence[Given], assigned_for: Sequence[str | None]) -> bool:
+    """Ports hold these addresses from now on; False if another port holds one of them already."""
+    done = await tx.execute(
+        INSERT_ADDRESSES, [item.subnet_id for item in given], [addressing.show(item.address) for item in given],
+        [item.port_id for item in given], [item.in_pool for item in given], assigned_for,
+    )  # fmt: skip
+    return bool(done == f"INSERT 0 {len(given)}")
+
+
+DELETE_ADDRESSES = """
+-- network.delete_addresses
+DELETE FROM network.address a USING unnest($1::uuid[], $2::inet[]) AS d (subnet_id, address)
+WHERE a.subnet_id = d.subnet_id AND a.address = d.address
+RETURNING a.subnet_id, a.address, a.in_pool
+"""
+
+
+async def delete(tx: Connection, dropped: Sequence[tuple[str, str]]) -> dict[str, list[int]]:
+    """Nobody holds these (subnet id, address) any more. Returns subnet id -> those in its pools."""
+    rows = await tx.fetch(DELETE_ADDRESSES, [item[0] for item in dropped], [item[1] for item in dropped])
+    freed: dict[str, list[int]] = {}
+    for row in rows:
+        if row["in_pool"]:
+            freed.setdefault(row["subnet_id"], []).append(addressing.parse(row["address"]))
+    return freed
+
+
+LIST_TAKEN = """
+-- network.list_taken
+SELECT a.address FROM network.address a
+JOIN unnest($1::uuid[], $2::inet[]) AS w (subnet_id, address) ON a.subnet_id = w.subnet_id AND a.address = w.address
+"""
+
+
+async def list_taken(tx: Connection, named: Sequence[tuple[str, str]]) -> list[str]:
+    """Those of the (subnet id, address) that a port holds."""
+    return [row["address"] for row in await tx.fetch(LIST_TAKEN, [n[0] for n in named], [n[1] for n in named])]
+
+
+IS_SUBNET_HELD = """
+-- network.is_subnet_held
+SELECT EXISTS (SELECT FROM network.address WHERE subnet_id = $1)
+"""
+
+
+async def is_subnet_held(tx: Connection, subnet_id: str) -> bool:
+    """Whether a port has an address in the subnet."""
+    return bool(await tx.fetchval(IS_SUBNET_HELD, subnet_id))
+
+
+def _by_subnet(rows: Sequence[tuple[str, str, str]]) -> dict[str, list[AddressRange]]:
+    found: dict[str, list[AddressRange]] = {}
+    for subnet_id, first, last in rows:
+        found.setdefault(subnet_id, []).append(AddressRange(addressing.parse(first), addressing.parse(last)))
+    return found

@@ -1,0 +1,244 @@
+"""Ports. Those that a transaction will change are locked first, by id."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from roost.network.bindings import NewPort, Parting, Reserved
+from roost.network.model import Address, Port, PortFilter, PortOrigin
+from roost.network.store import addresses
+from roost.platform.database import Connection
+
+_PORT = """
+    id, network_id, project_id, name, description, mac_address, admin_state_up, device_id, device_owner,
+    ip_allocation, host, vnic_type, binding_profile, vif_type, made_for, reserved_from, revision, created_at, updated_at
+"""
+
+LOCK_PORTS = f"""
+-- network.lock_ports
+SELECT {_PORT} FROM network.port WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
+"""  # noqa: S608 - only column names of this file
+
+
+async def lock_ports(tx: Connection, ids: Sequence[str]) -> dict[str, Port]:
+    """Those of the ports that exist, with their addresses, by id."""
+    return await _with_addresses(tx, await tx.fetch(LOCK_PORTS, ids))
+
+
+LOCK_SERVER_PORTS = f"""
+-- network.lock_server_ports
+SELECT {_PORT} FROM network.port
+WHERE id = ANY($1::uuid[]) OR (device_id = ANY($2::text[]) AND device_id <> '')
+ORDER BY id FOR NO KEY UPDATE
+"""  # noqa: S608 - only column names of this file
+
+
+async def lock_server_ports(tx: Connection, ids: Sequence[str], server_ids: Sequence[str]) -> dict[str, Port]:
+    """The ports with these ids and all that belong to these servers."""
+    return await _with_addresses(tx, await tx.fetch(LOCK_SERVER_PORTS, ids, server_ids))
+
+
+LIST_PORTS = f"""
+-- network.list_ports
+SELECT {_PORT} FROM network.port p
+WHERE ($1::uuid[] IS NULL OR id = ANY($1))
+    AND ($2::uuid[] IS NULL OR network_id = ANY($2))
+    AND ($3::text[] IS NULL OR device_id = ANY($3))
+    AND ($4::inet[] IS NULL
+        OR EXISTS (SELECT FROM network.address a WHERE a.port_id = p.id AND a.address = ANY($4)))
+ORDER BY id
+"""  # noqa: S608 - only column names of this file
+
+
+async def list_ports(tx: Connection, wanted: PortFilter) -> list[Port]:
+    """Ports with their addresses, by id."""
+    rows = await tx.fetch(LIST_PORTS, wanted.ids, wanted.network_ids, wanted.device_ids, wanted.addresses)
+    return list((await _with_addresses(tx, rows)).values())
+
+
+INSERT_MADE = """
+-- network.insert_made_ports
+INSERT INTO network.port
+    (id, network_id, project_id, mac_address, device_id, device_owner, ip_allocation, made_for, reserved_from)
+SELECT id, network_id, project_id, mac_address, server_id::text, device_owner, 'deferred', server_id, $7::jsonb
+FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::text[])
+    AS p (id, network_id, project_id, mac_address, server_id, device_owner)
+ORDER BY id
+ON CONFLICT DO NOTHING
+RETURNING id
+"""
+
+
+async def insert_made(tx: Connection, new: Sequence[NewPort], macs: Sequence[str], origin: PortOrigin) -> set[str]:
+    """Ports that Roost makes; those whose id or MAC address exists are left out. Returns the ids of those made."""
+    columns = [
+        [port.id for port in new], [port.network_id for port in new], [port.project_id for port in new], list(macs),
+        [port.server_id for port in new], [port.device_owner for port in new],
+    ]  # fmt: skip
+    return {row["id"] for row in await tx.fetch(INSERT_MADE, *columns, _encode(origin))}
+
+
+RESERVE_PORTS = """
+-- network.reserve_ports
+UPDATE network.port p
+SET device_id = r.server_id, device_owner = r.device_owner, reserved_from = r.origin, revision = revision + 1,
+    updated_at = now()
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::jsonb[]) AS r (id, server_id, device_owner, origin)
+WHERE p.id = r.id AND p.device_id = ''
+"""
+
+
+async def reserve(tx: Connection, reserved: Sequence[Reserved]) -> None:
+    """Users' ports go to servers' builds; the ports are locked and belong to nobody."""
+    columns = [
+        [item.port_id for item in reserved], [item.server_id for item in reserved],
+        [item.device_owner for item in reserved], [_encode(item.origin) for item in reserved],
+    ]  # fmt: skip
+    done = await tx.execute(RESERVE_PORTS, *columns)
+    assert done == f"UPDATE {len(reserved)}", "they are locked, and were free"
+
+
+BIND_PORTS = """
+-- network.bind_ports
+UPDATE network.port p
+SET host = b.host, vif_type = $3, revision = revision + 1, updated_at = now()
+FROM unnest($1::uuid[], $2::text[]) AS b (id, host)
+WHERE p.id = b.id
+RETURNING p.id, p.revision
+"""
+
+
+async def bind(tx: Connection, ids: Sequence[str], hosts: Sequence[str | None], vif_type: str) -> dict[str, int]:
+    """Ports on hosts, or off them (None). Returns port id -> revision."""
+    return {row["id"]: row["revision"] for row in await tx.fetch(BIND_PORTS, ids, hosts, vif_type)}
+
+
+PART_PORTS = """
+-- network.part_ports
+UPDATE network.port p
+SET device_id = o.device_id, device_owner = o.device_owner, host = o.host, vif_type = o.vif_type,
+    reserved_from = NULL, revision = revision + 1, updated_at = now()
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[])
+    AS o (id, device_id, device_owner, host, vif_type)
+WHERE p.id = o.id
+"""
+
+
+async def part(tx: Connection, partings: Sequence[Parting]) -> None:
+    """Delete or restore the ports of servers that go; their addresses are dealt with elsewhere."""
+    await delete(tx, [item.port_id for item in partings if item.origin is None])
+    kept = [(item.port_id, item.origin) for item in partings if item.origin is not None]
+    columns = [
+        [port_id for port_id, _ in kept], [origin.device_id for _, origin in kept],
+        [origin.device_owner for _, origin in kept], [origin.host for _, origin in kept],
+        [origin.vif_type for _, origin in kept],
+    ]  # fmt: skip
+    await tx.execute(PART_PORTS, *columns)
+
+
+DELETE_PORTS = """
+-- network.delete_ports
+DELETE FROM network.port WHERE id = ANY($1::uuid[])
+"""
+
+
+async def delete(tx: Connection, ids: Sequence[str]) -> None:
+    """Ports without addresses."""
+    await tx.execute(DELETE_PORTS, ids)
+
+
+SETTLE_PORTS = """
+-- network.settle_ports
+WITH settled AS (
+    UPDATE network.port SET reserved_from = NULL, updated_at = now()
+    WHERE device_id = ANY($1::text[]) AND device_id <> '' AND reserved_from IS NOT NULL
+    RETURNING id
+)
+UPDATE network.address SET assigned_for = NULL
+WHERE assigned_for IS NOT NULL AND port_id IN (SELECT id FROM settled)
+"""
+
+
+async def settle(tx: Connection, server_ids: Sequence[str]) -> None:
+    """The servers' builds hold their ports no longer."""
+    await tx.execute(SETTLE_PORTS, server_ids)
+
+
+INSERT_PORT = """
+-- network.insert_port
+INSERT INTO network.port
+    (id, network_id, project_id, name, description, mac_address, admin_state_up, device_id, device_owner,
+    ip_allocation, host, vnic_type, binding_profile, vif_type, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15)
+ON CONFLICT DO NOTHING
+RETURNING id
+"""
+
+
+async def insert(tx: Connection, port: Port) -> bool:
+    """A user's port; False if its MAC address is taken in the network."""
+    return None is not await tx.fetchval(
+        INSERT_PORT, port.id, port.network_id, port.project_id, port.name, port.description, port.mac_address,
+        port.admin_state_up, port.device_id, port.device_owner, port.ip_allocation, port.host, port.vnic_type,
+        port.binding_profile, port.vif_type, port.created_at,
+    )  # fmt: skip
+
+
+UPDATE_PORT = """
+-- network.update_port
+UPDATE network.port
+SET name = $2, description = $3, admin_state_up = $4, device_id = $5, device_owner = $6, host = $7, vnic_type = $8,
+    binding_profile = $9, vif_type = $10, revision = revision + 1, updated_at = now()
+WHERE id = $1
+"""
+
+
+async def update(tx: Connection, port: Port) -> None:
+    """What a client may change; the port is locked."""
+    await tx.execute(
+        UPDATE_PORT, port.id, port.name, port.description, port.admin_state_up, port.device_id, port.device_owner,
+        port.host, port.vnic_type, port.binding_profile, port.vif_type,
+    )  # fmt: skip
+
+
+COUNT_PORTS = """
+-- network.count_ports
+SELECT count(*) FROM network.port WHERE network_id = $1
+"""
+
+
+async def count(tx: Connection, network_id: str) -> int:
+    """How many ports the network has."""
+    return int(await tx.fetchval(COUNT_PORTS, network_id))
+
+
+LIST_MADE_SERVERS = """
+-- network.list_build_servers
+SELECT DISTINCT device_id FROM network.port
+WHERE device_id > $1 AND (made_for IS NOT NULL OR reserved_from IS NOT NULL)
+ORDER BY device_id LIMIT $2
+"""
+
+
+async def list_build_servers(tx: Connection, *, after: str, limit: int) -> list[str]:
+    """Servers, in order, that Roost made a port for or whose build holds one."""
+    return [row["device_id"] for row in await tx.fetch(LIST_MADE_SERVERS, after, limit)]
+
+
+async def _with_addresses(tx: Connection, rows: Sequence[Any]) -> dict[str, Port]:
+    by_port: dict[str, list[Address]] = {}
+    for address in await addresses.list_of_ports(tx, [row["id"] for row in rows]):
+        by_port.setdefault(address.port_id, []).append(address)
+    return {row["id"]: _port(row, tuple(by_port.get(row["id"], ()))) for row in rows}
+
+
+def _port(row: Any, held: tuple[Address, ...]) -> Port:
+    fields = dict(row)
+    if fields["reserved_from"] is not None:
+        fields["reserved_from"] = msgspec.json.decode(fields["reserved_from"], type=PortOrigin)
+    return Port(**fields, addresses=held)
+
+
+def _encode(origin: PortOrigin) -> str:
+    return msgspec.json.encode(origin).decode()

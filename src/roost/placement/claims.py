@@ -1,0 +1,170 @@
+"""Decides who may hold what: the capacity, unit and generation rules of a claim, for sets of claim groups.
+
+It sees only what its caller has locked, and says everything that stands against a claim, not only the first thing.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from roost.placement.model import AllocationKey, Changes, ConsumerRow, ConsumerWrite, InventoryRow, LockedLedger
+from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, Refused, Rule, Shortfall
+
+_NOBODY = ConsumerRow(generation=-1, allocations={})
+
+
+def decide_claims(groups: Sequence[ClaimGroup], ledger: LockedLedger) -> tuple[list[Claimed | Refused], Changes]:
+    """Take each group whole or refuse it with all its shortfalls, in order; a later group sees the earlier ones.
+
+    A claim replaces what its consumer held. What does not raise the use of a provider is allowed even where the
+    provider is over its capacity. Source: Placement API, POST /allocations.
+    """
+    answers: list[Claimed | Refused] = []
+    used_change: dict[AllocationKey, int] = {}
+    consumers: dict[str, ConsumerRow] = dict(ledger.consumers)
+    writes: dict[str, ConsumerWrite] = {}
+    for group in groups:
+        shortfalls: list[Shortfall] = []
+        wanted = [_resolve(claim, ledger, shortfalls) for claim in group.consumers]
+        change = _net_change(group, wanted, consumers)
+        for claim, lines in zip(group.consumers, wanted, strict=True):
+            _check_generation(claim, consumers.get(claim.consumer_uuid, _NOBODY), shortfalls)
+            _check_units(claim, lines, consumers.get(claim.consumer_uuid, _NOBODY), ledger, shortfalls)
+        _check_capacity(group, change, used_change, ledger, shortfalls)
+        if shortfalls:
+            answers.append(Refused(tuple(shortfalls)))
+            continue
+        for key, amount in change.items():
+            used_change[key] = used_change.get(key, 0) + amount
+        generations = {}
+        for claim, lines in zip(group.consumers, wanted, strict=True):
+            uuid = claim.consumer_uuid
+            generation = consumers.get(uuid, _NOBODY).generation + 1 if uuid in consumers else 1
+            generations[uuid] = generation
+            writes[uuid] = ConsumerWrite(
+                uuid, generation, claim.consumer_type, claim.project_id, claim.user_id,
+                uuid not in ledger.consumers, lines,
+            )  # fmt: skip
+            consumers[uuid] = ConsumerRow(generation, lines)
+        answers.append(Claimed(generations))
+    return answers, _changes(writes, used_change, ledger.consumers)
+
+
+def _resolve(claim: ConsumerClaim, ledger: LockedLedger, shortfalls: list[Shortfall]) -> dict[AllocationKey, int]:
+    """The claim's lines by inventory key; what has no inventory is a shortfall."""
+    lines: dict[AllocationKey, int] = {}
+    for provider_uuid, resources in claim.allocations.items():
+        provider_id = ledger.provider_ids.get(provider_uuid)
+        for name, amount in resources.items():
+            key = (provider_id or 0, ledger.resource_class_ids.get(name, 0))
+            if key in ledger.inventories:
+                lines[key] = amount
+                continue
+            rule = Rule.NO_PROVIDER if provider_id is None else Rule.NO_INVENTORY
+            shortfalls.append(
+                Shortfall(
+                    rule=rule, consumer_uuid=claim.consumer_uuid, provider_uuid=provider_uuid,
+                    resource_class=name, asked=amount,
+                )
+            )  # fmt: skip
+    return lines
+
+
+def _net_change(
+    group: ClaimGroup, wanted: Sequence[Mapping[AllocationKey, int]], consumers: Mapping[str, ConsumerRow]
+) -> dict[AllocationKey, int]:
+    change: defaultdict[AllocationKey, int] = defaultdict(int)
+    for claim, lines in zip(group.consumers, wanted, strict=True):
+        for key, amount in lines.items():
+            change[key] += amount
+        for key, amount in consumers.get(claim.consumer_uuid, _NOBODY).allocations.items():
+            change[key] -= amount
+    return change
+
+
+def _check_generation(claim: ConsumerClaim, consumer: ConsumerRow, shortfalls: list[Shortfall]) -> None:
+    asked = -1 if claim.generation is None else claim.generation
+    if asked != consumer.generation:
+        shortfalls.append(
+            Shortfall(
+                rule=Rule.CONSUMER_GENERATION, consumer_uuid=claim.consumer_uuid, asked=asked, free=consumer.generation
+            )
+        )
+
+
+def _check_units(
+    claim: ConsumerClaim,
+    lines: Mapping[AllocationKey, int],
+    held: ConsumerRow,
+    ledger: LockedLedger,
+    shortfalls: list[Shortfall],
+) -> None:
+    for key, amount in lines.items():
+        row = ledger.inventories[key]
+        if row.min_unit <= amount <= row.max_unit and amount % row.step_size == 0:
+            continue
+        if held.allocations.get(key) == amount:
+            continue  # kept as it was taken, under the rules of then
+        for broken, rule, limit in (
+            (amount < row.min_unit, Rule.MIN_UNIT, row.min_unit),
+            (amount > row.max_unit, Rule.MAX_UNIT, row.max_unit),
+            (amount % row.step_size != 0, Rule.STEP_SIZE, row.step_size),
+        ):
+            if broken:
+                uuid, name = _names(key, ledger)
+                shortfalls.append(
+                    Shortfall(
+                        rule=rule, consumer_uuid=claim.consumer_uuid, provider_uuid=uuid, resource_class=name,
+                        asked=amount, free=row.capacity - row.used, limit=limit,
+                    )
+                )  # fmt: skip
+
+
+def _check_capacity(
+    group: ClaimGroup,
+    change: Mapping[AllocationKey, int],
+    used_change: Mapping[AllocationKey, int],
+    ledger: LockedLedger,
+    shortfalls: list[Shortfall],
+) -> None:
+    for key, amount in change.items():
+        if amount <= 0:
+            continue
+        row = ledger.inventories[key]
+        free = row.capacity - row.used - used_change.get(key, 0)
+        if amount > free:
+            uuid, name = _names(key, ledger)
+            consumer = next(c.consumer_uuid for c in group.consumers if name in c.allocations.get(uuid, {}))
+            shortfalls.append(
+                Shortfall(
+                    rule=Rule.CAPACITY, consumer_uuid=consumer, provider_uuid=uuid, resource_class=name,
+                    asked=amount, free=free,
+                )
+            )  # fmt: skip
+
+
+def _names(key: AllocationKey, ledger: LockedLedger) -> tuple[str, str]:
+    provider_id, resource_class_id = key
+    uuid = next(uuid for uuid, known in ledger.provider_ids.items() if known == provider_id)
+    name = next(name for name, known in ledger.resource_class_ids.items() if known == resource_class_id)
+    return uuid, name
+
+
+def _changes(
+    writes: Mapping[str, ConsumerWrite],
+    used_change: Mapping[AllocationKey, int],
+    before: Mapping[str, ConsumerRow],
+) -> Changes:
+    touched = {key[0] for write in writes.values() for key in write.allocations}
+    touched |= {key[0] for uuid in writes if uuid in before for key in before[uuid].allocations}
+    return Changes(
+        consumers=tuple(writes.values()),
+        used={key: amount for key, amount in used_change.items() if amount},
+        provider_ids=frozenset(touched),
+    )
+
+
+def inventory_row(
+    *, total: int, reserved: int, min_unit: int, max_unit: int, step_size: int, allocation_ratio: float, used: int
+) -> InventoryRow:
+    """A line of inventory as the rules need it. Source: Placement API, capacity of an inventory."""
+    return InventoryRow(int((total - reserved) * allocation_ratio), min_unit, max_unit, step_size, used)

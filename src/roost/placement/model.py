@@ -1,0 +1,83 @@
+"""The words of the ledger, as its writers hold them between reading and writing."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from roost.seams.placement import Inventory
+
+AllocationKey = tuple[int, int]
+"""(provider_id, resource_class_id): one line of inventory, or of a consumer's allocations."""
+
+
+class InventoryRow(NamedTuple):
+    """One line of inventory with its use, as locked. capacity: floor((total - reserved) * allocation_ratio)."""
+
+    capacity: int
+    min_unit: int
+    max_unit: int
+    step_size: int
+    used: int
+
+
+class ConsumerRow(Struct, frozen=True):
+    """A consumer as locked. allocations: (provider_id, resource_class_id) -> amount."""
+
+    generation: int
+    allocations: Mapping[AllocationKey, int]
+
+
+class LockedLedger(Struct, frozen=True):
+    """All that deciding a set of claims needs; what is not in a mapping does not exist."""
+
+    provider_ids: Mapping[str, int]
+    resource_class_ids: Mapping[str, int]
+    inventories: Mapping[AllocationKey, InventoryRow]
+    consumers: Mapping[str, ConsumerRow]
+
+
+class ConsumerWrite(NamedTuple):
+    """A consumer that is to be written. created: it did not exist before; allocations: all that it holds now."""
+
+    uuid: str
+    generation: int
+    consumer_type: str | None
+    project_id: str
+    user_id: str
+    created: bool
+    allocations: Mapping[AllocationKey, int]
+
+
+class Changes(Struct, frozen=True):
+    """What deciding a set of claims changes. used: change of use by line of inventory, zero left out."""
+
+    consumers: tuple[ConsumerWrite, ...]
+    used: Mapping[AllocationKey, int]
+    provider_ids: frozenset[int]
+
+
+class ProviderRow(Struct, frozen=True, kw_only=True):
+    """A provider as locked, with all that it has. inventories: resource class -> (inventory, used)."""
+
+    id: int
+    uuid: str
+    name: str
+    parent_id: int | None
+    root_id: int
+    inventories: Mapping[str, tuple[Inventory, int]]
+    traits: frozenset[str]
+    placement_aggregates: frozenset[str]
+
+
+class ShapeChange(Struct, frozen=True, kw_only=True):
+    """What must be written to make one provider as it should be; name: as it will be."""
+
+    provider_id: int
+    name: str
+    inventories_set: Mapping[str, Inventory]
+    inventories_gone: frozenset[str]
+    traits_new: frozenset[str]
+    traits_gone: frozenset[str]
+    aggregates_new: frozenset[str]
+    aggregates_gone: frozenset[str]

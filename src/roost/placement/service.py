@@ -1,0 +1,217 @@
+"""The ledger's operations that write: one function, one transaction."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import os_resource_classes
+import os_traits
+
+from roost.placement import store
+from roost.placement.claims import decide_claims
+from roost.placement.errors import (
+    ConcurrentUpdate,
+    InventoryInUse,
+    ProviderNotFound,
+    ResourceClassNotFound,
+    TraitNotFound,
+)
+from roost.placement.model import Changes, ConsumerWrite, LockedLedger
+from roost.placement.shapes import decide_shape
+from roost.platform.database import Connection, Database
+from roost.platform.env import Env
+from roost.seams.placement import Claimed, ClaimGroup, ConsumerState, ProviderState, Refused
+
+CLAIM_GROUPS_MAX = 256
+"""Groups in one transaction: more would hold hot providers longer without being faster."""
+
+PROVIDERS_MAX = 1000
+CLAIM_ROUNDS_MAX = 3
+
+
+@dataclass
+class Ledger:
+    """What the ledger's operations work with. resource_class_ids: those seen so far; ids are never used twice."""
+
+    database: Database
+    env: Env = field(default_factory=Env)
+    resource_class_ids: dict[str, int] = field(default_factory=dict)
+
+
+async def sync_standard_names(ledger: Ledger) -> None:
+    """Have every standard resource class and trait in the ledger; once, when a process starts."""
+    async with ledger.database.transaction() as tx:
+        await store.insert_resource_classes(tx, list(os_resource_classes.STANDARDS))
+        await store.insert_traits(tx, sorted(os_traits.get_traits()))
+        ledger.resource_class_ids.update(await store.list_resource_classes(tx))
+
+
+async def claim(ledger: Ledger, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
+    """Take each group whole or refuse it with all its shortfalls; one refusal undoes no other group.
+
+    More than CLAIM_GROUPS_MAX groups take several transactions, in order.
+    """
+    answers: list[Claimed | Refused] = []
+    for start in range(0, len(groups), CLAIM_GROUPS_MAX):
+        answers += await _claim_batch(ledger, groups[start : start + CLAIM_GROUPS_MAX])
+    return answers
+
+
+async def _claim_batch(ledger: Ledger, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
+    for claim_round in range(CLAIM_ROUNDS_MAX):
+        try:
+            async with ledger.database.transaction() as tx:
+                return await _claim(ledger, tx, groups)
+        except ConcurrentUpdate:
+            # The other claim is committed now: the next look refuses only the group that lost to it.
+            if claim_round == CLAIM_ROUNDS_MAX - 1:
+                raise
+    raise AssertionError("unreachable")
+
+
+async def _claim(ledger: Ledger, tx: Connection, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
+    claims = [claim for group in groups for claim in group.consumers]
+    await _learn_resource_classes(
+        ledger, tx, {name for claim in claims for resources in claim.allocations.values() for name in resources}
+    )
+    consumers = await store.lock_consumers(tx, [claim.consumer_uuid for claim in claims])
+    provider_ids = await store.lock_providers(
+        tx,
+        {uuid for claim in claims for uuid in claim.allocations},
+        {provider_id for row in consumers.values() for provider_id, _ in row.allocations},
+    )
+    locked = LockedLedger(
+        provider_ids=provider_ids,
+        resource_class_ids=ledger.resource_class_ids,
+        inventories=await store.list_inventories(tx, list(provider_ids.values())),
+        consumers=consumers,
+    )
+    answers, changes = decide_claims(groups, locked)
+    if await store.insert_consumers(tx, changes):
+        raise ConcurrentUpdate("another claim made one of the consumers at the same time: read it and try again")
+    await store.write_changes(tx, changes)
+    return answers
+
+
+async def _learn_resource_classes(ledger: Ledger, tx: Connection, names: set[str]) -> None:
+    if not names <= ledger.resource_class_ids.keys():
+        ledger.resource_class_ids.update(await store.list_resource_classes(tx))
+
+
+async def release(
+    ledger: Ledger, consumer_uuids: Sequence[str], *, generations: Mapping[str, int] | None = None
+) -> None:
+    """Give back all that the consumers hold; with generations, only of those that are still at theirs."""
+    for start in range(0, len(consumer_uuids), CLAIM_GROUPS_MAX):
+        async with ledger.database.transaction() as tx:
+            held = await store.lock_consumers(tx, consumer_uuids[start : start + CLAIM_GROUPS_MAX])
+            if generations is not None:
+                held = {uuid: row for uuid, row in held.items() if row.generation == generations.get(uuid)}
+            keys = [(key, used) for row in held.values() for key, used in row.allocations.items()]
+            used_change: dict[tuple[int, int], int] = {}
+            for key, used in keys:
+                used_change[key] = used_change.get(key, 0) - used
+            provider_ids = frozenset(provider_id for provider_id, _ in used_change)
+            await store.lock_providers(tx, (), provider_ids)
+            gone = tuple(
+                ConsumerWrite(uuid, row.generation, None, "", "", created=False, allocations={})
+                for uuid, row in held.items()
+            )
+            await store.write_changes(tx, Changes(consumers=gone, used=used_change, provider_ids=provider_ids))
+
+
+async def get_consumers(ledger: Ledger, uuids: Sequence[str]) -> dict[str, ConsumerState]:
+    """The consumers that hold something, by UUID; those that hold nothing are left out."""
+    async with ledger.database.connection() as connection:
+        return await store.get_consumers(connection, uuids)
+
+
+async def list_consumers(ledger: Ledger, consumer_type: str, *, after: str, limit: int) -> list[str]:
+    """A page of the consumers of one type, by UUID."""
+    async with ledger.database.connection() as connection:
+        return await store.list_consumers(connection, consumer_type, after=after, limit=limit)
+
+
+async def list_usages(ledger: Ledger, provider_uuids: Sequence[str]) -> dict[str, dict[str, tuple[int, int]]]:
+    """Provider UUID -> resource class -> (capacity, used)."""
+    async with ledger.database.connection() as connection:
+        return await store.list_usages(connection, provider_uuids)
+
+
+async def list_aggregate_providers(ledger: Ledger, aggregates: Sequence[str]) -> dict[str, list[str]]:
+    """Placement aggregate -> UUIDs of the providers in it."""
+    async with ledger.database.connection() as connection:
+        return await store.list_aggregate_providers(connection, aggregates)
+
+
+async def ensure_providers(ledger: Ledger, states: Sequence[ProviderState]) -> None:
+    """Create or change providers until they are as said; parents come before their children, or exist.
+
+    Raises ProviderNameTaken, ProviderNotFound (a parent), InventoryInUse, ResourceClassNotFound, TraitNotFound; then
+    nothing of its transaction (PROVIDERS_MAX states) is changed.
+    """
+    for start in range(0, len(states), PROVIDERS_MAX):
+        async with ledger.database.transaction() as tx:
+            await _ensure_providers(ledger, tx, states[start : start + PROVIDERS_MAX])
+
+
+async def _ensure_providers(ledger: Ledger, tx: Connection, states: Sequence[ProviderState]) -> None:
+    resource_class_ids = await _resource_class_ids(ledger, tx, states)
+    trait_ids = await _trait_ids(tx, states)
+    rows = await store.lock_provider_rows(tx, [state.uuid for state in states])
+    missing = [state for state in states if state.uuid not in rows]
+    while missing:
+        waiting = {state.uuid for state in missing}
+        ready = [state for state in missing if state.parent_uuid not in waiting]
+        if not ready:
+            raise ProviderNotFound(f"parent providers form a circle: {sorted(waiting)}")
+        await store.insert_providers(tx, [(state.uuid, state.name, state.parent_uuid) for state in ready])
+        missing = [state for state in missing if state.parent_uuid in waiting]
+        if not missing:
+            rows = await store.lock_provider_rows(tx, [state.uuid for state in states])
+    shapes = []
+    for state in states:
+        shape, in_use = decide_shape(state, rows[state.uuid])
+        if in_use:
+            raise InventoryInUse(
+                f"Inventory for '{', '.join(sorted(in_use))}' on resource provider '{state.uuid}' in use."
+            )
+        if shape is not None:
+            shapes.append(shape)
+    traits_gone = {name for shape in shapes for name in shape.traits_gone} - trait_ids.keys()
+    trait_ids |= await store.list_traits(tx, list(traits_gone)) if traits_gone else {}
+    await store.write_shapes(tx, shapes, resource_class_ids=resource_class_ids, trait_ids=trait_ids)
+
+
+async def _resource_class_ids(ledger: Ledger, tx: Connection, states: Sequence[ProviderState]) -> Mapping[str, int]:
+    names = {name for state in states for name in state.inventories or ()}
+    await _learn_resource_classes(ledger, tx, names)
+    new = names - ledger.resource_class_ids.keys()
+    if unknown := sorted(name for name in new if not name.startswith("CUSTOM_")):
+        raise ResourceClassNotFound(f"No such resource class: {', '.join(unknown)}.")
+    if new:
+        await store.insert_resource_classes(tx, sorted(new))
+        # Not into the ledger's own: this transaction may still be undone, and its ids with it.
+        return await store.list_resource_classes(tx)
+    return ledger.resource_class_ids
+
+
+async def _trait_ids(tx: Connection, states: Sequence[ProviderState]) -> dict[str, int]:
+    names = {name for state in states for name in state.traits or ()}
+    if not names:
+        return {}
+    known = await store.list_traits(tx, list(names))
+    new = names - known.keys()
+    if unknown := sorted(name for name in new if not name.startswith("CUSTOM_")):
+        raise TraitNotFound(f"No such trait(s): {', '.join(unknown)}.")
+    if new:
+        await store.insert_traits(tx, sorted(new))
+        known = await store.list_traits(tx, list(names))
+    return known
+
+
+async def delete_providers(ledger: Ledger, uuids: Sequence[str]) -> list[str]:
+    """Delete providers that nobody uses; returns those that stay, because they are in use or have children."""
+    async with ledger.database.transaction() as tx:
+        ids = await store.lock_providers(tx, uuids)
+        deleted = await store.delete_providers(tx, list(ids.values()))
+    return [uuid for uuid, provider_id in ids.items() if provider_id not in deleted]

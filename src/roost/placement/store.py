@@ -1,0 +1,418 @@
+"""The ledger's statements that write, or read under a lock. The index's reads are in `index_store.py`.
+
+Lock order, for every writer: consumers by UUID, then providers by id; a provider's lock guards its inventories, traits,
+aggregates and allocations.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import asyncpg
+
+from roost.placement.claims import inventory_row
+from roost.placement.errors import ProviderNameTaken
+from roost.placement.model import AllocationKey, Changes, ConsumerRow, InventoryRow, ProviderRow, ShapeChange
+from roost.platform.database import Connection
+from roost.seams.placement import ConsumerState, Inventory
+
+LOCK_CONSUMERS = """-- placement.lock_consumers
+SELECT uuid, generation FROM placement.consumer WHERE uuid = ANY($1::uuid[]) ORDER BY uuid FOR UPDATE
+"""
+
+LIST_ALLOCATIONS = """-- placement.list_allocations
+SELECT consumer_uuid, provider_id, resource_class_id, used FROM placement.allocation
+WHERE consumer_uuid = ANY($1::uuid[])
+"""
+
+
+async def lock_consumers(tx: Connection, uuids: Sequence[str]) -> dict[str, ConsumerRow]:
+    """Lock the consumers that exist, with what they hold."""
+    rows = await tx.fetch(LOCK_CONSUMERS, uuids)
+    if not rows:
+        return {}
+    held: defaultdict[str, dict[AllocationKey, int]] = defaultdict(dict)
+    for uuid, provider_id, resource_class_id, used in await tx.fetch(LIST_ALLOCATIONS, [row[0] for row in rows]):
+        held[uuid][provider_id, resource_class_id] = used
+    return {uuid: ConsumerRow(generation, held[uuid]) for uuid, generation in rows}
+
+
+LOCK_PROVIDERS = """-- placement.lock_providers
+SELECT id, uuid FROM placement.provider WHERE uuid = ANY($1::uuid[]) OR id = ANY($2::bigint[])
+ORDER BY id FOR NO KEY UPDATE
+"""
+
+
+async def lock_providers(tx: Connection, uuids: Iterable[str], ids: Iterable[int] = ()) -> dict[str, int]:
+    """Lock the providers that exist, named either way: uuid -> id."""
+    return {row[1]: row[0] for row in await tx.fetch(LOCK_PROVIDERS, list(uuids), list(ids))}
+
+
+LIST_INVENTORIES = """-- placement.list_inventories
+SELECT provider_id, resource_class_id, total, reserved, min_unit, max_unit, step_size, allocation_ratio, used
+FROM placement.inventory WHERE provider_id = ANY($1::bigint[])
+"""
+
+
+async def list_inventories(tx: Connection, provider_ids: Sequence[int]) -> dict[AllocationKey, InventoryRow]:
+    """The inventories of locked providers, for deciding claims."""
+    return {
+        (row[0], row[1]): inventory_row(
+            total=row[2], reserved=row[3], min_unit=row[4], max_unit=row[5], step_size=row[6],
+            allocation_ratio=row[7], used=row[8],
+        )
+        for row in await tx.fetch(LIST_INVENTORIES, provider_ids)
+    }  # fmt: skip
+
+
+LIST_RESOURCE_CLASSES = """-- placement.list_resource_classes
+SELECT name, id FROM placement.resource_class
+"""
+
+INSERT_RESOURCE_CLASSES = """-- placement.insert_resource_classes
+INSERT INTO placement.resource_class (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING
+"""
+
+
+async def list_resource_classes(tx: Connection) -> dict[str, int]:
+    """Every resource class: name -> id."""
+    return {row[0]: row[1] for row in await tx.fetch(LIST_RESOURCE_CLASSES)}
+
+
+async def insert_resource_classes(tx: Connection, names: Sequence[str]) -> None:
+    """Add those that are missing."""
+    await tx.execute(INSERT_RESOURCE_CLASSES, names)
+
+
+LIST_TRAITS = """-- placement.list_traits
+SELECT name, id FROM placement.trait WHERE name = ANY($1::text[])
+"""
+
+INSERT_TRAITS = """-- placement.insert_traits
+INSERT INTO placement.trait (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING
+"""
+
+
+async def list_traits(tx: Connection, names: Sequence[str]) -> dict[str, int]:
+    """Those of the traits that exist: name -> id."""
+    return {row[0]: row[1] for row in await tx.fetch(LIST_TRAITS, names)}
+
+
+async def insert_traits(tx: Connection, names: Sequence[str]) -> None:
+    """Add those that are missing."""
+    await tx.execute(INSERT_TRAITS, names)
+
+
+INSERT_CONSUMERS = """-- placement.insert_consumers
+INSERT INTO placement.consumer (uuid, generation, consumer_type, project_id, user_id)
+SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[]) AS new (uuid) ORDER BY uuid
+ON CONFLICT DO NOTHING RETURNING uuid
+"""
+
+
+async def insert_consumers(tx: Connection, changes: Changes) -> set[str]:
+    """Insert the new consumers; returns those that somebody else made in the meantime."""
+    new = [write for write in changes.consumers if write.created and write.allocations]
+    if not new:
+        return set()
+    columns = [list(column) for column in zip(*(write[:5] for write in new), strict=True)]
+    made = {row[0] for row in await tx.fetch(INSERT_CONSUMERS, *columns)}
+    return {write.uuid for write in new} - made
+
+
+DELETE_CONSUMERS = """-- placement.delete_consumers
+DELETE FROM placement.consumer WHERE uuid = ANY($1::uuid[])
+"""
+
+UPDATE_CONSUMERS = """-- placement.update_consumers
+UPDATE placement.consumer AS held
+SET generation = new.generation, consumer_type = new.consumer_type, project_id = new.project_id,
+    user_id = new.user_id, updated_at = now()
+FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[])
+    AS new (uuid, generation, consumer_type, project_id, user_id)
+WHERE held.uuid = new.uuid
+"""
+
+DELETE_ALLOCATIONS = """-- placement.delete_allocations
+DELETE FROM placement.allocation WHERE consumer_uuid = ANY($1::uuid[])
+"""
+
+INSERT_ALLOCATIONS = """-- placement.insert_allocations
+INSERT INTO placement.allocation (consumer_uuid, provider_id, resource_class_id, used)
+SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::integer[], $4::integer[])
+"""
+
+UPDATE_USED = """-- placement.update_used
+UPDATE placement.inventory AS held SET used = held.used + new.change
+FROM unnest($1::bigint[], $2::integer[], $3::bigint[]) AS new (provider_id, resource_class_id, change)
+WHERE held.provider_id = new.provider_id AND held.resource_class_id = new.resource_class_id
+"""
+
+TOUCH_PROVIDERS = """-- placement.touch_providers
+UPDATE placement.provider SET generation = generation + 1, usage_xid = pg_current_xact_id(), updated_at = now()
+WHERE id = ANY($1::bigint[])
+"""
+
+
+async def write_changes(tx: Connection, changes: Changes) -> None:
+    """Write decided claims; the new consumers are inserted already."""
+    gone = [write.uuid for write in changes.consumers if not write.allocations and not write.created]
+    kept = [write for write in changes.consumers if write.allocations and not write.created]
+    if gone or kept:
+        await tx.execute(DELETE_ALLOCATIONS, gone + [write.uuid for write in kept])
+    if gone:
+        await tx.execute(DELETE_CONSUMERS, gone)
+    if kept:
+        await tx.execute(UPDATE_CONSUMERS, *(list(column) for column in zip(*(w[:5] for w in kept), strict=True)))
+    lines = [(write.uuid, *key, used) for write in changes.consumers for key, used in write.allocations.items()]
+    if lines:
+        await tx.execute(INSERT_ALLOCATIONS, *(list(column) for column in zip(*lines, strict=True)))
+    if changes.used:
+        used = [(*key, change) for key, change in changes.used.items()]
+        await tx.execute(UPDATE_USED, *(list(column) for column in zip(*used, strict=True)))
+    if changes.provider_ids:
+        await tx.execute(TOUCH_PROVIDERS, list(changes.provider_ids))
+
+
+GET_CONSUMERS = """-- placement.get_consumers
+SELECT c.uuid, c.generation, c.consumer_type, c.project_id, c.user_id, p.uuid, r.name, a.used
+FROM placement.consumer c
+JOIN placement.allocation a ON a.consumer_uuid = c.uuid
+JOIN placement.provider p ON p.id = a.provider_id
+JOIN placement.resource_class r ON r.id = a.resource_class_id
+WHERE c.uuid = ANY($1::uuid[])
+"""
+
+
+async def get_consumers(tx: Connection, uuids: Sequence[str]) -> dict[str, ConsumerState]:
+    """The consumers that hold something, with all that they hold."""
+    allocations: defaultdict[str, defaultdict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
+    heads = {}
+    for uuid, generation, consumer_type, project_id, user_id, provider_uuid, name, used in await tx.fetch(
+        GET_CONSUMERS, uuids
+    ):
+        heads[uuid] = (generation, consumer_type, project_id, user_id)
+        allocations[uuid][provider_uuid][name] = used
+    return {
+        uuid: ConsumerState(
+            consumer_uuid=uuid, generation=head[0], consumer_type=head[1], project_id=head[2], user_id=head[3],
+            allocations=allocations[uuid],
+        )
+        for uuid, head in heads.items()
+    }  # fmt: skip
+
+
+LIST_CONSUMERS = """-- placement.list_consumers
+SELECT uuid FROM placement.consumer
+WHERE consumer_type = $1 AND ($2::uuid IS NULL OR uuid > $2) ORDER BY uuid LIMIT $3
+"""
+
+
+async def list_consumers(tx: Connection, consumer_type: str, *, after: str, limit: int) -> list[str]:
+    """A page of the consumers of one type, by UUID."""
+    return [row[0] for row in await tx.fetch(LIST_CONSUMERS, consumer_type, after or None, limit)]
+
+
+# Providers and what they have.
+
+LOCK_PROVIDER_ROWS = """-- placement.lock_provider_rows
+SELECT id, uuid, name, parent_id, root_id FROM placement.provider WHERE uuid = ANY($1::uuid[])
+ORDER BY id FOR NO KEY UPDATE
+"""
+
+
+async def lock_provider_rows(tx: Connection, uuids: Sequence[str]) -> dict[str, ProviderRow]:
+    """Lock the providers that exist, with all that they have."""
+    rows = await tx.fetch(LOCK_PROVIDER_ROWS, uuids)
+    ids = [row["id"] for row in rows]
+    inventories: defaultdict[int, dict[str, tuple[Inventory, int]]] = defaultdict(dict)
+    for line in await tx.fetch(LIST_FULL_INVENTORIES, ids):
+        inventories[line[0]][line[1]] = (Inventory(*line[2:8]), line[8])
+    traits: defaultdict[int, set[str]] = defaultdict(set)
+    for provider_id, name in await tx.fetch(LIST_PROVIDER_TRAITS, ids):
+        traits[provider_id].add(name)
+    aggregates: defaultdict[int, set[str]] = defaultdict(set)
+    for provider_id, aggregate in await tx.fetch(LIST_PROVIDER_AGGREGATES, ids):
+        aggregates[provider_id].add(aggregate)
+    return {
+        row["uuid"]: ProviderRow(
+            id=row["id"], uuid=row["uuid"], name=row["name"], parent_id=row["parent_id"], root_id=row["root_id"],
+            inventories=inventories[row["id"]], traits=frozenset(traits[row["id"]]),
+            placement_aggregates=frozenset(aggregates[row["id"]]),
+        )
+        for row in rows
+    }  # fmt: skip
+
+
+LIST_FULL_INVENTORIES = """-- placement.list_full_inventories
+SELECT i.provider_id, r.name, i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, i.allocation_ratio, i.used
+FROM placement.inventory i JOIN placement.resource_class r ON r.id = i.resource_class_id
+WHERE i.provider_id = ANY($1::bigint[])
+"""
+
+LIST_PROVIDER_TRAITS = """-- placement.list_provider_traits
+SELECT p.provider_id, t.name FROM placement.provider_trait p JOIN placement.trait t ON t.id = p.trait_id
+WHERE p.provider_id = ANY($1::bigint[])
+"""
+
+LIST_PROVIDER_AGGREGATES = """-- placement.list_provider_aggregates
+SELECT provider_id, aggregate_uuid FROM placement.provider_aggregate WHERE provider_id = ANY($1::bigint[])
+"""
+
+INSERT_PROVIDERS = """-- placement.insert_providers
+INSERT INTO placement.provider (uuid, name, parent_id, root_id)
+SELECT new.uuid, new.name, parent.id, coalesce(parent.root_id, 0)
+FROM unnest($1::uuid[], $2::text[], $3::uuid[]) AS new (uuid, name, parent_uuid)
+LEFT JOIN placement.provider parent ON parent.uuid = new.parent_uuid
+ORDER BY new.uuid
+ON CONFLICT (uuid) DO NOTHING RETURNING id
+"""
+
+ROOT_PROVIDERS = """-- placement.root_providers
+UPDATE placement.provider SET root_id = id WHERE id = ANY($1::bigint[]) AND root_id = 0
+"""
+
+
+async def insert_providers(tx: Connection, new: Sequence[tuple[str, str, str | None]]) -> None:
+    """Insert the missing ones of (uuid, name, parent uuid); parents must exist. Raises ProviderNameTaken."""
+    try:
+        rows = await tx.fetch(INSERT_PROVIDERS, *(list(column) for column in zip(*new, strict=True)))
+    except asyncpg.UniqueViolationError as error:
+        raise ProviderNameTaken(f"Conflicting resource provider name: {error.detail} already exists.") from error
+    await tx.execute(ROOT_PROVIDERS, [row[0] for row in rows])
+
+
+DELETE_INVENTORIES = """-- placement.delete_inventories
+DELETE FROM placement.inventory AS held USING unnest($1::bigint[], $2::integer[]) AS old (provider_id, class_id)
+WHERE held.provider_id = old.provider_id AND held.resource_class_id = old.class_id
+"""
+
+UPSERT_INVENTORIES = """-- placement.upsert_inventories
+INSERT INTO placement.inventory
+    (provider_id, resource_class_id, total, reserved, min_unit, max_unit, step_size, allocation_ratio)
+SELECT * FROM unnest(
+    $1::bigint[], $2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
+    $8::double precision[])
+ON CONFLICT (provider_id, resource_class_id) DO UPDATE SET
+    total = excluded.total, reserved = excluded.reserved, min_unit = excluded.min_unit,
+    max_unit = excluded.max_unit, step_size = excluded.step_size, allocation_ratio = excluded.allocation_ratio
+"""
+
+DELETE_PROVIDER_TRAITS = """-- placement.delete_provider_traits
+DELETE FROM placement.provider_trait AS held USING unnest($1::bigint[], $2::integer[]) AS old (provider_id, trait_id)
+WHERE held.provider_id = old.provider_id AND held.trait_id = old.trait_id
+"""
+
+INSERT_PROVIDER_TRAITS = """-- placement.insert_provider_traits
+INSERT INTO placement.provider_trait (provider_id, trait_id) SELECT * FROM unnest($1::bigint[], $2::integer[])
+"""
+
+DELETE_PROVIDER_AGGREGATES = """-- placement.delete_provider_aggregates
+DELETE FROM placement.provider_aggregate AS held
+USING unnest($1::bigint[], $2::uuid[]) AS old (provider_id, aggregate_uuid)
+WHERE held.provider_id = old.provider_id AND held.aggregate_uuid = old.aggregate_uuid
+"""
+
+INSERT_PROVIDER_AGGREGATES = """-- placement.insert_provider_aggregates
+INSERT INTO placement.provider_aggregate (provider_id, aggregate_uuid) SELECT * FROM unnest($1::bigint[], $2::uuid[])
+"""
+
+RESHAPE_PROVIDERS = """-- placement.reshape_providers
+UPDATE placement.provider AS held
+SET name = new.name, generation = generation + 1, shape_xid = pg_current_xact_id(), updated_at = now()
+FROM unnest($1::bigint[], $2::text[]) AS new (id, name) WHERE held.id = new.id
+"""
+
+
+async def write_shapes(
+    tx: Connection,
+    shapes: Sequence[ShapeChange],
+    *,
+    resource_class_ids: Mapping[str, int],
+    trait_ids: Mapping[str, int],
+) -> None:
+    """Write what changed of locked providers. Raises ProviderNameTaken."""
+
+    async def execute(statement: str, rows: Sequence[tuple[object, ...]]) -> None:
+        if rows:
+            await tx.execute(statement, *(list(column) for column in zip(*rows, strict=True)))
+
+    await execute(
+        DELETE_INVENTORIES,
+        [(shape.provider_id, resource_class_ids[name]) for shape in shapes for name in shape.inventories_gone],
+    )
+    await execute(
+        UPSERT_INVENTORIES,
+        [
+            (
+                shape.provider_id, resource_class_ids[name], inventory.total, inventory.reserved, inventory.min_unit,
+                inventory.max_unit, inventory.step_size, inventory.allocation_ratio,
+            )
+            for shape in shapes
+            for name, inventory in shape.inventories_set.items()
+        ],
+    )  # fmt: skip
+    await execute(
+        DELETE_PROVIDER_TRAITS, [(shape.provider_id, trait_ids[name]) for shape in shapes for name in shape.traits_gone]
+    )
+    await execute(
+        INSERT_PROVIDER_TRAITS, [(shape.provider_id, trait_ids[name]) for shape in shapes for name in shape.traits_new]
+    )
+    await execute(
+        DELETE_PROVIDER_AGGREGATES, [(shape.provider_id, uuid) for shape in shapes for uuid in shape.aggregates_gone]
+    )
+    await execute(
+        INSERT_PROVIDER_AGGREGATES, [(shape.provider_id, uuid) for shape in shapes for uuid in shape.aggregates_new]
+    )
+    try:
+        await execute(RESHAPE_PROVIDERS, [(shape.provider_id, shape.name) for shape in shapes])
+    except asyncpg.UniqueViolationError as error:
+        raise ProviderNameTaken(f"Conflicting resource provider name: {error.detail} already exists.") from error
+
+
+DELETE_PROVIDERS = """-- placement.delete_providers
+WITH busy AS (
+    SELECT provider_id AS id FROM placement.allocation WHERE provider_id = ANY($1::bigint[])
+    UNION SELECT parent_id FROM placement.provider WHERE parent_id = ANY($1::bigint[])
+), gone AS (
+    DELETE FROM placement.provider WHERE id = ANY($1::bigint[]) AND id NOT IN (SELECT id FROM busy) RETURNING id
+), inventories AS (DELETE FROM placement.inventory WHERE provider_id IN (SELECT id FROM gone)
+), traits AS (DELETE FROM placement.provider_trait WHERE provider_id IN (SELECT id FROM gone)
+), aggregates AS (DELETE FROM placement.provider_aggregate WHERE provider_id IN (SELECT id FROM gone)
+)
+INSERT INTO placement.deleted_provider (provider_id) SELECT id FROM gone RETURNING provider_id
+"""
+
+
+async def delete_providers(tx: Connection, provider_ids: Sequence[int]) -> set[int]:
+    """Delete locked providers with all that they have; those with allocations or children stay. Returns the deleted."""
+    return {row[0] for row in await tx.fetch(DELETE_PROVIDERS, provider_ids)}
+
+
+LIST_AGGREGATE_PROVIDERS = """-- placement.list_aggregate_providers
+SELECT a.aggregate_uuid, p.uuid FROM placement.provider_aggregate a JOIN placement.provider p ON p.id = a.provider_id
+WHERE a.aggregate_uuid = ANY($1::uuid[])
+"""
+
+
+async def list_aggregate_providers(tx: Connection, aggregates: Sequence[str]) -> dict[str, list[str]]:
+    """Placement aggregate -> UUIDs of the providers in it; empty ones included."""
+    providers: dict[str, list[str]] = {aggregate: [] for aggregate in aggregates}
+    for aggregate, uuid in await tx.fetch(LIST_AGGREGATE_PROVIDERS, aggregates):
+        providers[aggregate].append(uuid)
+    return providers
+
+
+LIST_USAGES = """-- placement.list_usages
+SELECT p.uuid, r.name, i.total, i.reserved, i.allocation_ratio, i.used
+FROM placement.provider p JOIN placement.inventory i ON i.provider_id = p.id
+JOIN placement.resource_class r ON r.id = i.resource_class_id
+WHERE p.uuid = ANY($1::uuid[])
+"""
+
+
+async def list_usages(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, dict[str, tuple[int, int]]]:
+    """Provider UUID -> resource class -> (capacity, used)."""
+    usages: defaultdict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
+    for uuid, name, total, reserved, ratio, used in await tx.fetch(LIST_USAGES, provider_uuids):
+        usages[uuid][name] = (int((total - reserved) * ratio), used)
+    return dict(usages)

@@ -1,0 +1,76 @@
+"""Request filters: small functions, in order, that narrow a request before candidates are asked for.
+
+Each returns the request unchanged where it has nothing to say. Source: docs/design.md section 7.
+"""
+
+from collections.abc import Callable
+
+from roost.scheduling.request import NicRequest, Request, address_group
+
+DISABLED = "COMPUTE_STATUS_DISABLED"
+
+Filter = Callable[[Request], Request]
+
+
+def disabled_hosts(request: Request) -> Request:
+    """Leave out hosts that their operator disabled."""
+    return request.narrowed("hosts that are not disabled", forbidden_traits=request.forbidden_traits | {DISABLED})
+
+
+def routed_networks(request: Request) -> Request:
+    """Only hosts that reach the networks: OR over a network's segments, AND over the NICs.
+
+    A port with an address holds the server to its segment. A segment without an aggregate is skipped.
+    """
+    for nic in request.nics:
+        aggregates = _reached_through(nic)
+        if not aggregates:
+            return request.narrowed(
+                f"network {nic.network.name} can be reached from nowhere",
+                impossible=f"no host reaches network {nic.network.name}: none of its segments has a host aggregate",
+            )
+        request = request.narrowed(f"hosts that reach {_where(nic)}", member_of=(*request.member_of, aggregates))
+    return request
+
+
+def ip_aware(request: Request) -> Request:
+    """One granular group of one address for every NIC that needs one, from that NIC's network."""
+    for nic in request.nics:
+        if not nic.needs_address:
+            continue
+        if not any(segment.has_inventory for segment in nic.network.segments):
+            return request.narrowed(
+                f"network {nic.network.name} has no addresses",
+                impossible=f"network {nic.network.name} has no subnet with an allocation pool",
+            )
+        request = request.narrowed(
+            f"a free address on {nic.network.name}", groups=(*request.groups, address_group(nic))
+        )
+    return request
+
+
+FILTERS: tuple[Filter, ...] = (disabled_hosts, routed_networks, ip_aware)
+
+
+def apply_filters(request: Request) -> Request:
+    """Narrow a request by every filter in order, up to one that finds it impossible."""
+    for narrow in FILTERS:
+        request = narrow(request)
+        if request.impossible is not None:
+            break
+    return request
+
+
+def _reached_through(nic: NicRequest) -> frozenset[str]:
+    return frozenset(
+        segment.placement_aggregate
+        for segment in nic.network.segments
+        if segment.placement_aggregate is not None and nic.pinned_to in (None, segment.provider_uuid)
+    )
+
+
+def _where(nic: NicRequest) -> str:
+    for segment in nic.network.segments:
+        if segment.provider_uuid == nic.pinned_to:
+            return f"{segment.name} of network {nic.network.name}"
+    return f"network {nic.network.name}"

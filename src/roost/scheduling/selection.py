@@ -1,0 +1,58 @@
+"""Chooses a candidate for each of several equal servers, so that together they fit."""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from roost.scheduling.weighers import weigh
+from roost.seams.placement import Candidate, Candidates
+
+
+def select(found: Candidates, count: int, random: Random, *, excluded: frozenset[str] = frozenset()) -> list[Candidate]:
+    """Up to `count` candidates, one for each server, that fit together into what is free.
+
+    excluded: names of hosts that will not do. Better candidates come first, equal ones in random order, so that several
+    conductors do not all ask for the same; each host is taken once before any is taken twice. Fewer than `count` come
+    back when the candidates found hold no more: ask the ledger again after claiming them.
+    """
+    ranked = [c for c in found.candidates if found.summaries[c.root_uuid].name not in excluded]
+    random.shuffle(ranked)
+    ranked.sort(key=lambda candidate: weigh(candidate, found.summaries), reverse=True)
+    free: dict[tuple[str, str], int] = {
+        (uuid, name): capacity - used
+        for uuid, summary in found.summaries.items()
+        for name, (capacity, used) in summary.resources.items()
+    }
+    chosen: list[Candidate] = []
+    while ranked and len(chosen) < count:
+        fitting = []
+        for candidate in ranked:
+            if len(chosen) == count:
+                break
+            if _take(candidate, free):
+                chosen.append(candidate)
+                fitting.append(candidate)
+        ranked = fitting
+    return chosen
+
+
+def _take(candidate: Candidate, free: dict[tuple[str, str], int]) -> bool:
+    asked = _amounts(candidate)
+    if any(free[key] < amount for key, amount in asked.items()):
+        return False
+    for key, amount in asked.items():
+        free[key] -= amount
+    return True
+
+
+def _amounts(candidate: Candidate) -> Mapping[tuple[str, str], int]:
+    return {
+        (uuid, name): amount for uuid, resources in candidate.allocations.items() for name, amount in resources.items()
+    }
+
+
+def sort_by_request(requests: Sequence[object]) -> dict[object, list[int]]:
+    """Group equal requests: request -> their positions, in order."""
+    positions: dict[object, list[int]] = {}
+    for position, request in enumerate(requests):
+        positions.setdefault(request, []).append(position)
+    return positions

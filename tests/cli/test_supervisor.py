@@ -1,0 +1,181 @@
+"""`roost serve` as a whole: real processes, each test with a supervisor of its own or the shared one."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+TIMEOUT_S = 60.0
+ROOST = [sys.executable, "-c", "from roost.cli.main import main; main()"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+
+Started = tuple[subprocess.Popen[str], str]
+
+
+def start(*arguments: str) -> Started:
+    """A running `roost serve`, once it has said its address; without --listen (a conductor alone) it says none."""
+    command = [*ROOST, "serve", *arguments, "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=ENVIRONMENT)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.wait()
+    return process, json.loads(line)["url"]
+
+
+def stop(process: subprocess.Popen[str]) -> int:
+    process.terminate()
+    try:
+        return process.wait(20)
+    finally:
+        process.kill()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def status(url: str) -> int:
+    try:
+        with urllib.request.urlopen(f"{url}/healthz", timeout=5) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code
+    except OSError:
+        return 0
+
+
+def wait_for(fact: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not fact():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)  # another process is at work; nothing here can move its clock
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def roles_of(pid: int) -> dict[int, str]:
+    """Child pid -> role."""
+    found = {}
+    for child in children_of(pid):
+        words = Path(f"/proc/{child}/cmdline").read_text().split("\0")
+        if "roost.cli.process" in words:
+            found[child] = words[words.index("roost.cli.process") + 1]
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def postmaster_of(data_dir: Path) -> int:
+    return int((data_dir / "postgres" / "postmaster.pid").read_text().splitlines()[0])
+
+
+@pytest.fixture
+def served(data_dir: Path) -> Iterator[Started]:
+    process, url = start("all", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0", "--workers", "2")
+    yield process, url
+    stop(process)
+
+
+def test_what_dies_comes_back_and_sigterm_ends_everything(served: Started, data_dir: Path) -> None:
+    process, url = served
+    assert status(url) == 200
+    roles = roles_of(process.pid)
+    assert sorted(roles.values()) == ["agent-api", "api", "api", "conductor"]
+    with urllib.request.urlopen(f"{url}/agent/v1", timeout=5) as response:
+        agent_url = json.load(response)["url"]
+    assert status(agent_url.removesuffix("/agent/v1")) == 200
+
+    for pid in roles:
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: sorted(roles_of(process.pid).values()) == ["agent-api", "api", "api", "conductor"])
+    wait_for(lambda: status(url) == 200 and status(agent_url.removesuffix("/agent/v1")) == 200)
+    assert not set(roles) & set(roles_of(process.pid))
+
+    killed = postmaster_of(data_dir)
+    os.kill(killed, signal.SIGKILL)
+    wait_for(lambda: (data_dir / "postgres/postmaster.pid").exists() and postmaster_of(data_dir) != killed)
+    wait_for(lambda: status(url) == 200)
+
+    roles, postmaster = roles_of(process.pid), postmaster_of(data_dir)
+    assert stop(process) == 0
+    assert not any(alive(pid) for pid in (*roles, postmaster))
+
+
+def test_children_end_with_a_supervisor_that_is_killed_and_the_next_one_adopts(data_dir: Path) -> None:
+    process, _ = start("all", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0")
+    roles, postmaster = roles_of(process.pid), postmaster_of(data_dir)
+    process.kill()
+    stop(process)
+    wait_for(lambda: not any(alive(pid) for pid in roles))
+    assert alive(postmaster)
+    process, url = start("all", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0")
+    assert postmaster_of(data_dir) == postmaster
+    assert status(url) == 200
+    assert stop(process) == 0
+    assert not alive(postmaster)
+
+
+def test_two_supervisors_share_one_database_and_the_last_stops_it(served: Started, data_dir: Path) -> None:
+    first, first_url = served
+    second, second_url = start("conductor", "--data-dir", str(data_dir))
+    assert second_url is None
+    assert list(roles_of(second.pid).values()) == ["conductor"]
+    assert stop(first) == 0
+    assert status(first_url) == 0
+    postmaster = postmaster_of(data_dir)
+    assert alive(postmaster)
+    assert stop(second) == 0
+    assert not alive(postmaster)
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = subprocess.run([*ROOST, *arguments], capture_output=True, text=True, env=ENVIRONMENT, timeout=TIMEOUT_S)
+    return done.returncode, done.stderr
+
+
+def test_a_port_in_use_is_said_before_anything_is_made(data_dir: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, said = run("serve", "--data-dir", str(data_dir / "new"), "--listen", address)
+    assert code == 1
+    assert said.strip().endswith(f"roost: cannot listen on {address}: Address already in use")
+    assert not (data_dir / "new").exists()
+
+
+def test_a_database_that_does_not_answer_is_said() -> None:
+    code, said = run("serve", "--database", "postgresql://roost@127.0.0.1:1/roost", "--listen", "127.0.0.1:0")
+    assert code == 1
+    assert "roost: no PostgreSQL answers" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("serve", "storage"),
+        ("serve", "--listen", "8778"),
+        ("serve", "--auth", "magic"),
+        ("serve", "--database", "postgresql://x", "--data-dir", "y"),
+        ("serve", "--workers", "0"),
+        ("nest",),
+    ],
+)
+def test_bad_usage_is_exit_status_2(arguments: tuple[str, ...]) -> None:
+    code, said = run(*arguments)
+    assert code == 2
+    assert "Traceback" not in said

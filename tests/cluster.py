@@ -1,0 +1,192 @@
+"""A whole Roost of real processes for a test: `roost serve`, agents, a cloud from a file, and hands to break them."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.invariants import assert_books_agree
+
+from roost.cli.cloud_client import CloudClient
+from roost.platform.database import Database
+from roost.platform.postgres import PrivatePostgres
+
+ROOST = [sys.executable, "-c", "from roost.cli.main import main; main()"]
+PATH = os.pathsep.join([str(Path(__file__).parents[1] / "src"), str(Path(__file__).parents[1])])
+SETTLE_TIMEOUT_S = 60.0
+
+QUICK = {
+    "ROOST_CONDUCTOR_LEASE_S": "2",
+    "ROOST_CONDUCTOR_RECONCILE_S": "1",
+    "ROOST_CONDUCTOR_RECHECK_S": "0.5",
+    "ROOST_CONDUCTOR_POLL_S": "0.2",
+    "ROOST_NETWORK_RECONCILE_S": "1",
+    "ROOST_NETWORK_INTENT_S": "2",
+}
+"""Times that a test can wait for."""
+
+
+class Cluster:
+    """Processes on one data directory; everything that was started is ended by `close`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.data_dir = directory / "data"
+        self.url = ""
+        self.processes: list[subprocess.Popen[str]] = []
+        self._agents = 0
+
+    @property
+    def dsn(self) -> str:
+        """The cluster's database."""
+        return PrivatePostgres(self.data_dir).dsn
+
+    def spawn(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """A `roost` process. Its log goes to a file of the cluster's directory."""
+        log = (self.directory / f"{arguments[0]}-{len(self.processes)}.log").open("w")
+        process = subprocess.Popen(
+            [*ROOST, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, "PYTHONPATH": PATH, **QUICK, **(environment or {})},
+        )
+        log.close()
+        self.processes.append(process)
+        return process
+
+    def serve(self, *services: str, environment: Mapping[str, str] | None = None, **options: int) -> None:
+        """`roost serve` on a free port, up when this returns."""
+        words = [f"--{name}={value}" for name, value in options.items()]
+        arguments = ("serve", *services, "--data-dir", str(self.data_dir), "--json", *words)
+        listens = services != ("conductor",)
+        process = self.spawn(*arguments, *(["--listen", "127.0.0.1:0"] if listens else []), environment=environment)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, self.logs()
+        if listens:
+            self.url = json.loads(line)["url"]
+
+    def agent(self, *options: str, environment: Mapping[str, str] | None = None, state: str = "") -> None:
+        """`roost agent` for every declared host, with guests in a directory of its own or in `state`."""
+        self._agents += 1
+        directory = self.directory / (state or f"agent-{self._agents}")
+        words = (
+            options if any("fleet" in option or "host" in option for option in options) else ("--fleet=all", *options)
+        )
+        self.spawn("agent", "--api", self.url, "--state", str(directory), *words, environment=environment)
+
+    def run(self, *arguments: str) -> str:
+        """A `roost` command that comes to an end, and must end well."""
+        done = subprocess.run(
+            [*ROOST, *arguments], capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": PATH}
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def load(self, cloud: str) -> None:
+        """Create what a cloud file's text names."""
+        file = self.directory / "cloud.yaml"
+        file.write_text(cloud)
+        self.run("load", str(file), "--api", self.url)
+
+    def launches(self) -> list[dict[str, Any]]:
+        """Every launch that any agent of this cluster tried."""
+        lines = []
+        for journal in self.directory.glob("agent-*/launches.journal"):
+            lines += [json.loads(line) for line in journal.read_text().splitlines()]
+        return lines
+
+    def logs(self) -> str:
+        """What all processes said, for a failed assertion."""
+        return "\n".join(f"== {log.name}\n{log.read_text()[-4000:]}" for log in self.directory.glob("*.log"))
+
+    def stop(self, process: subprocess.Popen[str], number: int = signal.SIGTERM) -> None:
+        """End a process that was started here."""
+        process.send_signal(number)
+        process.wait(30)
+        if process.stdout:
+            process.stdout.close()
+        self.processes.remove(process)
+
+    def close(self) -> None:
+        """End everything, agents first."""
+        for process in reversed(list(self.processes)):
+            if process.poll() is None:
+                process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout:
+                process.stdout.close()
+        self.processes.clear()
+
+
+@contextmanager
+def cluster() -> Iterator[Cluster]:
+    """A cluster in a temporary directory that PostgreSQL's user may enter."""
+    with tempfile.TemporaryDirectory(prefix="roost-cluster-") as name:
+        directory = Path(name)
+        directory.chmod(0o711)
+        made = Cluster(directory)
+        try:
+            yield made
+        finally:
+            made.close()
+
+
+async def until(fact: Callable[[], Awaitable[bool]], *, timeout_s: float = SETTLE_TIMEOUT_S, what: str = "") -> None:
+    """Wait until other processes have made it so."""
+    deadline = time.monotonic() + timeout_s
+    while not await fact():
+        assert time.monotonic() < deadline, what or "it did not become so in time"
+        await asyncio.sleep(0.05)  # other processes are at work; nothing here can move their clocks
+
+
+async def settle(cluster: Cluster, *, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+    """Wait until no work is left and nothing is on its way back to the ledger; then everything must agree."""
+    database = await Database.open(cluster.dsn, size=2)
+    try:
+
+        async def quiet() -> bool:
+            async with database.connection() as connection:
+                return not await connection.fetchval("""
+                    SELECT EXISTS (SELECT FROM compute.work) OR EXISTS (SELECT FROM network.release)
+                        OR EXISTS (SELECT FROM network.intent)
+                        OR EXISTS (SELECT FROM compute.guest WHERE reported IS DISTINCT FROM desired)""")
+
+        try:
+            await until(quiet, timeout_s=timeout_s)
+        except AssertionError:
+            async with database.connection() as connection:
+                left = await connection.fetch("SELECT * FROM compute.work")
+                guests = await connection.fetch("SELECT * FROM compute.guest WHERE reported IS DISTINCT FROM desired")
+            raise AssertionError(f"left: {left} {guests}\n{cluster.logs()}") from None
+        await assert_books_agree(database)
+    finally:
+        await database.close()
+
+
+async def boot(
+    client: CloudClient, network: str | Sequence[Mapping[str, str]], *, count: int = 1, name: str = "web"
+) -> None:
+    """Ask for `count` servers of the flavor `small`, in one request."""
+    networks = [{"uuid": network}] if isinstance(network, str) else [dict(one) for one in network]
+    flavor = next(one["id"] for one in await client.list_flavors() if one["name"] == "small")
+    server = {"name": name, "flavorRef": flavor, "networks": networks, "min_count": count, "max_count": count}
+    await client.call("POST", "/compute/v2.1/servers", {"server": {**server, "imageRef": ""}})
+
+
+async def network_ids(client: CloudClient) -> dict[str, str]:
+    """Name -> id."""
+    return {one["name"]: one["id"] for one in await client.list_all("/network/v2.0/networks", "networks")}

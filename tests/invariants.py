@@ -1,0 +1,114 @@
+"""Ledger = addresses = ports = servers: the one check that every property, race and fault test ends with.
+
+It reads all three schemas at one instant, which no part of Roost may do; each query returns what must not be there.
+"""
+
+from roost.platform.database import Connection, Database
+
+ALWAYS: dict[str, str] = {
+    "use is not the sum of the allocations": """
+        SELECT p.name, i.resource_class_id, i.used, coalesce(sum(a.used), 0) AS allocated
+        FROM placement.inventory i JOIN placement.provider p ON p.id = i.provider_id
+        LEFT JOIN placement.allocation a USING (provider_id, resource_class_id)
+        GROUP BY p.name, i.provider_id, i.resource_class_id, i.used HAVING i.used <> coalesce(sum(a.used), 0)""",
+    "an inventory is over its capacity": """
+        SELECT p.name, i.resource_class_id, i.used FROM placement.inventory i
+        JOIN placement.provider p ON p.id = i.provider_id
+        WHERE i.used > floor((i.total - i.reserved) * i.allocation_ratio)""",
+    "an allocation has no inventory or no consumer": """
+        SELECT a.* FROM placement.allocation a
+        LEFT JOIN placement.inventory i USING (provider_id, resource_class_id)
+        LEFT JOIN placement.consumer c ON c.uuid = a.consumer_uuid
+        WHERE i.provider_id IS NULL OR c.uuid IS NULL""",
+    "a consumer holds nothing": """
+        SELECT c.uuid FROM placement.consumer c
+        WHERE NOT EXISTS (SELECT FROM placement.allocation a WHERE a.consumer_uuid = c.uuid)""",
+    "an address belongs to no port": """
+        SELECT a.address, a.port_id FROM network.address a LEFT JOIN network.port p ON p.id = a.port_id
+        WHERE p.id IS NULL""",
+    "an address in a pool is not claimed by its port": """
+        SELECT a.address, a.port_id FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
+        LEFT JOIN placement.provider p ON p.uuid = coalesce(s.segment_id, s.network_id)
+        LEFT JOIN placement.allocation l ON l.provider_id = p.id AND l.consumer_uuid = a.port_id
+        WHERE a.in_pool AND l.consumer_uuid IS NULL""",
+    "an address is held and free, or neither": """
+        WITH pools AS (SELECT subnet_id, sum(last_address - first_address + 1) AS n FROM network.pool GROUP BY 1),
+        free AS (SELECT subnet_id, sum(last_address - first_address + 1) AS n FROM network.free_range GROUP BY 1),
+        held AS (SELECT subnet_id, count(*) AS n FROM network.address WHERE in_pool GROUP BY 1)
+        SELECT pools.subnet_id, pools.n, free.n AS free, held.n AS held FROM pools
+        LEFT JOIN free USING (subnet_id) LEFT JOIN held USING (subnet_id)
+        WHERE pools.n <> coalesce(free.n, 0) + coalesce(held.n, 0)
+        UNION ALL
+        SELECT a.subnet_id, 0, 0, 0 FROM network.address a JOIN network.free_range f USING (subnet_id)
+        WHERE a.address BETWEEN f.first_address AND f.last_address""",
+    "an ACTIVE server is on a host that does not reach its address": """
+        SELECT v.id, v.host, a.address FROM compute.server v
+        JOIN network.port p ON p.device_id = v.id::text JOIN network.address a ON a.port_id = p.id
+        JOIN network.subnet s ON s.id = a.subnet_id JOIN network.segment g ON g.id = s.segment_id
+        JOIN network.host h ON h.name = v.host
+        WHERE v.status = 'ACTIVE' AND NOT g.physical_network = ANY(h.physical_networks)""",
+}
+
+SETTLED: dict[str, str] = {
+    "work is left": "SELECT server_id, stage, deleting FROM compute.work",
+    "an intent is left": "SELECT port_id FROM network.intent",
+    "a release is left": "SELECT port_id FROM network.release",
+    "a server is neither ACTIVE nor ERROR": """
+        SELECT id, status FROM compute.server WHERE status NOT IN ('ACTIVE', 'ERROR') OR deleted_at IS NOT NULL""",
+    "a claim of addresses is not its port's addresses": """
+        WITH claimed AS (
+            SELECT a.consumer_uuid AS port_id, p.uuid AS provider, sum(a.used) AS n FROM placement.allocation a
+            JOIN placement.provider p ON p.id = a.provider_id JOIN placement.resource_class r
+            ON r.id = a.resource_class_id WHERE r.name = 'IPV4_ADDRESS' GROUP BY 1, 2
+        ), held AS (
+            SELECT a.port_id, coalesce(s.segment_id, s.network_id) AS provider, count(*) AS n
+            FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id WHERE a.in_pool GROUP BY 1, 2
+        )
+        SELECT * FROM claimed FULL JOIN held USING (port_id, provider)
+        WHERE claimed.n IS DISTINCT FROM held.n""",
+    "a claim of a host is not an ACTIVE server's": """
+        WITH claimed AS (
+            SELECT a.consumer_uuid AS id, h.name AS host, r.name AS class, a.used FROM placement.allocation a
+            JOIN placement.resource_class r ON r.id = a.resource_class_id
+            JOIN placement.provider p ON p.id = a.provider_id LEFT JOIN compute.host h ON h.provider_uuid = p.uuid
+            WHERE r.name <> 'IPV4_ADDRESS'
+        ), wanted AS (
+            SELECT v.id, v.host, c.class, (v.spec ->> c.field)::int AS used FROM compute.server v,
+            (VALUES ('VCPU', 'vcpus'), ('MEMORY_MB', 'memory_mb'), ('DISK_GB', 'disk_gb')) AS c (class, field)
+            WHERE v.status = 'ACTIVE' AND (v.spec ->> c.field)::int > 0
+        )
+        SELECT * FROM claimed FULL JOIN wanted USING (id, host, class)
+        WHERE claimed.used IS DISTINCT FROM wanted.used""",
+    "a server's port is not on its host, or its server is gone": """
+        SELECT p.id, p.device_id, p.host FROM network.port p LEFT JOIN compute.server v ON v.id::text = p.device_id
+        WHERE p.device_owner LIKE 'compute:%' AND (v.id IS NULL OR v.status <> 'ACTIVE' OR p.host <> v.host)""",
+    "an ACTIVE server's network information is not its ports": """
+        SELECT v.id, n ->> 'port_id' AS port_id FROM compute.server v, jsonb_array_elements(v.network_info) n
+        LEFT JOIN network.port p ON p.id = (n ->> 'port_id')::uuid
+        WHERE v.status = 'ACTIVE' AND (p.id IS NULL OR p.device_id <> v.id::text OR n -> 'addresses' <> (
+            SELECT coalesce(jsonb_agg(host(a.address) ORDER BY a.address), '[]')
+            FROM network.address a WHERE a.port_id = p.id))""",
+    "a port is still reserved by a build": "SELECT id, device_id FROM network.port WHERE reserved_from IS NOT NULL",
+    "an address is still only a build's": "SELECT address FROM network.address WHERE assigned_for IS NOT NULL",
+    "guests are not the ACTIVE servers": """
+        SELECT g.server_id, g.host, v.id, v.host FROM compute.guest g
+        FULL JOIN (SELECT id, host FROM compute.server WHERE status = 'ACTIVE') v
+        ON v.id = g.server_id AND v.host = g.host
+        WHERE v.id IS NULL OR g.server_id IS NULL OR g.desired <> 'running' OR g.reported IS DISTINCT FROM 'running'""",
+}
+
+
+async def list_problems(connection: Connection, *, settled: bool) -> list[str]:
+    """What does not hold, in words with the rows; settled: nothing is at work, so nothing may be half done."""
+    problems = []
+    for what, query in {**ALWAYS, **(SETTLED if settled else {})}.items():
+        rows = await connection.fetch(query)
+        problems += [f"{what}: {dict(row)}" for row in rows[:5]]
+    return problems
+
+
+async def assert_books_agree(database: Database, *, settled: bool = True) -> None:
+    """Fail with everything that does not hold, as of one instant."""
+    async with database.transaction(snapshot=True) as tx:
+        problems = await list_problems(tx, settled=settled)
+    assert not problems, "\n".join(problems)

@@ -1,0 +1,103 @@
+"""Small clouds for the tests of the network service."""
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from roost.clients.local_network import LocalNetwork
+from roost.network import addressing
+from roost.network.model import Network, Segment, Subnet
+from roost.network.service import Networks, networks
+from roost.platform.env import Env
+from roost.seams.network import Bound, EnsuredPorts, Nic, Port, PortBind, ServerNics
+from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim
+
+NEVER: Any = Env().now()
+PROJECT = "project"
+
+
+@dataclass
+class Cloud:
+    """The service, its client and its neighbours."""
+
+    networks: Networks
+    client: LocalNetwork
+    compute: Any
+
+    async def plain(self, cidr: str = "10.0.0.0/24", physical_network: str | None = None, **pools: Any) -> Network:
+        network = await self.network(physical_network=physical_network)
+        await self.subnet(network, cidr, **pools)
+        return network
+
+    async def network(self, *, physical_network: str | None = None) -> Network:
+        wanted = Network(
+            id="", name="net", project_id=PROJECT, description="", network_type=None,
+            physical_network=physical_network, segmentation_id=None, revision=1, created_at=NEVER, updated_at=NEVER,
+        )  # fmt: skip
+        return await networks.create_network(self.networks, wanted)
+
+    async def segment(self, network: Network, physical_network: str | None) -> Segment:
+        wanted = Segment(
+            id="", network_id=network.id, name=physical_network, description="", network_type="vlan",
+            physical_network=physical_network, segmentation_id=None, revision=1, created_at=NEVER, updated_at=NEVER,
+        )  # fmt: skip
+        return await networks.create_segment(self.networks, wanted)
+
+    async def subnet(
+        self,
+        network: Network,
+        cidr: str,
+        segment: Segment | None = None,
+        pools: list[tuple[str, str]] | None = None,
+    ) -> Subnet:
+        plan = addressing.plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=pools)
+        wanted = Subnet(
+            id="", network_id=network.id, segment_id=segment.id if segment else None, name="", description="",
+            project_id=PROJECT, ip_version=4, cidr=cidr, gateway_ip=plan.gateway_ip, enable_dhcp=True, deleting=False,
+            revision=1, created_at=NEVER, updated_at=NEVER, pools=plan.pools,
+        )  # fmt: skip
+        return await networks.create_subnet(self.networks, wanted)
+
+    async def routed(self, *cidrs: str) -> tuple[Network, list[Segment]]:
+        """A network with a segment `rack<n>` for each cidr, and a host `h<n>` on it."""
+        network = await self.network()
+        segments = []
+        for number, cidr in enumerate(cidrs, 1):
+            segment = await self.segment(network, f"rack{number}")
+            await self.subnet(network, cidr, segment)
+            segments.append(segment)
+        await self.client.set_hosts({f"h{number}": [f"rack{number}"] for number in range(1, len(cidrs) + 1)})
+        return network, segments
+
+    def server(self, *nics: Nic) -> ServerNics:
+        server_id = str(uuid.uuid4())
+        self.compute.unfinished.add(server_id)
+        return ServerNics(server_id=server_id, project_id=PROJECT, nics=nics)
+
+    async def ensure(self, *servers: ServerNics) -> list[Port]:
+        answers = await self.client.ensure_ports(servers)
+        assert all(isinstance(answer, EnsuredPorts) for answer in answers), answers
+        return [port for answer in answers for port in answer.ports]  # type: ignore[union-attr]
+
+    async def claim(self, port_ids: list[str], provider_uuid: str) -> bool:
+        """As the conductor does."""
+        consumers = tuple(
+            ConsumerClaim(
+                consumer_uuid=port_id, generation=None, consumer_type="PORT", project_id=PROJECT, user_id=PROJECT,
+                allocations={provider_uuid: {IPV4_ADDRESS: 1}},
+            )
+            for port_id in port_ids
+        )  # fmt: skip
+        return isinstance((await self.networks.placement.claim([ClaimGroup(consumers)]))[0], Claimed)
+
+    async def bind(self, server: ServerNics, port: Port, host: str, provider_uuid: str | None) -> Bound:
+        wanted = PortBind(
+            port_id=port.id, server_id=server.server_id, host=host, provider_uuid=provider_uuid, revision=port.revision
+        )
+        (answer,) = await self.client.bind_ports([wanted])
+        assert isinstance(answer, Bound), answer
+        return answer
+
+    async def used(self, provider_uuid: str) -> tuple[int, int]:
+        """(capacity, used) of a provider."""
+        return (await self.networks.placement.list_usages([provider_uuid]))[provider_uuid][IPV4_ADDRESS]

@@ -1,0 +1,64 @@
+"""A network service on an empty database, with the real ledger and a compute service reduced to what it must say."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from tests.network.cloud import Cloud
+
+from roost.clients.local_network import LocalNetwork
+from roost.clients.local_placement import LocalPlacement
+from roost.network.service import Networks
+from roost.placement.service import Ledger, sync_standard_names
+from roost.platform.database import Database
+from roost.platform.env import Env
+from roost.seams.compute import HostAggregateState
+
+
+class MemberCompute:
+    """ComputeClient in memory: host aggregates and their members, and the servers that a test says there are."""
+
+    def __init__(self) -> None:
+        self.aggregates: dict[str, str] = {}
+        self.members: dict[str, set[str]] = {}
+        self.existing: set[str] = set()
+        self.unfinished: set[str] = set()
+
+    async def ensure_host_aggregates(self, aggregates: Sequence[HostAggregateState]) -> None:
+        for aggregate in aggregates:
+            self.aggregates.setdefault(aggregate.uuid, aggregate.name)
+            self.members.setdefault(aggregate.uuid, set())
+
+    async def delete_host_aggregates(self, uuids: Sequence[str]) -> None:
+        for uuid in uuids:
+            self.aggregates.pop(uuid, None)
+            self.members.pop(uuid, None)
+
+    async def set_segment_aggregates(
+        self, aggregates_by_host: Mapping[str, frozenset[str]], *, managed: frozenset[str]
+    ) -> None:
+        for host, wanted in aggregates_by_host.items():
+            for uuid in managed & set(self.members):
+                (self.members[uuid].add if uuid in wanted else self.members[uuid].discard)(host)
+
+    async def list_unfinished(self, server_ids: Sequence[str]) -> set[str]:
+        return self.unfinished & set(server_ids)
+
+    async def list_servers(self, server_ids: Sequence[str]) -> set[str]:
+        return (self.existing | self.unfinished) & set(server_ids)
+
+
+@pytest.fixture
+async def compute() -> MemberCompute:
+    return MemberCompute()
+
+
+@pytest.fixture
+async def networks(database: Database, compute: MemberCompute) -> Networks:
+    ledger = Ledger(database)
+    await sync_standard_names(ledger)
+    return Networks(database=database, env=Env(), placement=LocalPlacement(ledger), compute=compute)
+
+
+@pytest.fixture
+def cloud(networks: Networks, compute: MemberCompute) -> Cloud:
+    return Cloud(networks, LocalNetwork(networks), compute)

@@ -1,0 +1,56 @@
+from tests.invariants import list_problems
+from tests.network.cloud import Cloud
+
+from roost.network.service import networks as service
+from roost.seams.network import BindRefused, Bound, Nic, PortBind, PortsRefused
+
+
+async def assert_sound(cloud: Cloud) -> None:
+    async with cloud.networks.database.transaction() as tx:
+        assert await list_problems(tx, settled=False) == []
+
+
+async def test_a_server_goes_through_its_ports_life(cloud: Cloud) -> None:
+    network, (rack1, _) = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
+    assert await cloud.used(rack1.id) == (5, 0)
+    server = cloud.server(Nic(tag="0", network_id=network.id))
+    (port,) = await cloud.ensure(server)
+    assert (port.needs_address, port.pinned, port.preserve_on_delete) == (True, False, False)
+    assert await cloud.claim([port.id], rack1.id)
+    bound = await cloud.bind(server, port, "h1", rack1.id)
+    assert bound.addresses == ("10.1.0.2",)
+    assert (await cloud.ensure(server))[0].pinned is False
+    await cloud.client.settle_ports([server.server_id])
+    assert (await cloud.ensure(server))[0].pinned is True
+    await assert_sound(cloud)
+    await cloud.client.release_ports([server], restore=False)
+    assert await cloud.used(rack1.id) == (5, 0)
+    await assert_sound(cloud)
+
+
+async def test_ensure_bind_and_release_can_be_repeated(cloud: Cloud) -> None:
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    server = cloud.server(Nic(tag="0", network_id=network.id), Nic(tag="1", network_id=network.id))
+    first = await cloud.ensure(server)
+    assert await cloud.ensure(server) == first
+    assert await cloud.claim([port.id for port in first], rack1.id)
+    binds = [
+        PortBind(port_id=p.id, server_id=server.server_id, host="h1", provider_uuid=rack1.id, revision=p.revision)
+        for p in first
+    ]
+    answers = await cloud.client.bind_ports(binds)
+    assert all(isinstance(answer, Bound) for answer in answers)
+    assert await cloud.client.bind_ports(binds) == answers
+    await cloud.client.release_ports([server], restore=True)
+    await cloud.client.release_ports([server], restore=True)
+    assert await cloud.used(rack1.id) == (5, 0)
+    assert isinstance((await cloud.client.bind_ports(binds))[0], BindRefused)
+    await assert_sound(cloud)
+
+
+async def test_a_refused_nic_leaves_nothing_behind(cloud: Cloud) -> None:
+    network, _ = await cloud.routed("10.1.0.0/29")
+    server = cloud.server(Nic(tag="0", network_id=network.id), Nic(tag="1", port_id=network.id))
+    (answer,) = await cloud.client.ensure_ports([server])
+    assert isinstance(answer, PortsRefused)
+    await service.delete_network(cloud.networks, network.id)

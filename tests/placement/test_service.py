@@ -1,0 +1,220 @@
+"""Claims on real PostgreSQL: races, replacement, release, and what stays true of `used`."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from roost.placement import service
+from roost.placement.errors import InventoryInUse, ProviderNameTaken
+from roost.placement.service import Ledger
+from roost.platform.database import Database
+from roost.seams.placement import (
+    Claimed,
+    ClaimGroup,
+    ConsumerClaim,
+    Inventory,
+    ProviderState,
+    Refused,
+    Rule,
+)
+
+
+def a_uuid() -> str:
+    return str(uuid.uuid4())
+
+
+def claim_of(allocations: dict[str, dict[str, int]], consumer: str | None = None, generation: int | None = None):
+    return ConsumerClaim(
+        consumer_uuid=consumer or a_uuid(), generation=generation, consumer_type="INSTANCE",
+        project_id="p", user_id="u", allocations=allocations,
+    )  # fmt: skip
+
+
+@pytest.fixture
+async def ledger(database: Database) -> Ledger:
+    made = Ledger(database)
+    await service.sync_standard_names(made)
+    return made
+
+
+async def a_provider(ledger: Ledger, **totals: int) -> str:
+    made = a_uuid()
+    inventories = {name: Inventory(total=total, max_unit=total) for name, total in totals.items()}
+    await service.ensure_providers(ledger, [ProviderState(uuid=made, name=f"host-{made}", inventories=inventories)])
+    return made
+
+
+async def assert_books_agree(ledger: Ledger) -> None:
+    async with ledger.database.connection() as connection:
+        wrong = await connection.fetch("""
+            SELECT i.provider_id, i.used, coalesce(sum(a.used), 0)
+            FROM placement.inventory i LEFT JOIN placement.allocation a USING (provider_id, resource_class_id)
+            GROUP BY i.provider_id, i.resource_class_id, i.used HAVING i.used <> coalesce(sum(a.used), 0)
+        """)
+        over = await connection.fetch("""
+            SELECT provider_id FROM placement.inventory WHERE used > floor((total - reserved) * allocation_ratio)
+        """)
+        idle = await connection.fetch("""
+            SELECT uuid FROM placement.consumer c
+            WHERE NOT EXISTS (SELECT FROM placement.allocation a WHERE a.consumer_uuid = c.uuid)
+        """)
+    assert not wrong
+    assert not over
+    assert not idle
+
+
+async def test_sixteen_clients_race_for_ten_addresses_and_exactly_ten_win(ledger: Ledger) -> None:
+    segment = await a_provider(ledger, IPV4_ADDRESS=10)
+    hosts = [await a_provider(ledger, VCPU=100) for _ in range(4)]
+
+    async def boot(number: int) -> Claimed | Refused:
+        server = claim_of({hosts[number % 4]: {"VCPU": 1}})
+        port = claim_of({segment: {"IPV4_ADDRESS": 1}})
+        return (await service.claim(ledger, [ClaimGroup((server, port))]))[0]
+
+    answers = await asyncio.gather(*(boot(number) for number in range(16)))
+    assert sum(isinstance(answer, Claimed) for answer in answers) == 10
+    for answer in answers:
+        if isinstance(answer, Refused):
+            (shortfall,) = answer.shortfalls
+            assert (shortfall.rule, shortfall.provider_uuid, shortfall.asked) == (Rule.CAPACITY, segment, 1)
+            assert shortfall.free == 0
+    usages = await service.list_usages(ledger, [segment, *hosts])
+    assert usages[segment]["IPV4_ADDRESS"] == (10, 10)
+    assert sum(usages[host]["VCPU"][1] for host in hosts) == 10
+    await assert_books_agree(ledger)
+
+
+async def test_a_refused_group_undoes_no_other_and_later_groups_see_earlier_ones(ledger: Ledger) -> None:
+    host = await a_provider(ledger, VCPU=4)
+    groups = [ClaimGroup((claim_of({host: {"VCPU": amount}}),)) for amount in (2, 3, 2, 1)]
+    answers = await service.claim(ledger, groups)
+    assert [isinstance(answer, Claimed) for answer in answers] == [True, False, True, False]
+    await assert_books_agree(ledger)
+
+
+async def test_a_group_is_taken_whole_or_not_at_all_with_every_reason(ledger: Ledger) -> None:
+    host = await a_provider(ledger, VCPU=4, MEMORY_MB=100)
+    segment = await a_provider(ledger, IPV4_ADDRESS=1)
+    server = claim_of({host: {"VCPU": 5, "MEMORY_MB": 50, "DISK_GB": 1}})
+    ports = [claim_of({segment: {"IPV4_ADDRESS": 1}}), claim_of({segment: {"IPV4_ADDRESS": 1}})]
+    (answer,) = await service.claim(ledger, [ClaimGroup((server, *ports))])
+    assert isinstance(answer, Refused)
+    found = {(shortfall.rule, shortfall.resource_class) for shortfall in answer.shortfalls}
+    assert found == {
+        (Rule.CAPACITY, "VCPU"), (Rule.MAX_UNIT, "VCPU"), (Rule.NO_INVENTORY, "DISK_GB"),
+        (Rule.CAPACITY, "IPV4_ADDRESS"),
+    }  # fmt: skip
+    assert await service.get_consumers(ledger, [server.consumer_uuid]) == {}
+    await assert_books_agree(ledger)
+
+
+async def test_a_claim_replaces_what_the_consumer_held(ledger: Ledger) -> None:
+    one, two = await a_provider(ledger, VCPU=4), await a_provider(ledger, VCPU=4)
+    consumer = a_uuid()
+    (first,) = await service.claim(ledger, [ClaimGroup((claim_of({one: {"VCPU": 4}}, consumer),))])
+    assert isinstance(first, Claimed)
+    assert first.generations == {consumer: 1}
+    (second,) = await service.claim(ledger, [ClaimGroup((claim_of({two: {"VCPU": 3}}, consumer, 1),))])
+    assert isinstance(second, Claimed)
+    assert second.generations == {consumer: 2}
+    held = await service.get_consumers(ledger, [consumer])
+    assert held[consumer].allocations == {two: {"VCPU": 3}}
+    await assert_books_agree(ledger)
+
+
+async def test_a_claim_with_an_old_generation_changes_nothing(ledger: Ledger) -> None:
+    host = await a_provider(ledger, VCPU=4)
+    consumer = a_uuid()
+    await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 1}}, consumer),))])
+    for generation in (None, 0, 2):
+        (answer,) = await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 2}}, consumer, generation),))])
+        assert isinstance(answer, Refused)
+        assert answer.shortfalls[0].rule is Rule.CONSUMER_GENERATION
+        assert answer.shortfalls[0].free == 1
+    await assert_books_agree(ledger)
+
+
+async def test_many_claims_for_one_new_consumer_at_once_give_it_one_claim(ledger: Ledger) -> None:
+    host = await a_provider(ledger, VCPU=100)
+    consumer = a_uuid()
+    other = [a_uuid() for _ in range(8)]
+    answers = await asyncio.gather(
+        *(
+            service.claim(
+                ledger,
+                [
+                    ClaimGroup((claim_of({host: {"VCPU": 1}}, consumer),)),
+                    ClaimGroup((claim_of({host: {"VCPU": 1}}, u),)),
+                ],
+            )
+            for u in other
+        )
+    )
+    assert sum(isinstance(answer[0], Claimed) for answer in answers) == 1
+    assert all(isinstance(answer[1], Claimed) for answer in answers)
+    assert (await service.list_usages(ledger, [host]))[host]["VCPU"][1] == 9
+    await assert_books_agree(ledger)
+
+
+async def test_release_gives_back_everything_but_only_at_the_named_generation(ledger: Ledger) -> None:
+    host = await a_provider(ledger, VCPU=4)
+    consumer = a_uuid()
+    await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 2}}, consumer),))])
+    await service.release(ledger, [consumer], generations={consumer: 7})
+    assert (await service.list_usages(ledger, [host]))[host]["VCPU"][1] == 2
+    await service.release(ledger, [consumer], generations={consumer: 1})
+    await service.release(ledger, [consumer])
+    assert (await service.list_usages(ledger, [host]))[host]["VCPU"][1] == 0
+    await assert_books_agree(ledger)
+
+
+async def test_a_change_that_worsens_nothing_is_allowed_on_an_over_capacity_provider(ledger: Ledger) -> None:
+    host = await a_provider(ledger, VCPU=8)
+    consumer = a_uuid()
+    await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 8}}, consumer),))])
+    await service.ensure_providers(
+        ledger, [ProviderState(uuid=host, name=f"host-{host}", inventories={"VCPU": Inventory(total=4)})]
+    )
+    (fewer,) = await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 6}}, consumer, 1),))])
+    assert isinstance(fewer, Claimed)
+    (more,) = await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 7}}, consumer, 2),))])
+    assert isinstance(more, Refused)
+
+
+async def test_ensuring_a_provider_twice_does_nothing_the_second_time(ledger: Ledger) -> None:
+    state = ProviderState(
+        uuid=a_uuid(), name="one", inventories={"VCPU": Inventory(total=4)}, traits=frozenset({"CUSTOM_A"}),
+        placement_aggregates=frozenset({a_uuid()}),
+    )  # fmt: skip
+
+    async def generation() -> int:
+        async with ledger.database.connection() as connection:
+            return await connection.fetchval("SELECT generation FROM placement.provider")
+
+    await service.ensure_providers(ledger, [state])
+    first = await generation()
+    await service.ensure_providers(ledger, [state])
+    assert await generation() == first
+
+
+async def test_inventory_in_use_and_a_taken_name_are_refused_whole(ledger: Ledger) -> None:
+    host = await a_provider(ledger, VCPU=4)
+    await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 1}}),))])
+    with pytest.raises(InventoryInUse, match="VCPU"):
+        await service.ensure_providers(ledger, [ProviderState(uuid=host, name="renamed", inventories={})])
+    with pytest.raises(ProviderNameTaken):
+        await service.ensure_providers(ledger, [ProviderState(uuid=a_uuid(), name=f"host-{host}")])
+    assert await service.delete_providers(ledger, [host]) == [host]
+
+
+async def test_children_follow_their_parents_and_keep_them(ledger: Ledger) -> None:
+    parent, child = a_uuid(), a_uuid()
+    await service.ensure_providers(
+        ledger,
+        [ProviderState(uuid=child, name="child", parent_uuid=parent), ProviderState(uuid=parent, name="parent")],
+    )
+    assert await service.delete_providers(ledger, [parent]) == [parent]
+    assert await service.delete_providers(ledger, [child]) == []
+    assert await service.delete_providers(ledger, [parent]) == []

@@ -1,0 +1,236 @@
+"""The private PostgreSQL on real processes: each test has a data directory of its own."""
+
+import contextlib
+import os
+import pwd
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from roost.platform.database import Database
+from roost.platform.postgres import SOCKET_PATH_MAX, PostgresError, PrivatePostgres
+
+FAST = {"fsync": "off"}
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+ENVIRONMENT = {
+    "PATH": os.defpath,
+    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2] / "src"), *filter(None, sys.path)]),
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+USE_AND_DIE = """
+import os, signal, sys
+from pathlib import Path
+from roost.platform.postgres import PrivatePostgres
+PrivatePostgres(Path(sys.argv[1]), settings={"fsync": "off"}).start()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+START_AND_STOP = """
+import asyncio, sys
+from pathlib import Path
+from roost.platform.database import Database
+from roost.platform.postgres import PrivatePostgres
+server = PrivatePostgres(Path(sys.argv[1]), settings={"fsync": "off"})
+server.start()
+async def ask():
+    database = await Database.open(server.dsn)
+    async with database.connection() as connection:
+        print(await connection.fetchval("SELECT 41 + 1"))
+    await database.close()
+asyncio.run(ask())
+server.stop()
+print(server.is_running())
+"""
+
+
+def run(
+    program: str, data_dir: Path, python: str = sys.executable, **more: object
+) -> "subprocess.CompletedProcess[str]":
+    command = [python, "-c", program, str(data_dir)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT, **more)  # type: ignore[call-overload,no-any-return]
+
+
+def wait_for(fact: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not fact():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)  # another process is at work; nothing here can move its clock
+
+
+async def answer(server: PrivatePostgres, sql: str) -> object:
+    database = await Database.open(server.dsn)
+    try:
+        async with database.connection() as connection:
+            return await connection.fetchval(sql)
+    finally:
+        await database.close()
+
+
+async def test_the_last_of_two_users_stops_it_and_the_data_stays(data_dir: Path) -> None:
+    first, second = (PrivatePostgres(data_dir, settings=FAST) for _ in range(2))
+    first.start()
+    pid = first.postmaster_pid()
+    second.start()
+    assert second.postmaster_pid() == pid
+    await answer(first, "CREATE TABLE kept ()")
+    first.stop()
+    assert second.is_running()
+    second.stop()
+    assert not second.is_running()
+    first.stop()  # has no share any more: nothing happens
+    first.start()
+    assert await answer(first, "SELECT count(*) FROM kept") == 0
+    first.stop()
+
+
+def test_one_left_running_by_a_killed_user_is_adopted_and_stopped(data_dir: Path) -> None:
+    assert run(USE_AND_DIE, data_dir).returncode == -signal.SIGKILL
+    server = PrivatePostgres(data_dir, settings=FAST)
+    assert server.is_running()
+    pid = server.postmaster_pid()
+    server.start()
+    assert server.postmaster_pid() == pid
+    server.stop()
+    assert not server.is_running()
+
+
+async def test_a_killed_postmaster_is_started_again_with_what_was_committed(data_dir: Path) -> None:
+    server = PrivatePostgres(data_dir)
+    server.start()
+    database = await Database.open(server.dsn)
+    async with database.transaction() as tx:
+        await tx.execute("CREATE TABLE kept AS SELECT 1 AS one")
+    killed = server.postmaster_pid()
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+    wait_for(lambda: not server.is_running())
+    assert server.ensure_running()
+    assert not server.ensure_running()
+    assert server.postmaster_pid() != killed
+    assert await answer(server, "SELECT one FROM kept") == 1
+    await database.close()
+    server.stop()
+
+
+def test_an_initdb_killed_half_way_is_begun_anew(data_dir: Path) -> None:
+    half = data_dir / "postgres.half"
+    half.mkdir()
+    (half / "PG_VERSION").write_text("18\n")  # initdb writes this first
+    server = PrivatePostgres(data_dir, settings=FAST)
+    server.start()
+    assert server.is_running()
+    assert not half.exists()
+    server.stop()
+
+
+def test_a_user_killed_before_the_database_was_made_leaves_nothing_undone(data_dir: Path) -> None:
+    server = PrivatePostgres(data_dir, settings=FAST)
+    server.start()
+    server._query("DROP DATABASE roost")
+    second = PrivatePostgres(data_dir, settings=FAST)
+    second.start()
+    assert second._query("SELECT count(*) FROM pg_database WHERE datname = 'roost'") == "1"
+    second.stop()
+    server.stop()
+
+
+def test_a_directory_of_another_version_is_refused_with_both_versions(data_dir: Path) -> None:
+    cluster = data_dir / "postgres"
+    cluster.mkdir()
+    (cluster / "PG_VERSION").write_text("14\n")
+    server = PrivatePostgres(data_dir)
+    with pytest.raises(PostgresError, match=r"was made by PostgreSQL 14, these binaries are \d+: give --pg-bin"):
+        server.start()
+    server.stop()
+    assert sorted(path.name for path in cluster.iterdir()) == ["PG_VERSION"]
+
+
+def test_the_number_of_another_process_in_its_lock_file_is_not_it(data_dir: Path, postgres: PrivatePostgres) -> None:
+    cluster = data_dir / "postgres"
+    cluster.mkdir()
+    (cluster / "postmaster.pid").write_text(f"{postgres.postmaster_pid()}\n{cluster}\n")
+    assert postgres.is_running()
+    assert not PrivatePostgres(data_dir).is_running()
+
+
+@pytest.mark.parametrize("socket_dir_bytes", [SOCKET_PATH_MAX, SOCKET_PATH_MAX + 1, 140])
+async def test_however_long_the_path_it_has_a_socket_whatever_tmpdir_is(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch, socket_dir_bytes: int
+) -> None:
+    deep = data_dir / ("a deep path " * 20)[: socket_dir_bytes - len(str(data_dir)) - len("//run")]
+    first = PrivatePostgres(deep, settings=FAST)
+    first.start()
+    monkeypatch.setattr("tempfile.tempdir", str(data_dir))
+    second = PrivatePostgres(deep, settings=FAST)
+    second.start()
+    assert second.dsn == first.dsn
+    assert (first.socket_dir == deep / "run") == (socket_dir_bytes <= SOCKET_PATH_MAX)
+    assert await answer(second, "SELECT 1") == 1
+    first.stop()
+    second.stop()
+    first.socket_dir.rmdir()
+
+
+@pytest.mark.parametrize("name", ["it's", "a$b", 'a"b', "a,b"])
+def test_a_path_that_a_shell_would_read_is_refused(data_dir: Path, name: str) -> None:
+    with pytest.raises(PostgresError, match="cannot live in a path with"):
+        PrivatePostgres(data_dir / name).start()
+
+
+def test_a_data_directory_that_is_a_file_is_refused_in_a_sentence(data_dir: Path) -> None:
+    (data_dir / "file").write_text("")
+    with pytest.raises(PostgresError, match="cannot be used"):
+        PrivatePostgres(data_dir / "file").start()
+
+
+@AS_ROOT
+def test_a_directory_that_its_user_may_not_enter_is_refused_by_name(data_dir: Path) -> None:
+    closed = data_dir / "closed"
+    closed.mkdir(mode=0o700)
+    with pytest.raises(PostgresError, match=f"may not enter {closed}: choose a --data-dir elsewhere"):
+        PrivatePostgres(closed / "data").start()
+    assert closed.stat().st_mode & 0o777 == 0o700
+
+
+@AS_ROOT
+def test_a_strict_umask_does_not_shut_it_out(data_dir: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        server = PrivatePostgres(data_dir / "new", settings=FAST)
+        server.start()
+    finally:
+        os.umask(before)
+    assert server.is_running()
+    server.stop()
+
+
+@AS_ROOT
+def test_an_ordinary_user_runs_it_as_itself(data_dir: Path) -> None:
+    nobody = pwd.getpwnam("nobody")
+    python = _python_of(nobody)
+    if python is None:
+        pytest.skip("this checkout or its interpreter cannot be read by an ordinary user")
+    own = data_dir / "own"
+    own.mkdir()
+    os.chown(own, nobody.pw_uid, nobody.pw_gid)
+    done = run(START_AND_STOP, own, python, user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[])
+    assert done.stdout.split() == ["42", "False"], done.stderr
+    assert (own / "postgres").stat().st_uid == nobody.pw_uid
+
+
+def _python_of(user: pwd.struct_passwd) -> str | None:
+    """An interpreter of this version that `user` may run with Roost in its path, if there is one."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        command = [python, "-c", "import roost.platform.postgres, roost.platform.database"]
+        with contextlib.suppress(OSError):
+            if not subprocess.run(
+                command, user=user.pw_uid, group=user.pw_gid, env=ENVIRONMENT, capture_output=True, check=False
+            ).returncode:
+                return python
+    return None
