@@ -77,9 +77,9 @@ class Polls:
 async def report(compute: Compute, reports: Sequence[GuestReport]) -> list[ReportAnswer]:
     """Take or refuse each report, in order, all in one transaction; the same report twice does nothing more."""
     async with compute.database.transaction() as tx:
-        # Work before guests, as the pipeline locks them when it sends a server to its host.
-        outcomes = {report.server_id for report in reports if report.state != "begun"}
-        works = await store.lock_works(tx, outcomes) if outcomes else []
+        # Work before guests, as the pipeline locks them when it sends a server to its host; for `begun` too, which
+        # needs no work row: the pipeline changes guests in no order of their own, under its locks on work.
+        works = await store.lock_works(tx, {report.server_id for report in reports})
         guests = await store.lock_guests(tx, {(report.server_id, report.host) for report in reports})
         outcome = rules.decide_reports(reports, guests=guests, works=works)
         await store.mark_guests(tx, begun=outcome.begun, running=outcome.running)
