@@ -6,16 +6,17 @@ All in sets, in a fixed number of statements. Claims for these ports are the con
 from collections.abc import Mapping, Sequence
 
 from roost.network import addressing, bindings
-from roost.network.addressing import Demand, FreeChange, Given
+from roost.network.addressing import Demand
 from roost.network.bindings import ReachableSubnets, Reservation
-from roost.network.errors import PortChanged
-from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortOrigin
-from roost.network.service import Networks, releases
+from roost.network.errors import InvalidInput, PortChanged
+from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortFilter, PortOrigin
+from roost.network.service import Networks, assignments, releases
 from roost.network.service.macs import new_mac
 from roost.network.store import addresses, claims, ports
 from roost.network.store import networks as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
+from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
 from roost.seams import network as seam
 
 SERVERS_MAX = 500
@@ -45,7 +46,7 @@ async def ensure_ports(
                 await releases.work_off(networks, sorted(pending.port_ids))
         else:
             raise PortChanged("Claims of the ports are still being given back: repeat the request.")
-    return answers
+    return [await _assign_named(networks, server, answer) for server, answer in zip(servers, answers, strict=True)]
 
 
 async def bind_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list[seam.Bound | seam.BindRefused]:
@@ -68,7 +69,7 @@ async def unassign_ports(networks: Networks, revisions: Mapping[str, int]) -> No
             for address in port.addresses
             if address.assigned_for is not None
         ]
-        await unassign(tx, dropped)
+        await assignments.unassign(tx, dropped)
         await ports.bind(tx, list(found), [None] * len(found), VIF_TYPE_UNBOUND)
     crash_point("port.after-unassign")
 
@@ -98,32 +99,13 @@ async def release_server_ports(
             for port in found.values()
             if port.device_id in going or port.made_for in going
         ]
-        await unassign(tx, [pair for parting in partings for pair in parting.dropped])
+        await assignments.unassign(tx, [pair for parting in partings for pair in parting.dropped])
         await ports.part(tx, partings)
         unheld = [parting.port_id for parting in partings if not parting.keeps_address]
         await claims.insert_releases(tx, unheld)
     crash_point("port.after-unassign")
     await releases.work_off_now(networks, unheld)
     return len(partings)
-
-
-async def unassign(tx: Connection, dropped: Sequence[tuple[str, str]]) -> None:
-    """Nobody holds these (subnet id, address) any more, and those in pools are free. The ports are locked."""
-    await addresses.lock_subnets(tx, sorted({subnet_id for subnet_id, _ in dropped}))
-    freed = await addresses.delete(tx, dropped)
-    neighbours = await addresses.list_neighbours(tx, freed)
-    await addresses.change_free(tx, addressing.take_back(freed, neighbours))
-
-
-async def hand_out(tx: Connection, demands: Sequence[Demand]) -> tuple[list[Given | None], FreeChange]:
-    """Decide who gets which address; the subnets are locked, and nothing is written yet."""
-    wanted: dict[str, int] = {}
-    for demand in demands:
-        if demand.in_pool:
-            for subnet_id in demand.subnet_ids:
-                wanted[subnet_id] = wanted.get(subnet_id, 0) + 1
-    named = [(d.subnet_ids[0], d.address) for d in demands if d.address is not None and d.in_pool]
-    return addressing.hand_out(demands, await addresses.list_free(tx, wanted, named))
 
 
 async def _ensure_batch(
@@ -152,6 +134,32 @@ async def _ensure_batch(
     return [_answer(server, answer, found) for server, answer in zip(servers, decided, strict=True)]
 
 
+async def _assign_named(
+    networks: Networks, server: seam.ServerNics, answer: seam.EnsuredPorts | seam.PortsRefused
+) -> seam.EnsuredPorts | seam.PortsRefused:
+    """Claim and assign the addresses that the server's NICs name; they stay, whatever becomes of the build's others."""
+    if isinstance(answer, seam.PortsRefused) or not any(nic.fixed_ip for nic in server.nics):
+        return answer
+    try:
+        for nic, port in zip(server.nics, answer.ports, strict=True):
+            if nic.fixed_ip and port.needs_address:
+                await assignments.assign_address(networks, port.id, nic.fixed_ip)
+            elif nic.fixed_ip and nic.fixed_ip not in port.addresses:
+                raise InvalidInput(f"Port {port.id} has {', '.join(port.addresses)}, not {nic.fixed_ip}.")
+    except (BadRequest, Conflict, NotFound) as error:
+        if error.retry is Retry.NOW:
+            raise
+        await release_ports(networks, [server], restore=True)
+        return seam.PortsRefused(server.server_id, str(error))
+    async with networks.database.transaction() as tx:
+        found = {
+            port.id: port for port in await ports.list_ports(tx, PortFilter(ids=tuple(p.id for p in answer.ports)))
+        }
+    pairs = zip(server.nics, answer.ports, strict=True)
+    views = tuple(bindings.view(found[port.id], nic, server.server_id) for nic, port in pairs)
+    return seam.EnsuredPorts(server.server_id, views)
+
+
 def _answer(
     server: seam.ServerNics, answer: Reservation | seam.PortsRefused, found: Mapping[str, Port]
 ) -> seam.EnsuredPorts | seam.PortsRefused:
@@ -167,7 +175,7 @@ async def _bind_batch(tx: Connection, binds: Sequence[seam.PortBind]) -> list[se
     hosts = {host.name: host for host in await store.list_hosts(tx, sorted({bind.host for bind in binds}))}
     providers = await _lock_providers(tx, binds, found)
     answers = [bindings.decide_bind(b, found.get(b.port_id), hosts.get(b.host), providers) for b in binds]
-    given, change = await hand_out(tx, [answer for answer in answers if isinstance(answer, Demand)])
+    given, change = await assignments.hand_out(tx, [answer for answer in answers if isinstance(answer, Demand)])
     given_by_port = {item.port_id: item for item in given if item is not None}
     server_by_port = {bind.port_id: bind.server_id for bind in binds}
     written = [item for item in given if item is not None]

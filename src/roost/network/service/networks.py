@@ -152,12 +152,15 @@ async def delete_subnet(networks: Networks, subnet_id: str) -> None:
 
 async def finish_subnet(networks: Networks, subnet: Subnet) -> None:
     """Carry the delete of a marked subnet to its end, or take it back. Raises SubnetInUse, PublicationPending."""
-    claimed = await publications.publish(networks, [subnet.provider_uuid])
+    claimed = bool(await publications.publish(networks, [subnet.provider_uuid]))
+    usages = await networks.placement.list_usages([subnet.provider_uuid])
+    for capacity, in_use in usages.get(subnet.provider_uuid, {}).values():
+        claimed = claimed or in_use > capacity
     async with networks.database.transaction() as tx:
         marked = await _lock_subnet(tx, subnet.id)
         if marked is None or not marked.deleting:
             return
-        used = bool(claimed) or await addresses.is_subnet_held(tx, subnet.id)
+        used = claimed or await addresses.is_subnet_held(tx, subnet.id)
         if used:
             await store.mark_subnet(tx, subnet.id, deleting=False)
             await publication_rows.want(tx, [subnet.provider_uuid])

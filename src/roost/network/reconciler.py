@@ -1,0 +1,113 @@
+"""Gives back what hangs and says again what was not heard, whatever died in between; safe with several at once.
+
+It decides nothing that a transaction under the port's lock has not confirmed, and never frees what is in use.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+from msgspec import Struct
+
+from roost.network.errors import PublicationPending
+from roost.network.model import Port, PortFilter
+from roost.network.service import Networks, builds, networks, publications, releases
+from roost.network.store import claims, ports
+from roost.platform.errors import RoostError
+from roost.platform.http import is_uuid
+from roost.seams.placement import ConsumerType
+
+INTENTS_MAX = 1000
+CONSUMERS_PAGE = 1000
+SERVERS_PAGE = 1000
+
+log = structlog.get_logger()
+
+
+class Reconciled(Struct, frozen=True):
+    """What one pass did: ports whose claim was given back, ports of servers that are gone, subnets and publications."""
+
+    released: int = 0
+    abandoned: int = 0
+    parted: int = 0
+    subnets: int = 0
+
+
+async def run(context: Networks, interval_s: float) -> None:
+    """Reconcile for ever; woken early by nobody, since whoever leaves work behind has died."""
+    while True:
+        try:
+            done = await reconcile_once(context)
+            if done != Reconciled():
+                log.info("reconciled", **{field: getattr(done, field) for field in Reconciled.__struct_fields__})
+        except (RoostError, TimeoutError) as error:
+            log.warning("reconciling is put off", reason=str(error))
+        await asyncio.sleep(interval_s)
+
+
+async def reconcile_once(context: Networks) -> Reconciled:
+    """One pass over everything that can hang."""
+    try:
+        await publications.publish_due(context)
+        subnets = await networks.finish_subnets(context)
+    except PublicationPending:
+        subnets = 0
+    parted = await _part_orphans(context)
+    abandoned = await _expire_intents(context) + await _release_hanging(context)
+    released = 0
+    while done := await releases.work_off(context):
+        released += done
+    return Reconciled(released=released, abandoned=abandoned, parted=parted, subnets=subnets)
+
+
+async def _expire_intents(context: Networks) -> int:
+    async with context.database.transaction() as tx:
+        expired = await claims.list_expired_intents(tx, INTENTS_MAX)
+        await ports.lock_ports(tx, expired)
+        gone = await claims.delete_expired_intents(tx, expired)
+        hanging = await claims.release_hanging(tx, gone)
+    return len(hanging)
+
+
+async def _release_hanging(context: Networks) -> int:
+    """PORT consumers that no port with an address, no intent and no unfinished server stands behind."""
+    count, after = 0, ""
+    while page := await context.placement.list_consumers(ConsumerType.PORT.value, after=after, limit=CONSUMERS_PAGE):
+        after = page[-1]
+        async with context.database.transaction() as tx:
+            found = {port.id: port for port in await ports.list_ports(tx, PortFilter(ids=tuple(page)))}
+        suspects = [port for port in found.values() if not port.addresses]
+        unfinished = await _unfinished(context, suspects)
+        wanted = [uuid for uuid in page if uuid not in found]
+        idle = {port.id: port.device_id for port in suspects if port.device_id not in unfinished}
+        async with context.database.transaction() as tx:
+            locked = await ports.lock_ports(tx, sorted([*wanted, *idle]))
+            # One that was reserved, or made, since it was looked at is somebody's again.
+            wanted += [uuid for uuid in idle if uuid in locked and locked[uuid].device_id == idle[uuid]]
+            wanted = [uuid for uuid in wanted if uuid in idle or uuid not in locked]
+            count += len(await claims.release_hanging(tx, wanted))
+    return count
+
+
+async def _unfinished(context: Networks, suspects: Sequence[Port]) -> set[str]:
+    servers = sorted({port.device_id for port in suspects if is_uuid(port.device_id)})
+    return await context.compute.list_unfinished(servers) if servers else set()
+
+
+async def _part_orphans(context: Networks) -> int:
+    """Ports that Roost made for, or a build reserved for, servers that neither exist nor are being worked on.
+
+    A port is read before its server is asked for: a server that is at work exists before its ports do.
+    """
+    count, after = 0, ""
+    while True:
+        async with context.database.transaction() as tx:
+            page = await ports.list_build_servers(tx, after=after, limit=SERVERS_PAGE)
+        if not page:
+            return count
+        after = page[-1]
+        asked = [server for server in page if is_uuid(server)]
+        alive = await context.compute.list_servers(asked) | await context.compute.list_unfinished(asked)
+        gone = [server for server in asked if server not in alive]
+        if gone:
+            count += await builds.release_server_ports(context, gone, [], restore=True)

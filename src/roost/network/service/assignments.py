@@ -1,0 +1,178 @@
+"""Claiming an address for a client's port and assigning it, in that order, with an intent row around both.
+
+If this process dies in between, the intent expires and the reconciler gives the claim back.
+"""
+
+from collections.abc import Sequence
+
+from roost.network import addressing, requests
+from roost.network.addressing import Demand, FreeChange, Given
+from roost.network.errors import (
+    IpAddressAlreadyAllocated,
+    IpAddressGenerationFailure,
+    NetworkNotFound,
+    PortChanged,
+)
+from roost.network.model import FixedIpRequest, Host
+from roost.network.requests import NetworkState, Placing
+from roost.network.service import Networks, releases
+from roost.network.store import addresses, claims, ports
+from roost.network.store import networks as store
+from roost.platform.crash import crash_point
+from roost.platform.database import Connection
+from roost.seams.placement import (
+    IPV4_ADDRESS,
+    Claimed,
+    ClaimGroup,
+    ConsumerClaim,
+    ConsumerType,
+    Refused,
+    Rule,
+)
+
+INTENT_S = 60.0
+
+
+async def open_intent(tx: Connection, port_id: str, revision: int) -> None:
+    """Say that the port's claim is about to be made. Raises PortChanged when somebody else is at it."""
+    if not await claims.insert_intent(tx, port_id, revision, INTENT_S):
+        raise PortChanged(f"Port {port_id} is just being given an address: repeat the request.")
+
+
+async def refuse_taken(tx: Connection, placings: Sequence[Placing]) -> None:
+    """Raise IpAddressAlreadyAllocated when a named address is held: better said before the claim than after."""
+    named = [
+        (demand.subnet_ids[0], addressing.show(demand.address))
+        for placing in placings
+        for demand in placing.demands
+        if demand.address is not None
+    ]
+    taken = await addresses.list_taken(tx, named) if named else []
+    if taken:
+        raise IpAddressAlreadyAllocated(f"IP address {', '.join(taken)} already allocated: choose another.")
+
+
+async def claim_any(networks: Networks, port_id: str, project_id: str, placings: Sequence[Placing]) -> Placing:
+    """Claim for the first placing that has room, those with most free first; its intent is open.
+
+    Raises IpAddressGenerationFailure, after taking the intent back.
+    """
+    usages = await networks.placement.list_usages([placing.provider_uuid for placing in placings])
+
+    def free(placing: Placing) -> int:
+        capacity, used = usages.get(placing.provider_uuid, {}).get(IPV4_ADDRESS, (0, 0))
+        return capacity - used
+
+    consumers = await networks.placement.get_consumers([port_id])
+    generation = consumers[port_id].generation if port_id in consumers else None
+    crash_point("port.before-claim")
+    for placing in sorted(placings, key=free, reverse=True):
+        if placing.claimed == 0 or await _claim(networks, port_id, project_id, placing, generation):
+            crash_point("port.after-claim")
+            return placing
+    async with networks.database.transaction() as tx:
+        await claims.delete_intent(tx, port_id)
+    where = " or ".join(placing.provider_uuid for placing in placings)
+    raise IpAddressGenerationFailure(
+        f"No more IP addresses available on {where}: delete ports there, or add a subnet or an allocation pool."
+    )
+
+
+async def assign(tx: Connection, port_id: str, placing: Placing) -> None:
+    """Give the port the addresses that are claimed, and close its intent.
+
+    Raises PortChanged when the intent is gone, IpAddressAlreadyAllocated, IpAddressGenerationFailure; the caller then
+    abandons the claim.
+    """
+    if not await claims.delete_intent(tx, port_id):
+        raise PortChanged(f"Port {port_id}: giving it an address took too long: repeat the request.")
+    await addresses.lock_subnets(tx, sorted({s for demand in placing.demands for s in demand.subnet_ids}))
+    given, change = await hand_out(tx, placing.demands)
+    for demand, item in zip(placing.demands, given, strict=True):
+        if item is None and demand.address is not None:
+            raise IpAddressAlreadyAllocated(
+                f"IP address {addressing.show(demand.address)} already allocated: choose another."
+            )
+        if item is None:
+            raise IpAddressGenerationFailure(f"No more IP addresses available on {placing.provider_uuid}.")
+    written = [item for item in given if item is not None]
+    if not await addresses.insert(tx, written, [None] * len(written)):
+        raise IpAddressAlreadyAllocated("IP address already allocated: choose another.")
+    await addresses.change_free(tx, change)
+
+
+async def assign_address(networks: Networks, port_id: str, address: str) -> None:
+    """Claim and assign a named address for a port that has none; raises what plan_addresses, claim_any, assign do.
+
+    Raises PortChanged when the port is gone or somebody else is at it.
+    """
+    async with networks.database.transaction() as tx:
+        found = await ports.lock_ports(tx, [port_id])
+        if port_id not in found:
+            raise PortChanged(f"Port {port_id} was deleted meanwhile.")
+        port = found[port_id]
+        state, _ = await read_network(tx, port.network_id, "")
+        plan = requests.plan_addresses(
+            port_id, state, host=None, host_name="", fixed_ips=(FixedIpRequest(ip_address=address),)
+        )
+        await refuse_taken(tx, plan.placings)
+        await open_intent(tx, port_id, port.revision)
+    placing = await claim_any(networks, port_id, port.project_id, plan.placings)
+    try:
+        async with networks.database.transaction() as tx:
+            await ports.lock_ports(tx, [port_id])
+            await assign(tx, port_id, placing)
+    except (PortChanged, IpAddressAlreadyAllocated, IpAddressGenerationFailure):
+        await releases.abandon(networks, port_id)
+        raise
+    crash_point("port.after-assign")
+
+
+async def read_network(tx: Connection, network_id: str, host_name: str) -> tuple[NetworkState, Host | None]:
+    """What planning addresses needs; the network cannot be deleted before the transaction ends.
+
+    host_name: "" without a host. Raises NetworkNotFound.
+    """
+    found = await store.keep_networks(tx, [network_id])
+    if not found:
+        raise NetworkNotFound(f"Network {network_id} could not be found.")
+    subnets = tuple(await store.list_subnets(tx, network_ids=[network_id]))
+    reach = await store.list_physical_networks(tx, sorted({subnet.provider_uuid for subnet in subnets}))
+    hosts = await store.list_hosts(tx, [host_name]) if host_name else []
+    state = NetworkState(network=found[0], subnets=subnets, physical_networks=reach)
+    return state, hosts[0] if hosts else None
+
+
+async def unassign(tx: Connection, dropped: Sequence[tuple[str, str]]) -> None:
+    """Nobody holds these (subnet id, address) any more, and those in pools are free. The ports are locked."""
+    await addresses.lock_subnets(tx, sorted({subnet_id for subnet_id, _ in dropped}))
+    freed = await addresses.delete(tx, dropped)
+    neighbours = await addresses.list_neighbours(tx, freed)
+    await addresses.change_free(tx, addressing.take_back(freed, neighbours))
+
+
+async def hand_out(tx: Connection, demands: Sequence[Demand]) -> tuple[list[Given | None], FreeChange]:
+    """Decide who gets which address; the subnets are locked, and nothing is written yet."""
+    wanted: dict[str, int] = {}
+    for demand in demands:
+        if demand.in_pool:
+            for subnet_id in demand.subnet_ids:
+                wanted[subnet_id] = wanted.get(subnet_id, 0) + 1
+    named = [(d.subnet_ids[0], d.address) for d in demands if d.address is not None and d.in_pool]
+    return addressing.hand_out(demands, await addresses.list_free(tx, wanted, named))
+
+
+async def _claim(networks: Networks, port_id: str, project_id: str, placing: Placing, generation: int | None) -> bool:
+    """Whether the port has the placing's claim, instead of any that was left over. Raises PortChanged."""
+    consumer = ConsumerClaim(
+        consumer_uuid=port_id,
+        generation=generation,
+        consumer_type=ConsumerType.PORT.value,
+        project_id=project_id,
+        user_id=project_id,
+        allocations={placing.provider_uuid: {IPV4_ADDRESS: placing.claimed}},
+    )
+    (answer,) = await networks.placement.claim([ClaimGroup((consumer,))])
+    if isinstance(answer, Refused) and any(s.rule is Rule.CONSUMER_GENERATION for s in answer.shortfalls):
+        raise PortChanged(f"Port {port_id} is being claimed for by somebody else: repeat the request.")
+    return isinstance(answer, Claimed)

@@ -1,0 +1,235 @@
+"""Ports as clients make, change and delete them."""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from roost.network import requests
+from roost.network.errors import (
+    InvalidInput,
+    IpAddressAlreadyAllocated,
+    IpAddressGenerationFailure,
+    MacAddressInUse,
+    NetworkNotFound,
+    PortChanged,
+    PortInUse,
+    PortNotFound,
+    RevisionNumberConstraintFailed,
+)
+from roost.network.model import (
+    VIF_TYPE_BOUND,
+    VIF_TYPE_UNBOUND,
+    Port,
+    PortChanges,
+    PortFilter,
+    PortRequest,
+)
+from roost.network.requests import AddressPlan, Placing
+from roost.network.service import Networks, assignments, releases
+from roost.network.service.macs import new_mac
+from roost.network.store import claims
+from roost.network.store import networks as store
+from roost.network.store import ports as port_rows
+from roost.platform.crash import crash_point
+from roost.platform.database import Connection
+
+MAC_ROUNDS_MAX = 8
+RELEASE_ROUNDS_MAX = 8
+
+
+async def list_ports(networks: Networks, wanted: PortFilter) -> list[Port]:
+    """Ports with their addresses, by id."""
+    async with networks.database.transaction(snapshot=True) as tx:
+        return await port_rows.list_ports(tx, wanted)
+
+
+async def get_port(networks: Networks, port_id: str) -> Port:
+    """One port. Raises PortNotFound."""
+    found = await list_ports(networks, PortFilter(ids=(port_id,)))
+    if not found:
+        raise _missing(port_id)
+    return found[0]
+
+
+async def create_port(networks: Networks, request: PortRequest) -> Port:
+    """Make a user's port; an `immediate` one has its claim and its addresses when the call returns.
+
+    Raises NetworkNotFound, what requests.plan_addresses raises, IpAddressAlreadyAllocated,
+    IpAddressGenerationFailure, MacAddressInUse, PortChanged.
+    """
+    port_id = networks.env.new_uuid()
+    async with networks.database.transaction() as tx:
+        state, host = await assignments.read_network(tx, request.network_id, request.host or "")
+        plan = requests.plan_addresses(
+            port_id, state, host=host, host_name=request.host or "", fixed_ips=request.fixed_ips
+        )
+        await assignments.refuse_taken(tx, plan.placings)
+        if plan.placings:
+            await assignments.open_intent(tx, port_id, 0)
+        else:
+            await _insert(networks, tx, _draft(networks, port_id, request, plan))
+    if plan.placings:
+        await _create_with_address(networks, port_id, request, plan)
+    return await get_port(networks, port_id)
+
+
+async def update_port(networks: Networks, port_id: str, changes: PortChanges) -> Port:
+    """Change a port as a client; one that is bound for the first time gets its address.
+
+    Raises PortNotFound, RevisionNumberConstraintFailed, PortInUse while a server's build holds it, InvalidInput,
+    HostNotCompatibleWithFixedIps, HostNotConnectedToAnySegment, IpAddressGenerationFailure, PortChanged.
+    """
+    for _ in range(RELEASE_ROUNDS_MAX):
+        async with networks.database.transaction() as tx:
+            port = await _lock_for_client(tx, port_id, changes)
+            releasing, _claiming = await claims.list_busy(tx, [port_id])
+            if not releasing:
+                wanted = await _plan_binding(tx, port, changes)
+                if wanted is None:
+                    await port_rows.update(tx, _changed(port, changes))
+                else:
+                    await assignments.open_intent(tx, port_id, port.revision)
+                break
+        await releases.work_off(networks, [port_id])
+    else:
+        raise PortChanged(f"The claim of port {port_id} is still being given back: repeat the request.")
+    if wanted is not None:
+        await _bind_deferred(networks, port, changes, wanted)
+    return await get_port(networks, port_id)
+
+
+async def delete_port(networks: Networks, port_id: str) -> None:
+    """Delete any port, a server's too: its addresses are unassigned, then its claim is given back.
+
+    Raises PortNotFound.
+    """
+    async with networks.database.transaction() as tx:
+        found = await port_rows.lock_ports(tx, [port_id])
+        if port_id not in found:
+            raise _missing(port_id)
+        await assignments.unassign(tx, [(item.subnet_id, item.address) for item in found[port_id].addresses])
+        await port_rows.delete(tx, [port_id])
+        await claims.insert_releases(tx, [port_id])
+    crash_point("port.after-unassign")
+    await releases.work_off_now(networks, [port_id])
+
+
+async def _create_with_address(networks: Networks, port_id: str, request: PortRequest, plan: AddressPlan) -> None:
+    placing = await assignments.claim_any(networks, port_id, request.project_id, plan.placings)
+    try:
+        async with networks.database.transaction() as tx:
+            if not await store.keep_networks(tx, [request.network_id]):
+                raise NetworkNotFound(f"Network {request.network_id} could not be found.")
+            await _insert(networks, tx, _draft(networks, port_id, request, plan))
+            await assignments.assign(tx, port_id, placing)
+    except (PortChanged, IpAddressAlreadyAllocated, IpAddressGenerationFailure, MacAddressInUse, NetworkNotFound):
+        await releases.abandon(networks, port_id)
+        raise
+    crash_point("port.after-assign")
+
+
+async def _bind_deferred(networks: Networks, port: Port, changes: PortChanges, placings: Sequence[Placing]) -> None:
+    """The port has an open intent and no address; bind it to the host and give it one there."""
+    placing = await assignments.claim_any(networks, port.id, port.project_id, placings)
+    try:
+        async with networks.database.transaction() as tx:
+            found = await port_rows.lock_ports(tx, [port.id])
+            if port.id not in found or found[port.id].revision != port.revision:
+                raise PortChanged(f"Port {port.id} changed while it was being bound: repeat the request.")
+            await port_rows.update(tx, _changed(port, changes))
+            await assignments.assign(tx, port.id, placing)
+    except (PortChanged, IpAddressAlreadyAllocated, IpAddressGenerationFailure):
+        await releases.abandon(networks, port.id)
+        raise
+    crash_point("port.after-assign")
+
+
+async def _lock_for_client(tx: Connection, port_id: str, changes: PortChanges) -> Port:
+    found = await port_rows.lock_ports(tx, [port_id])
+    if port_id not in found:
+        raise _missing(port_id)
+    port = found[port_id]
+    if changes.revision is not None and changes.revision != port.revision:
+        raise RevisionNumberConstraintFailed(f"Port {port_id} has revision {port.revision}, not {changes.revision}.")
+    if port.reserved_from is not None:
+        raise PortInUse(f"Server {port.device_id} is being built with port {port_id}: wait until it is, or delete it.")
+    requests.refuse_changes(port, changes)
+    return port
+
+
+async def _plan_binding(tx: Connection, port: Port, changes: PortChanges) -> tuple[Placing, ...] | None:
+    """The placings of an address that the change needs; None when it needs none."""
+    if not changes.host or changes.host == port.host:
+        return None
+    state, host = await assignments.read_network(tx, port.network_id, changes.host)
+    if port.addresses:
+        requests.refuse_binding(port, state, host=host, host_name=changes.host)
+        return None
+    if port.ip_allocation != requests.DEFERRED:
+        return None
+    return requests.plan_addresses(port.id, state, host=host, host_name=changes.host, fixed_ips=None).placings or None
+
+
+async def _insert(networks: Networks, tx: Connection, port: Port) -> None:
+    given = bool(port.mac_address)
+    for _ in range(MAC_ROUNDS_MAX):
+        mac = port.mac_address if given else new_mac(networks.env.random)
+        if await port_rows.insert(tx, msgspec.structs.replace(port, mac_address=mac)):
+            return
+        if given:
+            break
+    raise MacAddressInUse(f"The mac address {mac} is in use in network {port.network_id}: choose another.")
+
+
+def _draft(networks: Networks, port_id: str, request: PortRequest, plan: AddressPlan) -> Port:
+    now = networks.env.now()
+    return Port(
+        id=port_id,
+        network_id=request.network_id,
+        project_id=request.project_id,
+        name=request.name,
+        description=request.description,
+        mac_address=_canonical_mac(request.mac_address),
+        admin_state_up=request.admin_state_up,
+        device_id=request.device_id,
+        device_owner=request.device_owner,
+        ip_allocation=plan.ip_allocation,
+        host=request.host or None,
+        vnic_type=request.vnic_type,
+        binding_profile=request.binding_profile,
+        vif_type=VIF_TYPE_BOUND if request.host else VIF_TYPE_UNBOUND,
+        made_for=None,
+        reserved_from=None,
+        revision=1,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _changed(port: Port, changes: PortChanges) -> Port:
+    fields = {
+        name: value
+        for name in ("name", "description", "admin_state_up", "device_id", "device_owner", "vnic_type")
+        if (value := getattr(changes, name)) is not None
+    }
+    if changes.binding_profile is not None:
+        fields["binding_profile"] = changes.binding_profile
+    if changes.host is not None:
+        fields["host"] = changes.host or None
+        fields["vif_type"] = VIF_TYPE_BOUND if changes.host else VIF_TYPE_UNBOUND
+    return msgspec.structs.replace(port, **fields)
+
+
+def _canonical_mac(text: str | None) -> str:
+    """Lower case with colons; empty when one is to be made. Raises InvalidInput."""
+    if text is None:
+        return ""
+    mac = text.lower().replace("-", ":")
+    if not re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", mac) or int(mac[:2], 16) & 1:
+        raise InvalidInput(f"mac_address '{text}': expected a unicast address like fa:16:3e:00:00:01.")
+    return mac
+
+
+def _missing(port_id: str) -> PortNotFound:
+    return PortNotFound(f"Port {port_id} could not be found.")
