@@ -14,9 +14,10 @@ from roost.network.errors import (
     SubnetInUse,
 )
 from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest
+from roost.network.reconciler import reconcile_once
 from roost.network.service import networks as network_service
 from roost.network.service import ports
-from roost.seams.network import EnsuredPorts, Nic, PortsRefused
+from roost.seams.network import Bound, EnsuredPorts, Nic, PortBind, PortsRefused
 
 
 async def create(cloud: Cloud, network: Network, *addresses: str, **more: Any) -> Port:
@@ -180,3 +181,39 @@ async def test_hosts_and_segments_find_each_other_in_any_order(cloud: Cloud) -> 
     await cloud.client.set_hosts({"early": []})
     assert cloud.compute.members[aggregate] == {"h1"}
     assert (await cloud.networks.placement.list_aggregate_providers([aggregate]))[aggregate] == [rack1.id]
+
+
+async def test_conductors_clients_and_reconcilers_at_once_leave_sound_books(cloud: Cloud) -> None:
+    network, segments = await cloud.routed("10.1.0.0/27", "10.2.0.0/27")
+
+    async def conductor(number: int) -> None:
+        for turn in range(3):
+            servers = [cloud.server(Nic(tag="0", network_id=network.id)) for _ in range(4)]
+            found = await cloud.ensure(*servers)
+            there = segments[(number + turn) % 2]
+            won = [(s, p) for s, p in zip(servers, found, strict=True) if await cloud.claim([p.id], there.id)]
+            host = "h1" if there is segments[0] else "h2"
+            binds = [
+                PortBind(port_id=p.id, server_id=s.server_id, host=host, provider_uuid=there.id, revision=p.revision)
+                for s, p in won
+            ]
+            answers = await cloud.client.bind_ports(binds)
+            assert all(isinstance(answer, Bound) for answer in answers), answers
+            await cloud.client.settle_ports([s.server_id for s in servers[:2]])
+            await cloud.client.release_ports(servers, restore=turn % 2 == 0)
+
+    async def client() -> None:
+        for _ in range(6):
+            port = await create(cloud, network, host="h1")
+            await ports.delete_port(cloud.networks, port.id)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(5):
+            tasks.create_task(conductor(number))
+        for _ in range(3):
+            tasks.create_task(client())
+        for _ in range(3):
+            tasks.create_task(reconcile_once(cloud.networks))
+    await reconcile_once(cloud.networks)
+    assert [await cloud.used(segment.id) for segment in segments] == [(29, 0), (29, 0)]
+    await assert_sound(cloud)
