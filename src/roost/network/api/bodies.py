@@ -24,6 +24,8 @@ NETWORK_TYPES = ("flat", "vlan", "vxlan", "gre", "geneve", "local")
 
 
 class NetworkBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """POST networks: one network. provider:* make it plain; a routed one's are in its segments."""
+
     name: Text = ""
     description: Text = ""
     project_id: Text | None = None
@@ -37,6 +39,8 @@ class NetworkBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class SegmentBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """POST segments: one segment of a network."""
+
     network_id: str
     network_type: Text
     name: Text | None = None
@@ -48,11 +52,15 @@ class SegmentBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class PoolBody(Struct, forbid_unknown_fields=True):
+    """One allocation pool, both ends included."""
+
     start: str
     end: str
 
 
 class SubnetBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """POST subnets: one subnet. gateway_ip: unset for the first host address, null for none."""
+
     network_id: str
     cidr: str
     ip_version: int = 4
@@ -69,11 +77,15 @@ class SubnetBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class FixedIpBody(Struct, forbid_unknown_fields=True):
+    """One address wanted: by its subnet, by itself, or both."""
+
     subnet_id: str | None = None
     ip_address: str | None = None
 
 
 class PortBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """POST ports: one port. fixed_ips: left out for Roost's choice, empty for no address."""
+
     network_id: str
     name: Text = ""
     description: Text = ""
@@ -90,6 +102,8 @@ class PortBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class PortUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """PUT ports/{id}: what is left out stays. binding:host_id: empty or null to unbind."""
+
     name: Text | None = None
     description: Text | None = None
     admin_state_up: bool | None = None
@@ -102,22 +116,32 @@ class PortUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class NetworkEnvelope(Struct, forbid_unknown_fields=True):
+    """The body around one network."""
+
     network: NetworkBody
 
 
 class SegmentEnvelope(Struct, forbid_unknown_fields=True):
+    """The body around one segment."""
+
     segment: SegmentBody
 
 
 class SubnetEnvelope(Struct, forbid_unknown_fields=True):
+    """The body around one subnet."""
+
     subnet: SubnetBody
 
 
 class PortEnvelope(Struct, forbid_unknown_fields=True):
+    """The body around one port."""
+
     port: PortBody
 
 
 class PortUpdateEnvelope(Struct, forbid_unknown_fields=True):
+    """The body around a port's changes."""
+
     port: PortUpdateBody
 
 
