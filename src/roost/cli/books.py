@@ -1,6 +1,7 @@
 """What a running cloud holds, read over its APIs: addresses per segment, servers, and whether all books agree."""
 
 import ipaddress
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from roost.cli.cloudfile import Cloud
 from roost.cli.loading import Loaded
 
 ADDRESS_CLASS = "IPV4_ADDRESS"
+FUNNEL_LINE = re.compile(r"^(.+): ([0-9]+) hosts left$", re.MULTILINE)
 
 
 class SegmentUse(Struct, frozen=True, kw_only=True):
@@ -74,8 +76,13 @@ def _server_state(server: Json) -> ServerState:
         host=server.get("OS-EXT-SRV-ATTR:host") or None,
         addresses=tuple(sorted(addresses, key=ipaddress.ip_address)),
         fault=fault.get("message"),
-        funnel=tuple((str(step[0]), int(step[1])) for step in fault.get("funnel") or ()),
+        funnel=_funnel(fault.get("details") or ""),
     )
+
+
+def _funnel(details: str) -> tuple[tuple[str, int], ...]:
+    """The lines of a fault's details that say how many hosts each requirement left."""
+    return tuple((requirement, int(left)) for requirement, left in FUNNEL_LINE.findall(details))
 
 
 async def read_segments(client: CloudClient, cloud: Cloud, loaded: Loaded) -> list[SegmentUse]:
