@@ -5,7 +5,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import structlog
 from msgspec import Struct
@@ -34,7 +34,6 @@ from roost.platform.errors import DatabaseUnavailable
 from roost.platform.http import Api, json_response, mount
 from roost.platform.telemetry import metrics_route
 from roost.platform.wakeup import Wakeups
-from roost.seams.placement import PlacementClient
 
 SERVICES = ("placement", "network", "compute", "conductor")
 PUBLISH_HOSTS_S = 5.0
@@ -104,7 +103,7 @@ class Parts:
         env, wakeups = Env(), Wakeups(database)
         ledger = Ledger(database, env)
         await sync_standard_names(ledger)
-        placement = cast(PlacementClient, LocalPlacement(ledger))
+        placement = LocalPlacement(ledger)
         compute = Compute(database, env, placement, wakeups=wakeups)
         networks = Networks(database, env, placement, LocalCompute(compute), wakeups)
         compute.network = LocalNetwork(networks)

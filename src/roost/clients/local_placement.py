@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from roost.placement import service
 from roost.placement.service import Ledger
-from roost.seams.placement import Claimed, ClaimGroup, ConsumerState, ProviderState, Refused
+from roost.seams.placement import CandidateQuery, Candidates, Claimed, ClaimGroup, ConsumerState, ProviderState, Refused
 
 
 class LocalPlacement:
@@ -25,6 +25,12 @@ class LocalPlacement:
         """See PlacementClient."""
         return await service.list_aggregate_providers(self._ledger, aggregates)
 
+    async def set_placement_aggregates(
+        self, aggregates_by_provider: Mapping[str, frozenset[str]], *, managed: frozenset[str]
+    ) -> None:
+        """See PlacementClient."""
+        await service.set_placement_aggregates(self._ledger, aggregates_by_provider, managed=managed)
+
     async def claim(self, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
         """See PlacementClient."""
         return await service.claim(self._ledger, groups)
@@ -40,6 +46,10 @@ class LocalPlacement:
     async def list_consumers(self, consumer_type: str, *, after: str, limit: int) -> list[str]:
         """See PlacementClient."""
         return await service.list_consumers(self._ledger, consumer_type, after=after, limit=limit)
+
+    async def candidates(self, queries: Sequence[CandidateQuery]) -> list[Candidates]:
+        """See PlacementClient."""
+        return await service.find_candidates(self._ledger, queries)
 
     async def list_usages(self, provider_uuids: Sequence[str]) -> dict[str, dict[str, tuple[int, int]]]:
         """See PlacementClient."""
