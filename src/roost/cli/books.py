@@ -87,13 +87,7 @@ def _funnel(details: str) -> tuple[tuple[str, int], ...]:
 
 async def read_segments(client: CloudClient, cloud: Cloud, loaded: Loaded) -> list[SegmentUse]:
     """Every segment of the file, and every network without segments, in the file's order."""
-    ports, subnets = await _ports(client), await client.list_all("/network/v2.0/subnets", "subnets")
-    provider_by_subnet = {subnet["id"]: subnet.get("segment_id") or subnet["network_id"] for subnet in subnets}
-    devices: dict[str, set[str]] = {}
-    for port in ports:
-        for address in port["fixed_ips"]:
-            if port["device_id"]:
-                devices.setdefault(provider_by_subnet[address["subnet_id"]], set()).add(port["device_id"])
+    devices = await _servers_by_provider(client)
     wanted: list[tuple[str, str, str, str | None]] = []
     for network in cloud.networks:
         if network.segments:
@@ -117,6 +111,26 @@ async def read_segments(client: CloudClient, cloud: Cloud, loaded: Loaded) -> li
         )
 
     return await in_parallel(read, wanted)
+
+
+async def list_servers_on(client: CloudClient, segment: SegmentUse) -> set[str]:
+    """Ids of the servers that have an address of the segment."""
+    return (await _servers_by_provider(client)).get(segment.provider_uuid, set())
+
+
+async def _servers_by_provider(client: CloudClient) -> dict[str, set[str]]:
+    ports, provider_by_subnet = await _ports(client), await _providers_by_subnet(client)
+    servers: dict[str, set[str]] = {}
+    for port in ports:
+        for address in port["fixed_ips"]:
+            if port["device_id"]:
+                servers.setdefault(provider_by_subnet[address["subnet_id"]], set()).add(port["device_id"])
+    return servers
+
+
+async def _providers_by_subnet(client: CloudClient) -> dict[str, str]:
+    subnets = await client.list_all("/network/v2.0/subnets", "subnets")
+    return {subnet["id"]: subnet.get("segment_id") or subnet["network_id"] for subnet in subnets}
 
 
 async def _address_inventory(client: CloudClient, provider_uuid: str) -> tuple[int, int]:
@@ -144,8 +158,7 @@ async def _ports(client: CloudClient) -> list[Json]:
 async def check_books(client: CloudClient, segments: Sequence[SegmentUse], servers: Sequence[ServerState]) -> Books:
     """Compare who holds which address on which segment, by each of the books; not only how many."""
     ports = {port["id"]: port for port in await _ports(client)}
-    subnets = await client.list_all("/network/v2.0/subnets", "subnets")
-    provider_by_subnet = {subnet["id"]: subnet.get("segment_id") or subnet["network_id"] for subnet in subnets}
+    provider_by_subnet = await _providers_by_subnet(client)
 
     async def claims_on(segment: SegmentUse) -> dict[str, Any]:
         path = f"/placement/resource_providers/{segment.provider_uuid}/allocations"
