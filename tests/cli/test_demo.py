@@ -115,3 +115,14 @@ def test_one_server_has_the_name_alone_and_several_are_numbered() -> None:
     servers = parse_cloud(CLOUD, name="c")[0].servers[0]
     assert server_names(servers) == ["web-1", "web-2", "web-3"]
     assert _funnel("host: a\nhosts: 12 hosts left\nVCPU: 0 hosts left") == (("hosts", 12), ("VCPU", 0))
+
+
+def test_a_demo_that_is_stopped_leaves_nothing_behind(data_dir: Path) -> None:
+    environment = {**ENVIRONMENT, "TMPDIR": str(data_dir)}
+    with subprocess.Popen([*ROOST, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as demo:
+        assert demo.stdout is not None
+        assert demo.stdout.readline().startswith(b"A cloud of 12 hosts")
+        assert list(data_dir.iterdir())
+        demo.terminate()
+        assert demo.wait(30) == 130
+    assert list(data_dir.iterdir()) == []
