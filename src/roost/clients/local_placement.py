@@ -2,9 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.placement import service
+from roost.placement import service, service_read
 from roost.placement.service import Ledger
-from roost.seams.placement import Claimed, ClaimGroup, ConsumerState, ProviderState, Refused
+from roost.seams.placement import (
+    CandidateQuery,
+    Candidates,
+    Claimed,
+    ClaimGroup,
+    ConsumerState,
+    ProviderState,
+    Refused,
+)
 
 
 class LocalPlacement:
@@ -40,6 +48,10 @@ class LocalPlacement:
     async def list_consumers(self, consumer_type: str, *, after: str, limit: int) -> list[str]:
         """See PlacementClient."""
         return await service.list_consumers(self._ledger, consumer_type, after=after, limit=limit)
+
+    async def candidates(self, queries: Sequence[CandidateQuery]) -> list[Candidates]:
+        """See PlacementClient."""
+        return await service_read.list_candidates(self._ledger, queries)
 
     async def list_usages(self, provider_uuids: Sequence[str]) -> dict[str, dict[str, tuple[int, int]]]:
         """See PlacementClient."""

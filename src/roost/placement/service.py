@@ -16,6 +16,7 @@ from roost.placement.errors import (
     TraitNotFound,
 )
 from roost.placement.model import Changes, ConsumerWrite, LockedLedger
+from roost.placement.refresh import IndexRefresher
 from roost.placement.shapes import decide_shape
 from roost.platform.database import Connection, Database
 from roost.platform.env import Env
@@ -30,11 +31,18 @@ CLAIM_ROUNDS_MAX = 3
 
 @dataclass
 class Ledger:
-    """What the ledger's operations work with. resource_class_ids: those seen so far; ids are never used twice."""
+    """What the ledger's operations work with.
+
+    resource_class_ids: those seen so far; ids are never used twice. index: what this process searches.
+    """
 
     database: Database
     env: Env = field(default_factory=Env)
     resource_class_ids: dict[str, int] = field(default_factory=dict)
+    index: IndexRefresher = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.index = IndexRefresher(self.database)
 
 
 async def sync_standard_names(ledger: Ledger) -> None:
