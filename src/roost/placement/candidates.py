@@ -184,11 +184,11 @@ def _wants(index: Index, group: RequestGroup) -> tuple[Want, ...]:
     return tuple(Want(name, amount, index.column(name)) for name, amount in group.resources.items())
 
 
-def _granular_slot(index: Index, number: int, group: RequestGroup) -> Slot:
-    wants = _wants(index, group)
-    fits = index.alive if not wants else takes(wants[0].column, wants[0].amount)
-    for want in wants[1:]:
-        fits = fits & takes(want.column, want.amount)
+def fitting(index: Index, group: RequestGroup) -> Mask:
+    """Mark the providers that satisfy all of a group by themselves; bool, shape (rows,)."""
+    fits = index.alive
+    for name, amount in group.resources.items():
+        fits = fits & takes(index.column(name), amount)
     if group.in_tree is not None:
         fits = fits & _tree_of(index, group.in_tree)
     fits = _without_forbidden_traits(index, group, fits)
@@ -198,7 +198,12 @@ def _granular_slot(index: Index, number: int, group: RequestGroup) -> Slot:
         fits = _in_aggregates(index, fits, aggregates)
     if group.forbidden_aggregates:
         fits = fits & ~rows_of_aggregates(index, group.forbidden_aggregates)
-    return Slot(number, group.suffix, wants, fits, _sharing_part(index, fits))
+    return fits
+
+
+def _granular_slot(index: Index, number: int, group: RequestGroup) -> Slot:
+    fits = fitting(index, group)
+    return Slot(number, group.suffix, _wants(index, group), fits, _sharing_part(index, fits))
 
 
 def _spread_slots(index: Index, number: int, group: RequestGroup) -> list[Slot]:
