@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
@@ -22,15 +22,25 @@ from roost.platform.env import Env
 from roost.platform.http import mount
 from roost.platform.wakeup import Wakeups
 from roost.seams.compute import RequestSpec
+from roost.seams.placement import ProviderState
 
 DEADLINE_S = 20.0
 
 
+class Neighbours:
+    """Placement and network service as far as a host's registration knows them: they take it and forget it."""
+
+    async def ensure_providers(self, states: Sequence[ProviderState]) -> None:
+        """Take it."""
+
+    async def set_hosts(self, physical_networks_by_host: Mapping[str, Sequence[str]]) -> None:
+        """Take it."""
+
+
 def compute_of(database: Database) -> Compute:
-    """A compute service whose neighbours are not there: guests need none of them."""
-    return Compute(
-        database=database, env=Env(), placement=cast("Any", None), network=cast("Any", None), wakeups=Wakeups(database)
-    )
+    """A compute service with next to no neighbours: guests need none of them, hosts only to register."""
+    neighbours = cast("Any", Neighbours())
+    return Compute(database=database, env=Env(), placement=neighbours, network=neighbours, wakeups=Wakeups(database))
 
 
 def free_port() -> int:
@@ -49,7 +59,9 @@ async def serving(compute: Compute, port: int) -> AsyncIterator[str]:
         return JSONResponse({"url": f"{url}/agent/v1"})
 
     app = Starlette(routes=[Route("/agent/v1", listener), mount("/agent/v1", routes(compute))])
-    server = Server(app, "127.0.0.1", port, interface=Interfaces.ASGI, log_enabled=False)
+    server = Server(
+        app, "127.0.0.1", port, interface=Interfaces.ASGI, log_enabled=False, backlog=1024, backpressure=8192
+    )
     serving_task = asyncio.create_task(server.serve())
     while True:
         with suppress(OSError):

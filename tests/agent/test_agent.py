@@ -20,8 +20,10 @@ from tests.agent.cloud import (
     until_true,
 )
 
-from roost.agent.agent import run
+from roost.agent import agent as module
+from roost.agent.agent import fleet, run
 from roost.agent.drivers.fake import ALWAYS, FakeDriver, Faults, list_guests, list_launches
+from roost.agent.model import HostReport
 from roost.compute.service import Compute
 from roost.platform.database import Database
 
@@ -31,7 +33,9 @@ STAGE_COUNT = "SELECT count(*) FROM compute.work WHERE stage = $1"
 PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from roost.agent.agent import run
+from roost.agent import agent as module
+from roost.agent.agent import fleet, run
+from roost.agent.model import HostReport
 from roost.agent.drivers.fake import FakeDriver
 asyncio.run(run(api_url=sys.argv[1], hosts=None, driver=FakeDriver(Path(sys.argv[2]))))
 """
@@ -50,11 +54,13 @@ async def api_url(compute: Compute) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def agent(api_url: str, state: Path, faults: Faults | None = None) -> AsyncIterator[None]:
+async def agent(
+    api_url: str, state: Path, faults: Faults | None = None, hosts: list[HostReport] | None = None
+) -> AsyncIterator[None]:
     """An agent in this process that is stopped as by SIGTERM."""
     stop = asyncio.Event()
     driver = FakeDriver(state, faults or Faults())
-    task = asyncio.create_task(run(api_url=api_url, hosts=None, driver=driver, stop=stop))
+    task = asyncio.create_task(run(api_url=api_url, hosts=hosts, driver=driver, stop=stop))
     try:
         yield
     finally:
@@ -196,7 +202,10 @@ async def test_guests_that_nobody_asks_for_are_destroyed_at_the_start(
         await until_true(lambda: list(list_guests(tmp_path)) == [(servers[1], "h1")])
 
 
-async def test_an_api_that_goes_away_and_comes_back_loses_nothing(compute: Compute, tmp_path: Path) -> None:
+async def test_an_api_that_goes_away_and_comes_back_loses_nothing(
+    compute: Compute, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "POLL_WAIT_FLEET_S", 0.2)  # a listener stops when no poll is held
     port = free_port()
     await order_guests(compute, HOSTS)
     async with agent(f"http://127.0.0.1:{port}", tmp_path, Faults(delay_s=0.3)):
@@ -205,3 +214,43 @@ async def test_an_api_that_goes_away_and_comes_back_loses_nothing(compute: Compu
         await until_true(lambda: len(list_guests(tmp_path)) == 10)  # made while nobody could be told
         async with serving(compute, port):
             await until(compute, STAGE_COUNT, "settle", gives=10)
+
+
+async def test_a_guest_that_was_given_up_while_it_was_made_is_destroyed(
+    compute: Compute, api_url: str, tmp_path: Path
+) -> None:
+    await order_guests(compute, ["h0"])
+    async with agent(api_url, tmp_path, Faults(delay_s=0.2)):
+        await until_true(lambda: len(list_launches(tmp_path)) == 1)
+        async with compute.database.transaction() as tx:  # forced down: its server is built elsewhere by now
+            await tx.execute("DELETE FROM compute.guest")
+        await until_true(lambda: b'"gone":true' in (tmp_path / "guests.journal").read_bytes())
+    assert list_guests(tmp_path) == {}
+    async with compute.database.connection() as connection:
+        assert await connection.fetchval("SELECT status FROM compute.server") == "BUILD"
+
+
+async def test_a_fleet_of_its_own_registers_its_hosts_and_serves_only_them(
+    compute: Compute, api_url: str, tmp_path: Path
+) -> None:
+    hosts = fleet(3, like=HostReport(name="", vcpus=4, ram_mb=4096, disk_gb=40, physical_networks=("rack1",)))
+    async with agent(api_url, tmp_path, hosts=hosts):
+        await until(compute, "SELECT count(*) FROM compute.host WHERE seen_at IS NOT NULL", gives=3)
+        await order_guests(compute, ["h0", "fleet-0001", "fleet-0003"])
+        await until(compute, STAGE_COUNT, "settle", gives=2)
+    async with compute.database.connection() as connection:
+        rows = await connection.fetch("SELECT name, vcpus, physical_networks FROM compute.host WHERE NOT declared")
+        assert [(row["vcpus"], row["physical_networks"]) for row in rows] == [(4, ["rack1"])] * 3
+    assert {host for _, host in list_guests(tmp_path)} == {"fleet-0001", "fleet-0003"}
+
+
+async def test_hosts_that_roost_forgot_are_registered_again(
+    compute: Compute, api_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "POLL_WAIT_S", 0.1)
+    hosts = fleet(1, like=HostReport(name="", vcpus=4, ram_mb=4096, disk_gb=40))
+    async with agent(api_url, tmp_path, hosts=hosts):
+        await until(compute, "SELECT count(*) FROM compute.host WHERE name = 'fleet-0001'", gives=1)
+        async with compute.database.transaction() as tx:
+            await tx.execute("DELETE FROM compute.host")
+        await until(compute, "SELECT count(*) FROM compute.host WHERE name = 'fleet-0001'", gives=1)

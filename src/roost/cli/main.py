@@ -23,7 +23,7 @@ from roost.cli.cloudfile import Cloud, CloudFileError, read_cloud
 from roost.cli.demo import tell, three_racks
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.loading import load
-from roost.cli.story_output import Bars, Narrator, Silent, load_text, story_json
+from roost.cli.story_output import Bars, Narrator, Silent, load_text, serving_text, story_json
 from roost.cli.supervisor import ServeOptions, serve
 from roost.cli.wiring import SERVICES
 from roost.platform.errors import RoostError
@@ -77,6 +77,9 @@ def _serve(
     conductors: Annotated[int, typer.Option(min=1, max=64, help="Conductor processes.")] = 1,
     auth: Annotated[str, typer.Option(help="none: every caller is an admin of one project.")] = "none",
     pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A roost.toml; ROOST_SECTION_OPTION in the environment wins.")
+    ] = None,
     until_stdin_ends: UntilStdinEnds = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
@@ -105,19 +108,13 @@ def _serve(
         conductors=conductors,
         pg_bin=pg_bin,
         listens=chosen != ("conductor",) or listen is not None,
+        config=config,
     )
-
-    def ready(address: str) -> None:
-        if as_json:
-            line = msgspec.json.encode({"url": address or None, "services": chosen}).decode()
-        else:
-            line = f"Roost serves {', '.join(chosen)}" + (f" at {address}" if address else "")
-        _print(line)
 
     configure_logging("supervisor")
     if until_stdin_ends:
         end_with_stdin(patience_s=STOP_PATIENCE_S)
-    _run(serve(options, ready=ready))
+    _run(serve(options, ready=lambda address: _print(serving_text(chosen, address, as_json=as_json))))
 
 
 @app.command("agent")

@@ -7,7 +7,8 @@ stop, and ends at once when its supervisor is gone: its standard input is a pipe
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable
+from collections.abc import Coroutine
+from typing import Any
 
 import msgspec
 import structlog
@@ -17,7 +18,7 @@ from granian.server.embed import Server
 from starlette.applications import Starlette
 
 from roost.cli.lifeline import end_with_stdin
-from roost.cli.wiring import Parts, ProcessConfig, agent_app, background_tasks, main_app
+from roost.cli.wiring import Parts, ProcessConfig, agent_app, background_tasks, main_app, read_settings
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.telemetry import configure_logging
@@ -40,7 +41,7 @@ async def run(config: ProcessConfig) -> None:
     if database is None:
         return
     try:
-        await _run_parts(config, Parts.wire(database), stopping)
+        await _run_parts(config, await Parts.wire(database, read_settings(config.config)), stopping)
     finally:
         await database.close()
 
@@ -63,7 +64,7 @@ async def _run_parts(config: ProcessConfig, parts: Parts, stopping: asyncio.Even
             task.cancel()
 
 
-async def _must_not_end(work: Awaitable[None]) -> None:
+async def _must_not_end(work: Coroutine[Any, Any, None]) -> None:
     """A worker that returns is as dead as one that fails."""
     await work
     raise RuntimeError("a background task ended by itself")

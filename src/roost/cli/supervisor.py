@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from roost.cli.process import ENVIRONMENT_KEY
-from roost.cli.wiring import ProcessConfig
+from roost.cli.wiring import ProcessConfig, read_settings
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable, RoostError
 from roost.platform.migrate import upgrade
@@ -60,6 +60,7 @@ class ServeOptions:
     workers: int
     conductors: int
     pg_bin: Path | None = None
+    config: Path | None = None
     listens: bool = True
 
 
@@ -81,11 +82,12 @@ class Child:
 async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; `ready` is called once, with the address, when everything answers.
 
-    Raises ServeError, PostgresError: the sentence says what to change.
+    Raises BadRequest for the configuration, ServeError, PostgresError: the sentence says what to change.
     """
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    read_settings(options.config)
     with contextlib.ExitStack() as held:
         port = _hold_port(held, options.host, options.port) if options.listens else 0
         agent_port = _hold_port(held, options.agent_host, options.agent_port)
@@ -148,7 +150,7 @@ def _configs(options: ServeOptions, dsn: str, port: int, agent_port: int) -> lis
         roles += [("conductor", number) for number in range(1, options.conductors + 1)]
     elif "network" in options.services:
         roles.append(("reconciler", 1))
-    pool_size = max(2, min(8, CONNECTIONS_MAX // max(1, len(roles)) - 2))
+    pool_size = max(4, min(8, CONNECTIONS_MAX // max(1, len(roles)) - 2))
     return [
         ProcessConfig(
             role=role,
@@ -160,6 +162,7 @@ def _configs(options: ServeOptions, dsn: str, port: int, agent_port: int) -> lis
             port=port,
             agent_host=options.agent_host,
             agent_port=agent_port,
+            config=None if options.config is None else str(options.config),
         )
         for role, number in roles
     ]

@@ -1,33 +1,54 @@
 """What is built from what: the one place that knows every wing. Nothing is decided here."""
 
-from collections.abc import Awaitable
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import structlog
 from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from roost.clients.local_compute import LocalCompute
+from roost.clients.local_network import LocalNetwork
+from roost.clients.local_placement import LocalPlacement
+from roost.compute import api as compute_api
+from roost.compute.api import agent as agent_api
+from roost.compute.service import Compute
+from roost.compute.service.hosts import publish_hosts
+from roost.conductor import pipeline
+from roost.conductor import reconcile as server_claims
+from roost.conductor.context import Conductor, ConductorSettings
+from roost.network import reconciler
+from roost.network.service import Networks
+from roost.placement.service import Ledger, sync_standard_names
+from roost.platform.config import load_section
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.errors import DatabaseUnavailable
-from roost.platform.http import Api, json_response
+from roost.platform.http import Api, json_response, mount
 from roost.platform.telemetry import metrics_route
 from roost.platform.wakeup import Wakeups
 
 SERVICES = ("placement", "network", "compute", "conductor")
-RECONCILE_INTERVAL_S = 10.0
+PUBLISH_HOSTS_S = 5.0
 
 API = Api()
 """Roost's own paths."""
+
+log = structlog.get_logger()
 
 
 class ProcessConfig(Struct, frozen=True, kw_only=True):
     """What the supervisor tells a child.
 
-    role: api, agent-api or conductor. services: those that this supervisor runs. pool_size: database connections.
-    host, port: the main listener; agent_host, agent_port: where agents ask.
+    role: api, agent-api, conductor or reconciler. services: those that this supervisor runs. pool_size: database
+    connections. host, port: the main listener; agent_host, agent_port: where agents ask. config: the roost.toml.
     """
 
     role: str
@@ -39,6 +60,29 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     port: int
     agent_host: str
     agent_port: int
+    config: str | None = None
+
+
+class NetworkSettings(Struct, frozen=True, kw_only=True):
+    """reconcile_s: how often what a killed process left behind is looked for."""
+
+    reconcile_s: float = 10.0
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Every section of roost.toml; docs/reference/configuration.md."""
+
+    network: NetworkSettings
+    conductor: ConductorSettings
+
+
+def read_settings(file: Path | str | None) -> Settings:
+    """The configuration from `file` and the environment. Raises BadRequest, which names the option."""
+    path = None if file is None else Path(file)
+    return Settings(
+        network=load_section(NetworkSettings, "network", file=path, environment=os.environ),
+        conductor=load_section(ConductorSettings, "conductor", file=path, environment=os.environ),
+    )
 
 
 @dataclass(frozen=True)
@@ -47,30 +91,75 @@ class Parts:
 
     database: Database
     wakeups: Wakeups
-    env: Env
+    settings: Settings
+    ledger: Ledger
+    networks: Networks
+    compute: Compute
+    conductor: Conductor
 
     @classmethod
-    def wire(cls, database: Database) -> "Parts":
-        """Build the parts on one pool of connections."""
-        return cls(database=database, wakeups=Wakeups(database), env=Env())
+    async def wire(cls, database: Database, settings: Settings) -> "Parts":
+        """Build the parts on one pool of connections; network and compute know each other, through their seams."""
+        env, wakeups = Env(), Wakeups(database)
+        ledger = Ledger(database, env)
+        await sync_standard_names(ledger)
+        placement = LocalPlacement(ledger)
+        compute = Compute(database, env, placement, wakeups=wakeups)
+        networks = Networks(database, env, placement, LocalCompute(compute), wakeups)
+        compute.network = LocalNetwork(networks)
+        conductor = Conductor(compute, placement, compute.network, env, wakeups, settings.conductor)
+        return cls(
+            database=database,
+            wakeups=wakeups,
+            settings=settings,
+            ledger=ledger,
+            networks=networks,
+            compute=compute,
+            conductor=conductor,
+        )
 
 
 def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
     """The main listener: each service below its name, and at the root too if it is alone."""
+    apis: dict[str, Callable[[], list[Route]]] = {
+        "compute": lambda: compute_api.routes(parts.compute),
+    }
+    served = [service for service in config.services if service in apis]
     routes: list[BaseRoute] = [_healthz(parts), metrics_route()]
-    if "compute" in config.services:
+    if "compute" in served:
         routes.append(_agent_announcement(config))
-    return Starlette(routes=[*routes, API.not_found()])
+    routes += [mount(f"/{service}", apis[service]()) for service in served]
+    routes += apis[served[0]]() if len(served) == 1 else [API.not_found()]
+    return Starlette(routes=routes)
 
 
 def agent_app(parts: Parts) -> Starlette:
     """The listener of the agents, whose held polls would use up the main one's connections."""
-    return Starlette(routes=[_healthz(parts), metrics_route(), API.not_found()])
+    agents = mount("/agent/v1", agent_api.routes(parts.compute))
+    return Starlette(routes=[_healthz(parts), metrics_route(), agents, API.not_found()])
 
 
-def background_tasks(config: ProcessConfig, parts: Parts) -> list[Awaitable[None]]:
+def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
     """What a process of this role does besides answering requests; none of these ever returns."""
-    return [parts.wakeups.run()]
+    work: list[Coroutine[Any, Any, None]] = [parts.wakeups.run()]
+    if config.role == "conductor":
+        work += [pipeline.run(parts.conductor), server_claims.run(parts.conductor)]
+        work.append(_repeat(lambda: publish_hosts(parts.compute), "hosts", interval_s=PUBLISH_HOSTS_S))
+    if config.role in ("conductor", "reconciler"):
+        work.append(reconciler.run(parts.networks, parts.settings.network.reconcile_s))
+    return work
+
+
+async def _repeat(work: Callable[[], Awaitable[object]], name: str, *, interval_s: float) -> None:
+    """Do it again and again, over whatever happens."""
+    while True:
+        try:
+            await work()
+        except DatabaseUnavailable as error:
+            log.warning("work waits for the database", work=name, reason=str(error))
+        except Exception:
+            log.exception("work failed and is done again", work=name)
+        await asyncio.sleep(interval_s)
 
 
 def _healthz(parts: Parts) -> Route:

@@ -2,17 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.placement import service, service_read
+from roost.placement import service
 from roost.placement.service import Ledger
-from roost.seams.placement import (
-    CandidateQuery,
-    Candidates,
-    Claimed,
-    ClaimGroup,
-    ConsumerState,
-    ProviderState,
-    Refused,
-)
+from roost.seams.placement import CandidateQuery, Candidates, Claimed, ClaimGroup, ConsumerState, ProviderState, Refused
 
 
 class LocalPlacement:
@@ -33,6 +25,12 @@ class LocalPlacement:
         """See PlacementClient."""
         return await service.list_aggregate_providers(self._ledger, aggregates)
 
+    async def set_placement_aggregates(
+        self, aggregates_by_provider: Mapping[str, frozenset[str]], *, managed: frozenset[str]
+    ) -> None:
+        """See PlacementClient."""
+        await service.set_placement_aggregates(self._ledger, aggregates_by_provider, managed=managed)
+
     async def claim(self, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
         """See PlacementClient."""
         return await service.claim(self._ledger, groups)
@@ -51,7 +49,7 @@ class LocalPlacement:
 
     async def candidates(self, queries: Sequence[CandidateQuery]) -> list[Candidates]:
         """See PlacementClient."""
-        return await service_read.list_candidates(self._ledger, queries)
+        return await service.find_candidates(self._ledger, queries)
 
     async def list_usages(self, provider_uuids: Sequence[str]) -> dict[str, dict[str, tuple[int, int]]]:
         """See PlacementClient."""

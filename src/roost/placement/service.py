@@ -7,6 +7,7 @@ import os_resource_classes
 import os_traits
 
 from roost.placement import store
+from roost.placement.candidates import search
 from roost.placement.claims import decide_claims
 from roost.placement.errors import (
     ConcurrentUpdate,
@@ -20,7 +21,15 @@ from roost.placement.refresh import IndexRefresher
 from roost.placement.shapes import decide_shape
 from roost.platform.database import Connection, Database
 from roost.platform.env import Env
-from roost.seams.placement import Claimed, ClaimGroup, ConsumerState, ProviderState, Refused
+from roost.seams.placement import (
+    CandidateQuery,
+    Candidates,
+    Claimed,
+    ClaimGroup,
+    ConsumerState,
+    ProviderState,
+    Refused,
+)
 
 CLAIM_GROUPS_MAX = 256
 """Groups in one transaction: more would hold hot providers longer without being faster."""
@@ -31,10 +40,7 @@ CLAIM_ROUNDS_MAX = 3
 
 @dataclass
 class Ledger:
-    """What the ledger's operations work with.
-
-    resource_class_ids: those seen so far; ids are never used twice. index: what this process searches.
-    """
+    """What the ledger's operations work with. resource_class_ids: those seen so far; ids are never used twice."""
 
     database: Database
     env: Env = field(default_factory=Env)
@@ -42,6 +48,7 @@ class Ledger:
     index: IndexRefresher = field(init=False)
 
     def __post_init__(self) -> None:
+        """The index is filled by the first search."""
         self.index = IndexRefresher(self.database)
 
 
@@ -190,6 +197,29 @@ async def _ensure_providers(ledger: Ledger, tx: Connection, states: Sequence[Pro
     await store.write_shapes(tx, shapes, resource_class_ids=resource_class_ids, trait_ids=trait_ids)
 
 
+async def set_placement_aggregates(
+    ledger: Ledger, aggregates_by_provider: Mapping[str, frozenset[str]], *, managed: frozenset[str]
+) -> None:
+    """These providers are in these of the `managed` aggregates and in no other managed one; the rest is left alone.
+
+    Unknown providers are skipped. PROVIDERS_MAX providers in one transaction.
+    """
+    uuids = list(aggregates_by_provider)
+    for start in range(0, len(uuids), PROVIDERS_MAX):
+        async with ledger.database.transaction() as tx:
+            rows = await store.lock_provider_rows(tx, uuids[start : start + PROVIDERS_MAX])
+            states = [
+                ProviderState(
+                    uuid=uuid,
+                    name=row.name,
+                    placement_aggregates=(row.placement_aggregates - managed) | aggregates_by_provider[uuid],
+                )
+                for uuid, row in rows.items()
+            ]
+            shapes = [shape for state in states if (shape := decide_shape(state, rows[state.uuid])[0]) is not None]
+            await store.write_shapes(tx, shapes, resource_class_ids={}, trait_ids={})
+
+
 async def _resource_class_ids(ledger: Ledger, tx: Connection, states: Sequence[ProviderState]) -> Mapping[str, int]:
     names = {name for state in states for name in state.inventories or ()}
     await _learn_resource_classes(ledger, tx, names)
@@ -223,3 +253,9 @@ async def delete_providers(ledger: Ledger, uuids: Sequence[str]) -> list[str]:
         ids = await store.lock_providers(tx, uuids)
         deleted = await store.delete_providers(tx, list(ids.values()))
     return [uuid for uuid, provider_id in ids.items() if provider_id not in deleted]
+
+
+async def find_candidates(ledger: Ledger, queries: Sequence[CandidateQuery]) -> list[Candidates]:
+    """Search as of now, all queries in one state of the ledger; the host that comes first is drawn by lot."""
+    index = await ledger.index.fresh()
+    return [search(index, query, start=ledger.env.random.randrange(2**16)) for query in queries]

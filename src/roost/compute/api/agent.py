@@ -82,11 +82,12 @@ class _Guests(Struct):
 def routes(compute: Compute) -> list[Route]:
     """The paths below /agent/v1."""
     api = Api()
+    polls = guests.Polls(compute)
 
     async def poll(request: Request) -> Response:
         body = await read_json(request, _Poll)
         busy = [(order.server_id, order.host, order.attempt, order.desired) for order in body.busy]
-        orders = await guests.poll(compute, body.hosts, busy=busy, wait_s=body.wait_s)
+        orders = await polls.poll(body.hosts, busy=busy, wait_s=body.wait_s)
         return json_response({"orders": orders})
 
     async def report(request: Request) -> Response:

@@ -72,9 +72,14 @@ def page_limit(request: Request) -> int:
     return min(asked, PAGE_MAX)
 
 
+def root_url(request: Request) -> str:
+    """Where this API is mounted, as the client came; Starlette's base_url leaves the mount out."""
+    return f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '').rstrip('/')}"
+
+
 def links(request: Request, kind: str, item_id: str) -> list[dict[str, str]]:
     """Where an item is. kind: its collection in the path."""
-    root = str(request.base_url).rstrip("/")
+    root = root_url(request)
     return [
         {"rel": "self", "href": f"{root}/v2.1/{kind}/{item_id}"},
         {"rel": "bookmark", "href": f"{root}/{kind}/{item_id}"},

@@ -75,10 +75,11 @@ def endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
 
     async def create(request: Request) -> Response:
         asked = (await read_body(request, _CreateBody)).server
+        reservation_only = flag(asked.return_reservation_id, "return_reservation_id", default=False)
         accepted = await service.create_servers(
             compute, _read_server(asked), project_id=compute.default_project, user_id=compute.default_user
         )
-        if flag(asked.return_reservation_id, "return_reservation_id", default=False):
+        if reservation_only:
             return json_response({"reservation_id": accepted.reservation_id}, 202)
         server_id = accepted.server_ids[0]
         where = links(request, "servers", server_id)

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.compute.api.errors import MICROVERSIONS
+from roost.compute.api.requests import root_url
 from roost.platform.http import json_response, show
 
 UPDATED = "2013-07-23T11:33:21Z"
@@ -19,7 +20,7 @@ def _document(request: Request) -> dict[str, Any]:
         "version": show(MICROVERSIONS.highest),
         "min_version": show(MICROVERSIONS.lowest),
         "updated": UPDATED,
-        "links": [{"rel": "self", "href": f"{str(request.base_url).rstrip('/')}/v2.1/"}],
+        "links": [{"rel": "self", "href": f"{root_url(request)}/v2.1/"}],
     }
 
 

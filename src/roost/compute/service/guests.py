@@ -24,41 +24,62 @@ BusyOrder = tuple[str, str, int, str]
 """(server_id, host, attempt, desired) of an order that the agent is at work on."""
 
 
-async def poll(
-    compute: Compute, hosts: Sequence[str] | None, *, busy: Sequence[BusyOrder], wait_s: float
-) -> list[GuestOrder]:
-    """What the hosts should change; waits up to wait_s seconds while there is nothing, without a connection.
+class Polls:
+    """The polls of one listener: however many are held, they look together at which hosts have orders."""
 
-    hosts: None for every declared host, those declared meanwhile too. All of them are alive as of this call.
-    Raises NotFound, which names the hosts that do not exist. Not one transaction: it holds none while it waits.
-    """
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + min(wait_s, WAIT_MAX_S)
-    alive: set[str] = set()
-    while True:
-        heard = compute.wakeups.count("roost_guest") if compute.wakeups else 0
-        names = list(hosts) if hosts is not None else await list_host_names(compute, declared_only=True)
-        new = [name for name in names if name not in alive]
-        if new:
-            await _keep_alive(compute, new)
-            alive.update(new)
-        async with compute.database.connection() as connection:
-            orders = await store.list_orders(connection, names, busy=busy, limit=ORDERS_MAX)
-        left_s = deadline - loop.time()
-        if orders or left_s <= 0:
-            return orders
-        if compute.wakeups:
-            await compute.wakeups.wait("roost_guest", min(RECHECK_S, left_s), since=heard)
-        else:
-            await asyncio.sleep(min(RECHECK_S, left_s))
+    def __init__(self, compute: Compute) -> None:
+        self._compute = compute
+        self._looking = asyncio.Lock()
+        self._next_look: asyncio.Task[set[str]] | None = None
+
+    async def poll(self, hosts: Sequence[str] | None, *, busy: Sequence[BusyOrder], wait_s: float) -> list[GuestOrder]:
+        """What the hosts should change; waits up to wait_s seconds while there is nothing, without a connection.
+
+        hosts: None for every declared host, those declared meanwhile too. All of them are alive as of this call.
+        Raises NotFound, which names the hosts that do not exist. Not one transaction: it holds none while it waits.
+        """
+        compute = self._compute
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + min(wait_s, WAIT_MAX_S)
+        alive: set[str] = set()
+        while True:
+            heard = compute.wakeups.count("roost_guest") if compute.wakeups else 0
+            names = list(hosts) if hosts is not None else await list_host_names(compute, declared_only=True)
+            new = [name for name in names if name not in alive]
+            if new:
+                await _keep_alive(compute, new)
+                alive.update(new)
+            orders = []
+            if not (await self._look()).isdisjoint(names):
+                async with compute.database.connection() as connection:
+                    orders = await store.list_orders(connection, names, busy=busy, limit=ORDERS_MAX)
+            left_s = deadline - loop.time()
+            if orders or left_s <= 0:
+                return orders
+            if compute.wakeups:
+                await compute.wakeups.wait("roost_guest", min(RECHECK_S, left_s), since=heard)
+            else:
+                await asyncio.sleep(min(RECHECK_S, left_s))
+
+    async def _look(self) -> set[str]:
+        """The hosts that have orders, as of a moment after this call; callers that come together share the answer."""
+        if self._next_look is None:
+            self._next_look = asyncio.create_task(self._look_once())
+        return await asyncio.shield(self._next_look)
+
+    async def _look_once(self) -> set[str]:
+        async with self._looking:
+            self._next_look = None  # what is committed from here on, this look may not see
+            async with self._compute.database.connection() as connection:
+                return await store.list_pending_hosts(connection)
 
 
 async def report(compute: Compute, reports: Sequence[GuestReport]) -> list[ReportAnswer]:
     """Take or refuse each report, in order, all in one transaction; the same report twice does nothing more."""
     async with compute.database.transaction() as tx:
-        # Work before guests, as the pipeline locks them when it sends a server to its host.
-        outcomes = {report.server_id for report in reports if report.state != "begun"}
-        works = await store.lock_works(tx, outcomes) if outcomes else []
+        # Work before guests, as the pipeline locks them when it sends a server to its host; for `begun` too, which
+        # needs no work row: the pipeline changes guests in no order of their own, under its locks on work.
+        works = await store.lock_works(tx, {report.server_id for report in reports})
         guests = await store.lock_guests(tx, {(report.server_id, report.host) for report in reports})
         outcome = rules.decide_reports(reports, guests=guests, works=works)
         await store.mark_guests(tx, begun=outcome.begun, running=outcome.running)

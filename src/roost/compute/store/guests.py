@@ -31,6 +31,17 @@ async def list_host_names(tx: Connection, *, declared_only: bool) -> list[str]:
     return [row[0] for row in await tx.fetch(HOST_NAMES, declared_only)]
 
 
+PENDING_HOSTS = """
+-- compute.list_pending_hosts
+SELECT DISTINCT host FROM compute.guest WHERE reported IS DISTINCT FROM desired
+"""
+
+
+async def list_pending_hosts(tx: Connection) -> set[str]:
+    """Hosts that have orders, or whose agents are at work on them."""
+    return {row[0] for row in await tx.fetch(PENDING_HOSTS)}
+
+
 # An order that an agent is at work on comes back only when its desired state has changed meanwhile.
 ORDERS = """
 -- compute.list_orders

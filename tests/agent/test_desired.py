@@ -1,0 +1,40 @@
+from roost.agent.desired import Actions, decide_actions
+from roost.agent.model import GuestOrder
+
+
+def order(attempt: int = 2, desired: str = "running") -> GuestOrder:
+    return GuestOrder(server_id="s", host="h", attempt=attempt, desired=desired)
+
+
+def test_a_guest_that_is_not_there_is_launched() -> None:
+    assert decide_actions([order()], attempts_by_guest={}, busy=set()) == Actions(launch=[order()])
+
+
+def test_a_guest_that_runs_is_only_confirmed() -> None:
+    assert decide_actions([order()], attempts_by_guest={("s", "h"): 2}, busy=set()) == Actions(confirm=[order()])
+
+
+def test_a_guest_of_a_lower_attempt_is_launched_anew() -> None:
+    assert decide_actions([order()], attempts_by_guest={("s", "h"): 1}, busy=set()) == Actions(launch=[order()])
+
+
+def test_an_order_that_is_being_worked_on_needs_nothing() -> None:
+    busy = {("s", "h", 2, "running")}
+    assert decide_actions([order()], attempts_by_guest={}, busy=busy).none
+
+
+def test_an_order_that_a_later_attempt_overtook_needs_nothing() -> None:
+    busy = {("s", "h", 3, "running")}
+    assert decide_actions([order(), order(desired="absent")], attempts_by_guest={}, busy=busy).none
+
+
+def test_a_guest_that_is_to_go_is_destroyed_even_if_it_is_unknown() -> None:
+    gone = order(desired="absent")
+    assert decide_actions([gone], attempts_by_guest={}, busy=set()) == Actions(destroy=[gone])
+
+
+def test_a_launch_at_work_is_interrupted_when_the_guest_is_to_go_or_a_later_attempt_comes() -> None:
+    busy = {("s", "h", 2, "running")}
+    gone, later = order(desired="absent"), order(attempt=3)
+    assert decide_actions([gone], attempts_by_guest={}, busy=busy) == Actions(destroy=[gone], interrupt=[("s", "h")])
+    assert decide_actions([later], attempts_by_guest={}, busy=busy) == Actions(launch=[later], interrupt=[("s", "h")])

@@ -1,0 +1,160 @@
+"""A compute service on an empty database, with the real ledger and the real network service."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import asyncpg
+import msgspec
+import pytest
+from starlette.applications import Starlette
+
+from roost.clients.local_compute import LocalCompute
+from roost.clients.local_network import LocalNetwork
+from roost.clients.local_placement import LocalPlacement
+from roost.compute.api import routes
+from roost.compute.service import Compute
+from roost.network.service import Networks
+from roost.placement.service import Ledger, sync_standard_names
+from roost.platform.database import Database
+from roost.platform.env import Env
+from roost.platform.http import mount
+from roost.seams.placement import PlacementClient
+
+
+class NetworkRows:
+    """What the network service has been told, and networks put straight into its tables, with ids that tests know."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, network_id: str) -> None:
+        async with self._database.transaction() as tx:
+            await tx.execute("INSERT INTO network.network (id, name, project_id) VALUES ($1, 'a', 'p')", network_id)
+
+    async def clear(self) -> None:
+        async with self._database.transaction() as tx:
+            await tx.execute("DELETE FROM network.network")
+
+    async def hosts(self) -> dict[str, tuple[str, ...]]:
+        async with self._database.connection() as connection:
+            rows = await connection.fetch("SELECT name, physical_networks FROM network.host")
+        return {row["name"]: tuple(row["physical_networks"]) for row in rows}
+
+
+class Ledgers(LocalPlacement):
+    """The ledger next door, with `broken` set away."""
+
+    broken: Exception | None = None
+
+    async def ensure_providers(self, states: Sequence[Any]) -> None:
+        if self.broken:
+            raise self.broken
+        await super().ensure_providers(states)
+
+    async def set_placement_aggregates(
+        self, aggregates_by_provider: Mapping[str, frozenset[str]], *, managed: frozenset[str]
+    ) -> None:
+        async with self._ledger.database.transaction() as tx:
+            wanted = [(uuid, aggregate) for uuid, all_of in aggregates_by_provider.items() for aggregate in all_of]
+            await tx.execute(
+                "DELETE FROM placement.provider_aggregate a USING placement.provider p WHERE p.id = a.provider_id"
+                " AND p.uuid = ANY($1::uuid[]) AND a.aggregate_uuid = ANY($2::uuid[])",
+                list(aggregates_by_provider), list(managed),
+            )  # fmt: skip
+            await tx.execute(
+                "INSERT INTO placement.provider_aggregate SELECT p.id, w.aggregate FROM placement.provider p"
+                " JOIN unnest($1::uuid[], $2::uuid[]) AS w (provider, aggregate) ON w.provider = p.uuid",
+                [uuid for uuid, _ in wanted], [aggregate for _, aggregate in wanted],
+            )  # fmt: skip
+
+
+@pytest.fixture
+async def compute(database: Database) -> Compute:
+    ledger = Ledger(database)
+    await sync_standard_names(ledger)
+    placement = cast("PlacementClient", Ledgers(ledger))
+    made = Compute(database=database, env=Env(), placement=placement)
+    made.network = LocalNetwork(Networks(database=database, env=Env(), placement=placement, compute=LocalCompute(made)))
+    return made
+
+
+@pytest.fixture
+def networks(database: Database) -> NetworkRows:
+    return NetworkRows(database)
+
+
+class Answer(msgspec.Struct):
+    """What the API answered."""
+
+    status: int
+    headers: dict[str, str]
+    raw: bytes
+
+    @property
+    def body(self) -> Any:
+        return msgspec.json.decode(self.raw)
+
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def call(compute: Compute) -> Call:
+    """`await call("GET", "/v2.1/servers", body, version="2.41")` on the API, without a socket."""
+    app = Starlette(routes=[mount("/compute", routes(compute))])
+
+    async def answer(method: str, target: str, body: Any = None, *, version: str | None = None) -> Answer:
+        path, _, query = target.partition("?")
+        headers = [(b"host", b"cloud:8778")]
+        if version is not None:
+            headers.append((b"openstack-api-version", f"compute {version}".encode()))
+        sent: list[dict[str, Any]] = []
+        content = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": content, "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+            "path": f"/compute{path}", "raw_path": f"/compute{path}".encode(errors="surrogateescape"),
+            "query_string": query.encode(),
+            "root_path": "", "headers": headers, "server": ("cloud", 8778), "client": ("127.0.0.1", 1),
+        }  # fmt: skip
+        await app(scope, receive, send)
+        return Answer(
+            sent[0]["status"],
+            {name.decode(): value.decode() for name, value in sent[0]["headers"]},
+            b"".join(message.get("body", b"") for message in sent[1:]),
+        )
+
+    return answer
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    """`with statements() as seen:` notes the first line of every statement that carries a name of ours."""
+    seen: list[str] = []
+    connection_type = asyncpg.connection.Connection
+    for method in ("fetch", "fetchrow", "fetchval", "execute", "executemany"):
+        real = getattr(connection_type, method)
+
+        def noting(real: Any) -> Any:
+            async def run(self: Any, query: str, *arguments: Any, **options: Any) -> Any:
+                if query.startswith("-- "):
+                    seen.append(query.splitlines()[0].removeprefix("-- "))
+                return await real(self, query, *arguments, **options)
+
+            return run
+
+        monkeypatch.setattr(connection_type, method, noting(real))
+
+    @contextmanager
+    def watch() -> Any:
+        seen.clear()
+        yield seen
+
+    return watch

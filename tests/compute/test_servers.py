@@ -1,0 +1,227 @@
+"""Servers: what may be asked for, what one transaction writes, deleting at any stage, paging."""
+
+import uuid
+from typing import Any
+
+import pytest
+
+from roost.clients.local_compute import LocalCompute
+from roost.compute.errors import FilterInvalid, NetworkAmbiguous, ServerNotFound, ServerRefused
+from roost.compute.model import HostReport, Move, NicAsked, ServerFilter, ServerRequest
+from roost.compute.servers import Counts, nic_problem, number_nics, read_counts, server_names
+from roost.compute.service import Compute
+from roost.compute.service import hosts as hosts_service
+from roost.compute.service import servers as service
+from roost.compute.service.flavors import FlavorRequest, create_flavor
+from roost.compute.service.work import lease_work, move
+
+NET, OTHER = "bbbbbbbb-0000-0000-0000-000000000001", "bbbbbbbb-0000-0000-0000-000000000002"
+PORT = "cccccccc-0000-0000-0000-000000000001"
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "means"),
+    [(None, None, Counts(1, 1)), (3, None, Counts(3, 3)), (None, 4, Counts(1, 4)), (2, 1000, Counts(2, 1000))],
+)
+def test_how_many_servers_a_request_means(least: Any, most: Any, means: Counts) -> None:
+    assert read_counts(least, most) == means
+
+
+@pytest.mark.parametrize(("least", "most"), [(2, 1), (0, None), (None, 0), (None, 1001)])
+def test_counts_that_cannot_be(least: Any, most: Any) -> None:
+    assert isinstance(read_counts(least, most), str)
+
+
+def test_several_servers_are_numbered_from_one() -> None:
+    assert server_names("web", 1) == ("web",)
+    assert server_names("web", 3) == ("web-1", "web-2", "web-3")
+
+
+@pytest.mark.parametrize(
+    ("nics", "count", "part"),
+    [
+        ([NicAsked()], 1, "Bad networks format"),
+        ([NicAsked(port_id=PORT)], 2, "single configured port"),
+        ([NicAsked(port_id=PORT), NicAsked(port_id=PORT)], 1, "only once"),
+        ([NicAsked(network_id=NET, fixed_ip="10.0.0.300")], 1, "Invalid fixed IP"),
+        ([NicAsked(network_id=NET, fixed_ip="10.0.0.3")], 2, "max_count"),
+        ([NicAsked(port_id=PORT, fixed_ip="10.0.0.3")], 1, "cannot be used with port"),
+        ([NicAsked(network_id=NET, tag="a"), NicAsked(network_id=NET, tag="a")], 1, "unique"),
+        ([NicAsked(network_id=NET)] * 65, 1, "can have 64"),
+    ],
+)
+def test_nics_that_cannot_be(nics: Any, count: int, part: str) -> None:
+    assert part in (nic_problem(nics, count=count) or "")
+
+
+def test_every_nic_has_a_tag_of_its_own() -> None:
+    nics = [NicAsked(network_id=NET, tag="0"), NicAsked(network_id=NET), NicAsked(network_id=NET, port_id=PORT)]
+    assert nic_problem(nics, count=1) is None
+    numbered = number_nics(nics)
+    assert [nic.tag for nic in numbered] == ["0", "1", "2"]
+    assert (numbered[2].network_id, numbered[2].port_id) == (None, PORT)
+
+
+@pytest.fixture
+async def cloud(compute: Compute, networks: Any) -> Compute:
+    await networks.add(NET)
+    await create_flavor(compute, FlavorRequest(name="small", vcpus=1, ram_mb=1024, disk_gb=10, id="1"))
+    return compute
+
+
+async def boot(compute: Compute, **other: Any) -> tuple[str, ...]:
+    asked = {"name": "web", "flavor_ref": "small", "nics": (NicAsked(network_id=NET),)}
+    request = ServerRequest(**(asked | other))
+    return (await service.create_servers(compute, request, project_id="p", user_id="u")).server_ids
+
+
+async def work_of(compute: Compute, server_id: str) -> Any:
+    async with compute.database.connection() as connection:
+        return await connection.fetchrow("SELECT * FROM compute.work WHERE server_id = $1", server_id)
+
+
+async def run(compute: Compute, sql: str, *arguments: Any) -> None:
+    async with compute.database.transaction() as tx:
+        await tx.execute(sql, *arguments)
+
+
+async def test_servers_and_their_work_are_written_together(cloud: Compute) -> None:
+    ids = await boot(cloud, count=3, metadata={"a": "b"})
+    servers = [await service.get_server(cloud, server_id) for server_id in ids]
+    assert [(one.name, one.launch_index, one.status) for one in servers] == [
+        ("web-1", 0, "BUILD"), ("web-2", 1, "BUILD"), ("web-3", 2, "BUILD"),
+    ]  # fmt: skip
+    assert servers[0].spec.nics == number_nics([NicAsked(network_id=NET)])
+    assert (servers[0].spec.vcpus, servers[0].spec.memory_mb, servers[0].flavor.name) == (1, 1024, "small")
+    assert [(await work_of(cloud, server_id))["stage"] for server_id in ids] == ["create_ports"] * 3
+    client = LocalCompute(cloud)
+    unknown = str(uuid.uuid4())
+    assert await client.list_unfinished([*ids, unknown]) == set(ids)
+    assert await client.list_servers([*ids, unknown]) == set(ids)
+
+
+async def test_a_hundred_servers_take_as_many_statements_as_one(cloud: Compute, statements: Any) -> None:
+    with statements() as seen:
+        await boot(cloud)
+        one = list(seen)
+    with statements() as seen:
+        await boot(cloud, count=100)
+        assert seen == one == ["compute.find_flavor", "compute.insert_servers", "compute.insert_work"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "part"),
+    [
+        ({"flavor_ref": "big"}, "There are: small."),
+        ({"nics": (NicAsked(network_id=OTHER),)}, f"Network {OTHER} could not be found."),
+        ({"nics": (NicAsked(port_id=PORT),), "count": 2}, "single configured port"),
+        ({"count": 1001}, "1 to 1000"),
+    ],
+)
+async def test_a_refused_request_leaves_nothing(cloud: Compute, asked: Any, part: str) -> None:
+    with pytest.raises(ServerRefused, match=part):
+        await boot(cloud, **asked)
+    assert await service.list_servers(cloud, ServerFilter()) == []
+
+
+async def test_without_a_network_named_the_only_one_is_meant(cloud: Compute, networks: Any) -> None:
+    [with_one] = await boot(cloud, nics=None)
+    assert (await service.get_server(cloud, with_one)).spec.nics[0].network_id == NET
+    await networks.add(OTHER)
+    with pytest.raises(NetworkAmbiguous, match="Multiple possible networks found"):
+        await boot(cloud, nics=None)
+    [none_wanted] = await boot(cloud, nics=())
+    assert (await service.get_server(cloud, none_wanted)).spec.nics == ()
+    await networks.clear()
+    [without] = await boot(cloud, nics=None)
+    assert (await service.get_server(cloud, without)).spec.nics == ()
+    with pytest.raises(ServerRefused, match="automatically"):
+        await boot(cloud, nics=None, auto=True)
+
+
+LEASED = "lease_owner = gen_random_uuid(), lease_until = now() + interval '1 minute'"
+EXPIRED = "lease_owner = gen_random_uuid(), lease_until = now() - interval '1 second'"
+
+
+@pytest.mark.parametrize(
+    ("state", "stage", "leased"),
+    [
+        ("lease_owner = NULL", "delete", False),
+        (EXPIRED, "delete", False),
+        (LEASED, "create_ports", True),
+        (f"stage = 'launch', run_at = now() + interval '1 hour', {LEASED}", "delete", False),
+        ("stage = 'launch', run_at = now() + interval '1 hour'", "delete", False),
+    ],
+)
+async def test_a_delete_takes_the_work_unless_a_conductor_has_it(
+    cloud: Compute, state: str, stage: str, leased: bool
+) -> None:
+    [server_id] = await boot(cloud)
+    await run(cloud, f"UPDATE compute.work SET {state} WHERE server_id = $1", server_id)
+    await service.delete_server(cloud, server_id)
+    await service.delete_server(cloud, server_id)
+    work = await work_of(cloud, server_id)
+    assert (work["stage"], work["lease_owner"] is not None, work["deleting"]) == (stage, leased, True)
+    assert (await service.get_server(cloud, server_id)).task_state == "deleting"
+    if not leased:
+        owner = str(uuid.uuid4())
+        [taken] = await lease_work(cloud, owner=owner, limit=10, lease_s=30)
+        assert taken.stage.value == "delete"
+        await move(cloud, [Move(server_id=server_id, stage=None, gone=True)], owner=owner, lease_s=30)
+        with pytest.raises(ServerNotFound):
+            await service.delete_server(cloud, server_id)
+        assert await work_of(cloud, server_id) is None
+
+
+async def test_a_server_without_work_gets_some_to_be_deleted_by(cloud: Compute) -> None:
+    [server_id] = await boot(cloud)
+    await run(cloud, "DELETE FROM compute.work")
+    await service.delete_server(cloud, server_id)
+    assert (await work_of(cloud, server_id))["stage"] == "delete"
+
+
+async def test_a_delete_of_nothing_leaves_no_work(cloud: Compute) -> None:
+    unknown = str(uuid.uuid4())
+    with pytest.raises(ServerNotFound):
+        await service.delete_server(cloud, unknown)
+    assert await work_of(cloud, unknown) is None
+
+
+async def test_a_server_deleted_on_a_host_that_is_down_is_gone_at_once(cloud: Compute) -> None:
+    await hosts_service.register_hosts(cloud, [HostReport(name="h1", vcpus=1, ram_mb=1024, disk_gb=10)], declared=False)
+    up, down = await boot(cloud, count=2)
+    await run(cloud, "UPDATE compute.server SET host = 'h1', status = 'ACTIVE'")
+    await service.delete_server(cloud, up)
+    assert (await service.get_server(cloud, up)).task_state == "deleting"
+    await hosts_service.force_down(cloud, "h1", True)
+    await service.delete_server(cloud, down)
+    with pytest.raises(ServerNotFound):
+        await service.get_server(cloud, down)
+    assert [one.id for one in await service.list_servers(cloud, ServerFilter())] == [up]
+    assert await LocalCompute(cloud).list_servers([down]) == {down}
+
+
+async def test_pages_are_the_youngest_first_and_whole(cloud: Compute) -> None:
+    ids = await boot(cloud, count=5)
+    first = await service.list_servers(cloud, ServerFilter(), limit=2)
+    second = await service.list_servers(cloud, ServerFilter(), limit=2, marker=first[-1].id)
+    third = await service.list_servers(cloud, ServerFilter(), limit=2, marker=second[-1].id)
+    assert [one.id for one in [*first, *second, *third]] == list(reversed(ids))
+    ascending = await service.list_servers(cloud, ServerFilter(), marker=ids[1], descending=False)
+    assert [one.id for one in ascending] == list(ids[2:])
+    with pytest.raises(FilterInvalid, match="marker"):
+        await service.list_servers(cloud, ServerFilter(), marker=str(uuid.uuid4()))
+
+
+async def test_lists_are_narrowed_by_every_filter(cloud: Compute) -> None:
+    [web] = await boot(cloud)
+    [db] = await boot(cloud, name="db")
+    await run(cloud, "UPDATE compute.server SET host = 'h1', status = 'ACTIVE' WHERE id = $1", db)
+    for only, found in [
+        (ServerFilter(name="^w"), [web]), (ServerFilter(status="ACTIVE"), [db]), (ServerFilter(host="h1"), [db]),
+        (ServerFilter(project_id="p"), [db, web]), (ServerFilter(project_id="q"), []),
+        (ServerFilter(flavor_id="1", server_id=web), [web]), (ServerFilter(flavor_id="2"), []),
+    ]:  # fmt: skip
+        assert [one.id for one in await service.list_servers(cloud, only)] == found, only
+    with pytest.raises(FilterInvalid):
+        await service.list_servers(cloud, ServerFilter(name="("))

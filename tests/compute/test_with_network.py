@@ -1,0 +1,35 @@
+"""Compute, network and ledger together: who reaches a segment is one truth in all three."""
+
+from tests.network.cloud import Cloud
+
+from roost.compute.model import HostReport
+from roost.compute.service import Compute
+from roost.compute.service import hosts as service
+from roost.seams.network import NetworkView
+
+
+async def reached(compute: Compute, view: NetworkView) -> list[set[str]]:
+    """For each segment, the providers that share an aggregate with it: those that may use its addresses."""
+    aggregates = [segment.placement_aggregate or "" for segment in view.segments]
+    members = await compute.placement.list_aggregate_providers(aggregates)
+    segments = {segment.provider_uuid for segment in view.segments}
+    assert all(set(members[aggregate]) & segments for aggregate in aggregates)
+    return [set(members[aggregate]) - segments for aggregate in aggregates]
+
+
+async def test_hosts_are_in_the_aggregates_of_the_segments_that_they_reach(compute: Compute) -> None:
+    def report(name: str, *physical_networks: str) -> HostReport:
+        return HostReport(name=name, vcpus=4, ram_mb=4096, disk_gb=40, physical_networks=physical_networks)
+
+    cloud = Cloud(compute.network._networks, compute.network, None)  # type: ignore[attr-defined, arg-type]
+    await service.register_hosts(compute, [report("early", "rack1")], declared=True)
+    network = await cloud.network()
+    for number, cidr in enumerate(("203.0.113.0/28", "203.0.113.16/28"), 1):
+        segment = await cloud.segment(network, f"rack{number}")
+        await cloud.subnet(network, cidr, segment)
+    await service.register_hosts(compute, [report("late", "rack2"), report("both", "rack1", "rack2")], declared=True)
+    early, late, both = (service.provider_uuid_of(name) for name in ("early", "late", "both"))
+    view = (await compute.network.get_networks([network.id]))[network.id]
+    assert await reached(compute, view) == [{early, both}, {late, both}]
+    await service.register_hosts(compute, [report("both", "rack1")], declared=True)
+    assert await reached(compute, view) == [{early, both}, {late}]

@@ -1,0 +1,340 @@
+"""docs/style.md sections 1 and 2 and the imports of docs/design.md section 2, on every file of src/roost.
+
+A breach is reported as file:line: rule. The rules are tried on small broken houses at the end.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src" / "roost"
+
+LINES_USUAL_MAX, LINES_MAX, FUNCTION_LINES_MAX = 500, 800, 60
+FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
+SERVICES = ("placement", "network", "compute")
+ENTRY_POINTS = {"roost.cli.main", "roost.cli.process"}
+OPERATIONS = {"network/reconciler.py", "placement/refresh.py"}
+"""Service code with a file of its own beside service.py: it works with the database, as a service does."""
+
+WINGS: dict[str, tuple[str, ...]] = {
+    "platform": (),
+    "seams": ("seams",),
+    "placement": ("placement", "seams.placement"),
+    "network": ("network", "seams"),
+    "compute": ("compute", "seams"),
+    "scheduling": ("scheduling", "seams", "placement.model", "network.model", "compute.model"),
+    "conductor": ("conductor", "scheduling", "seams", "compute.service", "compute.model"),
+    "agent": ("agent",),
+    "clients": ("clients", "seams", *SERVICES),
+    "cli": ("",),
+}
+"""What each wing may import of Roost, besides platform."""
+
+IMPURE = {
+    *("asyncio", "asyncpg", "aiohttp", "starlette", "structlog", "logging", "os", "pathlib", "random", "secrets"),
+    *("socket", "subprocess", "tempfile", "threading", "time", "sqlalchemy", "roost.platform.config"),
+    *("roost.platform.database", "roost.platform.env", "roost.platform.http", "roost.platform.wakeup"),
+}
+ASKS_THE_WORLD = {"now", "utcnow", "today", "uuid1", "uuid4", "Random"}
+TYPES = {"random.Random"}
+"""What a rule is given, and must name."""
+SQL = re.compile(r"\s*(--[^\n]*\n\s*)?(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|LOCK TABLE|MERGE INTO)\s[^.]*\s")
+ROOM_IMPORTS: dict[str, set[str]] = {
+    "model": IMPURE,
+    "rule": IMPURE,
+    "store": {"starlette", "aiohttp", "structlog", "logging", "random", "time", "roost.platform.http"},
+    "service": {"starlette", "aiohttp", "roost.platform.http"},
+    "api": {"asyncpg", "aiohttp", "sqlalchemy"},
+}
+
+
+@dataclass(frozen=True)
+class Module:
+    """One file of the house; path: below src/roost."""
+
+    path: str
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, self.path)
+
+    @property
+    def name(self) -> str:
+        parts = ["roost", *self.path.removesuffix(".py").split("/")]
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    @property
+    def wing(self) -> str:
+        return self.path.split("/")[0] if "/" in self.path else ""
+
+    @property
+    def room(self) -> str:
+        """model, rule, store, service or api; "" outside the services and scheduling."""
+        if self.wing not in (*SERVICES, "scheduling") or self.path.endswith("__init__.py"):
+            return ""
+        second = self.path.split("/")[1].removesuffix(".py")
+        if second == "errors":
+            return "model"
+        if second == "store" or second.endswith("_store"):
+            return "store"
+        if second == "service" or self.path in OPERATIONS:
+            return "service"
+        return second if second in ("model", "api") else "rule"
+
+    def imports(self) -> Iterator[tuple[str, int]]:
+        """(what is imported: a module, or a module and a name in it, line)."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from ((alias.name, node.lineno) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+
+
+House = Sequence[Module]
+Breach = tuple[Module, int, str]
+
+
+def read_house(root: Path) -> list[Module]:
+    return [Module(str(path.relative_to(root)), path.read_text()) for path in sorted(root.rglob("*.py"))]
+
+
+def _within(imported: str, allowed: str) -> bool:
+    return imported == allowed or imported.startswith(f"{allowed}.") or allowed == "roost."
+
+
+def files_are_short(house: House) -> Iterator[Breach]:
+    for module in house:
+        lines = module.text.count("\n")
+        docstring = ast.get_docstring(module.tree) or ""
+        if lines > LINES_MAX:
+            yield module, LINES_MAX, f"{lines} lines, {LINES_MAX} are the most"
+        elif lines > LINES_USUAL_MAX and not re.search(r"\b(long|lines|length|because|one file)\b", docstring):
+            yield module, LINES_USUAL_MAX, f"{lines} lines, and the docstring gives no reason"
+
+
+def functions_fit_a_screen(house: House) -> Iterator[Breach]:
+    for module in house:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > FUNCTION_LINES_MAX:
+                    yield module, node.lineno, f"{node.name} has {lines} lines, {FUNCTION_LINES_MAX} are the most"
+
+
+def files_say_what_they_are(house: House) -> Iterator[Breach]:
+    for module in house:
+        if module.text.strip() and not ast.get_docstring(module.tree):
+            yield module, 1, "no docstring: what does this file decide, and what does it leave to whom?"
+        for part in module.path.removesuffix(".py").split("/"):
+            if set(part.split("_")) & FORBIDDEN_NAMES:
+                yield module, 1, f"{part!r} is no noun of docs/design.md"
+
+
+def public_things_have_docstrings(house: House) -> Iterator[Breach]:
+    kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for module in house:
+        for node in module.tree.body:
+            if isinstance(node, kinds) and not node.name.startswith("_") and not ast.get_docstring(node):
+                yield module, node.lineno, f"{node.name} has no docstring"
+
+
+def rooms_import_what_they_may(house: House) -> Iterator[Breach]:
+    for module in house:
+        forbidden = ROOM_IMPORTS.get(module.room, set())
+        for imported, line in module.imports():
+            if imported not in TYPES and any(_within(imported, name) for name in forbidden):
+                yield module, line, f"a {module.room} file may not import {imported}"
+            if module.room in ("rule", "model") and re.match(r"roost\.\w+\.(store|service|api)\b", imported):
+                yield module, line, f"a {module.room} file may not import {imported}"
+            if module.room == "api" and re.match(r"roost\.\w+\.\w*store\b", imported):
+                yield module, line, f"an api file calls its service, not {imported}"
+            if module.room == "store" and re.match(r"roost\.\w+\.(service|api)\b", imported):
+                yield module, line, f"a store file may not import {imported}"
+
+
+def rules_are_pure(house: House) -> Iterator[Breach]:
+    for module in house:
+        if module.room not in ("rule", "model"):
+            continue
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
+                yield module, node.lineno, f"a {module.room} file awaits nothing"
+            if isinstance(node, ast.Call):
+                called = node.func
+                name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+                if name in ASKS_THE_WORLD or name in ("open", "print"):
+                    yield module, node.lineno, f"a {module.room} file may not call {name}(): take it as an argument"
+
+
+def sql_lives_in_constants_of_stores(house: House) -> Iterator[Breach]:
+    for module in house:
+        if module.wing not in (*SERVICES, "scheduling", "conductor", "agent", "clients"):
+            continue
+        constants = set()
+        for statement in module.tree.body:
+            if isinstance(statement, ast.Assign | ast.AnnAssign):
+                constants |= {id(node) for node in ast.walk(statement)}
+        docstrings = {id(node.value) for node in ast.walk(module.tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(module.tree):
+            if not (isinstance(node, ast.Constant) and isinstance(node.value, str)) or id(node) in docstrings:
+                continue
+            if not SQL.match(node.value):
+                continue
+            if module.room != "store":
+                yield module, node.lineno, "SQL outside a store file"
+            elif id(node) not in constants:
+                yield module, node.lineno, "SQL that is not a constant of the module"
+            elif not re.match(rf"\s*-- {module.wing}\.\w+", node.value):
+                yield module, node.lineno, f"a statement starts with `-- {module.wing}.function`"
+
+
+def transactions_belong_to_services(house: House) -> Iterator[Breach]:
+    for module in house:
+        if module.room not in ("api", "store", "rule", "model"):
+            continue
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Attribute) and node.attr == "transaction":
+                yield module, node.lineno, f"a {module.room} file opens no transaction"
+
+
+def wings_import_what_they_may(house: House) -> Iterator[Breach]:
+    for module in house:
+        for imported, line in module.imports():
+            if not imported.startswith("roost.") or _within(imported, "roost.platform"):
+                continue
+            allowed = WINGS.get(module.wing)
+            if allowed is None:
+                yield module, line, f"{module.wing or 'the root'} is no wing of docs/design.md"
+            elif not any(_within(imported, f"roost.{name}") for name in allowed):
+                yield module, line, f"{module.wing} may not import {imported}"
+
+
+def _edges(house: House) -> dict[str, dict[str, int]]:
+    """Module -> module it imports -> line."""
+    names = {module.name for module in house}
+    found: dict[str, dict[str, int]] = {}
+    for module in house:
+        to = found.setdefault(module.name, {})
+        for imported, line in module.imports():
+            target = imported if imported in names else imported.rpartition(".")[0]
+            if target in names and target != module.name:
+                to.setdefault(target, line)
+    return found
+
+
+def imports_make_no_circle(house: House) -> Iterator[Breach]:
+    edges, by_name = _edges(house), {module.name: module for module in house}
+    done: set[str] = set()
+
+    def walk(name: str, path: tuple[str, ...]) -> Iterator[Breach]:
+        for target, line in edges[name].items():
+            if target in path:
+                circle = " -> ".join((*path[path.index(target) :], target))
+                yield by_name[name], line, f"import circle: {circle}"
+            elif target not in done:
+                yield from walk(target, (*path, target))
+        done.add(name)
+
+    for name in edges:
+        if name not in done:
+            yield from walk(name, (name,))
+
+
+def every_file_is_used(house: House) -> Iterator[Breach]:
+    used = {target for targets in _edges(house).values() for target in targets} | ENTRY_POINTS
+    for module in house:
+        alone = module.name not in used and not module.path.endswith("__init__.py")
+        if alone and "migrations/" not in module.path:
+            yield module, 1, "nothing imports this file"
+
+
+RULES: tuple[Callable[[House], Iterator[Breach]], ...] = (
+    files_are_short,
+    functions_fit_a_screen,
+    files_say_what_they_are,
+    public_things_have_docstrings,
+    rooms_import_what_they_may,
+    rules_are_pure,
+    sql_lives_in_constants_of_stores,
+    transactions_belong_to_services,
+    wings_import_what_they_may,
+    imports_make_no_circle,
+    every_file_is_used,
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_house_holds(rule: Callable[[House], Iterator[Breach]]) -> None:
+    house = read_house(SRC)
+    assert len(house) > 20
+    breaches = [f"src/roost/{module.path}:{line}: {text}" for module, line, text in rule(house)]
+    assert not breaches, "\n" + "\n".join(breaches)
+
+
+DOC = '"""What it is."""\n'
+
+
+@pytest.mark.parametrize(
+    ("rule", "files", "said"),
+    [
+        (files_are_short, {"cli/a.py": DOC + "x = 1\n" * 500}, "501 lines, and the docstring gives no reason"),
+        (files_are_short, {"cli/a.py": '"""Long: a table."""\n' + "x = 1\n" * 800}, "801 lines, 800 are the most"),
+        (functions_fit_a_screen, {"cli/a.py": DOC + "def f():\n" + "    x = 1\n" * 60}, "f has 61 lines"),
+        (files_say_what_they_are, {"cli/a.py": "x = 1\n"}, "no docstring"),
+        (files_say_what_they_are, {"cli/http_utils.py": DOC}, "'http_utils' is no noun"),
+        (files_say_what_they_are, {"network/common/a.py": DOC}, "'common' is no noun"),
+        (public_things_have_docstrings, {"cli/a.py": DOC + "def f() -> None: ...\n"}, "f has no docstring"),
+        (rooms_import_what_they_may, {"placement/claims.py": "import random\n"}, "a rule file may not import random"),
+        (rooms_import_what_they_may, {"network/model.py": "import asyncpg\n"}, "a model file may not import asyncpg"),
+        (rooms_import_what_they_may, {"network/a.py": "from roost.network.store import b\n"}, "a rule file may not"),
+        (rooms_import_what_they_may, {"network/api/a.py": "from roost.network import store\n"}, "calls its service"),
+        (rooms_import_what_they_may, {"network/service.py": "import starlette.routing\n"}, "a service file may not"),
+        (rooms_import_what_they_may, {"network/store.py": "from roost.network import service\n"}, "a store file may"),
+        (rules_are_pure, {"scheduling/a.py": "async def f() -> None: ...\n"}, "a rule file awaits nothing"),
+        (rules_are_pure, {"scheduling/a.py": "x = datetime.now(UTC)\n"}, "may not call now()"),
+        (rules_are_pure, {"scheduling/a.py": "x = uuid4()\n"}, "may not call uuid4()"),
+        (sql_lives_in_constants_of_stores, {"network/api/a.py": 'X = "SELECT 1 FROM x"\n'}, "SQL outside a store"),
+        (sql_lives_in_constants_of_stores, {"conductor/a.py": 'x("DELETE FROM a WHERE b")\n'}, "SQL outside a store"),
+        (sql_lives_in_constants_of_stores, {"network/store.py": 'X = "SELECT 1 FROM x"\n'}, "starts with `-- network."),
+        (
+            sql_lives_in_constants_of_stores,
+            {"network/store.py": 'def f():\n    return g("-- network.f\\nSELECT 1 FROM x")\n'},
+            "not a constant of the module",
+        ),
+        (transactions_belong_to_services, {"network/api/a.py": "x = d.transaction()\n"}, "opens no transaction"),
+        (wings_import_what_they_may, {"network/a.py": "import roost.compute.model\n"}, "network may not import"),
+        (wings_import_what_they_may, {"placement/a.py": "from roost.seams import network\n"}, "placement may not"),
+        (wings_import_what_they_may, {"conductor/a.py": "from roost.compute import store\n"}, "conductor may not"),
+        (wings_import_what_they_may, {"agent/a.py": "from roost.seams import compute\n"}, "agent may not import"),
+        (wings_import_what_they_may, {"attic/a.py": "from roost.seams import compute\n"}, "attic is no wing"),
+        (
+            imports_make_no_circle,
+            {"cli/a.py": "from roost.cli import b\n", "cli/b.py": "import roost.cli.a\n"},
+            "import circle: roost.cli.a -> roost.cli.b -> roost.cli.a",
+        ),
+        (every_file_is_used, {"cli/a.py": DOC}, "nothing imports this file"),
+    ],
+)
+def test_a_rule_notices_its_breach(rule: Callable[[House], Iterator[Breach]], files: dict[str, str], said: str) -> None:
+    house = [Module(path, text) for path, text in files.items()]
+    breaches = list(rule(house))
+    assert len(breaches) == 1
+    assert said in breaches[0][2]
+
+
+def test_a_house_in_order_is_left_in_peace() -> None:
+    files = {
+        "placement/claims.py": DOC + "import numpy\nfrom roost.placement.model import A\n",
+        "placement/model.py": DOC + "from msgspec import Struct\nclass A(Struct):\n    " + DOC,
+        "placement/store.py": DOC + 'F = """\n-- placement.f\nSELECT 1 FROM x\n"""\n',
+        "placement/service.py": DOC + "from roost.placement import claims, store\nx = d.transaction()\n",
+        "cli/main.py": DOC + "from roost.placement import service\nprint('SELECT 1 FROM x')\n",
+    }
+    house = [Module(path, text) for path, text in files.items()]
+    assert [breach for rule in RULES for breach in rule(house)] == []
