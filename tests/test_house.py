@@ -83,7 +83,7 @@ class Module:
             return "model"
         if second == "store" or second.endswith("_store"):
             return "store"
-        if second == "service" or self.path in OPERATIONS:
+        if second.split("_")[0] == "service" or self.path in OPERATIONS:
             return "service"
         return second if second in ("model", "api") else "rule"
 
