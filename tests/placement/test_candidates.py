@@ -326,7 +326,7 @@ def key_of_candidate(query: CandidateQuery, one) -> tuple:
     return tuple(sorted(places))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(worlds(), queries(), st.integers(0, 3))
 def test_the_search_finds_what_trying_everything_finds(world, query, start) -> None:
     from roost.placement import candidates as rules

@@ -184,11 +184,11 @@ def _wants(index: Index, group: RequestGroup) -> tuple[Want, ...]:
     return tuple(Want(name, amount, index.column(name)) for name, amount in group.resources.items())
 
 
-def _granular_slot(index: Index, number: int, group: RequestGroup) -> Slot:
-    wants = _wants(index, group)
-    fits = index.alive if not wants else takes(wants[0].column, wants[0].amount)
-    for want in wants[1:]:
-        fits = fits & takes(want.column, want.amount)
+def fitting(index: Index, group: RequestGroup) -> Mask:
+    """Mark the providers that satisfy all of a group by themselves; bool, shape (rows,)."""
+    fits = index.alive
+    for name, amount in group.resources.items():
+        fits = fits & takes(index.column(name), amount)
     if group.in_tree is not None:
         fits = fits & _tree_of(index, group.in_tree)
     fits = _without_forbidden_traits(index, group, fits)
@@ -198,7 +198,12 @@ def _granular_slot(index: Index, number: int, group: RequestGroup) -> Slot:
         fits = _in_aggregates(index, fits, aggregates)
     if group.forbidden_aggregates:
         fits = fits & ~rows_of_aggregates(index, group.forbidden_aggregates)
-    return Slot(number, group.suffix, wants, fits, _sharing_part(index, fits))
+    return fits
+
+
+def _granular_slot(index: Index, number: int, group: RequestGroup) -> Slot:
+    fits = fitting(index, group)
+    return Slot(number, group.suffix, _wants(index, group), fits, _sharing_part(index, fits))
 
 
 def _spread_slots(index: Index, number: int, group: RequestGroup) -> list[Slot]:
@@ -314,7 +319,12 @@ def _breadth_first(index: Index, plan: Plan, start: int) -> Iterator[tuple[int, 
         if shared is None:
             shared = shared_options[serving] = [_rows_of(slot.shared, serving) for slot in plan.slots]
         own = [_rows_of(slot.own, trees.rows_of(root)) for slot in plan.slots]
-        choices = _combinations(index, plan, [[*mine, *theirs] for mine, theirs in zip(own, shared, strict=True)])
+        options = [[*mine, *theirs] for mine, theirs in zip(own, shared, strict=True)]
+        only = _only_combination(plan, options)
+        if only is not None:
+            yield root, only
+            continue
+        choices = _combinations(index, plan, options)
         first = next(choices, None)
         if first is not None:
             yield root, first
@@ -342,6 +352,18 @@ def _fails_by_sharing_alone(plan: Plan, own: Options, shared: Options) -> bool:
     return all(
         not mine if slot.suffix else not theirs for slot, mine, theirs in zip(plan.slots, own, shared, strict=True)
     )
+
+
+def _only_combination(plan: Plan, options: Options) -> tuple[int, ...] | None:
+    """What fills the slots where there is no choice and nothing to check; None where `_combinations` has to look."""
+    if plan.any_of or any(len(rows) != 1 for rows in options):
+        return None
+    # One provider for several slots is fine if they are of the unsuffixed group: its classes are all different.
+    granular = [rows[0] for slot, rows in zip(plan.slots, options, strict=True) if slot.suffix]
+    spread = {rows[0] for slot, rows in zip(plan.slots, options, strict=True) if not slot.suffix}
+    if len({*granular, *spread}) < len(granular) + len(spread):
+        return None
+    return tuple(rows[0] for rows in options)
 
 
 def _combinations(index: Index, plan: Plan, options: Options) -> Iterator[tuple[int, ...]]:

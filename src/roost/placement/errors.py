@@ -31,3 +31,25 @@ class ResourceClassNotFound(BadRequest):
 
 class TraitNotFound(BadRequest):
     """There is no such trait."""
+
+
+class ConsumerNotFound(NotFound):
+    """The consumer holds nothing."""
+
+
+class AllocationsRefused(Conflict):
+    """The providers cannot take these allocations."""
+
+
+class AllocationProviderNotFound(BadRequest):
+    """The allocations name a resource provider that does not exist."""
+
+
+class QueryMalformed(BadRequest):
+    """A parameter of the query string is not what was expected."""
+
+    def __init__(self, key: str, value: str, expected: str) -> None:
+        super().__init__(f"Invalid query string parameters: {key}={value!r}: expected {expected}.")
+        self.key = key
+        self.value = value
+        self.expected = expected

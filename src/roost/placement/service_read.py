@@ -1,0 +1,137 @@
+"""The ledger's operations that only read: answered from the index as of now, or from one statement or two."""
+
+from collections.abc import Mapping, Sequence, Set
+
+import numpy as np
+from msgspec import Struct
+
+from roost.placement import store_read
+from roost.placement.candidates import Found, Plan, find, fitting, make_plan, search
+from roost.placement.errors import ConsumerNotFound, ProviderNotFound, ResourceClassNotFound, TraitNotFound
+from roost.placement.index import NO_ROW, Index
+from roost.placement.query import ProviderQuery
+from roost.placement.service import Ledger
+from roost.placement.store_read import ConsumerHead, HeldResources
+from roost.seams.placement import CandidateQuery, Candidates, Inventory, RequestGroup
+
+START_MAX = 2**31
+
+
+class ProviderView(Struct, frozen=True, kw_only=True):
+    """A provider as the API shows it, with all that it has."""
+
+    uuid: str
+    name: str
+    generation: int
+    parent_uuid: str | None
+    root_uuid: str
+    inventories: Mapping[str, Inventory]
+    used: Mapping[str, int]
+    traits: frozenset[str]
+    placement_aggregates: frozenset[str]
+
+
+class Matches(Struct, frozen=True):
+    """The candidates of a query by rows of the index, which holds until the next await."""
+
+    index: Index
+    plan: Plan
+    found: list[Found]
+
+
+async def list_candidates(ledger: Ledger, queries: Sequence[CandidateQuery]) -> list[Candidates]:
+    """The candidates of each query, as of now; those of a limited query start at a host chosen by chance.
+
+    Every searcher that saw the same first hosts would claim there, and be refused there.
+    """
+    index = await ledger.index.fresh()
+    return [
+        search(index, query, start=ledger.env.random.randrange(START_MAX) if query.limit else 0) for query in queries
+    ]
+
+
+async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
+    """The candidates of one query, always in the same order. Raises ResourceClassNotFound, TraitNotFound."""
+    await _check_names(ledger, query.groups)
+    index = await ledger.index.fresh()
+    plan = make_plan(index, query)
+    return Matches(index, plan, list(find(index, plan, limit=query.limit)))
+
+
+async def list_providers(ledger: Ledger, query: ProviderQuery) -> list[ProviderView]:
+    """The providers that satisfy the query, each by itself. Raises ResourceClassNotFound, TraitNotFound."""
+    await _check_names(ledger, [query.group])
+    index = await ledger.index.fresh()
+    if query.uuid is not None:
+        row = index.find_row(query.uuid)
+        rows = [] if row is None else [row]
+        fits = fitting(index, query.group)
+        rows = [row for row in rows if fits[row]]
+    else:
+        rows = np.flatnonzero(fitting(index, query.group)).tolist()
+    return [_view(index, row) for row in rows if query.name is None or index.names[row] == query.name]
+
+
+async def get_provider(ledger: Ledger, uuid: str) -> ProviderView:
+    """One provider. Raises ProviderNotFound."""
+    index = await ledger.index.fresh()
+    row = index.find_row(uuid)
+    if row is None:
+        raise ProviderNotFound(f"No resource provider with uuid {uuid} found")
+    return _view(index, row)
+
+
+async def get_provider_allocations(ledger: Ledger, uuid: str) -> tuple[int, dict[str, HeldResources]]:
+    """A provider's generation, and what each consumer holds of it. Raises ProviderNotFound."""
+    async with ledger.database.transaction(snapshot=True) as tx:
+        generation = await store_read.find_provider_generation(tx, uuid)
+        if generation is None:
+            raise ProviderNotFound(f"Resource provider '{uuid}' not found: No resource provider with uuid {uuid} found")
+        return generation, await store_read.list_provider_allocations(tx, uuid)
+
+
+async def find_consumer(ledger: Ledger, uuid: str) -> tuple[ConsumerHead | None, dict[str, tuple[int, dict[str, int]]]]:
+    """A consumer, None when it holds nothing; by provider UUID the provider's generation and what is held there."""
+    async with ledger.database.connection() as connection:
+        return await store_read.find_consumer(connection, uuid)
+
+
+async def get_consumer(ledger: Ledger, uuid: str) -> ConsumerHead:
+    """A consumer that holds something. Raises ConsumerNotFound."""
+    head, _held = await find_consumer(ledger, uuid)
+    if head is None:
+        raise ConsumerNotFound(f"No allocations for consumer '{uuid}'")
+    return head
+
+
+async def check_resource_classes(ledger: Ledger, names: Set[str]) -> None:
+    """Raise ResourceClassNotFound for names that no resource class has."""
+    unseen = sorted(names - ledger.resource_class_ids.keys())
+    if not unseen:
+        return
+    async with ledger.database.connection() as connection:
+        unknown = await store_read.list_unknown_classes(connection, unseen)
+    if unknown:
+        raise ResourceClassNotFound(f"No such resource class {', '.join(unknown)}.")
+
+
+def _view(index: Index, row: int) -> ProviderView:
+    parent = int(index.parent_row[row])
+    return ProviderView(
+        uuid=index.uuids[row], name=index.names[row], generation=index.generations[row],
+        parent_uuid=None if parent == NO_ROW else index.uuids[parent], root_uuid=index.uuids[index.root_row[row]],
+        inventories=index.inventories[row], used=index.used[row], traits=index.traits[row],
+        placement_aggregates=index.placement_aggregates[row],
+    )  # fmt: skip
+
+
+async def _check_names(ledger: Ledger, groups: Sequence[RequestGroup]) -> None:
+    """Raise ResourceClassNotFound or TraitNotFound for names that the ledger does not know."""
+    await check_resource_classes(ledger, {name for group in groups for name in group.resources})
+    traits = {trait for group in groups for any_of in (*group.required, group.forbidden) for trait in any_of}
+    if not traits:
+        return
+    async with ledger.database.connection() as connection:
+        unknown = await store_read.list_unknown_traits(connection, sorted(traits))
+    if unknown:
+        raise TraitNotFound(f"No such trait(s): {', '.join(unknown)}.")
