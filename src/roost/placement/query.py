@@ -4,17 +4,18 @@ Source: Placement API 1.39, GET /allocation_candidates and GET /resource_provide
 """
 
 import re
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from roost.placement.errors import QueryMalformed
-from roost.platform.http import canonical_uuid, is_uuid
 from roost.seams.placement import CandidateQuery, RequestGroup
 
 AMOUNT_MAX = 2**31 - 1
 LIMIT_MAX = 2**31 - 1
 GROUP_KEY = re.compile(r"(resources|required|member_of|in_tree)([a-zA-Z0-9_-]{1,64})?")
+UUID = re.compile(r"[0-9a-fA-F]{8}(-?)([0-9a-fA-F]{4}\1){3}[0-9a-fA-F]{12}")
 NAME = re.compile(r"[A-Z0-9_]{1,255}")
 
 Pairs = Iterable[tuple[str, str]]
@@ -67,17 +68,17 @@ def parse_candidates(pairs: Pairs) -> CandidateQuery:
 def parse_providers(pairs: Pairs) -> ProviderQuery:
     """The query of GET /resource_providers. Raises QueryMalformed."""
     values: dict[str, list[str]] = {}
-    uuid = name = None
+    provider_uuid = name = None
     for key, value in pairs:
         if key == "uuid":
-            uuid = _uuid(key, value)
+            provider_uuid = _uuid(key, value)
         elif key == "name":
             name = value
         elif key in ("resources", "required", "member_of", "in_tree"):
             values.setdefault(key, []).append(value)
         else:
             raise QueryMalformed(key, value, "uuid, name, in_tree, member_of, resources or required")
-    return ProviderQuery(uuid=uuid, name=name, group=parse_group("", values))
+    return ProviderQuery(uuid=provider_uuid, name=name, group=parse_group("", values))
 
 
 def parse_group(suffix: str, values: Mapping[str, Sequence[str]]) -> RequestGroup:
@@ -134,11 +135,11 @@ def _parse_member_of(key: str, values: Sequence[str]) -> tuple[tuple[frozenset[s
     for value in values:
         bare = value.removeprefix("!")
         uuids = bare[3:].split(",") if bare.startswith("in:") else [bare]
-        if not all(is_uuid(word) for word in uuids):
+        if not all(UUID.fullmatch(word) for word in uuids):
             raise QueryMalformed(
                 key, value, "an aggregate's UUID, or `in:` and several with commas between; `!` forbids"
             )
-        aggregates = frozenset(canonical_uuid(word) for word in uuids)
+        aggregates = frozenset(str(uuid.UUID(word)) for word in uuids)
         if value.startswith("!"):
             outside |= aggregates
         else:
@@ -153,6 +154,6 @@ def _whole(key: str, value: str, highest: int) -> int:
 
 
 def _uuid(key: str, value: str) -> str:
-    if not is_uuid(value):
+    if not UUID.fullmatch(value):
         raise QueryMalformed(key, value, "a UUID")
-    return canonical_uuid(value)
+    return str(uuid.UUID(value))

@@ -5,16 +5,14 @@ from collections.abc import Mapping, Sequence, Set
 import numpy as np
 from msgspec import Struct
 
-from roost.placement import store_read
-from roost.placement.candidates import Found, Plan, find, fitting, make_plan, search
+from roost.placement import read_store
+from roost.placement.candidates import Found, Plan, find, fitting, make_plan
 from roost.placement.errors import ConsumerNotFound, ProviderNotFound, ResourceClassNotFound, TraitNotFound
 from roost.placement.index import NO_ROW, Index
 from roost.placement.query import ProviderQuery
+from roost.placement.read_store import ConsumerHead, HeldResources
 from roost.placement.service import Ledger
-from roost.placement.store_read import ConsumerHead, HeldResources
-from roost.seams.placement import CandidateQuery, Candidates, Inventory, RequestGroup
-
-START_MAX = 2**31
+from roost.seams.placement import CandidateQuery, Inventory, RequestGroup
 
 
 class ProviderView(Struct, frozen=True, kw_only=True):
@@ -37,17 +35,6 @@ class Matches(Struct, frozen=True):
     index: Index
     plan: Plan
     found: list[Found]
-
-
-async def list_candidates(ledger: Ledger, queries: Sequence[CandidateQuery]) -> list[Candidates]:
-    """The candidates of each query, as of now; those of a limited query start at a host chosen by chance.
-
-    Every searcher that saw the same first hosts would claim there, and be refused there.
-    """
-    index = await ledger.index.fresh()
-    return [
-        search(index, query, start=ledger.env.random.randrange(START_MAX) if query.limit else 0) for query in queries
-    ]
 
 
 async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
@@ -84,16 +71,16 @@ async def get_provider(ledger: Ledger, uuid: str) -> ProviderView:
 async def get_provider_allocations(ledger: Ledger, uuid: str) -> tuple[int, dict[str, HeldResources]]:
     """A provider's generation, and what each consumer holds of it. Raises ProviderNotFound."""
     async with ledger.database.transaction(snapshot=True) as tx:
-        generation = await store_read.find_provider_generation(tx, uuid)
+        generation = await read_store.find_provider_generation(tx, uuid)
         if generation is None:
             raise ProviderNotFound(f"Resource provider '{uuid}' not found: No resource provider with uuid {uuid} found")
-        return generation, await store_read.list_provider_allocations(tx, uuid)
+        return generation, await read_store.list_provider_allocations(tx, uuid)
 
 
 async def find_consumer(ledger: Ledger, uuid: str) -> tuple[ConsumerHead | None, dict[str, tuple[int, dict[str, int]]]]:
     """A consumer, None when it holds nothing; by provider UUID the provider's generation and what is held there."""
     async with ledger.database.connection() as connection:
-        return await store_read.find_consumer(connection, uuid)
+        return await read_store.find_consumer(connection, uuid)
 
 
 async def get_consumer(ledger: Ledger, uuid: str) -> ConsumerHead:
@@ -110,7 +97,7 @@ async def check_resource_classes(ledger: Ledger, names: Set[str]) -> None:
     if not unseen:
         return
     async with ledger.database.connection() as connection:
-        unknown = await store_read.list_unknown_classes(connection, unseen)
+        unknown = await read_store.list_unknown_classes(connection, unseen)
     if unknown:
         raise ResourceClassNotFound(f"No such resource class {', '.join(unknown)}.")
 
@@ -132,6 +119,6 @@ async def _check_names(ledger: Ledger, groups: Sequence[RequestGroup]) -> None:
     if not traits:
         return
     async with ledger.database.connection() as connection:
-        unknown = await store_read.list_unknown_traits(connection, sorted(traits))
+        unknown = await read_store.list_unknown_traits(connection, sorted(traits))
     if unknown:
         raise TraitNotFound(f"No such trait(s): {', '.join(unknown)}.")
