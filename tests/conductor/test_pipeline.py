@@ -178,7 +178,7 @@ async def test_a_host_that_never_begins_is_left_and_one_that_has_begun_is_waited
 async def test_a_launch_that_has_begun_and_never_ends_is_an_error_that_keeps_its_claims_until_the_guest_is_gone(
     world: World,
 ) -> None:
-    world.conductor.settings = type(world.conductor.settings)(launch_timeout_s=0, recheck_s=0)
+    world.conductor.settings = type(world.conductor.settings)(launch_timeout_s=0, recheck_s=60)
     network = await world.routed(rack1="10.1.0.0/29")
     (server,) = await world.boot(network.id)
     await world.conduct()

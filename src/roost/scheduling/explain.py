@@ -37,7 +37,7 @@ def _addresses(request: Request, usages: Usages) -> str:
     sentences = []
     for network in {nic.network.id: nic.network for nic in request.nics if nic.needs_address}.values():
         counts = []
-        for segment in network.segments:
+        for segment in sorted(network.segments, key=lambda segment: segment.name):
             capacity, used = usages.get(segment.provider_uuid, {}).get(IPV4_ADDRESS, (0, 0))
             counts.append((segment.name, capacity, used))
         free = sum(max(capacity - used, 0) for _name, capacity, used in counts)
