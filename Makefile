@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Roost needs Python 3.11 or later; name one: make PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: pyproject.toml $(BIN)/python

@@ -41,8 +41,8 @@ IMPURE = {
     *("roost.platform.database", "roost.platform.env", "roost.platform.http", "roost.platform.wakeup"),
 }
 ASKS_THE_WORLD = {"now", "utcnow", "today", "uuid1", "uuid4", "Random"}
-TYPES = {"random.Random"}
-"""What a rule is given, and must name."""
+HARMLESS = {"random.Random", "roost.platform.http.is_uuid", "roost.platform.http.canonical_uuid"}
+"""Names that a room may take from a module it may not: a type that is given, functions of text alone."""
 SQL = re.compile(r"\s*(--[^\n]*\n\s*)?(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|LOCK TABLE|MERGE INTO)\s[^.]*\s")
 ROOM_IMPORTS: dict[str, set[str]] = {
     "model": IMPURE,
@@ -83,7 +83,7 @@ class Module:
             return "model"
         if second == "store" or second.endswith("_store"):
             return "store"
-        if second == "service" or self.path in OPERATIONS:
+        if second.split("_")[0] == "service" or self.path in OPERATIONS:
             return "service"
         return second if second in ("model", "api") else "rule"
 
@@ -136,19 +136,11 @@ def files_say_what_they_are(house: House) -> Iterator[Breach]:
                 yield module, 1, f"{part!r} is no noun of docs/design.md"
 
 
-def public_things_have_docstrings(house: House) -> Iterator[Breach]:
-    kinds = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    for module in house:
-        for node in module.tree.body:
-            if isinstance(node, kinds) and not node.name.startswith("_") and not ast.get_docstring(node):
-                yield module, node.lineno, f"{node.name} has no docstring"
-
-
 def rooms_import_what_they_may(house: House) -> Iterator[Breach]:
     for module in house:
         forbidden = ROOM_IMPORTS.get(module.room, set())
         for imported, line in module.imports():
-            if imported not in TYPES and any(_within(imported, name) for name in forbidden):
+            if imported not in HARMLESS and any(_within(imported, name) for name in forbidden):
                 yield module, line, f"a {module.room} file may not import {imported}"
             if module.room in ("rule", "model") and re.match(r"roost\.\w+\.(store|service|api)\b", imported):
                 yield module, line, f"a {module.room} file may not import {imported}"
@@ -258,7 +250,6 @@ RULES: tuple[Callable[[House], Iterator[Breach]], ...] = (
     files_are_short,
     functions_fit_a_screen,
     files_say_what_they_are,
-    public_things_have_docstrings,
     rooms_import_what_they_may,
     rules_are_pure,
     sql_lives_in_constants_of_stores,
@@ -289,7 +280,6 @@ DOC = '"""What it is."""\n'
         (files_say_what_they_are, {"cli/a.py": "x = 1\n"}, "no docstring"),
         (files_say_what_they_are, {"cli/http_utils.py": DOC}, "'http_utils' is no noun"),
         (files_say_what_they_are, {"network/common/a.py": DOC}, "'common' is no noun"),
-        (public_things_have_docstrings, {"cli/a.py": DOC + "def f() -> None: ...\n"}, "f has no docstring"),
         (rooms_import_what_they_may, {"placement/claims.py": "import random\n"}, "a rule file may not import random"),
         (rooms_import_what_they_may, {"network/model.py": "import asyncpg\n"}, "a model file may not import asyncpg"),
         (rooms_import_what_they_may, {"network/a.py": "from roost.network.store import b\n"}, "a rule file may not"),

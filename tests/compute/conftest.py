@@ -1,6 +1,6 @@
 """A compute service on an empty database, with the real ledger and the real network service."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -51,22 +51,6 @@ class Ledgers(LocalPlacement):
         if self.broken:
             raise self.broken
         await super().ensure_providers(states)
-
-    async def set_placement_aggregates(
-        self, aggregates_by_provider: Mapping[str, frozenset[str]], *, managed: frozenset[str]
-    ) -> None:
-        async with self._ledger.database.transaction() as tx:
-            wanted = [(uuid, aggregate) for uuid, all_of in aggregates_by_provider.items() for aggregate in all_of]
-            await tx.execute(
-                "DELETE FROM placement.provider_aggregate a USING placement.provider p WHERE p.id = a.provider_id"
-                " AND p.uuid = ANY($1::uuid[]) AND a.aggregate_uuid = ANY($2::uuid[])",
-                list(aggregates_by_provider), list(managed),
-            )  # fmt: skip
-            await tx.execute(
-                "INSERT INTO placement.provider_aggregate SELECT p.id, w.aggregate FROM placement.provider p"
-                " JOIN unnest($1::uuid[], $2::uuid[]) AS w (provider, aggregate) ON w.provider = p.uuid",
-                [uuid for uuid, _ in wanted], [aggregate for _, aggregate in wanted],
-            )  # fmt: skip
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Servers: what may be asked for, what one transaction writes, deleting at any stage, paging."""
 
+import asyncio
 import uuid
 from typing import Any
 
@@ -225,3 +226,38 @@ async def test_lists_are_narrowed_by_every_filter(cloud: Compute) -> None:
         assert [one.id for one in await service.list_servers(cloud, only)] == found, only
     with pytest.raises(FilterInvalid):
         await service.list_servers(cloud, ServerFilter(name="("))
+
+
+async def test_a_delete_that_meets_the_end_of_the_work_is_never_lost(cloud: Compute) -> None:
+    ids = await boot(cloud, count=20)
+    owner = str(uuid.uuid4())
+    assert len(await lease_work(cloud, owner=owner, limit=20, lease_s=30)) == 20
+    gone = ids[10:]
+
+    async def delete(server_id: str) -> bool:
+        try:
+            await service.delete_server(cloud, server_id)
+        except ServerNotFound:
+            return False
+        return True
+
+    async def end(server_id: str) -> Any:
+        ends = Move(server_id=server_id, stage=None, gone=server_id in gone)
+        return (await move(cloud, [ends], owner=owner, lease_s=30))[server_id]
+
+    done = await asyncio.gather(*(act(server_id) for server_id in ids for act in (delete, end)))
+    for server_id, deleted, ended in zip(ids, done[::2], done[1::2], strict=True):
+        work = await work_of(cloud, server_id)
+        if server_id in gone and ended is None:
+            assert work is None, "a delete that came late left work for a server that does not exist"
+        else:
+            assert deleted
+            assert work["deleting"]
+            assert work["stage"] == "delete"
+
+
+async def test_deletes_of_one_server_at_once_agree(cloud: Compute) -> None:
+    [server_id] = await boot(cloud)
+    await run(cloud, "DELETE FROM compute.work")
+    await asyncio.gather(*(service.delete_server(cloud, server_id) for _ in range(8)))
+    assert (await work_of(cloud, server_id))["stage"] == "delete"

@@ -8,13 +8,13 @@ from roost.compute.service import hosts as service
 from roost.seams.network import NetworkView
 
 
-async def reached(compute: Compute, view: NetworkView) -> list[set[str]]:
-    """For each segment, the providers that share an aggregate with it: those that may use its addresses."""
-    aggregates = [segment.placement_aggregate or "" for segment in view.segments]
-    members = await compute.placement.list_aggregate_providers(aggregates)
+async def reached(compute: Compute, view: NetworkView) -> dict[str, set[str]]:
+    """For each segment, by name, the providers that share an aggregate with it: those that may use its addresses."""
+    aggregates = {segment.name: segment.placement_aggregate or "" for segment in view.segments}
+    members = await compute.placement.list_aggregate_providers(list(aggregates.values()))
     segments = {segment.provider_uuid for segment in view.segments}
-    assert all(set(members[aggregate]) & segments for aggregate in aggregates)
-    return [set(members[aggregate]) - segments for aggregate in aggregates]
+    assert all(set(members[aggregate]) & segments for aggregate in aggregates.values())
+    return {name: set(members[aggregate]) - segments for name, aggregate in aggregates.items()}
 
 
 async def test_hosts_are_in_the_aggregates_of_the_segments_that_they_reach(compute: Compute) -> None:
@@ -30,6 +30,6 @@ async def test_hosts_are_in_the_aggregates_of_the_segments_that_they_reach(compu
     await service.register_hosts(compute, [report("late", "rack2"), report("both", "rack1", "rack2")], declared=True)
     early, late, both = (service.provider_uuid_of(name) for name in ("early", "late", "both"))
     view = (await compute.network.get_networks([network.id]))[network.id]
-    assert await reached(compute, view) == [{early, both}, {late, both}]
+    assert await reached(compute, view) == {"rack1": {early, both}, "rack2": {late, both}}
     await service.register_hosts(compute, [report("both", "rack1")], declared=True)
-    assert await reached(compute, view) == [{early, both}, {late}]
+    assert await reached(compute, view) == {"rack1": {early, both}, "rack2": {late}}

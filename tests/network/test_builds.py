@@ -1,3 +1,8 @@
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
 from tests.invariants import list_problems
 from tests.network.cloud import Cloud
 
@@ -54,3 +59,54 @@ async def test_a_refused_nic_leaves_nothing_behind(cloud: Cloud) -> None:
     (answer,) = await cloud.client.ensure_ports([server])
     assert isinstance(answer, PortsRefused)
     await service.delete_network(cloud.networks, network.id)
+
+
+@pytest.mark.parametrize("operation", ["ensure", "bind", "settle", "release"])
+async def test_the_number_of_statements_does_not_grow_with_the_ports(cloud: Cloud, operation: str) -> None:
+    network, (rack1,) = await cloud.routed("10.1.0.0/22")
+    counts = []
+    for size in (1, 100):
+        servers = [cloud.server(Nic(tag="0", network_id=network.id)) for _ in range(size)]
+        with counting(cloud) as ensure:
+            found = await cloud.ensure(*servers)
+        assert await cloud.claim([port.id for port in found], rack1.id)
+        binds = [
+            PortBind(port_id=p.id, server_id=s.server_id, host="h1", provider_uuid=rack1.id, revision=p.revision)
+            for s, p in zip(servers, found, strict=True)
+        ]
+        with counting(cloud) as bind:
+            answers = await cloud.client.bind_ports(binds)
+        assert len({answer.addresses for answer in answers if isinstance(answer, Bound)}) == size
+        with counting(cloud) as settle:
+            await cloud.client.settle_ports([server.server_id for server in servers])
+        with counting(cloud) as release:
+            await cloud.client.release_ports(servers, restore=False)
+        counts.append(len({"ensure": ensure, "bind": bind, "settle": settle, "release": release}[operation]))
+    assert counts[0] == counts[1]
+    assert counts[0] <= 20
+    await assert_sound(cloud)
+
+
+@contextmanager
+def counting(cloud: Cloud) -> Iterator[list[str]]:
+    """The network's own statements while it lasts."""
+    seen: list[str] = []
+
+    def note(query: Any) -> None:
+        if query.query.lstrip().startswith("-- network."):
+            seen.append(query.query)
+
+    database = cloud.networks.database
+    original = database.transaction
+
+    @asynccontextmanager
+    async def watched(*, snapshot: bool = False) -> AsyncIterator[Any]:
+        async with original(snapshot=snapshot) as tx:
+            with tx.query_logger(note):
+                yield tx
+
+    database.transaction = watched  # type: ignore[method-assign]
+    try:
+        yield seen
+    finally:
+        database.transaction = original  # type: ignore[method-assign]

@@ -1,6 +1,7 @@
 """What a running cloud holds, read over its APIs: addresses per segment, servers, and whether all books agree."""
 
 import ipaddress
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from roost.cli.cloudfile import Cloud
 from roost.cli.loading import Loaded
 
 ADDRESS_CLASS = "IPV4_ADDRESS"
+FUNNEL_LINE = re.compile(r"^(.+): ([0-9]+) hosts left$", re.MULTILINE)
 
 
 class SegmentUse(Struct, frozen=True, kw_only=True):
@@ -74,19 +76,18 @@ def _server_state(server: Json) -> ServerState:
         host=server.get("OS-EXT-SRV-ATTR:host") or None,
         addresses=tuple(sorted(addresses, key=ipaddress.ip_address)),
         fault=fault.get("message"),
-        funnel=tuple((str(step[0]), int(step[1])) for step in fault.get("funnel") or ()),
+        funnel=_funnel(fault.get("details") or ""),
     )
+
+
+def _funnel(details: str) -> tuple[tuple[str, int], ...]:
+    """The lines of a fault's details that say how many hosts each requirement left."""
+    return tuple((requirement, int(left)) for requirement, left in FUNNEL_LINE.findall(details))
 
 
 async def read_segments(client: CloudClient, cloud: Cloud, loaded: Loaded) -> list[SegmentUse]:
     """Every segment of the file, and every network without segments, in the file's order."""
-    ports, subnets = await _ports(client), await client.list_all("/network/v2.0/subnets", "subnets")
-    provider_by_subnet = {subnet["id"]: subnet.get("segment_id") or subnet["network_id"] for subnet in subnets}
-    devices: dict[str, set[str]] = {}
-    for port in ports:
-        for address in port["fixed_ips"]:
-            if port["device_id"]:
-                devices.setdefault(provider_by_subnet[address["subnet_id"]], set()).add(port["device_id"])
+    devices = await _servers_by_provider(client)
     wanted: list[tuple[str, str, str, str | None]] = []
     for network in cloud.networks:
         if network.segments:
@@ -110,6 +111,26 @@ async def read_segments(client: CloudClient, cloud: Cloud, loaded: Loaded) -> li
         )
 
     return await in_parallel(read, wanted)
+
+
+async def list_servers_on(client: CloudClient, segment: SegmentUse) -> set[str]:
+    """Ids of the servers that have an address of the segment."""
+    return (await _servers_by_provider(client)).get(segment.provider_uuid, set())
+
+
+async def _servers_by_provider(client: CloudClient) -> dict[str, set[str]]:
+    ports, provider_by_subnet = await _ports(client), await _providers_by_subnet(client)
+    servers: dict[str, set[str]] = {}
+    for port in ports:
+        for address in port["fixed_ips"]:
+            if port["device_id"]:
+                servers.setdefault(provider_by_subnet[address["subnet_id"]], set()).add(port["device_id"])
+    return servers
+
+
+async def _providers_by_subnet(client: CloudClient) -> dict[str, str]:
+    subnets = await client.list_all("/network/v2.0/subnets", "subnets")
+    return {subnet["id"]: subnet.get("segment_id") or subnet["network_id"] for subnet in subnets}
 
 
 async def _address_inventory(client: CloudClient, provider_uuid: str) -> tuple[int, int]:
@@ -137,8 +158,7 @@ async def _ports(client: CloudClient) -> list[Json]:
 async def check_books(client: CloudClient, segments: Sequence[SegmentUse], servers: Sequence[ServerState]) -> Books:
     """Compare who holds which address on which segment, by each of the books; not only how many."""
     ports = {port["id"]: port for port in await _ports(client)}
-    subnets = await client.list_all("/network/v2.0/subnets", "subnets")
-    provider_by_subnet = {subnet["id"]: subnet.get("segment_id") or subnet["network_id"] for subnet in subnets}
+    provider_by_subnet = await _providers_by_subnet(client)
 
     async def claims_on(segment: SegmentUse) -> dict[str, Any]:
         path = f"/placement/resource_providers/{segment.provider_uuid}/allocations"

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import msgspec
 
-from roost.cli.books import Books, SegmentUse, ServerState, check_books, read_segments, read_servers
+from roost.cli.books import Books, SegmentUse, ServerState, check_books, list_servers_on, read_segments, read_servers
 from roost.cli.cloud_client import CloudClient, in_parallel
 from roost.cli.cloudfile import Cloud, Servers, parse_cloud
 from roost.cli.loading import Loaded, load, server_names
@@ -112,8 +112,10 @@ class _Scene:
         servers, segments = await self._read()
         self._teller.booted(servers, segments, time.monotonic() - before_s)
         shown = Story(segments=segments, servers=servers, refused=None, books=None)
-        if any(server.status != "ACTIVE" for server in servers):
-            self._teller.skipped("not every server is ACTIVE, so the acts that need a full network are left out")
+        failed = [server for server in servers if server.status != "ACTIVE"]
+        if failed:
+            shown.refused = self._tell_refused(failed[0])
+            self._teller.skipped("addresses are left, so the acts that need a full network are left out")
         elif self._room(segments) > 0:
             self._teller.skipped(f"{BOOTS_MAX} servers do not fill this network, so nothing is refused")
         else:
@@ -156,7 +158,10 @@ class _Scene:
         server = await self._server(server_id)
         if server.status != "ERROR":
             raise DemoError(f"{name} became {server.status} though no address is free")
-        refused = Refused(name=name, reason=server.fault or "", funnel=server.funnel)
+        return self._tell_refused(server)
+
+    def _tell_refused(self, server: ServerState) -> Refused:
+        refused = Refused(name=server.name, reason=server.fault or "", funnel=server.funnel)
         self._teller.refused(refused)
         return refused
 
@@ -190,11 +195,8 @@ class _Scene:
         servers, segments = await self._read()
         own = [segment for segment in segments if segment.network == self._entry.networks[0] and segment.servers]
         segment = own[-1 if last else 0]
-        gone = next(
-            server
-            for server in servers
-            if server.status == "ACTIVE" and server.host in segment.host_names and self._is_story(server)
-        )
+        there = await list_servers_on(self._client, segment)
+        gone = next(server for server in servers if server.id in there and self._is_story(server))
         await self._client.call("DELETE", f"/compute/v2.1/servers/{gone.id}")
         free = self._room(segments)
 
@@ -205,7 +207,7 @@ class _Scene:
         return segment, gone
 
     def _is_story(self, server: ServerState) -> bool:
-        return server.name.startswith(self._entry.name)
+        return server.status == "ACTIVE" and server.name.startswith(self._entry.name)
 
     async def _settle(self, count: int) -> None:
         """Until no server is being built any more."""

@@ -4,6 +4,7 @@ Exit status 0: done; 1: it failed; 2: it was asked wrongly. Errors and logs go t
 """
 
 import re
+import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
@@ -218,6 +219,7 @@ def _demo(
         else:
             _print(f"\nTold in {story.seconds:.1f} s.")
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind
     _run(work())
     if not agree:
         raise typer.Exit(1)

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +15,7 @@ from roost.cli.cloudfile import Cloud
 from roost.cli.demo import Refused, Story
 
 BAR_CELLS = 26
+INDENT = 3
 
 
 class Bars:
@@ -90,19 +92,19 @@ class Narrator(Silent):
         active = sum(server.status == "ACTIVE" for server in servers)
         self._title("Servers are booted until the addresses run out")
         self._line(f"{active} of {len(servers)} servers are ACTIVE after {seconds:.1f} s.")
-        self._say.print(segment_table(segments))
+        self._say.print(Padding(segment_table(segments), (0, 0, 0, INDENT)))
 
     def refused(self, refused: Refused) -> None:
         """See Teller."""
         self._title("The next boot is refused, and says why")
         self._line(f"{refused.name}: {refused.reason}")
         if refused.funnel:
-            table = Table(box=None, padding=(0, 2, 0, 3), show_header=True, header_style="dim")
+            table = _table()
             table.add_column("requirement")
             table.add_column("hosts left", justify="right")
             for requirement, left in refused.funnel:
                 table.add_row(requirement, str(left))
-            self._say.print(table)
+            self._say.print(Padding(table, (0, 0, 0, INDENT)))
 
     def reused(self, deleted: ServerState, server: ServerState, segment: str) -> None:
         """See Teller."""
@@ -137,7 +139,7 @@ class Narrator(Silent):
         self._say.print(Text(f"{self._act}. {text}", style="bold"))
 
     def _line(self, text: str) -> None:
-        self._say.print(Text(f"   {text}"))
+        self._say.print(Padding(Text(text), (0, 0, 0, INDENT)))
 
 
 def serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:
@@ -158,7 +160,7 @@ def load_text(created: Mapping[str, int], found: Mapping[str, int]) -> str:
 
 def segment_table(segments: Sequence[SegmentUse]) -> Table:
     """A row per segment: hosts, servers, addresses used and free, and a bar of the same."""
-    table = Table(box=None, padding=(0, 2, 0, 3), header_style="dim")
+    table = _table()
     table.add_column("segment")
     for name in ("hosts", "servers", "used", "free"):
         table.add_column(name, justify="right")
@@ -168,6 +170,10 @@ def segment_table(segments: Sequence[SegmentUse]) -> Table:
         cells = (len(segment.host_names), segment.servers, used, free)
         table.add_row(segment.name, *map(str, cells), _bar(used, segment.addresses_total))
     return table
+
+
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
 
 
 def _bar(used: int, total: int) -> Text:

@@ -24,8 +24,10 @@ from roost.compute.service.hosts import publish_hosts
 from roost.conductor import pipeline
 from roost.conductor import reconcile as server_claims
 from roost.conductor.context import Conductor, ConductorSettings
+from roost.network import api as network_api
 from roost.network import reconciler
 from roost.network.service import Networks
+from roost.placement import api as placement_api
 from roost.placement.service import Ledger, sync_standard_names
 from roost.platform.config import load_section
 from roost.platform.database import Database
@@ -122,6 +124,8 @@ class Parts:
 def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
     """The main listener: each service below its name, and at the root too if it is alone."""
     apis: dict[str, Callable[[], list[Route]]] = {
+        "placement": lambda: placement_api.routes(parts.ledger),
+        "network": lambda: network_api.routes(parts.networks),
         "compute": lambda: compute_api.routes(parts.compute),
     }
     served = [service for service in config.services if service in apis]

@@ -4,6 +4,7 @@ It decides nothing that a transaction under the port's lock has not confirmed, a
 """
 
 import asyncio
+import uuid
 from collections.abc import Sequence
 
 import structlog
@@ -14,7 +15,6 @@ from roost.network.model import Port, PortFilter
 from roost.network.service import Networks, builds, networks, publications, releases
 from roost.network.store import claims, ports
 from roost.platform.errors import RoostError
-from roost.platform.http import is_uuid
 from roost.seams.placement import ConsumerType
 
 INTENTS_MAX = 1000
@@ -41,7 +41,9 @@ async def run(context: Networks, interval_s: float) -> None:
             if done != Reconciled():
                 log.info("reconciled", **{field: getattr(done, field) for field in Reconciled.__struct_fields__})
         except (RoostError, TimeoutError) as error:
-            log.warning("reconciling is put off", reason=str(error))
+            log.warning("reconciling is put off", reason=str(error) or "the neighbours take too long")
+        except Exception:
+            log.exception("reconciling failed")
         await asyncio.sleep(interval_s)
 
 
@@ -90,7 +92,7 @@ async def _release_hanging(context: Networks) -> int:
 
 
 async def _unfinished(context: Networks, suspects: Sequence[Port]) -> set[str]:
-    servers = sorted({port.device_id for port in suspects if is_uuid(port.device_id)})
+    servers = sorted({port.device_id for port in suspects if _is_server_id(port.device_id)})
     return await context.compute.list_unfinished(servers) if servers else set()
 
 
@@ -106,8 +108,16 @@ async def _part_orphans(context: Networks) -> int:
         if not page:
             return count
         after = page[-1]
-        asked = [server for server in page if is_uuid(server)]
+        asked = [server for server in page if _is_server_id(server)]
         alive = await context.compute.list_servers(asked) | await context.compute.list_unfinished(asked)
         gone = [server for server in asked if server not in alive]
         if gone:
             count += await builds.release_server_ports(context, gone, [], restore=True)
+
+
+def _is_server_id(device_id: str) -> bool:
+    """Clients may write anything as a port's device."""
+    try:
+        return str(uuid.UUID(device_id)) == device_id
+    except ValueError:
+        return False

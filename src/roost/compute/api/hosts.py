@@ -1,6 +1,5 @@
-"""Hypervisors, services and host aggregates in the Compute API's shapes."""
+"""Hypervisors and services in the Compute API's shapes: both are hosts."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,10 +17,9 @@ from roost.compute.api.requests import (
     text_parameter,
     timestamp_with_microseconds,
 )
-from roost.compute.errors import HostAggregateNotFound, HostNotFound
-from roost.compute.model import Host, HostAggregate
+from roost.compute.errors import HostNotFound
+from roost.compute.model import Host
 from roost.compute.service import Compute
-from roost.compute.service import aggregates as aggregates_service
 from roost.compute.service import hosts as service
 from roost.platform.errors import BadRequest
 from roost.platform.http import Endpoint, canonical_uuid, is_uuid, json_response
@@ -83,25 +81,12 @@ def endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
         host = await service.force_down(compute, asked.host, flag(asked.forced_down, "forced_down", default=True))
         return json_response({"service": shown | {"forced_down": host.forced_down}})
 
-    async def list_aggregates(request: Request) -> Response:
-        found = await aggregates_service.list_host_aggregates(compute)
-        return json_response({"aggregates": [_show_aggregate(one, request) for one in found]})
-
-    async def show_aggregate(request: Request) -> Response:
-        text = path_text(request, "aggregate_id")
-        if not re.fullmatch(r"[0-9]{1,9}", text):
-            raise HostAggregateNotFound(f"Aggregate {text} could not be found.")
-        found = await aggregates_service.get_host_aggregate(compute, int(text))
-        return json_response({"aggregate": _show_aggregate(found, request)})
-
     return {
         "/os-hypervisors": {"GET": list_hypervisors},
         "/os-hypervisors/detail": {"GET": list_hypervisors_detail},
         "/os-hypervisors/{host_id}": {"GET": show_hypervisor},
         "/os-services": {"GET": list_services},
         "/os-services/{action}": {"PUT": change_service},
-        "/os-aggregates": {"GET": list_aggregates},
-        "/os-aggregates/{aggregate_id}": {"GET": show_aggregate},
     }
 
 
@@ -180,21 +165,4 @@ def _show_service(host: Host, request: Request) -> dict[str, Any]:
     }
     if request.state.microversion >= (2, 11):
         shown["forced_down"] = host.forced_down
-    return shown
-
-
-def _show_aggregate(aggregate: HostAggregate, request: Request) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "id": aggregate.id,
-        "name": aggregate.name,
-        "availability_zone": aggregate.metadata.get("availability_zone"),
-        "hosts": aggregate.hosts,
-        "metadata": aggregate.metadata,
-        "created_at": timestamp_with_microseconds(aggregate.created_at),
-        "updated_at": timestamp_with_microseconds(aggregate.updated_at),
-        "deleted": False,
-        "deleted_at": None,
-    }
-    if request.state.microversion >= (2, 41):
-        shown["uuid"] = aggregate.uuid
     return shown

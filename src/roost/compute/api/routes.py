@@ -2,14 +2,19 @@
 
 from starlette.routing import Route
 
-from roost.compute.api import flavors, hosts, servers, versions
+from roost.compute.api import aggregates, flavors, hosts, servers, versions
 from roost.compute.api.errors import API, UNVERSIONED
 from roost.compute.service import Compute
 
 
 def routes(compute: Compute) -> list[Route]:
     """The version documents at `/` and `/v2.1`, everything else below `/v2.1`; last, a 404 in Nova's words."""
-    tables = (flavors.endpoints(compute), servers.endpoints(compute), hosts.endpoints(compute))
+    tables = (
+        flavors.endpoints(compute),
+        servers.endpoints(compute),
+        hosts.endpoints(compute),
+        aggregates.endpoints(compute),
+    )
     return [
         *(UNVERSIONED.route(path, {"GET": endpoint}) for path, endpoint in versions.ENDPOINTS.items()),
         *(API.route(f"/v2.1{path}", methods) for table in tables for path, methods in table.items()),

@@ -9,13 +9,16 @@ from roost.platform.wakeup import Wakeups
 from roost.seams.compute import ComputeClient
 from roost.seams.placement import PlacementClient
 
+DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
+
 
 @dataclass
 class Networks:
     """What every operation of the network service works with.
 
     compute is set by whoever wires the services: the two know each other. releasing: one at a time gives claims back,
-    since it holds a connection of the pool while the ledger uses another.
+    since it holds a connection of the pool while the ledger uses another. default_project: whose everything is
+    without authentication.
     """
 
     database: Database
@@ -23,4 +26,5 @@ class Networks:
     placement: PlacementClient
     compute: ComputeClient
     wakeups: Wakeups | None = None
+    default_project: str = DEFAULT_PROJECT
     releasing: asyncio.Lock = field(default_factory=asyncio.Lock)

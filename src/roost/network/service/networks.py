@@ -112,6 +112,7 @@ async def delete_network(networks: Networks, network_id: str) -> None:
             raise NetworkInUse(f"Network {network_id} got ports or subnets while it was being deleted: delete them.")
         providers = [segment.id for segment in await store.list_segments(tx, network_ids=[network_id])]
         await store.delete_segments(tx, providers)
+        providers = providers or [network_id]
         await store.delete_network(tx, network_id)
         await publication_rows.want(tx, providers)
     await publications.publish(networks, providers)

@@ -1,7 +1,6 @@
 """Telling the ledger and the host aggregates what is true: recomputed, then set; one publisher at a time."""
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -30,22 +29,24 @@ async def publish(networks: Networks, provider_uuids: Sequence[str]) -> set[str]
     Returns those that should go and stay, because they are still in use. Raises PublicationPending when another
     publisher is slow, after 15 s; the reconciler goes on then.
     """
-    deadline = time.monotonic() + WAIT_S
-    while True:
-        stayed = await publish_due(networks, provider_uuids)
-        async with networks.database.transaction() as tx:
-            due = await publications.list_due(tx, provider_uuids)
-        if not due - stayed:
-            return stayed
-        if time.monotonic() > deadline:
-            raise PublicationPending
-        await asyncio.sleep(POLL_S)
+    try:
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                stayed = await publish_due(networks, provider_uuids)
+                async with networks.database.transaction() as tx:
+                    due = await publications.list_due(tx, provider_uuids)
+                if not due - stayed:
+                    return stayed
+                await asyncio.sleep(POLL_S)
+    except TimeoutError as error:
+        raise PublicationPending from error
 
 
 async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None = None) -> set[str]:
     """Publish those of the providers (None: any, up to a limit) that are due and that nobody else publishes.
 
-    Returns those that should go and stay, because they are still in use.
+    Returns those that should go and stay, because they are still in use. Raises TimeoutError when the ledger or the
+    host aggregates take longer than the lease allows.
     """
     owner = networks.env.new_uuid()
     async with networks.database.transaction() as tx:

@@ -1,0 +1,52 @@
+"""Host aggregates in the Compute API's shapes, to be looked at only."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from roost.compute.api.requests import path_text, timestamp_with_microseconds
+from roost.compute.errors import HostAggregateNotFound
+from roost.compute.model import HostAggregate
+from roost.compute.service import Compute
+from roost.compute.service import aggregates as service
+from roost.platform.http import Endpoint, json_response
+
+
+def endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
+    """Path below /v2.1 -> method -> endpoint."""
+
+    async def list_aggregates(request: Request) -> Response:
+        found = await service.list_host_aggregates(compute)
+        return json_response({"aggregates": [_show_aggregate(one, request) for one in found]})
+
+    async def show_aggregate(request: Request) -> Response:
+        text = path_text(request, "aggregate_id")
+        if not re.fullmatch(r"[0-9]{1,9}", text):
+            raise HostAggregateNotFound(f"Aggregate {text} could not be found.")
+        found = await service.get_host_aggregate(compute, int(text))
+        return json_response({"aggregate": _show_aggregate(found, request)})
+
+    return {
+        "/os-aggregates": {"GET": list_aggregates},
+        "/os-aggregates/{aggregate_id}": {"GET": show_aggregate},
+    }
+
+
+def _show_aggregate(aggregate: HostAggregate, request: Request) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "id": aggregate.id,
+        "name": aggregate.name,
+        "availability_zone": aggregate.metadata.get("availability_zone"),
+        "hosts": aggregate.hosts,
+        "metadata": aggregate.metadata,
+        "created_at": timestamp_with_microseconds(aggregate.created_at),
+        "updated_at": timestamp_with_microseconds(aggregate.updated_at),
+        "deleted": False,
+        "deleted_at": None,
+    }
+    if request.state.microversion >= (2, 41):
+        shown["uuid"] = aggregate.uuid
+    return shown

@@ -1,0 +1,50 @@
+"""How the network service's errors are answered, in the Network API's own words."""
+
+from typing import Any
+
+from starlette.requests import Request
+
+from roost.network import errors
+from roost.platform.errors import BadRequest, Conflict, NotFound, RoostError
+from roost.platform.http import Problem
+
+BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
+    400: (
+        errors.InvalidInput,
+        errors.SubnetsNotAllAssociatedWithSegments,
+        errors.NetworkIdsDontMatch,
+        errors.OutOfBoundsAllocationPool,
+        errors.InvalidIpForNetwork,
+        errors.InvalidIpForSubnet,
+        errors.FixedIpsSubnetsNotOnSameSegment,
+    ),
+    404: (errors.NetworkNotFound, errors.SegmentNotFound, errors.SubnetNotFound, errors.PortNotFound),
+    409: (
+        errors.NetworkInUse,
+        errors.SegmentInUse,
+        errors.SubnetInUse,
+        errors.PortInUse,
+        errors.OverlappingAllocationPools,
+        errors.GatewayConflictWithAllocationPools,
+        errors.IpAddressGenerationFailure,
+        errors.IpAddressAlreadyAllocated,
+        errors.MacAddressInUse,
+        errors.HostNotCompatibleWithFixedIps,
+        errors.HostNotConnectedToAnySegment,
+    ),
+    412: (errors.RevisionNumberConstraintFailed,),
+    503: (errors.PortChanged, errors.PublicationPending),
+}
+
+PROBLEMS: dict[type[Exception], Problem] = {
+    **{kind: Problem(status, code=kind.__name__) for status, kinds in BY_STATUS.items() for kind in kinds},
+    BadRequest: Problem(400, code="HTTPBadRequest"),
+    NotFound: Problem(404, code="HTTPNotFound"),
+    Conflict: Problem(409, code="HTTPConflict"),
+}
+
+
+def neutron_error(problem: Problem, detail: str, _request: Request) -> dict[str, Any]:
+    """Source: Network API v2.0, error bodies."""
+    kind = problem.code or f"HTTP{problem.title.replace(' ', '')}"
+    return {"NeutronError": {"type": kind, "message": detail, "detail": ""}}

@@ -1,0 +1,128 @@
+"""`roost demo` and `roost load` as a person runs them: every process real, nothing but the command line and HTTP."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.cluster import Cluster, cluster
+
+from roost.cli.books import _funnel
+from roost.cli.cloudfile import parse_cloud
+from roost.cli.loading import server_names
+
+ROOST = [sys.executable, "-m", "roost.cli.main"]
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "NO_COLOR": "1", "COLUMNS": "120"}
+RACKS = {"r1": "rack1", "r2": "rack2", "r3": "rack3"}
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([*ROOST, *arguments], capture_output=True, text=True, env=ENVIRONMENT, timeout=120)
+
+
+def test_the_demo_tells_the_whole_story_in_one_object() -> None:
+    done = run("demo", str(ROOT / "examples" / "three-racks.yaml"), "--json")
+    assert done.returncode == 0, done.stderr
+    story = json.loads(done.stdout)
+    assert [(one["name"], one["hosts"], one["addresses_used"]) for one in story["segments"]] == [
+        ("rack1", 4, 13),
+        ("rack2", 4, 13),
+        ("rack3", 4, 5),
+    ]
+    books = story["books"]
+    assert books["agree"]
+    assert books["differences"] == []
+    assert [books[name] for name in ("ledger", "addresses", "ports", "servers")] == [31, 31, 31, 31]
+    refused = story["refused"]
+    for words in ("12 hosts considered", "ran out", "rack1 0 of 13 free", "rack3 0 of 5 free"):
+        assert words in refused["reason"]
+    assert refused["funnel"][0][1] == 12
+    assert refused["funnel"][-1][1] == 0
+    active = [server for server in story["servers"] if server["status"] == "ACTIVE"]
+    assert len(active) == len({address for server in active for address in server["addresses"]}) == 31
+    [failed] = [server for server in story["servers"] if server["status"] != "ACTIVE"]
+    assert (failed["name"], failed["status"], failed["fault"]) == (refused["name"], "ERROR", refused["reason"])
+    [with_port] = [server for server in active if server["name"] == "web-with-port"]
+    assert with_port["host"].startswith("r3-")
+
+
+def test_the_demo_is_readable() -> None:
+    done = run("demo")
+    assert done.returncode == 0, done.stderr
+    for words in ("rack1", "used", "free", "is refused", "boots into", "lands on r3-h", "The books agree"):
+        assert words in done.stdout
+
+
+CLOUD = """
+flavors:
+  - {name: small, vcpus: 1, ram_mb: 1024, disk_gb: 10}
+networks:
+  - name: public
+    segments:
+      - {name: rack1, physical_network: rack1, segmentation_id: 101, subnets: [{cidr: 203.0.113.0/28}]}
+  - name: backend
+    physical_network: backend
+    subnets: [{cidr: 10.0.0.0/24, gateway: 10.0.0.254, pools: [{start: 10.0.0.10, end: 10.0.0.19}]}]
+hosts:
+  - {name: 'r1-h[1-4]', vcpus: 64, ram_mb: 262144, disk_gb: 2000, physical_networks: [rack1, backend]}
+servers:
+  - {name: web, count: 3, flavor: small, networks: [public, backend]}
+"""
+WHOLE = {"flavors": 1, "networks": 2, "segments": 1, "subnets": 2, "hosts": 4, "servers": 3}
+NOTHING = dict.fromkeys(WHOLE, 0)
+
+
+@pytest.fixture
+def served() -> Iterator[Cluster]:
+    with cluster() as made:
+        made.serve("all")
+        yield made
+
+
+def test_a_second_load_creates_nothing_and_says_so(served: Cluster) -> None:
+    file = served.directory / "cloud.yaml"
+    file.write_text(CLOUD)
+    arguments = ("load", str(file), "--api", served.url, "--servers")
+    assert json.loads(served.run(*arguments, "--json")) == {"created": WHOLE, "found": NOTHING}
+    assert json.loads(served.run(*arguments, "--json")) == {"created": NOTHING, "found": WHOLE}
+    assert served.run(*arguments).startswith("Nothing to create: 1 flavors, 2 networks")
+
+
+def test_an_api_that_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "cloud.yaml"
+    file.write_text(CLOUD)
+    done = run("load", str(file), "--api", "http://127.0.0.1:1")
+    assert done.returncode == 1
+    assert done.stderr.startswith("roost: GET http://127.0.0.1:1/compute/v2.1/flavors/detail")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_cloud_file_ends_the_demo_before_anything_starts(tmp_path: Path) -> None:
+    file = tmp_path / "cloud.yaml"
+    file.write_text(CLOUD.replace("flavor: small", "flavor: big"))
+    done = run("demo", str(file), "--data-dir", str(tmp_path / "data"))
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{file}:")
+    assert "servers[0].flavor: expected a flavor of this file (small), got 'big'" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_one_server_has_the_name_alone_and_several_are_numbered() -> None:
+    servers = parse_cloud(CLOUD, name="c")[0].servers[0]
+    assert server_names(servers) == ["web-1", "web-2", "web-3"]
+    assert _funnel("host: a\nhosts: 12 hosts left\nVCPU: 0 hosts left") == (("hosts", 12), ("VCPU", 0))
+
+
+def test_a_demo_that_is_stopped_leaves_nothing_behind(data_dir: Path) -> None:
+    environment = {**ENVIRONMENT, "TMPDIR": str(data_dir)}
+    with subprocess.Popen([*ROOST, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as demo:
+        assert demo.stdout is not None
+        assert demo.stdout.readline().startswith(b"A cloud of 12 hosts")
+        assert list(data_dir.iterdir())
+        demo.terminate()
+        assert demo.wait(30) == 130
+    assert list(data_dir.iterdir()) == []

@@ -1,0 +1,231 @@
+"""The pipeline turn by turn: what each stage does, what failures change, and who may change nothing any more."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from tests.conductor.world import World
+
+from roost.compute.service.work import lease_work
+from roost.conductor.context import Build, Lease
+from roost.conductor.pipeline import carry, run_once
+from roost.platform.database import Database
+
+
+@pytest.fixture
+async def world(database: Database) -> World:
+    made = await World.make(database)
+    await made.hosts("r1-h1", "r1-h2", reach=["rack1"])
+    await made.hosts("r2-h1", "r2-h2", reach=["rack2"])
+    return made
+
+
+async def test_servers_fill_every_address_and_the_next_is_refused_with_the_reason(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/29", rack2="10.2.0.0/29")
+    await world.boot(network.id, count=10)
+    await world.run()
+    assert Counter((await world.statuses()).values()) == {"ACTIVE": 10}
+    await world.settled()
+    (late,) = await world.boot(network.id)
+    await world.run()
+    assert (await world.statuses())[late] == "ERROR"
+    assert "ran out: rack1 0 of 5 free, rack2 0 of 5 free" in await world.fault(late)
+    await world.settled()
+
+
+async def test_a_deleted_servers_address_goes_to_the_next(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    first, *_ = await world.boot(network.id, count=5)
+    await world.run()
+    await world.delete(first)
+    await world.run()
+    assert first not in await world.statuses()
+    await world.boot(network.id)
+    await world.run()
+    assert Counter((await world.statuses()).values()) == {"ACTIVE": 5}
+    await world.settled()
+
+
+async def test_a_failed_launch_is_tried_elsewhere_with_the_same_port_and_address(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id)
+    await world.conduct()
+    before = await ports_of(world)
+    (host,) = {order[1] for order in before}
+    await world.run(failing=[host])
+    assert await world.statuses() == {server: "ACTIVE"}
+    after = await ports_of(world)
+    assert [(port, address) for port, _, address in before] == [(port, address) for port, _, address in after]
+    assert after[0][1] != host
+    await world.settled()
+
+
+async def test_a_server_leaves_its_segment_when_all_its_hosts_fail_and_takes_its_port_along(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/29", rack2="10.2.0.0/29")
+    (server,) = await world.boot(network.id)
+    await world.conduct()
+    ((port, host, _),) = await ports_of(world)
+    rack = host[:2]
+    await world.run(failing=[f"{rack}-h1", f"{rack}-h2"])
+    assert await world.statuses() == {server: "ACTIVE"}
+    ((same, new_host, address),) = await ports_of(world)
+    assert same == port
+    assert new_host[:2] != rack
+    assert address.startswith("10.1." if rack == "r2" else "10.2.")
+    await world.settled()
+
+
+async def test_the_last_address_is_kept_for_the_server_that_tries_again(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    await world.boot(network.id, count=5)
+    await world.conduct()
+    await world.serve_hosts(failing=["r1-h1"])
+    await world.run()
+    assert Counter((await world.statuses()).values()) == {"ACTIVE": 5}
+    await world.settled()
+
+
+async def test_launches_that_fail_everywhere_end_in_error_with_nothing_left(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/29", rack2="10.2.0.0/29")
+    await world.boot(network.id, count=4)
+    await world.run(failing=["r1-h1", "r1-h2", "r2-h1", "r2-h2"])
+    assert Counter((await world.statuses()).values()) == {"ERROR": 4}
+    for server in await world.statuses():
+        assert "Exceeded maximum number of retries: 3" in await world.fault(server)
+    assert await ports_of(world) == []
+    await world.settled()
+
+
+@pytest.mark.parametrize("turns", range(7))
+async def test_a_delete_at_any_stage_leaves_nothing(world: World, turns: int) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    servers = await world.boot(network.id, count=3)
+    owner = world.compute.env.new_uuid()
+    rows = await lease_work(world.compute, owner=owner, limit=10, lease_s=30)
+    lease, stages = Lease(world.conductor, owner), StagesUntil(turns)
+    if turns < 4:
+        with stages:
+            await carry(lease, [Build(work) for work in rows])
+        await world.delete(*servers)
+        await world.expire_leases()
+    else:
+        await carry(lease, [Build(work) for work in rows])
+        if turns == 5:
+            await world.serve_hosts(silent=["r1-h1"])
+        if turns == 6:
+            await world.serve_hosts()
+        await world.delete(*servers)
+    await world.run()
+    await world.run()
+    assert await world.statuses() == {}
+    assert await ports_of(world) == []
+    await world.settled()
+
+
+async def test_a_conductor_that_was_taken_for_dead_changes_nothing(world: World) -> None:
+    """It has claimed, sleeps through its lease, and wakes when another has carried the server on."""
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id)
+    sleeping, go_on = asyncio.Event(), asyncio.Event()
+    placement = world.conductor.placement
+    claim = placement.claim
+
+    async def slow(groups):  # type: ignore[no-untyped-def]
+        answers = await claim(groups)
+        placement.claim = claim  # type: ignore[method-assign]
+        sleeping.set()
+        await go_on.wait()
+        return answers
+
+    placement.claim = slow  # type: ignore[method-assign]
+    sleeper = asyncio.create_task(run_once(world.conductor))
+    await sleeping.wait()
+    await world.expire_leases()
+    await world.run()
+    assert await world.statuses() == {server: "ACTIVE"}
+    go_on.set()
+    await sleeper
+    assert await world.statuses() == {server: "ACTIVE"}
+    await world.settled()
+
+
+async def test_a_report_of_an_old_attempt_changes_nothing(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id)
+    await world.conduct()
+    ((_, host, _),) = await ports_of(world)
+    assert not await world.report(server, host, 0, "running")
+    assert await world.report(server, host, 1, "begun")
+    assert await world.report(server, host, 1, "failed")
+    assert not await world.report(server, host, 1, "running")
+    await world.run()
+    assert await world.statuses() == {server: "ACTIVE"}
+    await world.settled()
+
+
+async def test_a_host_that_never_begins_is_left_and_one_that_has_begun_is_waited_for(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id)
+    await world.conduct()
+    ((_, host, _),) = await ports_of(world)
+    await world.expire_leases()
+    await world.run(silent=[host])
+    assert await world.statuses() == {server: "ACTIVE"}
+    assert not await world.report(server, host, 1, "begun"), "two of one server"
+    await world.settled()
+
+
+async def test_a_launch_that_has_begun_and_never_ends_is_an_error_that_keeps_its_claims_until_the_guest_is_gone(
+    world: World,
+) -> None:
+    world.conductor.settings = type(world.conductor.settings)(launch_timeout_s=0, recheck_s=0)
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id)
+    await world.conduct()
+    ((port, host, _),) = await ports_of(world)
+    assert await world.report(server, host, 1, "begun")
+    await world.expire_leases()
+    await run_once(world.conductor)
+    assert await world.statuses() == {server: "ERROR"}
+    held = await world.conductor.placement.get_consumers([server, port])
+    assert set(held) == {server, port}
+    assert await world.report(server, host, 1, "absent")
+    await world.run()
+    assert await world.conductor.placement.get_consumers([server, port]) == {}
+    await world.settled()
+
+
+async def ports_of(world: World) -> list[tuple[str, str, str]]:
+    """(port id, host, address) of every port."""
+    async with world.database.connection() as connection:
+        rows = await connection.fetch("""
+            SELECT p.id, p.host, host(a.address) FROM network.port p LEFT JOIN network.address a ON a.port_id = p.id
+            ORDER BY p.id""")
+    return [tuple(row) for row in rows]
+
+
+class StagesUntil:
+    """Lets a batch pass so many stages, then dies like a killed conductor."""
+
+    def __init__(self, stages: int) -> None:
+        self._left = stages
+
+    def __enter__(self) -> None:
+        self._advance = Lease.advance
+        outer = self
+
+        async def advance(lease, builds, moves, **more):  # type: ignore[no-untyped-def]
+            if outer._left == 0:
+                raise KilledHere
+            outer._left -= 1
+            return await outer._advance(lease, builds, moves, **more)
+
+        Lease.advance = advance  # type: ignore[method-assign]
+
+    def __exit__(self, kind: type | None, *_: object) -> bool:
+        Lease.advance = self._advance  # type: ignore[method-assign]
+        return kind is KilledHere
+
+
+class KilledHere(Exception):
+    """The conductor died before it wrote where its servers stand."""

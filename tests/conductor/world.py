@@ -1,0 +1,150 @@
+"""A whole Roost in one process, without HTTP: real services on one database, and hosts that a test plays itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from tests.invariants import assert_books_agree
+from tests.network.cloud import PROJECT, Cloud
+
+from roost.clients.local_compute import LocalCompute
+from roost.clients.local_network import LocalNetwork
+from roost.clients.local_placement import LocalPlacement
+from roost.compute.model import GuestReport, HostReport, NicAsked, ServerRequest
+from roost.compute.service import Compute, guests
+from roost.compute.service import flavors as flavor_service
+from roost.compute.service import hosts as host_service
+from roost.compute.service import servers as server_service
+from roost.compute.service.flavors import FlavorRequest
+from roost.conductor.context import Conductor, ConductorSettings
+from roost.conductor.pipeline import run_once
+from roost.network.model import Network
+from roost.network.reconciler import reconcile_once as reconcile_ports
+from roost.network.service import Networks
+from roost.placement.service import Ledger, sync_standard_names
+from roost.platform.database import Database
+from roost.platform.env import Env
+from roost.platform.wakeup import Wakeups
+
+LEASE_S = 30.0
+
+
+@dataclass
+class World:
+    """One cloud. A host does nothing until a test lets it."""
+
+    database: Database
+    compute: Compute
+    networks: Networks
+    conductor: Conductor
+    launches: list[tuple[str, str]] = field(default_factory=list)
+
+    @classmethod
+    async def make(cls, database: Database, *, seed: int = 1) -> "World":
+        """Wire the services as a process does."""
+        env = Env(random=Random(seed))
+        ledger = Ledger(database, env)
+        await sync_standard_names(ledger)
+        placement = LocalPlacement(ledger)
+        compute = Compute(database, env, placement)
+        networks = Networks(database, env, placement, LocalCompute(compute))
+        compute.network = LocalNetwork(networks)
+        conductor = Conductor(
+            compute, placement, compute.network, env, Wakeups(database), ConductorSettings(lease_s=LEASE_S, recheck_s=0)
+        )
+        await flavor_service.create_flavor(compute, FlavorRequest(name="small", vcpus=1, ram_mb=512, disk_gb=1))
+        return cls(database, compute, networks, conductor)
+
+    async def hosts(self, *names: str, reach: Sequence[str], vcpus: int = 64) -> None:
+        """Hosts that reach these physical networks."""
+        reports = [
+            HostReport(name=name, vcpus=vcpus, ram_mb=262144, disk_gb=2000, physical_networks=tuple(reach))
+            for name in names
+        ]
+        await host_service.register_hosts(self.compute, reports, declared=True)
+
+    async def routed(self, **cidr_by_physical_network: str) -> Network:
+        """A routed network with one segment for each physical network."""
+        cloud = self.cloud
+        network = await cloud.network()
+        for physical_network, cidr in cidr_by_physical_network.items():
+            segment = await cloud.segment(network, physical_network)
+            await cloud.subnet(network, cidr, segment)
+        return network
+
+    @property
+    def cloud(self) -> Cloud:
+        """For networks and ports."""
+        return Cloud(self.networks, self.compute.network, self.compute)  # type: ignore[arg-type]
+
+    async def boot(self, *network_ids: str, count: int = 1, port_id: str | None = None) -> list[str]:
+        """Accept servers; their ids."""
+        nics = tuple(NicAsked(network_id=network_id) for network_id in network_ids)
+        if port_id is not None:
+            nics += (NicAsked(port_id=port_id),)
+        request = ServerRequest(name="web", flavor_ref="small", nics=nics, count=count)
+        made = await server_service.create_servers(self.compute, request, project_id=PROJECT, user_id="user")
+        return list(made.server_ids)
+
+    async def conduct(self) -> None:
+        """Let the conductor do all that is due."""
+        while await run_once(self.conductor):
+            pass
+
+    async def serve_hosts(self, *, failing: Sequence[str] = (), silent: Sequence[str] = ()) -> int:
+        """Let hosts do what they are asked: failing ones fail each launch, silent ones nothing. How many orders."""
+        names = await guests.list_host_names(self.compute, declared_only=False)
+        orders = await guests.Polls(self.compute).poll(
+            [name for name in names if name not in silent], busy=[], wait_s=0
+        )
+        reports = []
+        for order in orders:
+            state = "absent"
+            if order.desired == "running":
+                self.launches.append((order.server_id, order.host))
+                await self.report(order.server_id, order.host, order.attempt, "begun")
+                state = "failed" if order.host in failing else "running"
+            reports.append(self._report(order.server_id, order.host, order.attempt, state))
+        await guests.report(self.compute, reports)
+        return len(orders)
+
+    async def report(self, server_id: str, host: str, attempt: int, state: str) -> bool:
+        """What one host says; whether it was accepted."""
+        (answer,) = await guests.report(self.compute, [self._report(server_id, host, attempt, state)])
+        return answer.accepted
+
+    def _report(self, server_id: str, host: str, attempt: int, state: str) -> GuestReport:
+        return GuestReport(server_id=server_id, host=host, attempt=attempt, state=state, message="told to fail")
+
+    async def run(self, *, failing: Sequence[str] = (), silent: Sequence[str] = ()) -> None:
+        """Conductor and hosts, turn by turn, until nothing is due any more."""
+        await self.conduct()
+        while await self.serve_hosts(failing=failing, silent=silent):
+            await self.conduct()
+
+    async def delete(self, *server_ids: str) -> None:
+        """Ask for deletes."""
+        for server_id in server_ids:
+            await server_service.delete_server(self.compute, server_id)
+
+    async def statuses(self) -> dict[str, str]:
+        """Server id -> status."""
+        async with self.database.connection() as connection:
+            return {row[0]: row[1] for row in await connection.fetch("SELECT id, status FROM compute.server")}
+
+    async def fault(self, server_id: str) -> str:
+        """The sentence with which a server ended in ERROR."""
+        async with self.database.connection() as connection:
+            return str(
+                await connection.fetchval("SELECT fault ->> 'message' FROM compute.server WHERE id = $1", server_id)
+            )
+
+    async def expire_leases(self) -> None:
+        """As if every conductor had died long ago; and whatever waits is due."""
+        async with self.database.connection() as connection:
+            await connection.execute("UPDATE compute.work SET lease_until = now() - interval '1 s', run_at = now()")
+
+    async def settled(self) -> None:
+        """Nothing is at work, and everything agrees."""
+        await reconcile_ports(self.networks)
+        await assert_books_agree(self.database)

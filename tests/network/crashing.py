@@ -1,0 +1,32 @@
+"""A process that makes and deletes a port and a subnet, for the tests that kill it on the way: `crashing.py DSN`."""
+
+import asyncio
+import sys
+
+from tests.network.cloud import PROJECT, Cloud
+from tests.network.conftest import MemberCompute
+
+from roost.clients.local_network import LocalNetwork
+from roost.clients.local_placement import LocalPlacement
+from roost.network.model import PortRequest
+from roost.network.service import Networks, networks, ports
+from roost.placement.service import Ledger, sync_standard_names
+from roost.platform.database import Database
+from roost.platform.env import Env
+
+
+async def main(dsn: str) -> None:
+    database = await Database.open(dsn)
+    ledger = Ledger(database)
+    await sync_standard_names(ledger)
+    compute = MemberCompute()
+    context = Networks(database=database, env=Env(), placement=LocalPlacement(ledger), compute=compute)
+    network = await Cloud(context, LocalNetwork(context), compute).plain("10.0.0.0/28")
+    port = await ports.create_port(context, PortRequest(network_id=network.id, project_id=PROJECT))
+    await ports.delete_port(context, port.id)
+    await networks.delete_network(context, network.id)
+    await database.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

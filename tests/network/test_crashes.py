@@ -1,0 +1,38 @@
+import asyncio
+import os
+import signal
+import sys
+
+import pytest
+from tests.invariants import SETTLED
+from tests.network.cloud import Cloud
+from tests.network.test_builds import assert_sound
+
+from roost.network.reconciler import Reconciled, reconcile_once
+from roost.platform.crash import CRASH_POINTS
+
+POINTS = [name for name in CRASH_POINTS if name.startswith(("port.", "publish.", "reconcile."))]
+LEFT = (
+    "an intent is left", "a release is left", "a claim of addresses is not its port's addresses",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("point", [*POINTS, "publish.before-inventory:2", "publish.after-inventory:2"])
+async def test_a_process_killed_here_leaves_nothing_hanging(cloud: Cloud, point: str) -> None:
+    database = cloud.networks.database
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.network.crashing", database.dsn,
+        env={**os.environ, "ROOST_CRASH_AT": point, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+    )  # fmt: skip
+    assert await process.wait() == -signal.SIGKILL
+    async with database.transaction() as tx:
+        await tx.execute("UPDATE network.intent SET expires_at = now() - interval '1 s'")
+        await tx.execute("UPDATE network.publication SET lease_until = now() - interval '1 s'")
+    await reconcile_once(cloud.networks)
+    assert await reconcile_once(cloud.networks) == Reconciled()
+    await assert_sound(cloud)
+    async with database.transaction() as tx:
+        assert await tx.fetch("SELECT FROM network.publication WHERE wanted > published") == []
+        assert await tx.fetch("SELECT FROM network.subnet WHERE deleting") == []
+        for what in LEFT:
+            assert await tx.fetch(SETTLED[what]) == [], what
