@@ -146,13 +146,13 @@ def test_no_candidate_says_how_many_hosts_each_requirement_left() -> None:
     assert funnel is not None
     assert funnel.steps == (
         ("hosts", 4),
-        ("DISK_GB, MEMORY_MB, VCPU inventory", 4),
+        ("DISK_GB and MEMORY_MB and VCPU inventory", 4),
         ("VCPU: 1 free", 3),
         ("MEMORY_MB: 512 free", 3),
         ("DISK_GB: 10 free", 3),
-        ("IPV4_ADDRESS inventory in reach, for group _nic0", 2),
-        ("in the placement aggregates asked for in reach, for group _nic0", 2),
-        ("IPV4_ADDRESS: 1 free in reach, for group _nic0", 0),
+        ("IPV4_ADDRESS inventory on a provider in reach (group _nic0)", 2),
+        ("the placement aggregates asked for on a provider in reach (group _nic0)", 2),
+        ("IPV4_ADDRESS: 1 free on a provider in reach (group _nic0)", 0),
     )
 
 
@@ -160,7 +160,10 @@ def test_the_funnel_ends_at_nothing_when_only_the_whole_does_not_fit() -> None:
     index = index_of(host(1, "a"), segment(10, "a", addresses=1))
     funnel = ask(index, SERVER, nic("_0", "a"), nic("_1", "a")).funnel
     assert funnel is not None
-    assert funnel.steps[-2:] == (("IPV4_ADDRESS: 1 free in reach, for group _1", 1), ("all of it together", 0))
+    assert funnel.steps[-2:] == (
+        ("IPV4_ADDRESS: 1 free on a provider in reach (group _1)", 1),
+        ("all of it together", 0),
+    )
 
 
 # Against a search that tries everything.

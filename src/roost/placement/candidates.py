@@ -25,6 +25,9 @@ from roost.seams.placement import (
 AGGREGATE_COST_ROWS = 8
 """Marking the rows of one placement aggregate costs as much as looking at the aggregates of so many rows."""
 
+ROOTS_AT_ONCE = 64
+"""Roots taken out of an array in one go: a search with a small limit leaves most of them there."""
+
 Options = Sequence[Sequence[int]]
 """For each slot of a plan, the rows that may fill it."""
 
@@ -55,11 +58,13 @@ class Slot(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """A query, worked out against one index. viable: the roots whose trees can fill every slot, each by itself.
 
-    any_of: of each of these trait sets, the providers of the unsuffixed group must have one together.
+    spread: how many slots, the first ones, are of the unsuffixed group. any_of: of each of these trait sets, the
+    providers of the unsuffixed group must have one together.
     """
 
     slots: tuple[Slot, ...]
     viable: Mask
+    spread: int
     any_of: tuple[frozenset[str], ...]
     isolate: bool
 
@@ -164,7 +169,9 @@ def make_plan(index: Index, query: CandidateQuery) -> Plan:
             viable = viable & reached_trees(index, slot.own, slot.shared)
         twins[likeness] = len(slots)
         slots.append(slot)
-    return Plan(tuple(slots), viable, any_of, query.group_policy == "isolate")
+    of_spread = sum(1 for slot in slots if not slot.suffix)
+    assert not any(slot.suffix for slot in slots[:of_spread]), "the unsuffixed group comes first"
+    return Plan(tuple(slots), viable, of_spread, any_of, query.group_policy == "isolate")
 
 
 def reached_trees(index: Index, own: Mask, shared: Mask | None) -> Mask:
@@ -290,15 +297,15 @@ def _likeness(group: RequestGroup) -> object:
 # Enumerating: the combinations of one tree, then of all in turn.
 
 
-def _roots_in_order(index: Index, viable: Mask, start: int) -> list[int]:
+def _roots_in_order(index: Index, viable: Mask, start: int) -> Iterator[int]:
     """Host trees first, from `start` on and around; then the trees of sharing providers."""
-    hosts = np.flatnonzero(viable & index.trees().hosts)
-    if len(hosts) and start:
-        hosts = np.roll(hosts, -(start % len(hosts)))
-    ordered: list[int] = hosts.tolist()
-    if np.count_nonzero(viable) > len(hosts):
-        ordered += np.flatnonzero(viable & ~index.trees().hosts).tolist()
-    return ordered
+    of_hosts = index.trees().hosts
+    hosts = np.flatnonzero(viable & of_hosts)
+    first = start % len(hosts) if len(hosts) else 0
+    for part in (hosts[first:], hosts[:first]):
+        for at in range(0, len(part), ROOTS_AT_ONCE):
+            yield from part[at : at + ROOTS_AT_ONCE].tolist()
+    yield from np.flatnonzero(viable & ~of_hosts).tolist()
 
 
 def _rows_of(mask: Mask | None, rows: tuple[int, ...]) -> list[int]:
@@ -309,7 +316,7 @@ def _breadth_first(index: Index, plan: Plan, start: int) -> Iterator[tuple[int, 
     """The combinations of all viable trees in rounds, each with its root."""
     trees, sharing = index.trees(), index.sharing()
     dead: set[tuple[int, ...]] = set()
-    shared_options: dict[tuple[int, ...], Options] = {}
+    shared_options: dict[tuple[int, ...], list[list[int]]] = {}
     waiting: list[tuple[int, Iterator[tuple[int, ...]]]] = []
     for root in _roots_in_order(index, plan.viable, start):
         serving = sharing.rows_by_root.get(root, ())
@@ -318,8 +325,8 @@ def _breadth_first(index: Index, plan: Plan, start: int) -> Iterator[tuple[int, 
         shared = shared_options.get(serving)
         if shared is None:
             shared = shared_options[serving] = [_rows_of(slot.shared, serving) for slot in plan.slots]
-        own = [_rows_of(slot.own, trees.rows_of(root)) for slot in plan.slots]
-        options = [[*mine, *theirs] for mine, theirs in zip(own, shared, strict=True)]
+        rows = trees.rows_of(root)
+        options = [_rows_of(slot.own, rows) + theirs for slot, theirs in zip(plan.slots, shared, strict=True)]
         only = _only_combination(plan, options)
         if only is not None:
             yield root, only
@@ -329,7 +336,7 @@ def _breadth_first(index: Index, plan: Plan, start: int) -> Iterator[tuple[int, 
         if first is not None:
             yield root, first
             waiting.append((root, choices))
-        elif _fails_by_sharing_alone(plan, own, shared):
+        elif _fails_by_sharing_alone(plan, [_rows_of(slot.own, rows) for slot in plan.slots], shared):
             dead.add(serving)
     while waiting:
         still_waiting = []
@@ -356,14 +363,17 @@ def _fails_by_sharing_alone(plan: Plan, own: Options, shared: Options) -> bool:
 
 def _only_combination(plan: Plan, options: Options) -> tuple[int, ...] | None:
     """What fills the slots where there is no choice and nothing to check; None where `_combinations` has to look."""
-    if plan.any_of or any(len(rows) != 1 for rows in options):
+    if plan.any_of:
         return None
+    for rows in options:
+        if len(rows) != 1:
+            return None
+    only = tuple([rows[0] for rows in options])
     # One provider for several slots is fine if they are of the unsuffixed group: its classes are all different.
-    granular = [rows[0] for slot, rows in zip(plan.slots, options, strict=True) if slot.suffix]
-    spread = {rows[0] for slot, rows in zip(plan.slots, options, strict=True) if not slot.suffix}
-    if len({*granular, *spread}) < len(granular) + len(spread):
+    granular = only[plan.spread :]
+    if granular and len({*granular, *only[: plan.spread]}) < len(granular) + len({*only[: plan.spread]}):
         return None
-    return tuple(rows[0] for rows in options)
+    return only
 
 
 def _combinations(index: Index, plan: Plan, options: Options) -> Iterator[tuple[int, ...]]:
@@ -437,29 +447,29 @@ def _growing(query: CandidateQuery) -> Iterator[tuple[str, CandidateQuery]]:
 
 
 def _growing_group(group: RequestGroup) -> Iterator[tuple[str, RequestGroup]]:
-    where = f" in reach, for group {group.suffix}" if group.suffix else ""
+    where = f" on a provider in reach (group {group.suffix})" if group.suffix else ""
     parts: dict[str, object] = {}
     resources: Mapping[str, int] = dict.fromkeys(group.resources, 0)
 
     def grown() -> RequestGroup:
         return RequestGroup(suffix=group.suffix, resources=resources, **parts)  # type: ignore[arg-type]
 
-    yield f"{', '.join(sorted(group.resources)) or 'any'} inventory{where}", grown()
+    yield f"{' and '.join(sorted(group.resources)) or 'any'} inventory{where}", grown()
     if group.in_tree is not None:
         parts["in_tree"] = group.in_tree
-        yield f"in the tree of provider {group.in_tree}{where}", grown()
+        yield f"the tree of provider {group.in_tree}{where}", grown()
     if group.member_of:
         parts["member_of"] = group.member_of
-        yield f"in the placement aggregates asked for{where}", grown()
+        yield f"the placement aggregates asked for{where}", grown()
     if group.forbidden_aggregates:
         parts["forbidden_aggregates"] = group.forbidden_aggregates
-        yield f"not in a forbidden placement aggregate{where}", grown()
+        yield f"no forbidden placement aggregate{where}", grown()
     for number, traits in enumerate(group.required, 1):
         parts["required"] = group.required[:number]
         yield f"trait {' or '.join(sorted(traits))}{where}", grown()
     if group.forbidden:
         parts["forbidden"] = group.forbidden
-        yield f"without trait {', '.join(sorted(group.forbidden))}{where}", grown()
+        yield f"no trait {' or '.join(sorted(group.forbidden))}{where}", grown()
     for name, amount in group.resources.items():
         resources = {**resources, name: amount}
         yield f"{name}: {amount} free{where}", grown()
