@@ -50,7 +50,12 @@ class World:
         networks = Networks(database, env, placement, LocalCompute(compute))
         compute.network = LocalNetwork(networks)
         conductor = Conductor(
-            compute, placement, compute.network, env, Wakeups(database), ConductorSettings(lease_s=LEASE_S, recheck_s=60)
+            compute,
+            placement,
+            compute.network,
+            env,
+            Wakeups(database),
+            ConductorSettings(lease_s=LEASE_S, recheck_s=60),
         )
         await flavor_service.create_flavor(compute, FlavorRequest(name="small", vcpus=1, ram_mb=512, disk_gb=1))
         return cls(database, compute, networks, conductor)
