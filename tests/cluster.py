@@ -30,6 +30,7 @@ QUICK = {
     "ROOST_CONDUCTOR_POLL_S": "0.2",
     "ROOST_NETWORK_RECONCILE_S": "1",
     "ROOST_NETWORK_INTENT_S": "2",
+    "ROOST_NETWORK_PUBLISH_LEASE_S": "3",
 }
 """Times that a test can wait for."""
 

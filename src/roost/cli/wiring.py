@@ -26,7 +26,7 @@ from roost.conductor import reconcile as server_claims
 from roost.conductor.context import Conductor, ConductorSettings
 from roost.network import api as network_api
 from roost.network import reconciler
-from roost.network.service import Networks
+from roost.network.service import Networks, NetworkSettings
 from roost.placement import api as placement_api
 from roost.placement.service import Ledger, sync_standard_names
 from roost.platform.config import load_section
@@ -65,12 +65,6 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     config: str | None = None
 
 
-class NetworkSettings(Struct, frozen=True, kw_only=True):
-    """reconcile_s: how often what a killed process left behind is looked for."""
-
-    reconcile_s: float = 10.0
-
-
 class Settings(Struct, frozen=True, kw_only=True):
     """Every section of roost.toml; docs/reference/configuration.md."""
 
@@ -107,7 +101,7 @@ class Parts:
         await sync_standard_names(ledger)
         placement = LocalPlacement(ledger)
         compute = Compute(database, env, placement, wakeups=wakeups)
-        networks = Networks(database, env, placement, LocalCompute(compute), wakeups)
+        networks = Networks(database, env, placement, LocalCompute(compute), wakeups, settings=settings.network)
         compute.network = LocalNetwork(networks)
         conductor = Conductor(compute, placement, compute.network, env, wakeups, settings.conductor)
         return cls(

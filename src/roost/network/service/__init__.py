@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups
@@ -10,6 +12,19 @@ from roost.seams.compute import ComputeClient
 from roost.seams.placement import PlacementClient
 
 DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
+
+
+class NetworkSettings(Struct, frozen=True, kw_only=True):
+    """Times of the network service, in seconds.
+
+    reconcile_s: how often what a killed process left behind is looked for. intent_s: how long a claim without an
+    address is left alone, unless its port's build is at work. publish_lease_s: how long a killed publisher holds a
+    segment up.
+    """
+
+    reconcile_s: float = 10.0
+    intent_s: float = 60.0
+    publish_lease_s: float = 10.0
 
 
 @dataclass
@@ -27,4 +42,5 @@ class Networks:
     compute: ComputeClient
     wakeups: Wakeups | None = None
     default_project: str = DEFAULT_PROJECT
+    settings: NetworkSettings = field(default_factory=NetworkSettings)
     releasing: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -16,8 +16,9 @@ from roost.platform.crash import crash_point
 from roost.seams.compute import HostAggregateState
 
 BATCH_MAX = 500
-LEASE_S = 30.0
-PUBLISH_TIMEOUT_S = 20.0
+LEASE_SHARE = 0.8
+"""How much of its lease a publisher may use: then it is done, or has given up, before another begins."""
+
 WAIT_S = 15.0
 POLL_S = 0.02
 ROUNDS_MAX = 10
@@ -49,12 +50,13 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
     host aggregates take longer than the lease allows.
     """
     owner = networks.env.new_uuid()
+    lease_s = networks.settings.publish_lease_s
     async with networks.database.transaction() as tx:
-        wanted = await publications.lease(tx, provider_uuids, owner=owner, lease_s=LEASE_S, limit=BATCH_MAX)
+        wanted = await publications.lease(tx, provider_uuids, owner=owner, lease_s=lease_s, limit=BATCH_MAX)
     if not wanted:
         return set()
     try:
-        async with asyncio.timeout(PUBLISH_TIMEOUT_S):
+        async with asyncio.timeout(LEASE_SHARE * lease_s):
             stayed = await _tell(networks, list(wanted))
     except BaseException:
         async with networks.database.transaction() as tx:
