@@ -20,7 +20,8 @@ def a_uuid() -> str:
     return str(uuid.uuid4())
 
 
-AGGREGATE, HOST, SEGMENT = a_uuid(), a_uuid(), a_uuid()
+# Fixed: the names of parametrised tests must be the same in every process.
+AGGREGATE, HOST, SEGMENT = (f"00000000-0000-4000-8000-00000000000{n}" for n in (1, 2, 3))
 
 
 class Api:
