@@ -1,14 +1,9 @@
 """What others do between two steps of a stage: hosts that report, conductors that were taken for dead."""
 
-import asyncio
-from collections import Counter
-
 import pytest
-from tests.conductor.test_pipeline import ports_of
 from tests.conductor.world import World
 
 from roost.conductor import finish
-from roost.conductor.pipeline import run_once
 from roost.platform.database import Database
 
 
