@@ -66,9 +66,10 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
 
 
 class NetworkSettings(Struct, frozen=True, kw_only=True):
-    """reconcile_s: how often what a killed process left behind is looked for."""
+    """reconcile_s: how often what a killed process left behind is looked for; intent_s: when it counts as left."""
 
     reconcile_s: float = 10.0
+    intent_s: float = 60.0
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -107,7 +108,9 @@ class Parts:
         await sync_standard_names(ledger)
         placement = LocalPlacement(ledger)
         compute = Compute(database, env, placement, wakeups=wakeups)
-        networks = Networks(database, env, placement, LocalCompute(compute), wakeups)
+        networks = Networks(
+            database, env, placement, LocalCompute(compute), wakeups, intent_s=settings.network.intent_s
+        )
         compute.network = LocalNetwork(networks)
         conductor = Conductor(compute, placement, compute.network, env, wakeups, settings.conductor)
         return cls(

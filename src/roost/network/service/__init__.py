@@ -18,7 +18,7 @@ class Networks:
 
     compute is set by whoever wires the services: the two know each other. releasing: one at a time gives claims back,
     since it holds a connection of the pool while the ledger uses another. default_project: whose everything is
-    without authentication.
+    without authentication. intent_s: how long a claim that is being made for a port is left alone.
     """
 
     database: Database
@@ -27,4 +27,5 @@ class Networks:
     compute: ComputeClient
     wakeups: Wakeups | None = None
     default_project: str = DEFAULT_PROJECT
+    intent_s: float = 60.0
     releasing: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -30,12 +30,10 @@ from roost.seams.placement import (
     Rule,
 )
 
-INTENT_S = 60.0
 
-
-async def open_intent(tx: Connection, port_id: str, revision: int) -> None:
+async def open_intent(networks: Networks, tx: Connection, port_id: str, revision: int) -> None:
     """Say that the port's claim is about to be made. Raises PortChanged when somebody else is at it."""
-    if not await claims.insert_intent(tx, port_id, revision, INTENT_S):
+    if not await claims.insert_intent(tx, port_id, revision, networks.intent_s):
         raise PortChanged(f"Port {port_id} is just being given an address: repeat the request.")
 
 
@@ -116,7 +114,7 @@ async def assign_address(networks: Networks, port_id: str, address: str) -> None
             port_id, state, host=None, host_name="", fixed_ips=(FixedIpRequest(ip_address=address),)
         )
         await refuse_taken(tx, plan.placings)
-        await open_intent(tx, port_id, port.revision)
+        await open_intent(networks, tx, port_id, port.revision)
     placing = await claim_any(networks, port_id, port.project_id, plan.placings)
     try:
         async with networks.database.transaction() as tx:

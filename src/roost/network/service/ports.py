@@ -66,7 +66,7 @@ async def create_port(networks: Networks, request: PortRequest) -> Port:
         )
         await assignments.refuse_taken(tx, plan.placings)
         if plan.placings:
-            await assignments.open_intent(tx, port_id, 0)
+            await assignments.open_intent(networks, tx, port_id, 0)
         else:
             await _insert(networks, tx, _draft(networks, port_id, request, plan))
     if plan.placings:
@@ -89,7 +89,7 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges) ->
                 if wanted is None:
                     await port_rows.update(tx, _changed(port, changes))
                 else:
-                    await assignments.open_intent(tx, port_id, port.revision)
+                    await assignments.open_intent(networks, tx, port_id, port.revision)
                 break
         await releases.work_off(networks, [port_id])
     else:
