@@ -250,11 +250,15 @@ def _claimed_here(placing: _Placing, candidate: Candidate) -> dict[str, str]:
 
 
 def _claims(placing: _Placing, candidate: Candidate) -> list[ConsumerClaim]:
-    """The server's claim on its host, and one for each port that gets its address from the candidate."""
+    """The server's claim on its host, and one for each port that gets its address from the candidate.
+
+    A port's earlier claim, without an address as yet, is made again as it is: see _adopt.
+    """
     work = placing.build.work
+    here = _claimed_here(placing, candidate)
     own: dict[str, dict[str, int]] = {uuid: dict(resources) for uuid, resources in candidate.allocations.items()}
     ports = []
-    for port_id, provider_uuid in _claimed_here(placing, candidate).items():
+    for port_id, provider_uuid in here.items():
         own[provider_uuid][IPV4_ADDRESS] -= 1
         ports.append((port_id, ConsumerType.PORT, {provider_uuid: {IPV4_ADDRESS: 1}}))
     left = {
@@ -263,7 +267,8 @@ def _claims(placing: _Placing, candidate: Candidate) -> list[ConsumerClaim]:
         if any(resources.values())
     }
     consumers: list[tuple[str, ConsumerType, Allocations]] = [(work.server_id, ConsumerType.INSTANCE, left), *ports]
-    return [
+    kept = [placing.held[uuid] for uuid in _unassigned(placing.ports) if uuid not in here]
+    return [_again(held) for held in kept] + [
         ConsumerClaim(
             consumer_uuid=uuid,
             generation=placing.held[uuid].generation if uuid in placing.held else None,

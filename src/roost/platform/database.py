@@ -23,6 +23,7 @@ UNAVAILABLE = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # used just between the server's last words and the end of the connection
     asyncpg.ReadOnlySQLTransactionError,
     OSError,
     TimeoutError,

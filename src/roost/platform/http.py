@@ -78,7 +78,7 @@ class Microversions:
             return self.default or self.lowest
         if asked == "latest":
             return self.highest
-        match = re.fullmatch(r"([0-9]+)\.([0-9]+)", asked)
+        match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", asked)
         if match is None:
             raise BadRequest(f"invalid version string: {asked}")
         version_asked = (int(match[1]), int(match[2]))

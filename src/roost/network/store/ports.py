@@ -82,15 +82,18 @@ async def insert_made(tx: Connection, new: Sequence[NewPort], macs: Sequence[str
 RESERVE_PORTS = """
 -- network.reserve_ports
 UPDATE network.port p
-SET device_id = r.server_id, device_owner = r.device_owner, reserved_from = r.origin, revision = revision + 1,
-    updated_at = now()
+SET device_id = r.server_id, device_owner = r.device_owner, reserved_from = r.origin, made_for = NULL,
+    revision = revision + 1, updated_at = now()
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::jsonb[]) AS r (id, server_id, device_owner, origin)
 WHERE p.id = r.id AND p.device_id = ''
 """
 
 
 async def reserve(tx: Connection, reserved: Sequence[Reserved]) -> None:
-    """Users' ports go to servers' builds; the ports are locked and belong to nobody."""
+    """Users' ports go to servers' builds; the ports are locked and belong to nobody.
+
+    One that Roost made for another server, and that a client took from it, is the user's own from now on.
+    """
     columns = [
         [item.port_id for item in reserved], [item.server_id for item in reserved],
         [item.device_owner for item in reserved], [_encode(item.origin) for item in reserved],
