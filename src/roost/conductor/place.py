@@ -64,7 +64,10 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     networks = await conductor.network.get_networks(
         sorted({port.network_id for placing in placings for port in placing.ports})
     )
-    await _adopt(lease, placings)
+    for placing in placings:
+        # A network that went since its ports were looked at: the next look refuses the server and says so.
+        placing.beaten = any(port.network_id not in networks for port in placing.ports)
+    await _adopt(lease, [placing for placing in placings if not placing.beaten])
     for _ in range(ROUNDS_MAX):
         waiting = [placing for placing in placings if placing.outcome is None and not placing.beaten]
         if not waiting:
@@ -282,12 +285,15 @@ def _claims(placing: _Placing, candidate: Candidate) -> list[ConsumerClaim]:
 
 
 async def _give_back(lease: Lease, placings: Sequence[_Placing]) -> None:
-    """The lease of these was lost after they were claimed: release only what this claim took."""
+    """The lease of these was lost after they were claimed: release only what this claim took.
+
+    Only of the servers: a port can be deleted and made again meanwhile, and its generations then start anew. A port's
+    claim that nobody goes on with is the network's reconciler's, which looks at the port under its lock.
+    """
     generations = {
-        uuid: generation
+        placing.build.work.server_id: placing.outcome.generations[placing.build.work.server_id]
         for placing in placings
         if isinstance(placing.outcome, Placed)
-        for uuid, generation in placing.outcome.generations.items()
     }
     if generations:
         await lease.conductor.placement.release(list(generations), generations=generations)

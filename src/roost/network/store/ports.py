@@ -117,6 +117,18 @@ async def bind(tx: Connection, ids: Sequence[str], hosts: Sequence[str | None], 
     return {row["id"]: row["revision"] for row in await tx.fetch(BIND_PORTS, ids, hosts, vif_type)}
 
 
+TOUCH_PORTS = """
+-- network.touch_ports
+UPDATE network.port SET revision = revision + 1, updated_at = now() WHERE id = ANY($1::uuid[])
+"""
+
+
+async def touch(tx: Connection, ids: Sequence[str]) -> None:
+    """Shut out who has read an earlier revision of these locked ports."""
+    if ids:
+        await tx.execute(TOUCH_PORTS, ids)
+
+
 PART_PORTS = """
 -- network.part_ports
 UPDATE network.port p
