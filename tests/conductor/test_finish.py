@@ -4,6 +4,7 @@ import pytest
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
+from roost.conductor.context import ConductorSettings
 from roost.conductor.pipeline import run_once
 from roost.conductor.reconcile import reconcile_once
 from roost.network.model import Network, Port, PortRequest
@@ -26,7 +27,10 @@ async def holding(world: World, *uuids: str) -> set[str]:
     return set(await world.conductor.placement.get_consumers(uuids))
 
 
-async def test_a_users_port_comes_back_from_a_failed_build_as_it_went(world: World) -> None:
+@pytest.mark.parametrize("attempts", [1, 3])
+async def test_a_users_port_comes_back_from_a_failed_build_as_it_went(world: World, attempts: int) -> None:
+    """With its address, or after its server tried to leave the segment."""
+    world.conductor.settings = ConductorSettings(max_attempts=attempts)
     network = await world.routed(rack1="10.1.0.0/29")
     port = await users_port(world, network)
     (server,) = await world.boot(port_id=port.id)
@@ -52,17 +56,22 @@ async def test_a_users_port_comes_back_from_a_build_deleted_half_way_as_it_went(
     await world.settled()
 
 
-async def test_a_users_port_keeps_the_address_that_its_server_ran_with(world: World) -> None:
+@pytest.mark.parametrize("settled", [True, False])
+async def test_a_users_port_keeps_the_address_that_its_server_ran_with(world: World, settled: bool) -> None:
     network = await world.routed(rack1="10.1.0.0/29")
     port = await users_port(world, network)
     (server,) = await world.boot(port_id=port.id)
-    await world.run()
-    held = (await ports.get_port(world.networks, port.id)).addresses
-    assert [address.assigned_for for address in held] == [None]
+    await world.conduct()
+    await world.serve_hosts()
+    assert await world.statuses() == {server: "ACTIVE"}
+    if settled:
+        await world.conduct()
+    held = [address.address for address in (await ports.get_port(world.networks, port.id)).addresses]
+    assert held
     await world.delete(server)
     await world.run()
     after = await ports.get_port(world.networks, port.id)
-    assert (after.device_id, after.host, after.addresses) == ("", None, held)
+    assert (after.device_id, after.host, [address.address for address in after.addresses]) == ("", None, held)
     assert await holding(world, server, port.id) == {port.id}
     await world.settled()
 
