@@ -224,6 +224,16 @@ def test_an_ordinary_user_runs_it_as_itself(data_dir: Path) -> None:
     assert (own / "postgres").stat().st_uid == nobody.pw_uid
 
 
+def test_a_socket_directory_that_others_may_enter_is_refused(data_dir: Path) -> None:
+    server = PrivatePostgres(data_dir, settings=FAST)
+    server.start()
+    server.stop()
+    server.socket_dir.chmod(0o755)
+    with pytest.raises(PostgresError, match=f"{server.socket_dir} must be a directory of mode 0700"):
+        PrivatePostgres(data_dir, settings=FAST).start()
+    assert not server.is_running()
+
+
 def _python_of(user: pwd.struct_passwd) -> str | None:
     """An interpreter of this version that `user` may run with Roost in its path, if there is one."""
     for python in (sys.executable, "/usr/bin/python3"):
