@@ -14,6 +14,7 @@ from roost.network.service import ports
 from roost.seams.network import BindRefused, Nic, PortBind
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim
 
+NOBODY = "55555555-5555-4555-8555-555555555555"
 OPEN_INTENT = "INSERT INTO network.intent VALUES ($1, 1, now() + interval '60 s')"
 EXPIRE_INTENTS = "UPDATE network.intent SET expires_at = now() - interval '1 s'"
 
@@ -143,6 +144,23 @@ async def test_a_port_whose_claim_is_on_its_way_back_is_reserved_after_that(clou
     (port,) = await cloud.ensure(cloud.server(Nic(tag="0", port_id=mine.id)))
     assert port.needs_address
     assert await cloud.used(rack1.id) == (5, 0)
+
+
+async def test_a_claim_that_gets_its_address_while_the_reconciler_looks_is_left_alone(cloud: Cloud) -> None:
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    port = await ports.create_port(
+        cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT, device_id=NOBODY)
+    )
+    assert await cloud.claim([port.id], rack1.id)
+
+    async def bound() -> None:
+        await ports.update_port(cloud.networks, port.id, PortChanges(host="h1"))
+
+    after(cloud.compute, "list_unfinished", bound)
+    assert await reconcile_once(cloud.networks) == Reconciled()
+    assert (await ports.get_port(cloud.networks, port.id)).addresses
+    assert await cloud.used(rack1.id) == (5, 1)
+    await assert_sound(cloud)
 
 
 async def test_two_nics_of_one_server_may_take_two_addresses_of_one_segment_at_once(cloud: Cloud) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,17 @@ async def test_the_last_of_two_users_stops_it_and_the_data_stays(data_dir: Path)
     first.start()
     assert await answer(first, "SELECT count(*) FROM kept") == 0
     first.stop()
+
+
+def test_users_that_come_at_once_make_and_start_it_once(data_dir: Path) -> None:
+    users = [PrivatePostgres(data_dir, settings=FAST) for _ in range(3)]
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda user: user.start(), users))
+    assert len({user.postmaster_pid() for user in users}) == 1
+    for user in users:
+        assert user.is_running()
+        user.stop()
+    assert not users[0].is_running()
 
 
 def test_one_left_running_by_a_killed_user_is_adopted_and_stopped(data_dir: Path) -> None:
