@@ -246,6 +246,22 @@ def test_a_socket_directory_that_others_may_enter_is_refused(data_dir: Path) -> 
     assert not server.is_running()
 
 
+@AS_ROOT
+@pytest.mark.parametrize("kind", ["a link", "a stranger's"])
+def test_a_socket_directory_that_somebody_else_put_there_is_refused_and_left_alone(data_dir: Path, kind: str) -> None:
+    server = PrivatePostgres(data_dir, settings=FAST)
+    there = data_dir / "elsewhere" if kind == "a link" else server.socket_dir
+    there.mkdir(mode=0o700)
+    if kind == "a link":
+        server.socket_dir.symlink_to(there)
+    else:
+        os.chown(there, pwd.getpwnam("nobody").pw_uid, -1)
+    before = there.stat().st_uid
+    with pytest.raises(PostgresError, match=f"{server.socket_dir} must be a directory of mode 0700"):
+        server.start()
+    assert there.stat().st_uid == before
+
+
 def _python_of(user: pwd.struct_passwd) -> str | None:
     """An interpreter of this version that `user` may run with Roost in its path, if there is one."""
     for python in (sys.executable, "/usr/bin/python3"):
