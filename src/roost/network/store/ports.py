@@ -131,6 +131,9 @@ async def touch(tx: Connection, ids: Sequence[str]) -> None:
 
 PART_PORTS = """
 -- network.part_ports
+WITH kept AS (
+    UPDATE network.address SET assigned_for = NULL WHERE port_id = ANY($1::uuid[]) AND assigned_for IS NOT NULL
+)
 UPDATE network.port p
 SET device_id = o.device_id, device_owner = o.device_owner, host = o.host, vif_type = o.vif_type,
     reserved_from = NULL, revision = revision + 1, updated_at = now()
@@ -141,7 +144,7 @@ WHERE p.id = o.id
 
 
 async def part(tx: Connection, partings: Sequence[Parting]) -> None:
-    """Delete or restore the ports of servers that go; their addresses are dealt with elsewhere."""
+    """Delete or restore the ports of servers that go; what they lose is unassigned before, what is left is theirs."""
     await delete(tx, [item.port_id for item in partings if item.origin is None])
     kept = [(item.port_id, item.origin) for item in partings if item.origin is not None]
     columns = [
