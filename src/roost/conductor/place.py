@@ -215,12 +215,10 @@ async def _refuse(lease: Lease, request: Request, answer: Candidates | None, pla
     final = [placing for placing in placings if placing not in may_leave]
     if final:
         usages = await conductor.placement.list_usages(addresses_asked(request))
-        funnel = answer.funnel if answer else None
-        message = explain(request, funnel, usages)
         for placing in final:
             earlier = placing.build.work.failure
-            text = f"{message} Before that: {earlier.message}" if earlier else message
-            placing.outcome = Failure(message=text, funnel=funnel.steps if funnel else ())
+            said = explain(request, answer, usages, ports=placing.ports, earlier=earlier.message if earlier else None)
+            placing.outcome = Failure(message=said.message, host=earlier.host if earlier else None, funnel=said.funnel)
 
 
 async def _claim(lease: Lease, chosen: Sequence[tuple[_Placing, Candidate, str]]) -> None:
