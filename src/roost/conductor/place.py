@@ -217,8 +217,16 @@ async def _refuse(lease: Lease, request: Request, answer: Candidates | None, pla
         usages = await conductor.placement.list_usages(addresses_asked(request))
         for placing in final:
             earlier = placing.build.work.failure
-            said = explain(request, answer, usages, ports=placing.ports, earlier=earlier.message if earlier else None)
-            placing.outcome = Failure(message=said.message, host=earlier.host if earlier else None, funnel=said.funnel)
+            said = explain(request, answer, usages, ports=placing.ports, earlier=_told(earlier))
+            host = earlier.host if earlier else None
+            placing.outcome = Failure(message=said.message, host=host, funnel=said.funnel)
+
+
+def _told(failure: Failure | None) -> str | None:
+    """The reason of an earlier failure, with its host; agents leave out where they are."""
+    if failure is None or failure.host is None or failure.host in failure.message:
+        return failure.message if failure else None
+    return f"{failure.message}, on {failure.host}"
 
 
 async def _claim(lease: Lease, chosen: Sequence[tuple[_Placing, Candidate, str]]) -> None:
