@@ -218,12 +218,18 @@ async def _refuse(lease: Lease, request: Request, answer: Candidates | None, pla
     final = [placing for placing in placings if placing not in may_leave]
     if final:
         usages = await conductor.placement.list_usages(addresses_asked(request))
-        funnel = answer.funnel if answer else None
-        message = explain(request, funnel, usages)
         for placing in final:
             earlier = placing.build.work.failure
-            text = f"{message} Before that: {earlier.message}" if earlier else message
-            placing.outcome = Failure(message=text, funnel=funnel.steps if funnel else ())
+            said = explain(request, answer, usages, ports=placing.ports, earlier=_told(earlier))
+            host = earlier.host if earlier else None
+            placing.outcome = Failure(message=said.message, host=host, funnel=said.funnel)
+
+
+def _told(failure: Failure | None) -> str | None:
+    """The reason of an earlier failure, with its host; agents leave out where they are."""
+    if failure is None or failure.host is None or failure.host in failure.message:
+        return failure.message if failure else None
+    return f"{failure.message}, on {failure.host}"
 
 
 async def _claim(lease: Lease, chosen: Sequence[tuple[_Placing, Candidate, str]]) -> None:
