@@ -266,5 +266,5 @@ class StagesUntil:
         return kind is KilledHere
 
 
-class KilledHere(Exception):
+class KilledHere(BaseException):
     """The conductor died before it wrote where its servers stand."""

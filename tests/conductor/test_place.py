@@ -91,4 +91,5 @@ async def test_a_claim_made_after_the_lease_was_lost_is_given_back(world: World)
     await run_once(world.conductor)
     assert await world.statuses() == {}
     assert await world.conductor.placement.list_consumers("INSTANCE", after="", limit=10) == []
+    await world.settled()  # the port's own claim is the network reconciler's
     assert await world.conductor.placement.list_consumers("PORT", after="", limit=10) == []

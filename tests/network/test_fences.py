@@ -89,7 +89,20 @@ async def test_a_bind_that_was_overtaken_or_goes_astray_is_refused(
     assert isinstance(answer, BindRefused)
     assert reason in answer.reason
     assert (await ports.get_port(cloud.networks, port.id)).addresses == ()
+    (port,) = await cloud.ensure(server)
     await cloud.bind(server, port, "h1", rack1.id)
+
+
+async def test_a_conductor_that_still_believes_in_a_refused_place_cannot_bind_there(cloud: Cloud) -> None:
+    network, (rack1, _) = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
+    server = cloud.server(Nic(tag="0", network_id=network.id))
+    (port,) = await cloud.ensure(server)
+    assert await cloud.claim([port.id], rack1.id)
+    asked = {"port_id": port.id, "server_id": server.server_id, "provider_uuid": rack1.id, "revision": port.revision}
+    for host in ("h2", "h1"):  # refused for the first; the host is in reach again for the one who slept
+        (answer,) = await cloud.client.bind_ports([PortBind(host=host, **asked)])
+        assert isinstance(answer, BindRefused)
+    assert "changed meanwhile" in answer.reason
 
 
 async def test_a_users_own_address_is_no_builds_to_unassign(cloud: Cloud) -> None:
