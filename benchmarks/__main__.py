@@ -18,6 +18,9 @@ from benchmarks import boot, ledger
 from benchmarks.machine import Machine, Server, this_machine
 from benchmarks.rows import ROWS, Kind, Row
 
+WIDTH_MIN = 110
+"""Columns of a table: on a narrower terminal its lines are broken, but no figure is cut off."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -38,12 +41,16 @@ class Result:
         return self.row.holds(self.median)
 
 
+app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False)
+
+
 def run(row: Row) -> Result:
     """Build the row's world, measure, and take the world down again."""
     measure = boot.measure if row.kind is Kind.BOOT else ledger.measure
     return Result(row, *asyncio.run(measure(row)))
 
 
+@app.command()
 def main(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[ROW]...", help="The rows to run; all but the small ones if none.")
@@ -61,11 +68,9 @@ def main(
 
     Examples:
 
-      python -m benchmarks                         all rows but the small ones, some minutes
-
-      python -m benchmarks boot-1000 --rounds 9    one row, nine times
-
-      python -m benchmarks claims-256 --json       for a program
+    - `python -m benchmarks` runs all rows but the small ones: some minutes
+    - `python -m benchmarks boot-1000 --rounds 9` runs one row, nine times
+    - `python -m benchmarks claims-256 --json` answers a program
 
     Exit status 0: every promise is kept; 1: one is not; 2: asked wrongly.
     """
@@ -74,7 +79,7 @@ def main(
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     if listing:
-        Console().print(_listing())
+        _wide_console().print(_listing())
         return
     rows = _chosen(names or [row.name for row in ROWS if not row.small])
     machine, errors, results = this_machine(), Console(stderr=True), []
@@ -84,11 +89,16 @@ def main(
     if as_json:
         sys.stdout.write(_json(results, machine) + "\n")
     else:
-        console = Console()
+        console = _wide_console()
         console.print(_table(results))
         console.print(f"{machine}\n{results[0].server}", highlight=False)
     if not all(result.holds for result in results):
         raise typer.Exit(1)
+
+
+def _wide_console() -> Console:
+    console = Console()
+    return console if console.width >= WIDTH_MIN else Console(width=WIDTH_MIN)
 
 
 def _chosen(names: Sequence[str]) -> list[Row]:
@@ -141,4 +151,4 @@ def _json(results: Sequence[Result], machine: Machine) -> str:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app(prog_name="python -m benchmarks")

@@ -7,11 +7,11 @@ from enum import StrEnum
 class Kind(StrEnum):
     """What is measured; the text is the heading of a row's figures."""
 
-    BOOT = "first POST until all are ACTIVE"
-    CLAIMS = "claim(groups), one process"
+    BOOT = "first POST to all ACTIVE"
+    CLAIMS = "claim(groups)"
     INDEX_LOAD = "load the index"
-    CANDIDATES = "search the loaded index, in process"
-    REFRESH_IDLE = "refresh after nothing"
+    CANDIDATES = "candidates, in process"
+    REFRESH_IDLE = "idle refresh"
     REFRESH_CLAIM = "refresh after one claim"
 
 
