@@ -30,6 +30,7 @@ from roost.seams.placement import (
     ConsumerClaim,
     ConsumerState,
     ConsumerType,
+    Rule,
 )
 
 CANDIDATES_PER_SERVER = 4
@@ -168,21 +169,20 @@ async def _search_and_claim(lease: Lease, placings: Sequence[_Placing], networks
     alike: dict[Request, list[_Placing]] = {}
     for placing in placings:
         alike.setdefault(_request(placing, networks), []).append(placing)
-    possible: dict[Request, list[_Placing]] = {}
+    possible: list[tuple[Request, list[_Placing]]] = []
     for bare, group in alike.items():
         request = apply_filters(bare)
         if request.impossible is None:
-            possible[bare] = group
+            possible.append((request, group))
         else:
             await _refuse(lease, request, None, group)
-    requests = [apply_filters(bare) for bare in possible]
     queries = [
         build_query(request, limit=min(CANDIDATES_MAX, max(CANDIDATES_MIN, CANDIDATES_PER_SERVER * len(group))))
-        for request, group in zip(requests, possible.values(), strict=True)
+        for request, group in possible
     ]
     chosen: list[tuple[_Placing, Candidate, str]] = []
     found = await lease.conductor.placement.candidates(queries) if queries else []
-    for request, group, answer in zip(requests, possible.values(), found, strict=True):
+    for (request, group), answer in zip(possible, found, strict=True):
         candidates = select(answer, len(group), lease.conductor.env.random, excluded=request.excluded_hosts)
         for placing, candidate in zip(group, candidates, strict=False):
             chosen.append((placing, candidate, answer.summaries[candidate.root_uuid].name))
@@ -243,7 +243,7 @@ async def _claim(lease: Lease, chosen: Sequence[tuple[_Placing, Candidate, str]]
         if isinstance(answer, Claimed):
             providers = {**_unassigned(placing.ports), **_claimed_here(placing, candidate)}
             placing.outcome = Placed(host=host, providers_by_port=providers, generations=answer.generations)
-        elif any(shortfall.rule.value == "consumer_generation" for shortfall in answer.shortfalls):
+        elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in answer.shortfalls):
             # Somebody else claimed for this server: its next holder looks at what there is.
             placing.beaten = True
 

@@ -15,11 +15,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
-from starlette.types import ASGIApp
 
 from roost.platform.errors import BadRequest, Conflict, DatabaseUnavailable, NotFound, RoostError
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -107,6 +107,12 @@ def show(version: Version) -> str:
     return f"{version[0]}.{version[1]}"
 
 
+class MethodRoute(Route):
+    """A path that answers every method itself, with a 405 where it must; methods_served: those with an endpoint."""
+
+    methods_served: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Api:
     """One API: its errors, its microversions, its endpoints.
@@ -120,7 +126,8 @@ class Api:
 
     def route(self, path: str, endpoints: Mapping[str, Endpoint]) -> Route:
         """One path with an endpoint for each HTTP method; other methods get a 405 in the API's own words."""
-        allowed = ", ".join(sorted(endpoints))
+        served = tuple(sorted(endpoints))
+        allowed = ", ".join(served)
 
         async def answer(request: Request) -> Response:
             version = None
@@ -142,7 +149,9 @@ class Api:
                 response.headers.update(self.microversions.response_headers(version))
             return response
 
-        return Route(path, answer, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+        route = MethodRoute(path, answer, methods=METHODS)
+        route.methods_served = served
+        return route
 
     def not_found(self) -> Route:
         """The last route of an API: a 404 in its own words."""
@@ -151,7 +160,7 @@ class Api:
             problem = Problem(404, title="Not Found")
             return self._refusal(problem, f"There is nothing at {request.url.path}.", request)
 
-        return Route("/{path:path}", answer, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+        return Route("/{path:path}", answer, methods=METHODS)
 
     def problem_response(self, error: Exception, request: Request) -> Response:
         """The answer that an exception stands for; one that nobody foresaw is logged whole and answered 500."""
@@ -219,6 +228,3 @@ def canonical_uuid(text: str) -> str:
     """Lower case, with hyphens; text must be a UUID."""
     digits = text.replace("-", "").lower()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
-App = ASGIApp

@@ -99,7 +99,9 @@ async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:
         await compute.placement.ensure_providers([_provider(row.host) for row in rows])
     except (Conflict, BadRequest) as refusal:
         if len(rows) == 1:
-            log.warning("host has no provider", host=rows[0].host.name, reason=str(refusal))
+            log.warning(
+                "the ledger refuses a host, so no server goes there", host=rows[0].host.name, reason=str(refusal)
+            )
             return set()
         half = len(rows) // 2
         return await _publish(compute, rows[:half]) | await _publish(compute, rows[half:])
@@ -142,20 +144,6 @@ async def list_hosts(
         return await store.list_hosts(
             connection, after=after, limit=limit, names=names, down_after_s=compute.host_down_after_s
         )
-
-
-async def list_closed_hosts(compute: Compute) -> list[Host]:
-    """The hosts that take no server: disabled, or down."""
-    async with compute.database.connection() as connection:
-        return await store.list_closed_hosts(connection, down_after_s=compute.host_down_after_s)
-
-
-async def get_host(compute: Compute, name: str) -> Host:
-    """Raises HostNotFound."""
-    hosts = await list_hosts(compute, [name])
-    if not hosts:
-        raise HostNotFound(f"Compute host {name} could not be found.")
-    return hosts[0]
 
 
 async def disable_host(compute: Compute, name: str) -> Host:
