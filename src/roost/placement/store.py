@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import asyncpg
 
-from roost.placement.claims import inventory_row
 from roost.placement.errors import ProviderNameTaken
 from roost.placement.model import AllocationKey, Changes, ConsumerRow, InventoryRow, ProviderRow, ShapeChange
 from roost.platform.database import Connection
@@ -48,20 +47,16 @@ async def lock_providers(tx: Connection, uuids: Iterable[str], ids: Iterable[int
 
 
 LIST_INVENTORIES = """-- placement.list_inventories
-SELECT provider_id, resource_class_id, total, reserved, min_unit, max_unit, step_size, allocation_ratio, used
+SELECT provider_id, resource_class_id, trunc((total - reserved) * allocation_ratio)::bigint,
+    min_unit, max_unit, step_size, used
 FROM placement.inventory WHERE provider_id = ANY($1::bigint[])
 """
 
 
 async def list_inventories(tx: Connection, provider_ids: Sequence[int]) -> dict[AllocationKey, InventoryRow]:
     """The inventories of locked providers, for deciding claims."""
-    return {
-        (row[0], row[1]): inventory_row(
-            total=row[2], reserved=row[3], min_unit=row[4], max_unit=row[5], step_size=row[6],
-            allocation_ratio=row[7], used=row[8],
-        )
-        for row in await tx.fetch(LIST_INVENTORIES, provider_ids)
-    }  # fmt: skip
+    rows = await tx.fetch(LIST_INVENTORIES, provider_ids)
+    return {(row[0], row[1]): InventoryRow._make(row[2:]) for row in rows}
 
 
 LIST_RESOURCE_CLASSES = """-- placement.list_resource_classes
@@ -104,8 +99,11 @@ async def insert_traits(tx: Connection, names: Sequence[str]) -> None:
 
 INSERT_CONSUMERS = """-- placement.insert_consumers
 INSERT INTO placement.consumer (uuid, generation, consumer_type, project_id, user_id)
-SELECT * FROM unnest($1::text::uuid[], $2::text::bigint[], $3::text[], $4::text[], $5::text[]) AS new (uuid)
-ORDER BY uuid ON CONFLICT DO NOTHING
+SELECT new.uuid, new.generation, head.consumer_type, head.project_id, head.user_id
+FROM unnest($1::text::uuid[], $2::text::bigint[], $3::text::integer[]) AS new (uuid, generation, head)
+JOIN unnest($4::text[], $5::text[], $6::text[]) WITH ORDINALITY AS head (consumer_type, project_id, user_id, number)
+    ON head.number = new.head
+ORDER BY new.uuid ON CONFLICT DO NOTHING
 """
 
 
@@ -114,8 +112,15 @@ async def insert_consumers(tx: Connection, changes: Changes) -> bool:
     new = [write for write in changes.consumers if write.created and write.allocations]
     if not new:
         return False
-    uuids, generations, *names = zip(*(write[:5] for write in new), strict=True)
-    status: str = await tx.execute(INSERT_CONSUMERS, _literal(uuids), _literal(generations), *names)
+    # Type, project and user are the same for nearly all of a batch: each kind is sent once.
+    numbers = {head: number for number, head in enumerate(dict.fromkeys(write[2:5] for write in new), 1)}
+    status: str = await tx.execute(
+        INSERT_CONSUMERS,
+        _literal(write.uuid for write in new),
+        _literal(write.generation for write in new),
+        _literal(numbers[write[2:5]] for write in new),
+        *zip(*numbers, strict=True),
+    )
     return status != f"INSERT 0 {len(new)}"
 
 
