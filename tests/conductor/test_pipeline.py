@@ -7,6 +7,7 @@ import pytest
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
+from roost.compute.service import hosts as host_service
 from roost.compute.service.work import lease_work
 from roost.conductor.context import Build, Lease
 from roost.conductor.pipeline import carry, run_once
@@ -121,6 +122,30 @@ async def test_the_last_address_is_kept_for_the_server_that_tries_again(world: W
     await world.serve_hosts(failing=["r1-h1"])
     await world.run()
     assert Counter((await world.statuses()).values()) == {"ACTIVE": 5}
+    await world.settled()
+
+
+@pytest.mark.parametrize("forced_down", [False, True])
+async def test_a_closed_host_gets_no_server_until_it_is_open_again(world: World, forced_down: bool) -> None:
+    async def close(host: str, closed: bool) -> None:
+        if forced_down:
+            await host_service.force_down(world.compute, host, closed)
+        else:
+            await (host_service.disable_host if closed else host_service.enable_host)(world.compute, host)
+
+    network = await world.routed(rack1="10.1.0.0/28")
+    await close("r1-h1", True)
+    await world.boot(network.id, count=4)
+    await world.run()
+    assert {host for _, host in world.launches} == {"r1-h2"}
+    await close("r1-h2", True)
+    (refused,) = await world.boot(network.id)
+    await world.run()
+    assert "2 enabled" in await world.fault(refused)
+    await close("r1-h1", False)
+    await world.boot(network.id)
+    await world.run()
+    assert world.launches[-1][1] == "r1-h1"
     await world.settled()
 
 

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from roost.placement.candidates import search
 from roost.placement.index import Delta, Index, IndexedProvider
 from roost.scheduling.explain import SEGMENTS_MAX, Explanation, addresses_asked, explain
-from roost.scheduling.filters import DISABLED, apply_filters
+from roost.scheduling.filters import apply_filters
 from roost.scheduling.request import build_query, build_request
 from roost.seams.compute import RequestSpec
 from roost.seams.network import NetworkView, Port, Segment
-from roost.seams.placement import DISK_GB, IPV4_ADDRESS, MEMORY_MB, SHARING, VCPU, Candidates, Inventory
+from roost.seams.placement import DISABLED, DISK_GB, IPV4_ADDRESS, MEMORY_MB, SHARING, VCPU, Candidates, Inventory
 
 SPEC = RequestSpec(vcpus=1, memory_mb=1024, disk_gb=10)
 

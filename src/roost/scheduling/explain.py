@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from roost.scheduling.filters import DISABLED
 from roost.scheduling.request import NicRequest, Request, place_of, reached_through, suffix_of
 from roost.seams.network import NetworkView, Port
 from roost.seams.placement import (
+    DISABLED,
     DISK_GB,
     IPV4_ADDRESS,
     MEMORY_MB,

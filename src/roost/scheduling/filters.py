@@ -6,14 +6,13 @@ Each returns the request unchanged where it has nothing to say. Source: docs/des
 from collections.abc import Callable
 
 from roost.scheduling.request import Request, address_group, place_of, reached_through
-
-DISABLED = "COMPUTE_STATUS_DISABLED"
+from roost.seams.placement import DISABLED
 
 Filter = Callable[[Request], Request]
 
 
 def disabled_hosts(request: Request) -> Request:
-    """Leave out hosts that their operator disabled."""
+    """Leave out hosts that their operator disabled or forced down; the compute service gives them the trait."""
     return request.narrowed("hosts that are not disabled", forbidden_traits=request.forbidden_traits | {DISABLED})
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 VCPU, MEMORY_MB, DISK_GB, IPV4_ADDRESS = "VCPU", "MEMORY_MB", "DISK_GB", "IPV4_ADDRESS"
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
+DISABLED = "COMPUTE_STATUS_DISABLED"
 
 Resources = Mapping[str, int]
 """Resource class name -> amount."""
@@ -44,13 +45,17 @@ class Inventory(Struct, frozen=True):
 
 
 class ProviderState(Struct, frozen=True, kw_only=True):
-    """What a provider should be: sent whole, so sending it twice does nothing. None leaves that part as it is."""
+    """What a provider should be: sent whole, so sending it twice does nothing. None leaves that part as it is.
+
+    managed_traits: those that the sender keeps; other traits of the provider stay. None: all are as `traits` says.
+    """
 
     uuid: str
     name: str
     parent_uuid: str | None = None
     inventories: Mapping[str, Inventory] | None = None
     traits: frozenset[str] | None = None
+    managed_traits: frozenset[str] | None = None
     placement_aggregates: frozenset[str] | None = None
 
 

@@ -125,7 +125,8 @@ async def list_hosts(
 
 
 SET_HOST_STATE = f"""-- compute.set_host_state
-UPDATE compute.host SET disabled = coalesce($3, disabled), forced_down = coalesce($4, forced_down), updated_at = now()
+UPDATE compute.host SET disabled = coalesce($3, disabled), forced_down = coalesce($4, forced_down), updated_at = now(),
+    wanted = wanted + (coalesce($3, disabled) <> disabled OR coalesce($4, forced_down) <> forced_down)::int
 WHERE name = $2 RETURNING {COLUMNS}, {DOWN}"""
 
 
