@@ -1,6 +1,6 @@
 """What the compute service cannot do, as its callers can act on it."""
 
-from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
+from roost.platform.errors import BadRequest, Conflict, NotFound, Retry, RoostError
 
 
 class FlavorNotFound(NotFound):
@@ -43,3 +43,7 @@ class NetworkAmbiguous(Conflict):
 
 class FilterInvalid(BadRequest):
     """The list cannot be narrowed in that way."""
+
+
+class NotReported(RoostError):
+    """Hosts do not report what was asked for."""

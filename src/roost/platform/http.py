@@ -14,7 +14,8 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.routing import Match, Mount, Route
+from starlette.types import Scope
 
 from roost.platform.errors import BadRequest, Conflict, DatabaseUnavailable, NotFound, RoostError
 
@@ -158,7 +159,7 @@ class Api:
 
         async def answer(request: Request) -> Response:
             problem = Problem(404, title="Not Found")
-            return self._refusal(problem, f"There is nothing at {request.url.path}.", request)
+            return self._refusal(problem, f"There is nothing at {request.url.path}: Roost does not serve it.", request)
 
         return Route("/{path:path}", answer, methods=METHODS)
 
@@ -186,9 +187,25 @@ class Api:
         return response
 
 
+class _ApiMount(Mount):
+    """Answers at the bare prefix too: clients ask for an API's versions at its address without a final slash."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] != "http" or scope["path"] != scope.get("root_path", "") + self.path:
+            return super().matches(scope)
+        path = f"{scope['path']}/"
+        match, child_scope = super().matches({**scope, "path": path})
+        return match, {**child_scope, "path": path}
+
+
 def mount(prefix: str, routes: Sequence[Route]) -> Mount:
     """An API's routes under a prefix of the one listener."""
-    return Mount(prefix, routes=list(routes))
+    return _ApiMount(prefix, routes=list(routes))
+
+
+def root_url(request: Request) -> str:
+    """Where the API is mounted, as the client came; Starlette's base_url leaves the mount out."""
+    return f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '').rstrip('/')}"
 
 
 def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

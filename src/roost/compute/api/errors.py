@@ -5,6 +5,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from roost.compute.errors import NotReported
 from roost.platform.http import Api, Microversions, Problem
 
 MICROVERSIONS = Microversions(
@@ -32,6 +33,8 @@ def nova_fault(problem: Problem, detail: str, _request: Request) -> dict[str, An
     return {FAULTS.get(problem.status, "computeFault"): {"code": problem.status, "message": detail}}
 
 
-API = Api(dialect=nova_fault, microversions=MICROVERSIONS)
+PROBLEMS: Mapping[type[Exception], Problem] = {NotReported: Problem(501, title="Not Implemented")}
+
+API = Api(problems=PROBLEMS, dialect=nova_fault, microversions=MICROVERSIONS)
 UNVERSIONED = Api(dialect=nova_fault)
 """For the version documents: who asks for those does not know yet which microversions there are."""

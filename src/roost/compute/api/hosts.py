@@ -17,7 +17,7 @@ from roost.compute.api.requests import (
     text_parameter,
     timestamp_with_microseconds,
 )
-from roost.compute.errors import HostNotFound
+from roost.compute.errors import HostNotFound, NotReported
 from roost.compute.model import Host
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
@@ -47,11 +47,12 @@ def endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
         return json_response({"hypervisors": await _show_hypervisors(compute, hosts, request)} | more)
 
     async def show_hypervisor(request: Request) -> Response:
-        host_id = path_text(request, "host_id")
-        hosts = [host for host in await service.list_hosts(compute) if _same(host, host_id)]
-        if not hosts:
-            raise HostNotFound(f"Compute host {host_id} could not be found.")
-        return json_response({"hypervisor": (await _show_hypervisors(compute, hosts, request))[0]})
+        host = await _get_host(compute, path_text(request, "host_id"))
+        return json_response({"hypervisor": (await _show_hypervisors(compute, [host], request))[0]})
+
+    async def show_uptime(request: Request) -> Response:
+        host = await _get_host(compute, path_text(request, "host_id"))
+        raise NotReported(f"Host {host.name} does not report its uptime.")
 
     async def list_services(request: Request) -> Response:
         name = text_parameter(request, "host")
@@ -85,9 +86,17 @@ def endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
         "/os-hypervisors": {"GET": list_hypervisors},
         "/os-hypervisors/detail": {"GET": list_hypervisors_detail},
         "/os-hypervisors/{host_id}": {"GET": show_hypervisor},
+        "/os-hypervisors/{host_id}/uptime": {"GET": show_uptime},
         "/os-services": {"GET": list_services},
         "/os-services/{action}": {"PUT": change_service},
     }
+
+
+async def _get_host(compute: Compute, host_id: str) -> Host:
+    found = [host for host in await service.list_hosts(compute) if _same(host, host_id)]
+    if not found:
+        raise HostNotFound(f"Compute host {host_id} could not be found.")
+    return found[0]
 
 
 def _same(host: Host, host_id: str) -> bool:

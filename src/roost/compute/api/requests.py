@@ -7,7 +7,7 @@ from msgspec import Meta
 from starlette.requests import Request
 
 from roost.platform.errors import BadRequest
-from roost.platform.http import integer_parameter, read_json
+from roost.platform.http import integer_parameter, read_json, root_url
 
 PAGE_MAX = 1000
 INTEGER_MAX = 2**31 - 1
@@ -70,11 +70,6 @@ def page_limit(request: Request) -> int:
     """How many a page may show: what was asked for, at most PAGE_MAX. Raises BadRequest."""
     asked = integer_parameter(request, "limit", default=PAGE_MAX, highest=10**18)
     return min(asked, PAGE_MAX)
-
-
-def root_url(request: Request) -> str:
-    """Where this API is mounted, as the client came; Starlette's base_url leaves the mount out."""
-    return f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '').rstrip('/')}"
 
 
 def links(request: Request, kind: str, item_id: str) -> list[dict[str, str]]:

@@ -6,8 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.compute.api.errors import MICROVERSIONS
-from roost.compute.api.requests import root_url
-from roost.platform.http import json_response, show
+from roost.platform.http import json_response, root_url, show
 
 UPDATED = "2013-07-23T11:33:21Z"
 """Source: Nova's document for v2.1; clients only pass it on."""

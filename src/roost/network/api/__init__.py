@@ -11,7 +11,7 @@ from roost.network.api.ports import port_endpoints
 from roost.network.api.resources import network_endpoints, segment_endpoints, subnet_endpoints
 from roost.network.service import Networks
 from roost.platform.errors import NotFound
-from roost.platform.http import Api, json_response
+from roost.platform.http import Api, json_response, root_url
 
 EXTENSIONS: dict[str, str] = {
     "binding": "Port Binding",
@@ -54,12 +54,12 @@ def routes(networks: Networks) -> list[Route]:
 
 
 async def _versions(request: Request) -> Response:
-    links = [{"rel": "self", "href": f"{str(request.base_url).rstrip('/')}/v2.0/"}]
+    links = [{"rel": "self", "href": f"{root_url(request)}/v2.0/"}]
     return json_response({"versions": [{"id": "v2.0", "status": "CURRENT", "links": links}]})
 
 
 async def _resources(request: Request) -> Response:
-    root = f"{str(request.base_url).rstrip('/')}/v2.0"
+    root = f"{root_url(request)}/v2.0"
     shown = [
         {"name": name[:-1], "collection": name, "links": [{"rel": "self", "href": f"{root}/{name}"}]}
         for name in ("networks", "segments", "subnets", "ports")

@@ -19,7 +19,9 @@ from roost.platform.env import Env
 from roost.platform.http import canonical_uuid, is_uuid
 
 Text = Annotated[str, Meta(max_length=255, pattern="^[^\x00]*$")]
-Tag = Annotated[int, Meta(ge=0, le=16777215)]
+Tag = Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern="^[0-9]{1,8}$")]
+"""A segmentation id: a number, or its digits, as `openstack network create` sends it."""
+SEGMENTATION_ID_MAX = 16777215
 NETWORK_TYPES = ("flat", "vlan", "vxlan", "gre", "geneve", "local")
 
 
@@ -157,7 +159,8 @@ def network(body: NetworkBody, env: Env, default_project: str) -> Network:
     kind = body.network_type
     if kind is None and body.physical_network is not None:
         kind = "flat" if body.segmentation_id is None else "vlan"
-    _check_type("provider:", kind, body.physical_network, body.segmentation_id)
+    segmentation_id = _segmentation_id("provider:", body.segmentation_id)
+    _check_type("provider:", kind, body.physical_network, segmentation_id)
     return Network(
         id="",
         name=body.name,
@@ -165,7 +168,7 @@ def network(body: NetworkBody, env: Env, default_project: str) -> Network:
         description=body.description,
         network_type=kind,
         physical_network=body.physical_network,
-        segmentation_id=body.segmentation_id,
+        segmentation_id=segmentation_id,
         revision=1,
         created_at=env.now(),
         updated_at=env.now(),
@@ -174,7 +177,8 @@ def network(body: NetworkBody, env: Env, default_project: str) -> Network:
 
 def segment(body: SegmentBody, env: Env) -> Segment:
     """Raises InvalidInput."""
-    _check_type("", body.network_type, body.physical_network, body.segmentation_id)
+    segmentation_id = _segmentation_id("", body.segmentation_id)
+    _check_type("", body.network_type, body.physical_network, segmentation_id)
     return Segment(
         id="",
         network_id=_uuid("network_id", body.network_id),
@@ -182,7 +186,7 @@ def segment(body: SegmentBody, env: Env) -> Segment:
         description=body.description or "",
         network_type=body.network_type,
         physical_network=body.physical_network,
-        segmentation_id=body.segmentation_id,
+        segmentation_id=segmentation_id,
         revision=1,
         created_at=env.now(),
         updated_at=env.now(),
@@ -278,6 +282,14 @@ def _profile(profile: dict[str, Any]) -> str:
     if "\\u0000" in text or len(text) > 4095:
         raise InvalidInput("binding:profile: at most 4095 characters, and none of them NUL.")
     return text
+
+
+def _segmentation_id(prefix: str, given: int | str | None) -> int | None:
+    if given is None:
+        return None
+    if int(given) > SEGMENTATION_ID_MAX:
+        raise InvalidInput(f"{prefix}segmentation_id {given}: expected at most {SEGMENTATION_ID_MAX}.")
+    return int(given)
 
 
 def _check_type(prefix: str, kind: str | None, physical_network: str | None, segmentation_id: int | None) -> None:

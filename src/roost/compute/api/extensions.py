@@ -1,0 +1,61 @@
+"""GET /extensions, which older clients ask before they use one. Source: Compute API, "Extensions (deprecated)"."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from roost.compute.api.requests import path_text
+from roost.platform.errors import NotFound
+from roost.platform.http import Endpoint, json_response
+
+EXTENSIONS: Mapping[str, str] = {
+    "OS-DCF": "DiskConfig",
+    "OS-EXT-AZ": "ExtendedAvailabilityZone",
+    "OS-EXT-IPS": "ExtendedIps",
+    "OS-EXT-IPS-MAC": "ExtendedIpsMac",
+    "OS-EXT-SRV-ATTR": "ExtendedServerAttributes",
+    "OS-EXT-STS": "ExtendedStatus",
+    "OS-FLV-DISABLED": "FlavorDisabled",
+    "OS-FLV-EXT-DATA": "FlavorExtraData",
+    "OS-SRV-USG": "ServerUsage",
+    "os-aggregates": "Aggregates",
+    "os-flavor-extra-specs": "FlavorExtraSpecs",
+    "os-flavor-manage": "FlavorManage",
+    "os-hypervisors": "Hypervisors",
+    "os-multiple-create": "MultipleCreate",
+    "os-services": "Services",
+}
+"""Alias -> name, of what is served."""
+
+
+async def list_extensions(_request: Request) -> Response:
+    """GET /extensions"""
+    return json_response({"extensions": [_show(alias) for alias in EXTENSIONS]})
+
+
+async def show_extension(request: Request) -> Response:
+    """GET /extensions/{alias}"""
+    alias = path_text(request, "alias")
+    if alias not in EXTENSIONS:
+        raise NotFound(f"Extension {alias} is not served.")
+    return json_response({"extension": _show(alias)})
+
+
+def _show(alias: str) -> dict[str, Any]:
+    name = EXTENSIONS[alias]
+    return {
+        "alias": alias,
+        "name": name,
+        "description": name,
+        "links": [],
+        "namespace": "http://docs.openstack.org/compute/ext/fake_xml",
+        "updated": "2014-12-03T00:00:00Z",
+    }
+
+
+ENDPOINTS: dict[str, Mapping[str, Endpoint]] = {
+    "/extensions": {"GET": list_extensions},
+    "/extensions/{alias}": {"GET": show_extension},
+}

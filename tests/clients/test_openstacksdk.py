@@ -1,0 +1,206 @@
+"""Clients that know nothing of Roost: openstacksdk and `openstack`, as they are released, on a whole Roost.
+
+How to point them at Roost is taken from docs/howto/openstack-clients.md, whose commands are run here too.
+"""
+
+import asyncio
+import ipaddress
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openstack import exceptions
+from openstack.config import OpenStackConfig
+from openstack.connection import Connection
+from tests.cluster import Cluster, cluster, settle
+
+ROOT = Path(__file__).parents[2]
+HOWTO = (ROOT / "docs" / "howto" / "openstack-clients.md").read_text()
+CLOUD = (ROOT / "examples" / "three-racks.yaml").read_text()
+WAIT_S = 30
+"""How long a client may wait for a server."""
+
+pytestmark = [
+    # The sdk warns of its own future, in its own calls to itself: nothing that Roost or this test could change.
+    pytest.mark.filterwarnings("ignore::openstack.warnings.RemovedInSDK50Warning"),
+    pytest.mark.filterwarnings("ignore::openstack.warnings.RemovedInSDK60Warning"),
+    # A hypervisor's vcpus and the like, which the Compute API has up to 2.87 and Roost at every version it serves.
+    pytest.mark.filterwarnings("ignore::openstack.warnings.RemovedFieldWarning"),
+]
+
+NOT_SERVED = (
+    "openstack server stop web",
+    "openstack server set --name other web",
+    "openstack server migrate web",
+    "openstack server create --image any --flavor small --network public web",
+    "openstack server create --volume any --flavor small --network public web",
+    "openstack network set --description other public",
+    "openstack network create --share shared",
+    "openstack aggregate create other",
+    "openstack availability zone list",
+    "openstack router list",
+    "openstack security group list",
+    "openstack ip availability list",
+    "openstack keypair list",
+    "openstack image list",
+    "openstack trait list",
+)
+"""What a person may try and Roost does not do yet."""
+
+
+@pytest.fixture(scope="module")
+def roost() -> Iterator[Cluster]:
+    """Three racks with agents, and no servers."""
+    with cluster() as made:
+        made.serve("all")
+        made.load(CLOUD)
+        made.agent()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def clouds_file(roost: Cluster) -> Path:
+    """The how-to's clouds.yaml, with this cluster's address."""
+    block = re.search(r"```yaml\n(.*?)```", HOWTO, re.DOTALL)
+    assert block is not None
+    file = roost.directory / "clouds.yaml"
+    file.write_text(block[1].replace("http://127.0.0.1:8778", roost.url))
+    return file
+
+
+@pytest.fixture
+def cloud(clouds_file: Path) -> Iterator[Connection]:
+    """A connection of openstacksdk."""
+    config = OpenStackConfig(config_files=[str(clouds_file)], load_envvars=False)
+    with Connection(config=config.get_one("roost")) as opened:
+        yield opened
+
+
+def test_openstacksdk_drives_the_whole_story(roost: Cluster, cloud: Connection) -> None:
+    """Networks, boots by network and by port, addresses, claims, deletes; then everything agrees."""
+    network, flavor = _make_network(cloud, "sdk"), cloud.compute.create_flavor(name="sdk", ram=512, vcpus=1, disk=1)
+    rack2 = next(cloud.network.segments(network_id=network.id, name="rack2"))
+    subnet = next(cloud.network.subnets(segment_id=rack2.id))
+    port = cloud.network.create_port(network_id=network.id, name="kept", fixed_ips=[{"subnet_id": subnet.id}])
+    assert [one.id for one in cloud.network.ports(network_id=network.id, name="kept")] == [port.id]
+
+    roaming = cloud.compute.create_server(name="roaming", flavor_id=flavor.id, networks=[{"uuid": network.id}])
+    pinned = cloud.compute.create_server(name="pinned", flavor_id=flavor.id, networks=[{"port": port.id}])
+    roaming, pinned = (cloud.compute.wait_for_server(one, wait=WAIT_S) for one in (roaming, pinned))
+    assert _rack_of(_address(pinned)) == "r2"
+    assert {one.name: one.compute_host[:2] for one in cloud.compute.servers(details=True, all_projects=True)} == {
+        one.name: _rack_of(_address(one)) for one in (roaming, pinned)
+    }
+    assert cloud.compute.find_server("pinned", ignore_missing=False).id == pinned.id
+    assert cloud.network.get_port(port.id).device_id == pinned.id
+
+    _check_placement(cloud, rack2.id, pinned)
+    for server in (roaming, pinned):
+        cloud.compute.delete_server(server)
+        cloud.compute.wait_for_delete(server, wait=WAIT_S)
+    assert [one.fixed_ips for one in cloud.network.ports(network_id=network.id)] == [port.fixed_ips]
+    with pytest.raises(exceptions.ConflictException):
+        cloud.network.delete_network(network)
+    cloud.network.delete_port(port, ignore_missing=False)
+    _delete_network(cloud, network.id)
+    cloud.compute.delete_flavor(flavor, ignore_missing=False)
+    asyncio.run(settle(roost))
+
+
+def test_the_sdk_lists_hosts_as_operators_do(cloud: Connection) -> None:
+    """Hypervisors, services, aggregates, extensions."""
+    names = [host.name for host in cloud.compute.hypervisors(details=True)]
+    assert len(names) == 12
+    assert sorted(service.host for service in cloud.compute.services(binary="nova-compute")) == sorted(names)
+    assert cloud.compute.find_hypervisor("r1-h1", ignore_missing=False).vcpus == 64
+    assert sorted(len(one.hosts) for one in cloud.compute.aggregates() if "segment" in one.name) == [4, 4, 4]
+    assert "os-aggregates" in {one.alias for one in cloud.compute.extensions()}
+    assert cloud.network.find_extension("segment", ignore_missing=False).alias == "segment"
+
+
+def test_every_command_of_the_how_to_works(roost: Cluster, clouds_file: Path) -> None:
+    blocks = re.findall(r"```console\n(.*?)```", HOWTO, re.DOTALL)
+    done = _run_openstack(clouds_file, [line for block in blocks for line in block.splitlines()])
+    assert not [one for one in done if one["status"] != 0]
+    printed = {one["line"]: one["out"] for one in done}
+    assert re.search(
+        r"\bkeeper\b.*\bACTIVE\b.*\boffice=198\.51\.100\.(9|1[0-4])\b.*\br2-h", printed["openstack server list --long"]
+    )
+    assert re.search(r"\bIPV4_ADDRESS\b.* 5 ", printed["openstack resource provider inventory list $SEGMENT"])
+    assert "'IPV4_ADDRESS': 1" in printed["openstack resource provider allocation show $PORT"]
+    asyncio.run(settle(roost))
+
+
+def test_commands_that_are_not_served_say_so(clouds_file: Path) -> None:
+    """Never a 500, a traceback or an effect."""
+    boot = "openstack server create --flavor small --network public --block-device boot_index=0 web"
+    first, *refused, last = _run_openstack(clouds_file, [boot, *NOT_SERVED, "openstack server delete web"])
+    assert (first["status"], last["status"]) == (0, 0), (first, last)
+    for one in refused:
+        assert one["status"] == 1, one
+        assert re.search(r"Roost does not serve it|is not allowed here|is served as yet|Roost keeps no", one["err"]), (
+            one
+        )
+
+
+def _make_network(cloud: Connection, name: str) -> Any:
+    """A routed network on two racks, five addresses in each."""
+    network = cloud.network.create_network(name=name)
+    for number, rack in enumerate(("rack1", "rack2")):
+        segment = cloud.network.create_segment(
+            network_id=network.id, name=rack, network_type="vlan", physical_network=rack, segmentation_id=201 + number
+        )
+        cloud.network.create_subnet(
+            network_id=network.id, segment_id=segment.id, ip_version=4, cidr=f"192.0.2.{8 * number}/29"
+        )
+    return network
+
+
+def _delete_network(cloud: Connection, network_id: str) -> None:
+    for subnet in cloud.network.subnets(network_id=network_id):
+        cloud.network.delete_subnet(subnet, ignore_missing=False)
+    for segment in cloud.network.segments(network_id=network_id):
+        cloud.network.delete_segment(segment, ignore_missing=False)
+    cloud.network.delete_network(network_id, ignore_missing=False)
+
+
+def _address(server: Any) -> str:
+    (held,) = server.addresses["sdk"]
+    return str(held["addr"])
+
+
+def _rack_of(address: str) -> str:
+    """The first characters of the names of the hosts that reach an address of _make_network."""
+    return "r1" if ipaddress.ip_address(address) in ipaddress.ip_network("192.0.2.0/29") else "r2"
+
+
+def _check_placement(cloud: Connection, segment_id: str, server: Any) -> None:
+    """The segment's inventory is its pool; the server's claim is on its host."""
+    segment = cloud.placement.get_resource_provider(segment_id)
+    (inventory,) = cloud.placement.resource_provider_inventories(segment)
+    assert (inventory.resource_class, inventory.total) == ("IPV4_ADDRESS", 5)
+    (host,) = cloud.placement.resource_providers(name=server.compute_host)
+    held = cloud.placement.get(f"/allocations/{server.id}", microversion="1.39").json()
+    assert held["allocations"][host.id]["resources"] == {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 1}
+    assert held["consumer_type"] == "INSTANCE"
+
+
+def _run_openstack(clouds_file: Path, lines: Sequence[str]) -> list[dict[str, Any]]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("openstack_commands.py"))],
+        input=json.dumps(lines),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**environment, "OS_CLIENT_CONFIG_FILE": str(clouds_file), "OS_CLOUD": "roost"},
+    )
+    assert done.returncode == 0, done.stderr
+    results: list[dict[str, Any]] = json.loads(done.stdout)
+    return results
