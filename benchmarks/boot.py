@@ -3,17 +3,23 @@
 import asyncio
 import time
 
-from tests.cluster import Cluster, boot, cluster, network_ids, settle
+from tests.cluster import boot, cluster, network_ids, settle
 
+from benchmarks.machine import Server, get_server
 from benchmarks.rows import Row
 from roost.cli.cloud_client import CloudClient
-from roost.platform.database import Database
+from roost.platform.database import Connection, Database
 
 CLIENTS = 4
+LOOK_S = 0.02
+PATIENCE_S = 120.0
+COUNT_ACTIVE = """-- benchmarks.count_active
+SELECT count(*) FROM compute.server WHERE status = 'ACTIVE'
+"""
 
 
 def cloud(row: Row) -> str:
-    """One routed network over row.segments racks, each a /24, and a quarter more hosts than a rack needs."""
+    """One routed network over row.segments racks, each a /24, with row.hosts over all of them."""
     lines = ["flavors:", "  - {name: small, vcpus: 1, ram_mb: 512, disk_gb: 1}", "networks:", "  - name: public"]
     lines.append("    segments:")
     for number in range(row.segments):
@@ -30,38 +36,47 @@ def cloud(row: Row) -> str:
     return "\n".join(lines) + "\n"
 
 
-async def measure(row: Row) -> list[float]:
-    """Servers per second, once a round; each round in a new Roost."""
-    return [await _one_round(row) for _ in range(row.rounds)]
+async def measure(row: Row) -> tuple[list[float], Server]:
+    """Servers per second, once a round, each in a new Roost; and on what PostgreSQL."""
+    figures = []
+    for _ in range(row.rounds):
+        figure, server = await _one_round(row)
+        figures.append(figure)
+    return figures, server
 
 
-async def _one_round(row: Row) -> float:
+async def _one_round(row: Row) -> tuple[float, Server]:
     with cluster() as made:
         made.serve()
         made.load(cloud(row))
         made.agent()
-        async with CloudClient.connect(made.url) as client:
-            network = (await network_ids(client))["public"]
-            requests = row.amount // row.batch
-            places = asyncio.Semaphore(CLIENTS)
+        database = await Database.open(made.dsn, size=1)
+        try:
+            async with CloudClient.connect(made.url) as client, database.connection() as connection:
+                network = (await network_ids(client))["public"]
+                await _boot_until_active(client, connection, network, row, row.held, held=0)
+                started = time.monotonic()
+                await _boot_until_active(client, connection, network, row, row.amount, held=row.held)
+                seconds = time.monotonic() - started
+                server = await get_server(connection)
+        finally:
+            await database.close()
+        await settle(made)
+    return row.amount / seconds, server
 
-            async def ask(number: int) -> None:
-                async with places:
-                    await boot(client, network, count=row.batch, name=f"s{number}")
 
-            started = time.monotonic()
-            await asyncio.gather(*(ask(number) for number in range(requests)), _all_active(made, row.amount))
-            seconds = time.monotonic() - started
-            await settle(made)
-    return row.amount / seconds
-
-
-async def _all_active(made: Cluster, amount: int) -> None:
+async def _boot_until_active(
+    client: CloudClient, connection: Connection, network: str, row: Row, amount: int, *, held: int
+) -> None:
     """Looks straight into the database, so that looking costs next to nothing."""
-    database = await Database.open(made.dsn, size=1)
-    try:
-        async with database.connection() as connection:
-            while await connection.fetchval("SELECT count(*) FROM compute.server WHERE status = 'ACTIVE'") < amount:
-                await asyncio.sleep(0.02)
-    finally:
-        await database.close()
+    places = asyncio.Semaphore(CLIENTS)
+
+    async def ask(first: int) -> None:
+        async with places:
+            await boot(client, network, count=min(row.batch, amount - first), name=f"s{held + first}")
+
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
+        for first in range(0, amount, row.batch):
+            tasks.create_task(ask(first))
+        while await connection.fetchval(COUNT_ACTIVE) < held + amount:
+            await asyncio.sleep(LOOK_S)

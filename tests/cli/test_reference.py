@@ -1,16 +1,20 @@
-"""The reference names every command, option, key and setting."""
+"""The reference names every command, option, key, setting, crash point and HTTP method, and no others."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 import pytest
 import typer
+from starlette.routing import Mount
 
 from roost.cli import cloudfile
 from roost.cli.main import app
-from roost.cli.wiring import Settings
+from roost.cli.wiring import SERVICES, Parts, ProcessConfig, Settings, agent_app, main_app
 from roost.platform.crash import CRASH_POINTS
+from roost.platform.http import MethodRoute
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -49,3 +53,39 @@ def test_every_setting_is_in_the_reference_with_its_default() -> None:
 def test_every_crash_point_is_in_the_reference() -> None:
     text = (REFERENCE / "crash-points.md").read_text()
     assert [name for name in CRASH_POINTS if name not in text] == []
+
+
+def methods_served() -> set[tuple[str, str]]:
+    """(method, path) of both listeners, with every service on; the routes need no database to be made."""
+    nothing: Any = None
+    parts = Parts(
+        database=nothing,
+        wakeups=nothing,
+        settings=nothing,
+        ledger=nothing,
+        networks=nothing,
+        compute=nothing,
+        conductor=nothing,
+    )
+    config = ProcessConfig(
+        role="api", number=1, services=SERVICES, dsn="", pool_size=1, host="", port=0, agent_host="", agent_port=0
+    )
+    served = set()
+    for listener in (main_app(config, parts), agent_app(parts)):
+        for route in listener.routes:
+            inner = route.routes if isinstance(route, Mount) else [route]
+            prefix = route.path if isinstance(route, Mount) else ""
+            for one in inner:
+                path = prefix + one.path  # type: ignore[attr-defined]
+                methods = one.methods_served if isinstance(one, MethodRoute) else ("GET",)
+                if not path.endswith("{path:path}"):
+                    served |= {(method, path) for method in methods}
+    return served
+
+
+def test_every_method_of_every_path_is_in_the_reference_and_no_other() -> None:
+    text = (REFERENCE / "api.md").read_text()
+    written = set(re.findall(r"^\| `([A-Z]+) (/[^`]*)` \| .*\S.* \|$", text, re.MULTILINE))
+    served = methods_served()
+    assert len(served) > 50
+    assert served == written, f"not in api.md: {sorted(served - written)}; not served: {sorted(written - served)}"

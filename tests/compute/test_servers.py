@@ -4,6 +4,7 @@ import asyncio
 import uuid
 from typing import Any
 
+import asyncpg
 import pytest
 
 from roost.clients.local_compute import LocalCompute
@@ -261,3 +262,11 @@ async def test_deletes_of_one_server_at_once_agree(cloud: Compute) -> None:
     await run(cloud, "DELETE FROM compute.work")
     await asyncio.gather(*(service.delete_server(cloud, server_id) for _ in range(8)))
     assert (await work_of(cloud, server_id))["stage"] == "delete"
+
+
+async def test_servers_without_their_work_are_never_there(cloud: Compute) -> None:
+    """Whatever goes wrong between the two is as if the request had not come."""
+    await run(cloud, "ALTER TABLE compute.work RENAME TO away")
+    with pytest.raises(asyncpg.UndefinedTableError):
+        await boot(cloud, count=3)
+    assert await service.list_servers(cloud, ServerFilter()) == []

@@ -5,10 +5,14 @@ from collections import Counter
 
 import pytest
 from tests.conductor.world import World
+from tests.network.cloud import PROJECT
 
+from roost.compute.service import hosts as host_service
 from roost.compute.service.work import lease_work
 from roost.conductor.context import Build, Lease
 from roost.conductor.pipeline import carry, run_once
+from roost.network.model import FixedIpRequest, PortRequest
+from roost.network.service.ports import create_port
 from roost.platform.database import Database
 
 
@@ -30,6 +34,42 @@ async def test_servers_fill_every_address_and_the_next_is_refused_with_the_reaso
     await world.run()
     assert (await world.statuses())[late] == "ERROR"
     assert "ran out: rack1 0 of 5 free, rack2 0 of 5 free" in await world.fault(late)
+    await world.settled()
+
+
+async def test_a_network_that_no_host_reaches_is_named_with_what_to_do(world: World) -> None:
+    (server,) = await world.boot((await world.routed(rack9="10.9.0.0/29")).id)
+    await world.run()
+    fault = await world.fault(server)
+    assert "4 enabled, 0 reach network " in fault
+    assert fault.endswith("physical network of segment rack9. Addresses of network net: rack9 5 of 5 free.")
+    await world.settled()
+
+
+async def test_a_port_whose_address_only_full_hosts_reach_is_named_with_its_segment(world: World) -> None:
+    await world.hosts("r3-h1", reach=["rack3"], vcpus=1)
+    network = await world.routed(rack3="10.3.0.0/29", rack1="10.1.0.0/29")
+    servers = []
+    for number in (4, 5):
+        asked = (FixedIpRequest(ip_address=f"10.3.0.{number}"),)
+        port = PortRequest(network_id=network.id, project_id=PROJECT, fixed_ips=asked)
+        servers += await world.boot(port_id=(await create_port(world.networks, port)).id)
+    await world.run()
+    statuses = await world.statuses()
+    ((server, address),) = [(s, f"10.3.0.{n}") for s, n in zip(servers, (4, 5), strict=True) if statuses[s] == "ERROR"]
+    fault = await world.fault(server)
+    assert "1 reaches segment rack3 of network net, 0 with 1 VCPU free" in fault
+    assert fault.endswith(f"The port with address {address} holds the server to segment rack3 of network net.")
+    await world.settled()
+
+
+async def test_a_server_that_failed_on_every_host_that_fits_is_told_so(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id)
+    await world.run(failing=["r1-h1", "r1-h2"])
+    fault = await world.fault(server)
+    assert "2 hosts with all that was asked for, 0 where the server has not failed before." in fault
+    assert "The server failed on r1-h1, r1-h2 before and is not tried there again; the last time: told to fail" in fault
     await world.settled()
 
 
@@ -82,6 +122,30 @@ async def test_the_last_address_is_kept_for_the_server_that_tries_again(world: W
     await world.serve_hosts(failing=["r1-h1"])
     await world.run()
     assert Counter((await world.statuses()).values()) == {"ACTIVE": 5}
+    await world.settled()
+
+
+@pytest.mark.parametrize("forced_down", [False, True])
+async def test_a_closed_host_gets_no_server_until_it_is_open_again(world: World, forced_down: bool) -> None:
+    async def close(host: str, closed: bool) -> None:
+        if forced_down:
+            await host_service.force_down(world.compute, host, closed)
+        else:
+            await (host_service.disable_host if closed else host_service.enable_host)(world.compute, host)
+
+    network = await world.routed(rack1="10.1.0.0/28")
+    await close("r1-h1", True)
+    await world.boot(network.id, count=4)
+    await world.run()
+    assert {host for _, host in world.launches} == {"r1-h2"}
+    await close("r1-h2", True)
+    (refused,) = await world.boot(network.id)
+    await world.run()
+    assert "2 enabled" in await world.fault(refused)
+    await close("r1-h1", False)
+    await world.boot(network.id)
+    await world.run()
+    assert world.launches[-1][1] == "r1-h1"
     await world.settled()
 
 
@@ -227,5 +291,5 @@ class StagesUntil:
         return kind is KilledHere
 
 
-class KilledHere(Exception):
+class KilledHere(BaseException):
     """The conductor died before it wrote where its servers stand."""

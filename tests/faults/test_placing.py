@@ -231,8 +231,9 @@ async def test_what_one_worker_answered_the_next_request_to_another_sees() -> No
             ]
             for number in range(1, 40):
                 consumer = f"00000000-0000-4000-8000-{number:012}"
+                # Not of the type INSTANCE: the reconciler would return what no server stands behind.
                 body = {
-                    "allocations": {host: {"resources": {"VCPU": 1}}}, "consumer_type": "INSTANCE", "project_id": "p",
+                    "allocations": {host: {"resources": {"VCPU": 1}}}, "consumer_type": "OTHER", "project_id": "p",
                     "user_id": "u", "consumer_generation": None,
                 }  # fmt: skip
                 await client.call("PUT", f"/placement/allocations/{consumer}", body)

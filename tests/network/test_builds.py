@@ -6,7 +6,9 @@ import pytest
 from tests.invariants import list_problems
 from tests.network.cloud import Cloud
 
+from roost.network.model import PortChanges
 from roost.network.service import networks as service
+from roost.network.service.ports import update_port
 from roost.seams.network import BindRefused, Bound, Nic, PortBind, PortsRefused
 
 
@@ -59,6 +61,25 @@ async def test_a_refused_nic_leaves_nothing_behind(cloud: Cloud) -> None:
     (answer,) = await cloud.client.ensure_ports([server])
     assert isinstance(answer, PortsRefused)
     await service.delete_network(cloud.networks, network.id)
+
+
+async def test_a_port_that_was_taken_from_its_server_and_given_to_another_stays_when_the_first_goes(
+    cloud: Cloud,
+) -> None:
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    first = cloud.server(Nic(tag="0", network_id=network.id))
+    (port,) = await cloud.ensure(first)
+    assert await cloud.claim([port.id], rack1.id)
+    await cloud.bind(first, port, "h1", rack1.id)
+    await cloud.client.settle_ports([first.server_id])
+    await update_port(cloud.networks, port.id, PortChanges(device_id=""))
+    second = cloud.server(Nic(tag="0", port_id=port.id))
+    (taken,) = await cloud.ensure(second)
+    await cloud.client.release_ports([first], restore=False)
+    await cloud.bind(second, taken, "h1", None)
+    assert taken.preserve_on_delete
+    assert await cloud.used(rack1.id) == (5, 1)
+    await assert_sound(cloud)
 
 
 @pytest.mark.parametrize("operation", ["ensure", "bind", "settle", "release"])

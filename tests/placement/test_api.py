@@ -183,6 +183,8 @@ async def test_many_consumers_are_claimed_together_or_not_at_all(api: Api) -> No
         ("PUT", f"/allocations/{HOST}", consumer({AGGREGATE: {VCPU: 1}}), 400, "that does not exist"),
         ("PUT", f"/allocations/{HOST}", consumer({HOST: {"NO_SUCH": 1}}), 400, "No such resource class"),
         ("PUT", f"/allocations/{HOST}", consumer({HOST: {IPV4_ADDRESS: 1}}), 409, "No inventory of class"),
+        ("PUT", f"/allocations/{HOST}", consumer({HOST: {VCPU: 1}}, project_id="\0"), 400, "project_id"),
+        ("PUT", f"/allocations/{HOST}", consumer({HOST: {VCPU: 1}}, user_id="a\0b"), 400, "user_id"),
         ("DELETE", f"/allocations/{HOST}", None, 404, "No allocations for consumer"),
     ],
 )
@@ -197,3 +199,4 @@ async def test_the_version_document_names_the_range_and_others_are_not_acceptabl
     assert status == 200
     assert (answer["versions"][0]["min_version"], answer["versions"][0]["max_version"]) == ("1.0", "1.39")
     assert (await api.call("GET", "/resource_providers", version="1.40"))[0] == 406
+    assert (await api.call("GET", "/resource_providers", version="9" * 5000 + ".1"))[0] == 400

@@ -144,26 +144,50 @@ def test_no_candidate_says_how_many_hosts_each_requirement_left() -> None:
     )  # fmt: skip
     funnel = ask(index, SERVER, nic("_nic0", "a", "b")).funnel
     assert funnel is not None
-    assert funnel.steps == (
+    assert [(step.describe(), step.hosts_left) for step in funnel.steps] == [
         ("hosts", 4),
-        ("DISK_GB and MEMORY_MB and VCPU inventory", 4),
-        ("VCPU: 1 free", 3),
-        ("MEMORY_MB: 512 free", 3),
-        ("DISK_GB: 10 free", 3),
-        ("IPV4_ADDRESS inventory on a provider in reach (group _nic0)", 2),
-        ("the placement aggregates asked for on a provider in reach (group _nic0)", 2),
-        ("IPV4_ADDRESS: 1 free on a provider in reach (group _nic0)", 0),
-    )
+        ("inventory of VCPU and MEMORY_MB and DISK_GB", 4),
+        ("inventory of IPV4_ADDRESS (group _nic0)", 3),
+        ("in placement aggregate a or b (group _nic0)", 3),
+        ("1 VCPU free", 2),
+        ("512 MEMORY_MB free", 2),
+        ("10 DISK_GB free", 2),
+        ("1 IPV4_ADDRESS free (group _nic0)", 0),
+    ]
+
+
+def test_the_funnel_has_a_step_for_each_set_of_aggregates_and_each_trait() -> None:
+    slow, disabled = provider(3).traits | {"CUSTOM_SLOW"}, frozenset({"DISABLED"})
+    index = index_of(host(1, "a"), host(2, "a", "b", traits=disabled), host(3, "b", traits=slow))
+    group = RequestGroup(
+        suffix="", resources={VCPU: 1}, member_of=(frozenset("b"), frozenset("a")),
+        forbidden=frozenset({"DISABLED", "CUSTOM_SLOW"}), required=(frozenset({"X", "Y"}),),
+        forbidden_aggregates=frozenset({"z"}), in_tree="p2",
+    )  # fmt: skip
+    funnel = ask(index, group).funnel
+    assert funnel is not None
+    assert [(step.describe(), step.hosts_left) for step in funnel.steps] == [
+        ("hosts", 3),
+        ("inventory of VCPU", 3),
+        ("no trait CUSTOM_SLOW", 2),
+        ("no trait DISABLED", 1),
+        ("trait X or Y", 0),
+        ("in the tree of provider p2", 0),
+        ("in none of the placement aggregates z", 0),
+        ("in placement aggregate b", 0),
+        ("in placement aggregate a", 0),
+        ("1 VCPU free", 0),
+    ]
 
 
 def test_the_funnel_ends_at_nothing_when_only_the_whole_does_not_fit() -> None:
     index = index_of(host(1, "a"), segment(10, "a", addresses=1))
     funnel = ask(index, SERVER, nic("_0", "a"), nic("_1", "a")).funnel
     assert funnel is not None
-    assert funnel.steps[-2:] == (
-        ("IPV4_ADDRESS: 1 free on a provider in reach (group _1)", 1),
+    assert [(step.describe(), step.hosts_left) for step in funnel.steps[-2:]] == [
+        ("1 IPV4_ADDRESS free (group _1)", 1),
         ("all of it together", 0),
-    )
+    ]
 
 
 # Against a search that tries everything.
@@ -344,7 +368,12 @@ def test_the_search_finds_what_trying_everything_finds(world, query, start) -> N
     keys = [key_of(query, parts, [by_uuid[index.uuids[row]] for row in one.rows]) for one in found]
     assert len(keys) == len(set(keys)), "a combination was given twice"
     assert set(keys) == tried(world, query)
-    assert bool(search(index, query).funnel) == (not keys)
+    funnel = search(index, query).funnel
+    assert bool(funnel) == (not keys)
+    if funnel is not None:
+        counts = [step.hosts_left for step in funnel.steps]
+        assert counts == sorted(counts, reverse=True)
+        assert counts[-1] == 0
 
 
 @settings(max_examples=100, deadline=None)

@@ -8,6 +8,7 @@ import pytest
 from roost.placement import service
 from roost.placement.errors import InventoryInUse, ProviderNameTaken
 from roost.placement.service import Ledger
+from roost.placement.service_read import get_provider
 from roost.platform.database import Database
 from roost.seams.placement import (
     Claimed,
@@ -181,6 +182,22 @@ async def test_a_change_that_worsens_nothing_is_allowed_on_an_over_capacity_prov
     assert isinstance(fewer, Claimed)
     (more,) = await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 7}}, consumer, 2),))])
     assert isinstance(more, Refused)
+
+
+async def test_traits_that_the_sender_does_not_manage_stay(ledger: Ledger) -> None:
+    def state(managed: frozenset[str] | None, *traits: str) -> ProviderState:
+        return ProviderState(uuid=uuid, name="one", traits=frozenset(traits), managed_traits=managed)
+
+    async def traits() -> frozenset[str]:
+        return (await get_provider(ledger, uuid)).traits
+
+    uuid = a_uuid()
+    await service.ensure_providers(ledger, [state(None, "CUSTOM_OPERATORS")])
+    managed = frozenset({"COMPUTE_STATUS_DISABLED"})
+    await service.ensure_providers(ledger, [state(managed, "COMPUTE_STATUS_DISABLED")])
+    assert await traits() == {"CUSTOM_OPERATORS", "COMPUTE_STATUS_DISABLED"}
+    await service.ensure_providers(ledger, [state(managed)])
+    assert await traits() == {"CUSTOM_OPERATORS"}
 
 
 async def test_ensuring_a_provider_twice_does_nothing_the_second_time(ledger: Ledger) -> None:

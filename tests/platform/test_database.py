@@ -1,4 +1,8 @@
+import asyncpg
+import pytest
+
 from roost.platform.database import Database
+from roost.platform.errors import DatabaseUnavailable
 
 
 async def test_uuids_and_addresses_are_strings_in_both_directions(database: Database) -> None:
@@ -8,3 +12,12 @@ async def test_uuids_and_addresses_are_strings_in_both_directions(database: Data
         assert await tx.fetchval("SELECT $1::inet", "10.0.0.1") == "10.0.0.1"
         assert await tx.fetchval("SELECT $1::cidr", "10.0.0.0/24") == "10.0.0.0/24"
         assert isinstance(await tx.fetchval("SELECT pg_current_xact_id()"), int)
+
+
+@pytest.mark.parametrize("scope", ["transaction", "connection"])
+async def test_a_connection_in_the_moment_between_the_servers_last_words_and_its_end_says_unavailable(
+    database: Database, scope: str
+) -> None:
+    with pytest.raises(DatabaseUnavailable):
+        async with getattr(database, scope)():
+            raise asyncpg.InternalClientError("cannot switch to state 15; another operation (2) is in progress")

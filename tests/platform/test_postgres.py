@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,17 @@ async def test_the_last_of_two_users_stops_it_and_the_data_stays(data_dir: Path)
     first.start()
     assert await answer(first, "SELECT count(*) FROM kept") == 0
     first.stop()
+
+
+def test_users_that_come_at_once_make_and_start_it_once(data_dir: Path) -> None:
+    users = [PrivatePostgres(data_dir, settings=FAST) for _ in range(3)]
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(lambda user: user.start(), users))
+    assert len({user.postmaster_pid() for user in users}) == 1
+    for user in users:
+        assert user.is_running()
+        user.stop()
+    assert not users[0].is_running()
 
 
 def test_one_left_running_by_a_killed_user_is_adopted_and_stopped(data_dir: Path) -> None:
@@ -222,6 +234,32 @@ def test_an_ordinary_user_runs_it_as_itself(data_dir: Path) -> None:
     done = run(START_AND_STOP, own, python, user=nobody.pw_uid, group=nobody.pw_gid, extra_groups=[])
     assert done.stdout.split() == ["42", "False"], done.stderr
     assert (own / "postgres").stat().st_uid == nobody.pw_uid
+
+
+def test_a_socket_directory_that_others_may_enter_is_refused(data_dir: Path) -> None:
+    server = PrivatePostgres(data_dir, settings=FAST)
+    server.start()
+    server.stop()
+    server.socket_dir.chmod(0o755)
+    with pytest.raises(PostgresError, match=f"{server.socket_dir} must be a directory of mode 0700"):
+        PrivatePostgres(data_dir, settings=FAST).start()
+    assert not server.is_running()
+
+
+@AS_ROOT
+@pytest.mark.parametrize("kind", ["a link", "a stranger's"])
+def test_a_socket_directory_that_somebody_else_put_there_is_refused_and_left_alone(data_dir: Path, kind: str) -> None:
+    server = PrivatePostgres(data_dir, settings=FAST)
+    there = data_dir / "elsewhere" if kind == "a link" else server.socket_dir
+    there.mkdir(mode=0o700)
+    if kind == "a link":
+        server.socket_dir.symlink_to(there)
+    else:
+        os.chown(there, pwd.getpwnam("nobody").pw_uid, -1)
+    before = there.stat().st_uid
+    with pytest.raises(PostgresError, match=f"{server.socket_dir} must be a directory of mode 0700"):
+        server.start()
+    assert there.stat().st_uid == before
 
 
 def _python_of(user: pwd.struct_passwd) -> str | None:

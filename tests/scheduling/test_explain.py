@@ -1,31 +1,296 @@
-"""The sentence that says why no host was found."""
+"""The sentence that says why no host was found, by what placement really answers."""
 
-from roost.scheduling.explain import addresses_asked, explain
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from roost.placement.candidates import search
+from roost.placement.index import Delta, Index, IndexedProvider
+from roost.scheduling.explain import SEGMENTS_MAX, Explanation, addresses_asked, explain
 from roost.scheduling.filters import apply_filters
-from roost.scheduling.request import build_request
+from roost.scheduling.request import build_query, build_request
 from roost.seams.compute import RequestSpec
 from roost.seams.network import NetworkView, Port, Segment
-from roost.seams.placement import Funnel
+from roost.seams.placement import DISABLED, DISK_GB, IPV4_ADDRESS, MEMORY_MB, SHARING, VCPU, Candidates, Inventory
 
-NETWORK = NetworkView(
-    id="net", name="public", routed=True,
-    segments=tuple(
-        Segment(provider_uuid=f"seg{n}", name=f"rack{n}", placement_aggregate=f"agg{n}", has_inventory=True)
-        for n in (1, 2)
-    ),
-)  # fmt: skip
-PORT = Port(
-    id="p", tag="0", network_id="net", project_id="p", mac_address="m", revision=1, preserve_on_delete=False,
-    needs_address=True,
-)  # fmt: skip
+SPEC = RequestSpec(vcpus=1, memory_mb=1024, disk_gb=10)
 
 
-def test_it_names_hosts_requirements_and_each_segment() -> None:
-    request = apply_filters(build_request(RequestSpec(vcpus=1, memory_mb=1, disk_gb=1), [PORT], {"net": NETWORK}))
-    funnel = Funnel((("hosts", 12), ("VCPU", 12), ("a free address", 0)))
-    assert addresses_asked(request) == ["seg1", "seg2"]
-    usages = {"seg1": {"IPV4_ADDRESS": (13, 13)}, "seg2": {"IPV4_ADDRESS": (5, 5)}}
-    assert explain(request, funnel, usages) == (
-        "No valid host was found: 12 hosts considered, 12 left by VCPU, 0 left by a free address. "
-        "The addresses of network public ran out: rack1 0 of 13 free, rack2 0 of 5 free."
+def network(network_id: str, name: str, *segments: str, dry: Sequence[str] = ()) -> NetworkView:
+    """A routed network over these segments, or a plain one without; `dry` ones have no subnet."""
+    made = tuple(
+        Segment(provider_uuid=f"s-{one}", name=one, placement_aggregate=f"a-{one}", has_inventory=one not in dry)
+        for one in segments or (name,)
     )
+    return NetworkView(id=network_id, name=name, routed=bool(segments), segments=made)
+
+
+PUBLIC = network("net", "public", "rack1", "rack2", "rack3")
+STORAGE = network("sto", "storage", "box1", "box2")
+BACKEND = network("back", "backend")
+
+
+def port(tag: str = "0", on: NetworkView = PUBLIC, *, address: str | None = None, segment: str = "") -> Port:
+    return Port(
+        id=f"p{tag}", tag=tag, network_id=on.id, project_id="p", mac_address="m", revision=1, preserve_on_delete=False,
+        needs_address=address is None, addresses=(address,) if address else (), pinned=address is not None,
+        provider_uuid=f"s-{segment}" if address else None,
+    )  # fmt: skip
+
+
+class HasRoomError(Exception):
+    """There is nothing to explain."""
+
+
+class Cloud:
+    """What the ledger knows: hosts by the segments they reach, and segments by (addresses, used)."""
+
+    def __init__(self) -> None:
+        self.providers: list[IndexedProvider] = []
+
+    def _add(self, uuid: str, **fields: object) -> None:
+        number = len(self.providers)
+        rest = {"name": uuid, "generation": 0, "parent_id": None, "root_id": number, "traits": frozenset(), **fields}
+        self.providers.append(IndexedProvider(id=number, uuid=uuid, **rest))  # type: ignore[arg-type]
+
+    def hosts(self, count: int, *reach: str, free: tuple[int, int, int] = (8, 4096, 100), on: bool = True) -> "Cloud":
+        """free: VCPU, MEMORY_MB, DISK_GB; below zero: no inventory of it."""
+        for _ in range(count):
+            self._add(
+                f"h{len(self.providers)}",
+                inventories={n: Inventory(9999) for n, one in zip(NAMES, free, strict=True) if one >= 0},
+                used={n: 9999 - one for n, one in zip(NAMES, free, strict=True) if one >= 0},
+                traits=frozenset() if on else frozenset({DISABLED}),
+                placement_aggregates=frozenset(f"a-{one}" for one in reach),
+            )
+        return self
+
+    def segment(self, name: str, total: int, used: int) -> "Cloud":
+        self._add(
+            f"s-{name}", inventories={IPV4_ADDRESS: Inventory(total, max_unit=total)}, used={IPV4_ADDRESS: used},
+            traits=frozenset({SHARING}), placement_aggregates=frozenset({f"a-{name}"}),
+        )  # fmt: skip
+        return self
+
+    def ask(
+        self, *ports: Port, networks: tuple[NetworkView, ...] = (PUBLIC, STORAGE, BACKEND),
+        excluded: tuple[str, ...] = (), earlier: str | None = None,
+    ) -> Explanation:  # fmt: skip
+        index = Index()
+        index.apply(Delta(providers=self.providers))
+        views = {one.id: one for one in networks}
+        request = apply_filters(build_request(SPEC, ports, views, excluded_hosts=excluded))
+        found: Candidates | None = None
+        if request.impossible is None:
+            found = search(index, build_query(request, limit=100))
+            if not {found.summaries[one.root_uuid].name for one in found.candidates} <= set(excluded):
+                raise HasRoomError
+        usages = {
+            one.uuid: {name: (held.capacity, one.used[name]) for name, held in one.inventories.items()}
+            for one in self.providers
+        }
+        asked = addresses_asked(request)
+        return explain(
+            request, found, {uuid: usages[uuid] for uuid in asked if uuid in usages}, ports=ports, earlier=earlier
+        )
+
+
+NAMES = (VCPU, MEMORY_MB, DISK_GB)
+HOST = "12 with 1 VCPU free, 12 with 1024 MB memory free, 12 with 10 GB disk free"
+
+
+def racks(*used: int) -> Cloud:
+    """Three racks of four hosts with 13, 13 and 5 addresses."""
+    cloud = Cloud()
+    for name, total, taken in zip(("rack1", "rack2", "rack3"), (13, 13, 5), used, strict=True):
+        cloud.hosts(4, name).segment(name, total, taken)
+    return cloud
+
+
+def test_a_network_without_free_addresses_is_said_in_the_operators_words() -> None:
+    said = racks(13, 13, 5).ask(port())
+    assert said.message == (
+        f"No valid host was found: 12 hosts considered, 12 enabled, 12 reach network public, {HOST}, "
+        "0 with a free address on network public. "
+        "The addresses of network public ran out: rack1 0 of 13 free, rack2 0 of 13 free, rack3 0 of 5 free."
+    )
+    assert said.funnel == (
+        ("considered", 12),
+        ("enabled", 12),
+        ("reach network public", 12),
+        ("with 1 VCPU free", 12),
+        ("with 1024 MB memory free", 12),
+        ("with 10 GB disk free", 12),
+        ("with a free address on network public", 0),
+    )
+
+
+def test_each_resource_that_is_missing_is_named_and_what_follows_it_is_not_to_blame() -> None:
+    cloud = Cloud().hosts(3, "rack1", free=(8, 512, 100)).hosts(1, "rack1", free=(0, 4096, 100)).segment("rack1", 5, 2)
+    assert cloud.ask(port()).message == (
+        "No valid host was found: 4 hosts considered, 4 enabled, 4 reach network public, 3 with 1 VCPU free, "
+        "0 with 1024 MB memory free, and so 0 with 10 GB disk free, 0 with a free address on network public. "
+        "Addresses of network public: rack1 3 of 5 free, rack2 0 of 0 free, rack3 0 of 0 free."
+    )
+
+
+def test_free_addresses_that_only_full_hosts_reach_are_not_called_out() -> None:
+    cloud = Cloud().hosts(1, "rack1", free=(0, 1, 1)).hosts(1, "rack2").segment("rack1", 5, 1).segment("rack2", 5, 5)
+    said = cloud.ask(port(), networks=(network("net", "public", "rack1", "rack2"),)).message
+    assert "1 with 10 GB disk free, 0 with a free address on network public." in said
+    assert said.endswith(
+        "No host that is left reaches a free address of network public: rack1 4 of 5 free, rack2 0 of 5 free."
+    )
+
+
+def test_two_networks_have_each_their_lines_and_their_segments() -> None:
+    cloud = racks(0, 0, 0).hosts(2, "rack1", "box1").segment("box1", 9, 9).segment("box2", 9, 0)
+    said = cloud.ask(port("0"), port("1", STORAGE))
+    assert "14 reach network public, 2 reach network storage, 2 with 1 VCPU free" in said.message
+    assert "2 with a free address on network public, 0 with a free address on network storage." in said.message
+    assert "Addresses of network public: rack1 13 of 13 free, rack2 13 of 13 free, rack3 5 of 5 free." in said.message
+    assert said.message.endswith(
+        "No host that is left reaches a free address of network storage: box1 0 of 9 free, box2 9 of 9 free."
+    )
+
+
+def test_two_networks_of_one_name_are_not_taken_for_one() -> None:
+    twin = network("twin", "public", "box1")
+    cloud = racks(0, 0, 0).hosts(2, "rack1", "box1").segment("box1", 9, 9)
+    words = [row for row, _ in cloud.ask(port("0"), port("1", twin), networks=(PUBLIC, twin)).funnel]
+    assert words.count("reach network public") == words.count("with a free address on network public") == 2
+
+
+def test_two_nics_that_do_not_fit_together_are_two_addresses_for_one_server() -> None:
+    said = racks(12, 12, 4).ask(port("0"), port("1"))
+    assert "12 with a free address on network public, 0 with 2 addresses of network public for one server." in (
+        said.message
+    )
+    assert said.message.endswith(
+        "No host that is left reaches 2 free addresses of network public: "
+        "rack1 1 of 13 free, rack2 1 of 13 free, rack3 1 of 5 free."
+    )
+
+
+def test_a_port_with_an_address_is_said_to_hold_its_server_to_its_segment() -> None:
+    full = Cloud().hosts(1, "rack1").hosts(1, "rack3", free=(0, 0, 0)).segment("rack3", 5, 5)
+    said = full.ask(port(address="203.0.113.34", segment="rack3"))
+    assert said.message == (
+        "No valid host was found: 2 hosts considered, 2 enabled, 1 reaches segment rack3 of network public, "
+        "0 with 1 VCPU free, and so 0 with 1024 MB memory free, 0 with 10 GB disk free. "
+        "The port with address 203.0.113.34 holds the server to segment rack3 of network public."
+    )
+    alone = Cloud().hosts(2, "rack1").ask(port(address="203.0.113.34", segment="rack3")).message
+    assert "0 reach segment rack3 of network public, and so 0 with 1 VCPU free" in alone
+    assert (
+        "No enabled host reaches segment rack3 of network public: enable a host that does, or have its agent report "
+        "the physical network of segment rack3. The port with address 203.0.113.34 holds the server to segment rack3"
+    ) in alone
+
+
+@pytest.mark.parametrize(
+    ("cloud", "ports", "words"),
+    [
+        (Cloud(), [port()], "0 hosts considered, and so 0 enabled"),
+        (Cloud(), [port()], "There is no host at all: start an agent on one."),
+        (Cloud().hosts(2, "rack1", on=False), [port()], "2 hosts considered, 0 enabled, and so 0 reach network public"),
+        (Cloud().hosts(2, "rack1", on=False), [port()], "Every host is disabled: enable one."),
+        (Cloud().hosts(2), [port()], "or have its agent report the physical network of one of its segments (rack1, r"),
+        (Cloud().hosts(2), [port(on=BACKEND)], "reaches network backend: enable a host that does, or have its agent"),
+        (
+            Cloud().hosts(2, "rack1").segment("rack1", 1, 0).hosts(2, "box1").segment("box1", 1, 0),
+            [port(), port("1", STORAGE)],
+            "No enabled host that can reach network public also reaches network storage: enable a host that does",
+        ),
+        (
+            Cloud().hosts(1, "rack1").segment("rack2", 1, 0),
+            [port()],
+            "1 reaches network public, 0 reach a subnet of network public, and so 0 with 1 VCPU free",
+        ),
+        (Cloud().hosts(1, "rack1"), [port()], "Hosts reach network public only where it has no subnet: add a subnet"),
+        (Cloud().hosts(3, free=(8, 4096, -1)), [], "3 hosts considered, 0 with CPU, memory and disk at all"),
+        (
+            Cloud().hosts(1, "backend").segment("backend", 5, 5),
+            [port(on=BACKEND)],
+            "The addresses of network backend ran out: 0 of 5 free.",
+        ),
+    ],
+)
+def test_each_no_says_what_is_missing_and_what_to_do(cloud: Cloud, ports: list[Port], words: str) -> None:
+    assert words in cloud.ask(*ports).message
+
+
+def test_a_network_that_cannot_be_had_is_said_without_counting_hosts() -> None:
+    dry = network("net", "public", "rack1", dry=["rack1"])
+    assert racks(0, 0, 0).ask(port(), networks=(dry,)).message == (
+        "No valid host was found: network public has no subnet with an allocation pool; add an IPv4 subnet to it."
+    )
+    lost = replace(PUBLIC, segments=tuple(replace(one, placement_aggregate=None) for one in PUBLIC.segments))
+    said = racks(0, 0, 0).ask(port(address="203.0.113.34", segment="rack3"), networks=(lost,))
+    assert said.message.startswith(
+        "No valid host was found: no host reaches segment rack3 of network public, for it has no host aggregate; "
+    )
+    assert "The port with address 203.0.113.34 holds the server to segment rack3" in said.message
+    assert said.funnel == ()
+
+
+def test_hosts_that_fit_and_failed_before_are_named_with_the_last_failure() -> None:
+    cloud = Cloud().hosts(2, "rack1").segment("rack1", 5, 1)
+    said = cloud.ask(port(), excluded=("h1", "h0"), earlier="h1 failed to launch the server: no such image.")
+    assert said.message == (
+        "No valid host was found: 2 hosts with all that was asked for, 0 where the server has not failed before. "
+        "Addresses of network public: rack1 4 of 5 free, rack2 0 of 0 free, rack3 0 of 0 free. "
+        "The server failed on h0, h1 before and is not tried there again; "
+        "the last time: h1 failed to launch the server: no such image."
+    )
+    assert said.funnel == (("with all that was asked for", 2), ("where the server has not failed before", 0))
+    elsewhere = racks(13, 13, 5).ask(port(), excluded=("h0",)).message
+    assert elsewhere.endswith("The server failed on h0 before and is not tried there again.")
+
+
+def test_a_network_of_many_segments_is_summed_up() -> None:
+    names = [f"rack{number:03}" for number in range(SEGMENTS_MAX + 10)]
+    cloud = Cloud().hosts(1, *names)
+    for name in names:
+        cloud.segment(name, 7, 7)
+    said = cloud.ask(port(), networks=(network("net", "public", *names),)).message
+    assert said.count(" of 7 free") == SEGMENTS_MAX
+    assert said.endswith("rack031 0 of 7 free, 10 more segments 0 of 70 free.")
+
+
+ALWAYS = ("considered", "enabled", "with 1 VCPU free", "with 1024 MB memory free", "with 10 GB disk free")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_counts_never_grow_and_no_requirement_is_left_out(data: st.DataObject) -> None:
+    segments = ("rack1", "rack2", "rack3", "box1", "box2", "backend")
+    cloud = Cloud()
+    for _ in range(data.draw(st.integers(0, 6))):
+        free = data.draw(st.tuples(*(st.sampled_from((-1, 0, 5000)) for _ in NAMES)))
+        cloud.hosts(1, *data.draw(st.sets(st.sampled_from(segments))), free=free, on=data.draw(st.booleans()))
+    for name in sorted(data.draw(st.sets(st.sampled_from(segments)))):
+        cloud.segment(name, 5, data.draw(st.integers(3, 5)))
+    nics = data.draw(st.lists(st.sampled_from((PUBLIC, STORAGE, BACKEND)), min_size=1, max_size=3))
+    ports = [port(str(tag), on) for tag, on in enumerate(nics)]
+    try:
+        said = cloud.ask(*ports)
+    except HasRoomError:
+        return
+    counts = [left for _, left in said.funnel]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[-1] == 0
+    words = [row for row, _ in said.funnel]
+    for expected in ALWAYS:
+        assert expected in words
+    for nic in {one.id: one for one in nics}.values():
+        assert (
+            words.count(f"reach network {nic.name}") == words.count(f"with a free address on network {nic.name}") == 1
+        )
+        for segment in nic.segments if nic.routed else ():
+            assert f" {segment.name} " in said.message
+    for jargon in ("IPV4_ADDRESS", "aggregate", "_nic", "provider", "group", "COMPUTE_STATUS"):
+        assert jargon not in said.message

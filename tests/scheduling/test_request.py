@@ -1,9 +1,10 @@
 """Requests and filters: what a server's NICs ask of the ledger."""
 
-from roost.scheduling.filters import DISABLED, apply_filters
+from roost.scheduling.filters import apply_filters
 from roost.scheduling.request import build_query, build_request
 from roost.seams.compute import RequestSpec
 from roost.seams.network import NetworkView, Port, Segment
+from roost.seams.placement import DISABLED
 
 SPEC = RequestSpec(vcpus=1, memory_mb=512, disk_gb=0)
 ROUTED = NetworkView(

@@ -103,7 +103,7 @@ class Narrator(Silent):
             table.add_column("requirement")
             table.add_column("hosts left", justify="right")
             for requirement, left in refused.funnel:
-                table.add_row(requirement, str(left))
+                table.add_row(requirement, str(left), style="" if left else "red")
             self._say.print(Padding(table, (0, 0, 0, INDENT)))
 
     def reused(self, deleted: ServerState, server: ServerState, segment: str) -> None:

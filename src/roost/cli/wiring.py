@@ -1,13 +1,11 @@
 """What is built from what: the one place that knows every wing. Nothing is decided here."""
 
-import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import structlog
 from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -22,10 +20,10 @@ from roost.compute.api import agent as agent_api
 from roost.compute.service import Compute
 from roost.compute.service.hosts import publish_hosts
 from roost.conductor import pipeline
-from roost.conductor import reconcile as server_claims
 from roost.conductor.context import Conductor, ConductorSettings
+from roost.conductor.reconcile import reconcile_once as reconcile_claims
 from roost.network import api as network_api
-from roost.network import reconciler
+from roost.network.reconciler import reconcile_once as reconcile_network
 from roost.network.service import Networks, NetworkSettings
 from roost.placement import api as placement_api
 from roost.placement.service import Ledger, sync_standard_names
@@ -34,6 +32,7 @@ from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.http import Api, json_response, mount
+from roost.platform.repeat import repeat
 from roost.platform.telemetry import metrics_route
 from roost.platform.wakeup import Wakeups
 
@@ -42,8 +41,6 @@ PUBLISH_HOSTS_S = 5.0
 
 API = Api()
 """Roost's own paths."""
-
-log = structlog.get_logger()
 
 
 class ProcessConfig(Struct, frozen=True, kw_only=True):
@@ -101,7 +98,7 @@ class Parts:
         await sync_standard_names(ledger)
         placement = LocalPlacement(ledger)
         compute = Compute(database, env, placement, wakeups=wakeups)
-        networks = Networks(database, env, placement, LocalCompute(compute), wakeups, settings=settings.network)
+        networks = Networks(database, env, placement, LocalCompute(compute), settings=settings.network)
         compute.network = LocalNetwork(networks)
         conductor = Conductor(compute, placement, compute.network, env, wakeups, settings.conductor)
         return cls(
@@ -141,23 +138,24 @@ def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any,
     """What a process of this role does besides answering requests; none of these ever returns."""
     work: list[Coroutine[Any, Any, None]] = [parts.wakeups.run()]
     if config.role == "conductor":
-        work += [pipeline.run(parts.conductor), server_claims.run(parts.conductor)]
-        work.append(_repeat(lambda: publish_hosts(parts.compute), "hosts", interval_s=PUBLISH_HOSTS_S))
+        work += [
+            pipeline.run(parts.conductor),
+            repeat(
+                lambda: reconcile_claims(parts.conductor),
+                "returning claims of servers that are gone",
+                interval_s=parts.settings.conductor.reconcile_s,
+            ),
+            repeat(lambda: publish_hosts(parts.compute), "publishing hosts", interval_s=PUBLISH_HOSTS_S),
+        ]
     if config.role in ("conductor", "reconciler"):
-        work.append(reconciler.run(parts.networks, parts.settings.network.reconcile_s))
+        work.append(
+            repeat(
+                lambda: reconcile_network(parts.networks),
+                "reconciling networks and ports",
+                interval_s=parts.settings.network.reconcile_s,
+            )
+        )
     return work
-
-
-async def _repeat(work: Callable[[], Awaitable[object]], name: str, *, interval_s: float) -> None:
-    """Do it again and again, over whatever happens."""
-    while True:
-        try:
-            await work()
-        except DatabaseUnavailable as error:
-            log.warning("work waits for the database", work=name, reason=str(error))
-        except Exception:
-            log.exception("work failed and is done again", work=name)
-        await asyncio.sleep(interval_s)
 
 
 def _healthz(parts: Parts) -> Route:

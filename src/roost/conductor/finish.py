@@ -25,7 +25,7 @@ async def launch_timeout(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     begun_s = await list_begun(conductor.compute, ids)
     never_begun = [server_id for server_id in ids if server_id not in begun_s]
     # A host that begins at this very moment is seen here: its guest is then not withdrawn, but wanted gone.
-    remaining = await withdraw_guests(conductor.compute, never_begun) if never_begun else set()
+    remaining = await withdraw_guests(conductor.compute, never_begun, owner=lease.owner) if never_begun else set()
     moves = []
     for build in builds:
         work = build.work
@@ -69,7 +69,7 @@ async def retry(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 async def fail(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """End servers in ERROR; everything they had is given back once no host can have a guest of theirs."""
     conductor = lease.conductor
-    remaining = await withdraw_guests(conductor.compute, [build.work.server_id for build in builds])
+    remaining = await withdraw_guests(conductor.compute, [build.work.server_id for build in builds], owner=lease.owner)
     clean = [build for build in builds if build.work.server_id not in remaining]
     await _release(lease, clean, "fail", restore=True)
     moves = []
@@ -86,7 +86,7 @@ async def fail(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 async def delete(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """Delete servers once no host can have a guest of theirs; until then they wait, claims and addresses with them."""
     conductor = lease.conductor
-    remaining = await withdraw_guests(conductor.compute, [build.work.server_id for build in builds])
+    remaining = await withdraw_guests(conductor.compute, [build.work.server_id for build in builds], owner=lease.owner)
     clean = [build for build in builds if build.work.server_id not in remaining]
     await _release(lease, [build for build in clean if build.work.active], "delete", restore=False)
     await _release(lease, [build for build in clean if not build.work.active], "delete", restore=True)

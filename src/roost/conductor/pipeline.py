@@ -86,5 +86,25 @@ async def carry(lease: Lease, builds: Sequence[Build]) -> None:
             batch = [build for build in waiting if build.work.stage is stage]
             if batch:
                 waiting = [build for build in waiting if build.work.stage is not stage]
-                waiting += await function(lease, batch)
+                waiting += await _pass(lease, function, batch)
     log.error("a batch did not come to an end; its leases run out", servers=len(waiting))
+
+
+async def _pass(lease: Lease, function: StageFunction, batch: Sequence[Build]) -> list[Build]:
+    """One stage of a batch; where that fails, of each server by itself, so that a bad one undoes no other.
+
+    Stages can be repeated. The server that fails by itself is left to its lease, and done again when that runs out.
+    """
+    try:
+        return await function(lease, batch)
+    except DatabaseUnavailable:
+        raise
+    except Exception as error:
+        if len(batch) == 1:
+            log.exception("a stage failed", server=batch[0].work.server_id, stage=batch[0].work.stage.value)
+            return []
+        log.warning("a batch failed and is done one by one", servers=len(batch), reason=str(error))
+    going_on: list[Build] = []
+    for build in batch:
+        going_on += await _pass(lease, function, [Build(build.work)])
+    return going_on

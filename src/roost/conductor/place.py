@@ -30,6 +30,7 @@ from roost.seams.placement import (
     ConsumerClaim,
     ConsumerState,
     ConsumerType,
+    Rule,
 )
 
 CANDIDATES_PER_SERVER = 4
@@ -64,7 +65,10 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     networks = await conductor.network.get_networks(
         sorted({port.network_id for placing in placings for port in placing.ports})
     )
-    await _adopt(lease, placings)
+    for placing in placings:
+        # A network that went since its ports were looked at: the next look refuses the server and says so.
+        placing.beaten = any(port.network_id not in networks for port in placing.ports)
+    await _adopt(lease, [placing for placing in placings if not placing.beaten])
     for _ in range(ROUNDS_MAX):
         waiting = [placing for placing in placings if placing.outcome is None and not placing.beaten]
         if not waiting:
@@ -165,21 +169,20 @@ async def _search_and_claim(lease: Lease, placings: Sequence[_Placing], networks
     alike: dict[Request, list[_Placing]] = {}
     for placing in placings:
         alike.setdefault(_request(placing, networks), []).append(placing)
-    possible: dict[Request, list[_Placing]] = {}
+    possible: list[tuple[Request, list[_Placing]]] = []
     for bare, group in alike.items():
         request = apply_filters(bare)
         if request.impossible is None:
-            possible[bare] = group
+            possible.append((request, group))
         else:
             await _refuse(lease, request, None, group)
-    requests = [apply_filters(bare) for bare in possible]
     queries = [
         build_query(request, limit=min(CANDIDATES_MAX, max(CANDIDATES_MIN, CANDIDATES_PER_SERVER * len(group))))
-        for request, group in zip(requests, possible.values(), strict=True)
+        for request, group in possible
     ]
     chosen: list[tuple[_Placing, Candidate, str]] = []
     found = await lease.conductor.placement.candidates(queries) if queries else []
-    for request, group, answer in zip(requests, possible.values(), found, strict=True):
+    for (request, group), answer in zip(possible, found, strict=True):
         candidates = select(answer, len(group), lease.conductor.env.random, excluded=request.excluded_hosts)
         for placing, candidate in zip(group, candidates, strict=False):
             chosen.append((placing, candidate, answer.summaries[candidate.root_uuid].name))
@@ -215,12 +218,18 @@ async def _refuse(lease: Lease, request: Request, answer: Candidates | None, pla
     final = [placing for placing in placings if placing not in may_leave]
     if final:
         usages = await conductor.placement.list_usages(addresses_asked(request))
-        funnel = answer.funnel if answer else None
-        message = explain(request, funnel, usages)
         for placing in final:
             earlier = placing.build.work.failure
-            text = f"{message} Before that: {earlier.message}" if earlier else message
-            placing.outcome = Failure(message=text, funnel=funnel.steps if funnel else ())
+            said = explain(request, answer, usages, ports=placing.ports, earlier=_told(earlier))
+            host = earlier.host if earlier else None
+            placing.outcome = Failure(message=said.message, host=host, funnel=said.funnel)
+
+
+def _told(failure: Failure | None) -> str | None:
+    """The reason of an earlier failure, with its host; agents leave out where they are."""
+    if failure is None or failure.host is None or failure.host in failure.message:
+        return failure.message if failure else None
+    return f"{failure.message}, on {failure.host}"
 
 
 async def _claim(lease: Lease, chosen: Sequence[tuple[_Placing, Candidate, str]]) -> None:
@@ -234,7 +243,7 @@ async def _claim(lease: Lease, chosen: Sequence[tuple[_Placing, Candidate, str]]
         if isinstance(answer, Claimed):
             providers = {**_unassigned(placing.ports), **_claimed_here(placing, candidate)}
             placing.outcome = Placed(host=host, providers_by_port=providers, generations=answer.generations)
-        elif any(shortfall.rule.value == "consumer_generation" for shortfall in answer.shortfalls):
+        elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in answer.shortfalls):
             # Somebody else claimed for this server: its next holder looks at what there is.
             placing.beaten = True
 
@@ -250,11 +259,15 @@ def _claimed_here(placing: _Placing, candidate: Candidate) -> dict[str, str]:
 
 
 def _claims(placing: _Placing, candidate: Candidate) -> list[ConsumerClaim]:
-    """The server's claim on its host, and one for each port that gets its address from the candidate."""
+    """The server's claim on its host, and one for each port that gets its address from the candidate.
+
+    A port's earlier claim, without an address as yet, is made again as it is: see _adopt.
+    """
     work = placing.build.work
+    here = _claimed_here(placing, candidate)
     own: dict[str, dict[str, int]] = {uuid: dict(resources) for uuid, resources in candidate.allocations.items()}
     ports = []
-    for port_id, provider_uuid in _claimed_here(placing, candidate).items():
+    for port_id, provider_uuid in here.items():
         own[provider_uuid][IPV4_ADDRESS] -= 1
         ports.append((port_id, ConsumerType.PORT, {provider_uuid: {IPV4_ADDRESS: 1}}))
     left = {
@@ -263,7 +276,8 @@ def _claims(placing: _Placing, candidate: Candidate) -> list[ConsumerClaim]:
         if any(resources.values())
     }
     consumers: list[tuple[str, ConsumerType, Allocations]] = [(work.server_id, ConsumerType.INSTANCE, left), *ports]
-    return [
+    kept = [placing.held[uuid] for uuid in _unassigned(placing.ports) if uuid not in here]
+    return [_again(held) for held in kept] + [
         ConsumerClaim(
             consumer_uuid=uuid,
             generation=placing.held[uuid].generation if uuid in placing.held else None,
@@ -277,12 +291,15 @@ def _claims(placing: _Placing, candidate: Candidate) -> list[ConsumerClaim]:
 
 
 async def _give_back(lease: Lease, placings: Sequence[_Placing]) -> None:
-    """The lease of these was lost after they were claimed: release only what this claim took."""
+    """The lease of these was lost after they were claimed: release only what this claim took.
+
+    Only of the servers: a port can be deleted and made again meanwhile, and its generations then start anew. A port's
+    claim that nobody goes on with is the network's reconciler's, which looks at the port under its lock.
+    """
     generations = {
-        uuid: generation
+        placing.build.work.server_id: placing.outcome.generations[placing.build.work.server_id]
         for placing in placings
         if isinstance(placing.outcome, Placed)
-        for uuid, generation in placing.outcome.generations.items()
     }
     if generations:
         await lease.conductor.placement.release(list(generations), generations=generations)

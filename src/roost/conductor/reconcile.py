@@ -3,14 +3,11 @@
 A server's row is there before its claim, so a claim whose server does not exist, or has come to its end, is nobody's.
 """
 
-import asyncio
-
 import structlog
 
 from roost.compute.service.work import list_claiming
 from roost.conductor.context import Conductor
 from roost.platform.crash import crash_point
-from roost.platform.errors import DatabaseUnavailable
 from roost.seams.placement import ConsumerType
 
 PAGE = 1000
@@ -38,15 +35,3 @@ async def reconcile_once(conductor: Conductor) -> list[str]:
     if released:
         log.warning("claims of servers that may hold none were returned", servers=released)
     return released
-
-
-async def run(conductor: Conductor) -> None:
-    """Reconcile at intervals until cancelled."""
-    while True:
-        try:
-            await reconcile_once(conductor)
-        except DatabaseUnavailable as error:
-            log.warning("the reconciler waits for the database", reason=str(error))
-        except Exception:
-            log.exception("reconciling failed")
-        await asyncio.sleep(conductor.settings.reconcile_s)

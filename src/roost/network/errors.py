@@ -24,7 +24,7 @@ class InvalidInput(BadRequest):
 
 
 class NetworkInUse(Conflict):
-    """The network still has ports, subnets or segments: delete those first."""
+    """The network still has ports: delete those first."""
 
 
 class SegmentInUse(Conflict):

@@ -3,10 +3,10 @@
 It decides nothing that a transaction under the port's lock has not confirmed, and never frees what is in use.
 """
 
-import asyncio
 import uuid
 from collections.abc import Sequence
 
+import msgspec
 import structlog
 from msgspec import Struct
 
@@ -14,7 +14,6 @@ from roost.network.errors import PublicationPending
 from roost.network.model import Port, PortFilter
 from roost.network.service import Networks, builds, networks, publications, releases
 from roost.network.store import claims, ports
-from roost.platform.errors import RoostError
 from roost.seams.placement import ConsumerType
 
 INTENTS_MAX = 1000
@@ -33,22 +32,8 @@ class Reconciled(Struct, frozen=True):
     subnets: int = 0
 
 
-async def run(context: Networks, interval_s: float) -> None:
-    """Reconcile for ever; woken early by nobody, since whoever leaves work behind has died."""
-    while True:
-        try:
-            done = await reconcile_once(context)
-            if done != Reconciled():
-                log.info("reconciled", **{field: getattr(done, field) for field in Reconciled.__struct_fields__})
-        except (RoostError, TimeoutError) as error:
-            log.warning("reconciling is put off", reason=str(error) or "the neighbours take too long")
-        except Exception:
-            log.exception("reconciling failed")
-        await asyncio.sleep(interval_s)
-
-
 async def reconcile_once(context: Networks) -> Reconciled:
-    """One pass over everything that can hang."""
+    """One pass over everything that can hang; nothing wakes it early, since whoever leaves work behind has died."""
     try:
         await publications.publish_due(context)
         subnets = await networks.finish_subnets(context)
@@ -57,9 +42,12 @@ async def reconcile_once(context: Networks) -> Reconciled:
     parted = await _part_orphans(context)
     abandoned = await _expire_intents(context) + await _release_hanging(context)
     released = 0
-    while done := await releases.work_off(context):
-        released += done
-    return Reconciled(released=released, abandoned=abandoned, parted=parted, subnets=subnets)
+    while count := await releases.work_off(context):
+        released += count
+    done = Reconciled(released=released, abandoned=abandoned, parted=parted, subnets=subnets)
+    if done != Reconciled():
+        log.info("networks and ports were reconciled", **msgspec.structs.asdict(done))
+    return done
 
 
 async def _expire_intents(context: Networks) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from roost.placement.index import Column, Index, Mask, rows_of_aggregates, takes
 from roost.seams.placement import (
@@ -18,8 +19,10 @@ from roost.seams.placement import (
     CandidateQuery,
     Candidates,
     Funnel,
+    FunnelStep,
     ProviderSummary,
     RequestGroup,
+    Requirement,
 )
 
 AGGREGATE_COST_ROWS = 8
@@ -428,48 +431,49 @@ def _has_traits(index: Index, plan: Plan, chosen: Sequence[int]) -> bool:
 
 
 def explain(index: Index, query: CandidateQuery) -> Funnel:
-    """Count the host trees that the requirements leave, one requirement after the other."""
-    steps = [("hosts", int(np.count_nonzero(index.trees().hosts)))]
-    for words, part in _growing(query):
-        steps.append((words, int(np.count_nonzero(make_plan(index, part).viable & index.trees().hosts))))
-    if steps[-1][1] > 0:
-        steps.append(("all of it together", 0))
+    """Count the host trees that the requirements leave, one requirement after the other.
+
+    First what providers are (inventory, traits, trees, placement aggregates), of every group; then what they have free.
+    Cost: a search's narrowing for each requirement.
+    """
+    hosts = index.trees().hosts
+    steps = [FunnelStep(requirement=Requirement.HOSTS, hosts_left=int(np.count_nonzero(hosts)))]
+    for step, groups in _growing(query):
+        plan = make_plan(index, CandidateQuery(groups=groups, group_policy=query.group_policy))
+        steps.append(replace(step, hosts_left=int(np.count_nonzero(plan.viable & hosts))))
+    if steps[-1].hosts_left > 0:
+        steps.append(FunnelStep(requirement=Requirement.TOGETHER))
     return Funnel(tuple(steps))
 
 
-def _growing(query: CandidateQuery) -> Iterator[tuple[str, CandidateQuery]]:
-    """The query, built up requirement by requirement, with each requirement in words."""
-    done: tuple[RequestGroup, ...] = ()
+def _growing(query: CandidateQuery) -> Iterator[tuple[FunnelStep, tuple[RequestGroup, ...]]]:
+    """The groups of the query, built up requirement by requirement."""
+    groups: list[RequestGroup] = []
     for group in query.groups:
-        for words, part in _growing_group(group):
-            yield words, CandidateQuery(groups=(*done, part), group_policy=query.group_policy)
-        done = (*done, group)
+        bare = RequestGroup(suffix=group.suffix, resources=dict.fromkeys(group.resources, 0))
+        groups.append(bare)
+        for requirement, names, changes in _shape_of(group):
+            groups[-1] = replace(groups[-1], **changes)
+            yield FunnelStep(requirement=requirement, suffix=group.suffix, names=tuple(names)), tuple(groups)
+    for number, group in enumerate(query.groups):
+        for name, amount in group.resources.items():
+            groups[number] = replace(groups[number], resources={**groups[number].resources, name: amount})
+            step = FunnelStep(requirement=Requirement.FREE, suffix=group.suffix, names=(name,), amount=amount)
+            yield step, tuple(groups)
 
 
-def _growing_group(group: RequestGroup) -> Iterator[tuple[str, RequestGroup]]:
-    where = f" on a provider in reach (group {group.suffix})" if group.suffix else ""
-    parts: dict[str, object] = {}
-    resources: Mapping[str, int] = dict.fromkeys(group.resources, 0)
-
-    def grown() -> RequestGroup:
-        return RequestGroup(suffix=group.suffix, resources=resources, **parts)  # type: ignore[arg-type]
-
-    yield f"{' and '.join(sorted(group.resources)) or 'any'} inventory{where}", grown()
-    if group.in_tree is not None:
-        parts["in_tree"] = group.in_tree
-        yield f"the tree of provider {group.in_tree}{where}", grown()
-    if group.member_of:
-        parts["member_of"] = group.member_of
-        yield f"the placement aggregates asked for{where}", grown()
-    if group.forbidden_aggregates:
-        parts["forbidden_aggregates"] = group.forbidden_aggregates
-        yield f"no forbidden placement aggregate{where}", grown()
+def _shape_of(group: RequestGroup) -> Iterator[tuple[Requirement, Sequence[str], Mapping[str, object]]]:
+    """What a group asks for beside amounts: (requirement, its names, the fields of the group that say so)."""
+    yield Requirement.INVENTORY, list(group.resources), {}
+    forbidden = sorted(group.forbidden)
+    for number, trait in enumerate(forbidden, 1):
+        yield Requirement.NO_TRAIT, [trait], {"forbidden": frozenset(forbidden[:number])}
     for number, traits in enumerate(group.required, 1):
-        parts["required"] = group.required[:number]
-        yield f"trait {' or '.join(sorted(traits))}{where}", grown()
-    if group.forbidden:
-        parts["forbidden"] = group.forbidden
-        yield f"no trait {' or '.join(sorted(group.forbidden))}{where}", grown()
-    for name, amount in group.resources.items():
-        resources = {**resources, name: amount}
-        yield f"{name}: {amount} free{where}", grown()
+        yield Requirement.TRAIT, sorted(traits), {"required": group.required[:number]}
+    if group.in_tree is not None:
+        yield Requirement.IN_TREE, [group.in_tree], {"in_tree": group.in_tree}
+    if group.forbidden_aggregates:
+        names = sorted(group.forbidden_aggregates)
+        yield Requirement.NOT_MEMBER_OF, names, {"forbidden_aggregates": group.forbidden_aggregates}
+    for number, aggregates in enumerate(group.member_of, 1):
+        yield Requirement.MEMBER_OF, sorted(aggregates), {"member_of": group.member_of[:number]}

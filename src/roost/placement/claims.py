@@ -6,7 +6,7 @@ It sees only what its caller has locked, and says everything that stands against
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from roost.placement.model import AllocationKey, Changes, ConsumerRow, ConsumerWrite, InventoryRow, LockedLedger
+from roost.placement.model import AllocationKey, Changes, ConsumerRow, ConsumerWrite, LockedLedger
 from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, Refused, Rule, Shortfall
 
 _NOBODY = ConsumerRow(generation=-1, allocations={})
@@ -161,10 +161,3 @@ def _changes(
         used={key: amount for key, amount in used_change.items() if amount},
         provider_ids=frozenset(touched),
     )
-
-
-def inventory_row(
-    *, total: int, reserved: int, min_unit: int, max_unit: int, step_size: int, allocation_ratio: float, used: int
-) -> InventoryRow:
-    """A line of inventory as the rules need it. Source: Placement API, capacity of an inventory."""
-    return InventoryRow(int((total - reserved) * allocation_ratio), min_unit, max_unit, step_size, used)

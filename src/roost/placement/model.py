@@ -12,7 +12,7 @@ AllocationKey = tuple[int, int]
 
 
 class InventoryRow(NamedTuple):
-    """One line of inventory with its use, as locked. capacity: floor((total - reserved) * allocation_ratio)."""
+    """One line of inventory with its use, as locked. capacity: whole units of (total - reserved) * allocation_ratio."""
 
     capacity: int
     min_unit: int

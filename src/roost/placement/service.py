@@ -72,23 +72,32 @@ async def claim(ledger: Ledger, groups: Sequence[ClaimGroup]) -> list[Claimed | 
 
 
 async def _claim_batch(ledger: Ledger, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
+    # Consumers that are all said to be new are not looked for: inserting them tells whether one was there.
+    look = any(claim.generation is not None or not claim.allocations for group in groups for claim in group.consumers)
     for claim_round in range(CLAIM_ROUNDS_MAX):
         try:
             async with ledger.database.transaction() as tx:
-                return await _claim(ledger, tx, groups)
+                return await _claim(ledger, tx, groups, look=look)
         except ConcurrentUpdate:
             # The other claim is committed now: the next look refuses only the group that lost to it.
+            look = True
             if claim_round == CLAIM_ROUNDS_MAX - 1:
                 raise
     raise AssertionError("unreachable")
 
 
-async def _claim(ledger: Ledger, tx: Connection, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
+async def _claim(
+    ledger: Ledger, tx: Connection, groups: Sequence[ClaimGroup], *, look: bool
+) -> list[Claimed | Refused]:
+    """Decide and write. Raises ConcurrentUpdate, when nothing is written, if consumers must be looked at again.
+
+    That is also when a group is refused unlooked: it may be short of what it holds itself.
+    """
     claims = [claim for group in groups for claim in group.consumers]
     await _learn_resource_classes(
         ledger, tx, {name for claim in claims for resources in claim.allocations.values() for name in resources}
     )
-    consumers = await store.lock_consumers(tx, [claim.consumer_uuid for claim in claims])
+    consumers = await store.lock_consumers(tx, [claim.consumer_uuid for claim in claims]) if look else {}
     provider_ids = await store.lock_providers(
         tx,
         {uuid for claim in claims for uuid in claim.allocations},
@@ -101,7 +110,8 @@ async def _claim(ledger: Ledger, tx: Connection, groups: Sequence[ClaimGroup]) -
         consumers=consumers,
     )
     answers, changes = decide_claims(groups, locked)
-    if await store.insert_consumers(tx, changes):
+    unlooked = not look and any(isinstance(answer, Refused) for answer in answers)
+    if unlooked or await store.insert_consumers(tx, changes):
         raise ConcurrentUpdate("another claim made one of the consumers at the same time: read it and try again")
     await store.write_changes(tx, changes)
     return answers

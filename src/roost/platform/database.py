@@ -23,11 +23,14 @@ UNAVAILABLE = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # used just between the server's last words and the end of the connection
     asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
     OSError,
     TimeoutError,
 )
-"""Failures that say nothing about the request: the server is away, restarting or another one by now."""
+"""Failures that say nothing about the request: the server is away, restarting or another one, or chose a victim."""
 
 
 async def _prepare_connection(connection: Connection) -> None:

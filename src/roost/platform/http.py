@@ -15,11 +15,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Mount, Route
-from starlette.types import ASGIApp, Scope
+from starlette.types import Scope
 
 from roost.platform.errors import BadRequest, Conflict, DatabaseUnavailable, NotFound, RoostError
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -78,7 +79,7 @@ class Microversions:
             return self.default or self.lowest
         if asked == "latest":
             return self.highest
-        match = re.fullmatch(r"([0-9]+)\.([0-9]+)", asked)
+        match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", asked)
         if match is None:
             raise BadRequest(f"invalid version string: {asked}")
         version_asked = (int(match[1]), int(match[2]))
@@ -107,6 +108,12 @@ def show(version: Version) -> str:
     return f"{version[0]}.{version[1]}"
 
 
+class MethodRoute(Route):
+    """A path that answers every method itself, with a 405 where it must; methods_served: those with an endpoint."""
+
+    methods_served: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Api:
     """One API: its errors, its microversions, its endpoints.
@@ -120,7 +127,8 @@ class Api:
 
     def route(self, path: str, endpoints: Mapping[str, Endpoint]) -> Route:
         """One path with an endpoint for each HTTP method; other methods get a 405 in the API's own words."""
-        allowed = ", ".join(sorted(endpoints))
+        served = tuple(sorted(endpoints))
+        allowed = ", ".join(served)
 
         async def answer(request: Request) -> Response:
             version = None
@@ -142,7 +150,9 @@ class Api:
                 response.headers.update(self.microversions.response_headers(version))
             return response
 
-        return Route(path, answer, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+        route = MethodRoute(path, answer, methods=METHODS)
+        route.methods_served = served
+        return route
 
     def not_found(self) -> Route:
         """The last route of an API: a 404 in its own words."""
@@ -151,7 +161,7 @@ class Api:
             problem = Problem(404, title="Not Found")
             return self._refusal(problem, f"There is nothing at {request.url.path}: Roost does not serve it.", request)
 
-        return Route("/{path:path}", answer, methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+        return Route("/{path:path}", answer, methods=METHODS)
 
     def problem_response(self, error: Exception, request: Request) -> Response:
         """The answer that an exception stands for; one that nobody foresaw is logged whole and answered 500."""
@@ -235,6 +245,3 @@ def canonical_uuid(text: str) -> str:
     """Lower case, with hyphens; text must be a UUID."""
     digits = text.replace("-", "").lower()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
-
-
-App = ASGIApp

@@ -301,11 +301,12 @@ class PrivatePostgres:
     def _make_private(self, directory: Path) -> None:
         directory.mkdir(mode=0o700, exist_ok=True)
         owner = self._user.pw_uid if self._user else os.geteuid()
-        if self._user:
-            os.chown(directory, self._user.pw_uid, self._user.pw_gid)
         status = directory.lstat()
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != owner or status.st_mode & 0o077:
+        # In a temporary directory anybody can be there first, with a link to what root must not give away.
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (owner, os.geteuid()) or status.st_mode & 0o077:
             raise PostgresError(f"{directory} must be a directory of mode 0700 that belongs to uid {owner}")
+        if self._user:
+            os.chown(directory, self._user.pw_uid, self._user.pw_gid, follow_symlinks=False)
 
     def _refuse_unreachable_directories(self) -> None:
         blocked = _unreachable_directory(self.data_dir, self._user) if self._user else None

@@ -5,26 +5,20 @@ NOTIFY inside a claim would serialise the commits, so a process sends one after 
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-
-import structlog
 
 from roost.platform.database import UNAVAILABLE, Connection, Database
 from roost.platform.errors import DatabaseUnavailable
 
-CHANNELS = ("roost_work", "roost_guest", "roost_network")
+CHANNELS = ("roost_work", "roost_guest")
 COALESCE_S = 0.002
 RECONNECT_S = 0.5
-
-log = structlog.get_logger()
 
 
 class Wakeups:
     """Sends and hears wake-ups on named channels. Run `run()` in a TaskGroup."""
 
-    def __init__(self, database: Database, listens: Sequence[str] = CHANNELS) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._listens = tuple(listens)
         self._counts = dict.fromkeys(CHANNELS, 0)
         self._events = {channel: asyncio.Event() for channel in CHANNELS}
         self._due: set[str] = set()
@@ -52,7 +46,7 @@ class Wakeups:
         while True:
             try:
                 async with self._database.connection() as connection:
-                    for channel in self._listens:
+                    for channel in CHANNELS:
                         await connection.add_listener(channel, self._hear)
                     try:
                         await self._send_due(connection)

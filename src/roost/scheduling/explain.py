@@ -1,29 +1,75 @@
-"""Says why no host was found, in one sentence that an operator can act on, with the funnel behind it."""
+"""Says why no host was found, in a sentence that an operator can act on, with the funnel behind it.
 
-from collections.abc import Mapping
+Placement counts hosts by resource classes, traits and placement aggregates; here these become networks and segments.
+"""
 
-from roost.scheduling.request import Request
-from roost.seams.placement import IPV4_ADDRESS, Funnel
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from roost.scheduling.request import NicRequest, Request, place_of, reached_through, suffix_of
+from roost.seams.network import NetworkView, Port
+from roost.seams.placement import (
+    DISABLED,
+    DISK_GB,
+    IPV4_ADDRESS,
+    MEMORY_MB,
+    VCPU,
+    Candidates,
+    FunnelStep,
+    Requirement,
+)
 
 Usages = Mapping[str, Mapping[str, tuple[int, int]]]
 """Provider UUID -> resource class -> (capacity, used)."""
 
+SEGMENTS_MAX = 32
+"""Segments of one network that a sentence lists one by one."""
 
-def explain(request: Request, funnel: Funnel | None, usages: Usages) -> str:
-    """The sentence: hosts considered, how many each requirement left, and the free addresses of each segment."""
-    if request.impossible is not None:
-        return f"No valid host was found: {request.impossible}."
-    steps = funnel.steps if funnel else ()
-    parts = []
-    if steps:
-        considered = steps[0][1]
-        parts.append(f"{considered} {'host' if considered == 1 else 'hosts'} considered")
-        parts += [f"{left} left by {requirement}" for requirement, left in steps[1:]]
-    if request.excluded_hosts:
-        parts.append(f"not counting {', '.join(sorted(request.excluded_hosts))}, where it failed before")
-    reason = "No valid host was found: " + (", ".join(parts) or "no host has what was asked for")
-    addresses = _addresses(request, usages)
-    return f"{reason}. {addresses}" if addresses else f"{reason}."
+CLASS_WORDS = {VCPU: "CPU", MEMORY_MB: "memory", DISK_GB: "disk"}
+SHAPE = frozenset({Requirement.INVENTORY, Requirement.IN_TREE, Requirement.MEMBER_OF})
+
+
+class Row(Struct, frozen=True):
+    """One line of the operator's funnel. requirement: what placement counted, if it did; nic: whom it is about."""
+
+    words: str
+    hosts_left: int
+    requirement: Requirement | None = None
+    nic: NicRequest | None = None
+
+
+class Explanation(Struct, frozen=True):
+    """message: for people. funnel: (requirement in the operator's words, hosts left), in order, never growing."""
+
+    message: str
+    funnel: tuple[tuple[str, int], ...] = ()
+
+
+def explain(
+    request: Request,
+    found: Candidates | None,
+    usages: Usages,
+    *,
+    ports: Sequence[Port] = (),
+    earlier: str | None = None,
+) -> Explanation:
+    """Why a server with these ports cannot be placed.
+
+    found: what the search answered, None where there was none because the request is impossible. usages: of
+    `addresses_asked`. earlier: why the last of the excluded hosts was excluded.
+    """
+    rows = list(_rows(request, found)) if request.impossible is None and found else []
+    empty = next((row for row in rows if row.hosts_left == 0), None)
+    sentences = [
+        _headline(request, rows),
+        *_advice(empty, rows),
+        *_held(request, ports),
+        *_addresses(request, empty, usages),
+        *_failed(request, earlier),
+    ]
+    return Explanation(" ".join(sentences), tuple((row.words, row.hosts_left) for row in rows))
 
 
 def addresses_asked(request: Request) -> list[str]:
@@ -33,15 +79,201 @@ def addresses_asked(request: Request) -> list[str]:
     )
 
 
-def _addresses(request: Request, usages: Usages) -> str:
-    sentences = []
-    for network in {nic.network.id: nic.network for nic in request.nics if nic.needs_address}.values():
-        counts = []
-        for segment in sorted(network.segments, key=lambda segment: segment.name):
+# From placement's steps to the operator's.
+
+
+def _rows(request: Request, found: Candidates) -> Iterator[Row]:
+    if found.candidates:
+        roots = {candidate.root_uuid for candidate in found.candidates}
+        yield Row("with all that was asked for", len(roots))
+        yield Row("where the server has not failed before", 0)
+        return
+    nics_by_suffix = {suffix_of(nic.tag): nic for nic in request.nics}
+    waiting = list(request.nics)
+    said: set[tuple[str, str]] = set()
+    before = 0
+    for step in found.funnel.steps if found.funnel else ():
+        nic = nics_by_suffix.get(step.suffix) or _take_nic(waiting, step)
+        words = _words(request, step, nic)
+        key = (words, nic.network.id if nic else "")
+        # What placement asks for twice, or on the way to something else, is a line only where it cost a host.
+        silent = step.requirement is Requirement.INVENTORY or (step.suffix != "" and step.requirement in SHAPE)
+        if step.hosts_left < before or not (silent or key in said):
+            yield Row(words, step.hosts_left, step.requirement, nic)
+            said.add(key)
+            before = step.hosts_left
+
+
+def _take_nic(waiting: list[NicRequest], step: FunnelStep) -> NicRequest | None:
+    """The NIC for which the host itself has to be in these placement aggregates; each NIC asks for them once."""
+    if step.suffix or step.requirement is not Requirement.MEMBER_OF:
+        return None
+    for nic in waiting:
+        if reached_through(nic) == frozenset(step.names):
+            waiting.remove(nic)
+            return nic
+    return None
+
+
+def _words(request: Request, step: FunnelStep, nic: NicRequest | None) -> str:
+    match step.requirement:
+        case Requirement.HOSTS:
+            return "considered"
+        case Requirement.NO_TRAIT if step.names == (DISABLED,):
+            return "enabled"
+        case Requirement.TOGETHER:
+            return f"with {_together(request)}"
+        case Requirement.FREE if nic is not None:
+            return f"with a free address on network {nic.network.name}"
+        case Requirement.FREE if step.suffix == "":
+            return f"with {_amount(step.names[0], step.amount)} free"
+        case Requirement.MEMBER_OF if nic is not None and step.suffix == "":
+            return f"reach {place_of(nic)}"
+        case Requirement.INVENTORY if step.suffix == "":
+            return f"with {_joined([CLASS_WORDS.get(name, name) for name in step.names])} at all"
+        case _ if nic is not None:
+            return f"reach a subnet of network {nic.network.name}"
+    return f"with {step.describe()}"
+
+
+def _amount(resource_class: str, amount: int) -> str:
+    match resource_class:
+        case "VCPU":
+            return "1 VCPU" if amount == 1 else f"{amount} VCPUs"
+        case "MEMORY_MB":
+            return f"{amount} MB memory"
+        case "DISK_GB":
+            return f"{amount} GB disk"
+    return f"{amount} {resource_class}"
+
+
+def _together(request: Request) -> str:
+    several = [f"{count} addresses of network {network.name}" for network, count in _shared(request)]
+    return f"{_joined(several)} for one server" if several else "all of it together"
+
+
+def _shared(request: Request) -> list[tuple[NetworkView, int]]:
+    """The networks of which one server asks for several addresses, and how many."""
+    networks = {nic.network.id: nic.network for nic in request.nics}
+    counts = Counter(nic.network.id for nic in request.nics if nic.needs_address)
+    return [(networks[network_id], count) for network_id, count in counts.items() if count > 1]
+
+
+# Sentences.
+
+
+def _headline(request: Request, rows: Sequence[Row]) -> str:
+    if request.impossible is not None:
+        return f"No valid host was found: {request.impossible}."
+    parts = []
+    for number, row in enumerate(rows):
+        text = _counted(row, first=number == 0)
+        if number and row.hosts_left == 0 and rows[number - 1].hosts_left == 0:
+            # What comes after the requirement that left nobody is not to blame.
+            first = number == 1 or rows[number - 2].hosts_left > 0
+            text = f"and so {text}" if first else text
+        parts.append(text)
+    return f"No valid host was found: {', '.join(parts) or 'no host has what was asked for'}."
+
+
+def _counted(row: Row, *, first: bool) -> str:
+    one = row.hosts_left == 1
+    words = row.words.replace("reach", "reaches", 1) if one and row.words.startswith("reach ") else row.words
+    noun = ("host " if one else "hosts ") if first else ""
+    return f"{row.hosts_left} {noun}{words}"
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def _advice(empty: Row | None, rows: Sequence[Row]) -> Iterator[str]:
+    """What to do about a requirement that left nobody, where its words do not say it."""
+    match empty:
+        case Row(requirement=Requirement.HOSTS):
+            yield "There is no host at all: start an agent on one."
+        case Row(requirement=Requirement.NO_TRAIT, words="enabled"):
+            yield "Every host is disabled: enable one."
+        case Row(requirement=Requirement.MEMBER_OF, nic=NicRequest() as nic) if empty.words == f"reach {place_of(nic)}":
+            others = [row.words for row in rows if row.hosts_left and row.words.startswith("reach ")]
+            who = f"No enabled host that can {_joined(others)} also reaches" if others else "No enabled host reaches"
+            yield f"{who} {place_of(nic)}: enable a host that does, or have its agent report {_physical(nic)}."
+        case Row(requirement=requirement, nic=NicRequest() as nic) if requirement in SHAPE:
+            yield f"Hosts reach network {nic.network.name} only where it has no subnet: add a subnet there."
+
+
+def _physical(nic: NicRequest) -> str:
+    if not nic.network.routed:
+        return "its physical network"
+    names = sorted(segment.name for segment in nic.network.segments if nic.pinned_to in (None, segment.provider_uuid))
+    if len(names) == 1:
+        return f"the physical network of segment {names[0]}"
+    return f"the physical network of one of its segments ({', '.join(_listed(names))})"
+
+
+def _listed(names: Sequence[str]) -> list[str]:
+    more = len(names) - SEGMENTS_MAX
+    return [*names[:SEGMENTS_MAX], f"{more} more"] if more > 0 else list(names)
+
+
+def _held(request: Request, ports: Sequence[Port]) -> Iterator[str]:
+    """A sentence for each port whose address leaves the server only some of the hosts."""
+    addresses = {port.tag: " and ".join(port.addresses) for port in ports}
+    for nic in request.nics:
+        if nic.pinned_to is not None:
+            port = f"The port with address {addresses[nic.tag]}" if addresses.get(nic.tag) else f"Port {nic.tag}"
+            yield f"{port} holds the server to {place_of(nic)}."
+
+
+def _addresses(request: Request, empty: Row | None, usages: Usages) -> Iterator[str]:
+    """For each network that an address is wanted of: how many are free, segment by segment."""
+    networks = {nic.network.id: nic.network for nic in request.nics if nic.needs_address}
+    for network in networks.values():
+        counts = _counts(network, usages)
+        if not counts:
+            continue
+        free = sum(left for _name, left, _capacity in counts)
+        yield f"{_addresses_head(request, network, empty, free)}: {_by_segment(network, counts)}."
+
+
+def _addresses_head(request: Request, network: NetworkView, empty: Row | None, free: int) -> str:
+    if free == 0:
+        return f"The addresses of network {network.name} ran out"
+    shared = _shared(request)
+    match empty:
+        case Row(requirement=Requirement.TOGETHER) if [one.id for one, _ in shared] == [network.id]:
+            return f"No host that is left reaches {shared[0][1]} free addresses of network {network.name}"
+        case Row(requirement=Requirement.FREE, nic=NicRequest(network=wanted)) if wanted.id == network.id:
+            return f"No host that is left reaches a free address of network {network.name}"
+    return f"Addresses of network {network.name}"
+
+
+def _counts(network: NetworkView, usages: Usages) -> list[tuple[str, int, int]]:
+    """(segment, addresses free, of how many), by name; without segments that have no pools."""
+    counts = []
+    for segment in sorted(network.segments, key=lambda segment: segment.name):
+        if segment.has_inventory:
             capacity, used = usages.get(segment.provider_uuid, {}).get(IPV4_ADDRESS, (0, 0))
-            counts.append((segment.name, capacity, used))
-        free = sum(max(capacity - used, 0) for _name, capacity, used in counts)
-        listed = ", ".join(f"{name} {max(capacity - used, 0)} of {capacity} free" for name, capacity, used in counts)
-        head = f"The addresses of network {network.name} ran out" if free == 0 else f"Addresses of {network.name}"
-        sentences.append(f"{head}: {listed}.")
-    return " ".join(sentences)
+            counts.append((segment.name, max(capacity - used, 0), capacity))
+    return counts
+
+
+def _by_segment(network: NetworkView, counts: Sequence[tuple[str, int, int]]) -> str:
+    if not network.routed:
+        return ", ".join(f"{free} of {capacity} free" for _name, free, capacity in counts)
+    shown = [f"{name} {free} of {capacity} free" for name, free, capacity in counts[:SEGMENTS_MAX]]
+    rest = counts[SEGMENTS_MAX:]
+    if rest:
+        free, capacity = sum(one[1] for one in rest), sum(one[2] for one in rest)
+        shown.append(f"{len(rest)} more segments {free} of {capacity} free")
+    return ", ".join(shown)
+
+
+def _failed(request: Request, earlier: str | None) -> Iterator[str]:
+    hosts = ", ".join(sorted(request.excluded_hosts))
+    if hosts and earlier:
+        yield f"The server failed on {hosts} before and is not tried there again; the last time: {earlier.rstrip('.')}."
+    elif hosts:
+        yield f"The server failed on {hosts} before and is not tried there again."
+    elif earlier:
+        yield f"Before that: {earlier.rstrip('.')}."

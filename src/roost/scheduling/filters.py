@@ -5,15 +5,14 @@ Each returns the request unchanged where it has nothing to say. Source: docs/des
 
 from collections.abc import Callable
 
-from roost.scheduling.request import NicRequest, Request, address_group
-
-DISABLED = "COMPUTE_STATUS_DISABLED"
+from roost.scheduling.request import Request, address_group, place_of, reached_through
+from roost.seams.placement import DISABLED
 
 Filter = Callable[[Request], Request]
 
 
 def disabled_hosts(request: Request) -> Request:
-    """Leave out hosts that their operator disabled."""
+    """Leave out hosts that their operator disabled or forced down; the compute service gives them the trait."""
     return request.narrowed("hosts that are not disabled", forbidden_traits=request.forbidden_traits | {DISABLED})
 
 
@@ -23,13 +22,14 @@ def routed_networks(request: Request) -> Request:
     A port with an address holds the server to its segment. A segment without an aggregate is skipped.
     """
     for nic in request.nics:
-        aggregates = _reached_through(nic)
+        aggregates = reached_through(nic)
         if not aggregates:
             return request.narrowed(
-                f"network {nic.network.name} can be reached from nowhere",
-                impossible=f"no host reaches network {nic.network.name}: none of its segments has a host aggregate",
+                f"{place_of(nic)} can be reached from nowhere",
+                impossible=f"no host reaches {place_of(nic)}, for it has no host aggregate; "
+                "give it a physical network that the agent of some host reports",
             )
-        request = request.narrowed(f"hosts that reach {_where(nic)}", member_of=(*request.member_of, aggregates))
+        request = request.narrowed(f"hosts that reach {place_of(nic)}", member_of=(*request.member_of, aggregates))
     return request
 
 
@@ -41,7 +41,8 @@ def ip_aware(request: Request) -> Request:
         if not any(segment.has_inventory for segment in nic.network.segments):
             return request.narrowed(
                 f"network {nic.network.name} has no addresses",
-                impossible=f"network {nic.network.name} has no subnet with an allocation pool",
+                impossible=f"network {nic.network.name} has no subnet with an allocation pool; "
+                "add an IPv4 subnet to it",
             )
         request = request.narrowed(
             f"a free address on {nic.network.name}", groups=(*request.groups, address_group(nic))
@@ -59,18 +60,3 @@ def apply_filters(request: Request) -> Request:
         if request.impossible is not None:
             break
     return request
-
-
-def _reached_through(nic: NicRequest) -> frozenset[str]:
-    return frozenset(
-        segment.placement_aggregate
-        for segment in nic.network.segments
-        if segment.placement_aggregate is not None and nic.pinned_to in (None, segment.provider_uuid)
-    )
-
-
-def _where(nic: NicRequest) -> str:
-    for segment in nic.network.segments:
-        if segment.provider_uuid == nic.pinned_to:
-            return f"{segment.name} of network {nic.network.name}"
-    return f"network {nic.network.name}"

@@ -87,6 +87,22 @@ def suffix_of(tag: str) -> str:
     return f"_nic{tag}"
 
 
+def reached_through(nic: NicRequest) -> frozenset[str]:
+    """The placement aggregates whose hosts reach the NIC's network, or the segment that it is held to."""
+    return frozenset(
+        segment.placement_aggregate
+        for segment in nic.network.segments
+        if segment.placement_aggregate is not None and nic.pinned_to in (None, segment.provider_uuid)
+    )
+
+
+def place_of(nic: NicRequest) -> str:
+    """Where a NIC has to be, in words: a network, or the one segment of it that an address is on."""
+    network = f"network {nic.network.name}"
+    held = [segment.name for segment in nic.network.segments if segment.provider_uuid == nic.pinned_to]
+    return f"segment {held[0]} of {network}" if held and nic.network.routed else network
+
+
 def address_group(nic: NicRequest) -> RequestGroup:
     """One address for a NIC: from the one provider of a plain network, or any segment of a routed one."""
     if not nic.network.routed:

@@ -1,6 +1,6 @@
 """Chooses a candidate for each of several equal servers, so that together they fit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
 
 from roost.scheduling.weighers import weigh
@@ -48,11 +48,3 @@ def _amounts(candidate: Candidate) -> Mapping[tuple[str, str], int]:
     return {
         (uuid, name): amount for uuid, resources in candidate.allocations.items() for name, amount in resources.items()
     }
-
-
-def sort_by_request(requests: Sequence[object]) -> dict[object, list[int]]:
-    """Group equal requests: request -> their positions, in order."""
-    positions: dict[object, list[int]] = {}
-    for position, request in enumerate(requests):
-        positions.setdefault(request, []).append(position)
-    return positions

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 VCPU, MEMORY_MB, DISK_GB, IPV4_ADDRESS = "VCPU", "MEMORY_MB", "DISK_GB", "IPV4_ADDRESS"
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
+DISABLED = "COMPUTE_STATUS_DISABLED"
 
 Resources = Mapping[str, int]
 """Resource class name -> amount."""
@@ -44,13 +45,17 @@ class Inventory(Struct, frozen=True):
 
 
 class ProviderState(Struct, frozen=True, kw_only=True):
-    """What a provider should be: sent whole, so sending it twice does nothing. None leaves that part as it is."""
+    """What a provider should be: sent whole, so sending it twice does nothing. None leaves that part as it is.
+
+    managed_traits: those that the sender keeps; other traits of the provider stay. None: all are as `traits` says.
+    """
 
     uuid: str
     name: str
     parent_uuid: str | None = None
     inventories: Mapping[str, Inventory] | None = None
     traits: frozenset[str] | None = None
+    managed_traits: frozenset[str] | None = None
     placement_aggregates: frozenset[str] | None = None
 
 
@@ -172,10 +177,44 @@ class ProviderSummary(Struct, frozen=True):
     resources: Mapping[str, tuple[int, int]]
 
 
-class Funnel(Struct, frozen=True):
-    """How many host trees each requirement left, in order: (requirement in words, hosts left)."""
+class Requirement(Enum):
+    """What a step of a funnel asks of a host tree, beyond the steps before it; each value in placement's words."""
 
-    steps: tuple[tuple[str, int], ...]
+    HOSTS = "hosts"
+    INVENTORY = "inventory of {all}"
+    IN_TREE = "in the tree of provider {any}"
+    MEMBER_OF = "in placement aggregate {any}"
+    NOT_MEMBER_OF = "in none of the placement aggregates {any}"
+    TRAIT = "trait {any}"
+    NO_TRAIT = "no trait {any}"
+    FREE = "{amount} {any} free"
+    TOGETHER = "all of it together"
+
+
+class FunnelStep(Struct, frozen=True, kw_only=True):
+    """One requirement of a query, and how many host trees meet it and all the steps before it.
+
+    suffix: of its request group, "" for the unsuffixed one. names: the resource classes, traits, placement aggregates
+    or the provider that it is about, in order; amount: of FREE, in units of the class.
+    """
+
+    requirement: Requirement
+    suffix: str = ""
+    names: tuple[str, ...] = ()
+    amount: int = 0
+    hosts_left: int = 0
+
+    def describe(self) -> str:
+        """The requirement in placement's words, without the count."""
+        all_of, any_of = " and ".join(self.names) or "nothing", " or ".join(self.names)
+        words = self.requirement.value.format(all=all_of, any=any_of, amount=self.amount)
+        return f"{words} (group {self.suffix})" if self.suffix else words
+
+
+class Funnel(Struct, frozen=True):
+    """How many host trees each requirement left, in order; no step leaves more than the one before it."""
+
+    steps: tuple[FunnelStep, ...]
 
 
 class Candidates(Struct, frozen=True):

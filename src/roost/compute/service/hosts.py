@@ -17,7 +17,7 @@ from roost.compute.store import aggregates as aggregates_store
 from roost.compute.store import hosts as store
 from roost.compute.store.hosts import HostRow, HostUpsert
 from roost.platform.errors import BadRequest, Conflict
-from roost.seams.placement import DISK_GB, MEMORY_MB, VCPU, Inventory, ProviderState
+from roost.seams.placement import DISABLED, DISK_GB, MEMORY_MB, VCPU, Inventory, ProviderState
 
 HOSTS_BATCH_MAX = 1000
 HEARTBEAT_AFTER_S = 5.0
@@ -99,7 +99,9 @@ async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:
         await compute.placement.ensure_providers([_provider(row.host) for row in rows])
     except (Conflict, BadRequest) as refusal:
         if len(rows) == 1:
-            log.warning("host has no provider", host=rows[0].host.name, reason=str(refusal))
+            log.warning(
+                "the ledger refuses a host, so no server goes there", host=rows[0].host.name, reason=str(refusal)
+            )
             return set()
         half = len(rows) // 2
         return await _publish(compute, rows[:half]) | await _publish(compute, rows[half:])
@@ -123,6 +125,9 @@ def _provider(host: Host) -> ProviderState:
             for resource_class, total in amounts.items()
             if total > 0
         },
+        # Whoever searches forbids this trait: without it a closed host would go on getting servers.
+        traits=frozenset({DISABLED}) if host.disabled or host.forced_down else frozenset(),
+        managed_traits=frozenset({DISABLED}),
     )
 
 
@@ -144,20 +149,6 @@ async def list_hosts(
         )
 
 
-async def list_closed_hosts(compute: Compute) -> list[Host]:
-    """The hosts that take no server: disabled, or down."""
-    async with compute.database.connection() as connection:
-        return await store.list_closed_hosts(connection, down_after_s=compute.host_down_after_s)
-
-
-async def get_host(compute: Compute, name: str) -> Host:
-    """Raises HostNotFound."""
-    hosts = await list_hosts(compute, [name])
-    if not hosts:
-        raise HostNotFound(f"Compute host {name} could not be found.")
-    return hosts[0]
-
-
 async def disable_host(compute: Compute, name: str) -> Host:
     """It takes no new server. Raises HostNotFound."""
     return await _set_state(compute, name, disabled=True)
@@ -169,7 +160,10 @@ async def enable_host(compute: Compute, name: str) -> Host:
 
 
 async def force_down(compute: Compute, name: str, forced_down: bool) -> Host:
-    """An operator vouches that nothing runs there any more, or takes that back. Raises HostNotFound."""
+    """An operator vouches that nothing runs there any more, or takes that back; meanwhile it takes no new server.
+
+    Raises HostNotFound.
+    """
     host = await _set_state(compute, name, forced_down=forced_down)
     compute.wake("roost_work")
     return host
@@ -184,6 +178,7 @@ async def _set_state(
         )
     if host is None:
         raise HostNotFound(f"Compute host {name} could not be found.")
+    await publish_hosts(compute, [name])
     return host
 
 

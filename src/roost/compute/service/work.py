@@ -46,13 +46,18 @@ def _to_delete(move: Move) -> Move:
     return replace(move, stage=Stage.DELETE, keep=True, delay_s=0.0, guest_host=None, server=None)
 
 
-async def withdraw_guests(compute: Compute, server_ids: Sequence[str]) -> set[str]:
-    """Take back what was asked of hosts; returns the servers of which some host may still have a guest."""
+async def withdraw_guests(compute: Compute, server_ids: Sequence[str], *, owner: str) -> set[str]:
+    """Take back what was asked of hosts; returns the servers of which some host may still have a guest.
+
+    Of servers that `owner` does not have any more nothing is taken back: a launch may just have come to its end, or
+    another conductor's may be under way. They are among those returned.
+    """
     async with compute.database.transaction() as tx:
-        remaining = await store.withdraw_guests(tx, server_ids)
+        held = await store.lock_work(tx, server_ids, owner=owner)
+        remaining = await store.withdraw_guests(tx, list(held))
     if compute.wakeups and remaining:
         compute.wakeups.send("roost_guest")
-    return remaining
+    return remaining | (set(server_ids) - held.keys())
 
 
 async def list_begun(compute: Compute, server_ids: Sequence[str]) -> dict[str, float]:

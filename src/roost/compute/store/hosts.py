@@ -124,17 +124,9 @@ async def list_hosts(
     return [_row(row).host for row in page]
 
 
-LIST_CLOSED = f"""-- compute.list_closed_hosts
-SELECT * FROM (SELECT {COLUMNS}, {DOWN} FROM compute.host) AS host WHERE disabled OR down ORDER BY name"""
-
-
-async def list_closed_hosts(tx: Connection, *, down_after_s: float) -> list[Host]:
-    """Hosts that are disabled or down, by name."""
-    return [_row(row).host for row in await tx.fetch(LIST_CLOSED, timedelta(seconds=down_after_s))]
-
-
 SET_HOST_STATE = f"""-- compute.set_host_state
-UPDATE compute.host SET disabled = coalesce($3, disabled), forced_down = coalesce($4, forced_down), updated_at = now()
+UPDATE compute.host SET disabled = coalesce($3, disabled), forced_down = coalesce($4, forced_down), updated_at = now(),
+    wanted = wanted + (coalesce($3, disabled) <> disabled OR coalesce($4, forced_down) <> forced_down)::int
 WHERE name = $2 RETURNING {COLUMNS}, {DOWN}"""
 
 

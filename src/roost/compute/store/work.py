@@ -168,7 +168,7 @@ UPDATE compute.guest SET desired = 'absent' WHERE server_id = ANY($1::uuid[]) RE
 
 
 async def withdraw_guests(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Take back what was asked of hosts; returns the servers of which some host may still have a guest."""
+    """Take back what was asked of hosts, under the locks of the work rows; those that may still have a guest."""
     await tx.execute(WITHDRAW_UNBEGUN, server_ids)
     return {row[0] for row in await tx.fetch(WITHDRAW_BEGUN, server_ids)}
 

@@ -7,7 +7,6 @@ from msgspec import Struct
 
 from roost.platform.database import Database
 from roost.platform.env import Env
-from roost.platform.wakeup import Wakeups
 from roost.seams.compute import ComputeClient
 from roost.seams.placement import PlacementClient
 
@@ -31,16 +30,14 @@ class NetworkSettings(Struct, frozen=True, kw_only=True):
 class Networks:
     """What every operation of the network service works with.
 
-    compute is set by whoever wires the services: the two know each other. releasing: one at a time gives claims back,
-    since it holds a connection of the pool while the ledger uses another. default_project: whose everything is
-    without authentication.
+    releasing: one at a time gives claims back, since it holds a connection of the pool while the ledger uses another.
+    default_project: whose everything is without authentication.
     """
 
     database: Database
     env: Env
     placement: PlacementClient
     compute: ComputeClient
-    wakeups: Wakeups | None = None
     default_project: str = DEFAULT_PROJECT
     settings: NetworkSettings = field(default_factory=NetworkSettings)
     releasing: asyncio.Lock = field(default_factory=asyncio.Lock)

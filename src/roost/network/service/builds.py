@@ -188,6 +188,8 @@ async def _bind_batch(tx: Connection, binds: Sequence[seam.PortBind]) -> list[se
         if answer is None or (isinstance(answer, Demand) and bind.port_id in given_by_port)
     }
     revisions = await ports.bind(tx, list(going), list(going.values()), VIF_TYPE_BOUND)
+    # Whoever is refused places its server elsewhere: a conductor that still believes in this place must not bind here.
+    await ports.touch(tx, [bind.port_id for bind in binds if bind.port_id not in going and _is_current(bind, found)])
     final: list[seam.Bound | seam.BindRefused] = []
     for bind, answer in zip(binds, answers, strict=True):
         if isinstance(answer, (seam.Bound, seam.BindRefused)):
@@ -200,6 +202,11 @@ async def _bind_batch(tx: Connection, binds: Sequence[seam.PortBind]) -> list[se
             shown = held if new is None else (*held, addressing.show(new.address))
             final.append(seam.Bound(bind.port_id, shown, revisions[bind.port_id]))
     return final
+
+
+def _is_current(bind: seam.PortBind, found: Mapping[str, Port]) -> bool:
+    port = found.get(bind.port_id)
+    return port is not None and port.device_id == bind.server_id and port.revision == bind.revision
 
 
 async def _lock_providers(

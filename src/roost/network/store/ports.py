@@ -82,15 +82,18 @@ async def insert_made(tx: Connection, new: Sequence[NewPort], macs: Sequence[str
 RESERVE_PORTS = """
 -- network.reserve_ports
 UPDATE network.port p
-SET device_id = r.server_id, device_owner = r.device_owner, reserved_from = r.origin, revision = revision + 1,
-    updated_at = now()
+SET device_id = r.server_id, device_owner = r.device_owner, reserved_from = r.origin, made_for = NULL,
+    revision = revision + 1, updated_at = now()
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::jsonb[]) AS r (id, server_id, device_owner, origin)
 WHERE p.id = r.id AND p.device_id = ''
 """
 
 
 async def reserve(tx: Connection, reserved: Sequence[Reserved]) -> None:
-    """Users' ports go to servers' builds; the ports are locked and belong to nobody."""
+    """Users' ports go to servers' builds; the ports are locked and belong to nobody.
+
+    One that Roost made for another server, and that a client took from it, is the user's own from now on.
+    """
     columns = [
         [item.port_id for item in reserved], [item.server_id for item in reserved],
         [item.device_owner for item in reserved], [_encode(item.origin) for item in reserved],
@@ -114,8 +117,23 @@ async def bind(tx: Connection, ids: Sequence[str], hosts: Sequence[str | None], 
     return {row["id"]: row["revision"] for row in await tx.fetch(BIND_PORTS, ids, hosts, vif_type)}
 
 
+TOUCH_PORTS = """
+-- network.touch_ports
+UPDATE network.port SET revision = revision + 1, updated_at = now() WHERE id = ANY($1::uuid[])
+"""
+
+
+async def touch(tx: Connection, ids: Sequence[str]) -> None:
+    """Shut out who has read an earlier revision of these locked ports."""
+    if ids:
+        await tx.execute(TOUCH_PORTS, ids)
+
+
 PART_PORTS = """
 -- network.part_ports
+WITH kept AS (
+    UPDATE network.address SET assigned_for = NULL WHERE port_id = ANY($1::uuid[]) AND assigned_for IS NOT NULL
+)
 UPDATE network.port p
 SET device_id = o.device_id, device_owner = o.device_owner, host = o.host, vif_type = o.vif_type,
     reserved_from = NULL, revision = revision + 1, updated_at = now()
@@ -126,7 +144,7 @@ WHERE p.id = o.id
 
 
 async def part(tx: Connection, partings: Sequence[Parting]) -> None:
-    """Delete or restore the ports of servers that go; their addresses are dealt with elsewhere."""
+    """Delete or restore the ports of servers that go; what they lose is unassigned before, what is left is theirs."""
     await delete(tx, [item.port_id for item in partings if item.origin is None])
     kept = [(item.port_id, item.origin) for item in partings if item.origin is not None]
     columns = [

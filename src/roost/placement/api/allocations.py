@@ -22,7 +22,7 @@ UNKNOWN_TYPE = "unknown"
 
 Amount = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 ResourceClass = Annotated[str, Meta(pattern="^[A-Z0-9_]+$", min_length=1, max_length=255)]
-Identity = Annotated[str, Meta(min_length=1, max_length=255)]
+Identity = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
 TypeName = Annotated[str, Meta(pattern="^[A-Z0-9_]+$", min_length=1, max_length=255)]
 
 

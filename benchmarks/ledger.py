@@ -1,0 +1,207 @@
+"""A ledger of a row's size on a private PostgreSQL of its own, with fsync on, and what is measured of it in process."""
+
+import asyncio
+import itertools
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.machine import Server, get_server
+from benchmarks.rows import Kind, Row
+from roost.placement import service
+from roost.placement.candidates import search
+from roost.placement.refresh import IndexRefresher
+from roost.placement.service import Ledger
+from roost.platform.database import Database
+from roost.platform.migrate import upgrade
+from roost.platform.postgres import PrivatePostgres
+from roost.seams.placement import (
+    SHARING,
+    CandidateQuery,
+    Claimed,
+    ClaimGroup,
+    ConsumerClaim,
+    Inventory,
+    ProviderState,
+    RequestGroup,
+)
+
+HOST = {
+    "VCPU": Inventory(total=64, allocation_ratio=16.0),
+    "MEMORY_MB": Inventory(total=2**20, reserved=512),
+    "DISK_GB": Inventory(total=20000),
+}
+ADDRESSES = {"IPV4_ADDRESS": Inventory(total=65000, max_unit=65000)}
+SERVER = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 10}
+SEGMENTS_ASKED = 8
+"""A search asks for an address from one of this many segments."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A ledger with a row's providers. hosts, segments, aggregates: UUIDs; host n is in aggregate n % segments."""
+
+    row: Row
+    ledger: Ledger
+    hosts: Sequence[str]
+    segments: Sequence[str]
+    aggregates: Sequence[str]
+    numbers: Iterator[int]
+
+    def groups(self, count: int) -> list[ClaimGroup]:
+        """Claims of a server's three resources on the next host, and of its port's address on that host's segment."""
+        made = []
+        for number in itertools.islice(self.numbers, count):
+            host, segment = number % len(self.hosts), number % len(self.hosts) % len(self.segments)
+            server = _consumer("INSTANCE", {self.hosts[host]: SERVER})
+            made.append(ClaimGroup((server, _consumer("PORT", {self.segments[segment]: {"IPV4_ADDRESS": 1}}))))
+        return made
+
+    async def claim(self, groups: Sequence[ClaimGroup]) -> None:
+        """Claim them, all of them."""
+        answers = await service.claim(self.ledger, groups)
+        assert len(answers) == len(groups)
+        assert all(isinstance(answer, Claimed) for answer in answers)
+
+
+async def measure(row: Row) -> tuple[list[float], Server]:
+    """The row's figure once a round, and on what PostgreSQL."""
+    measurement = MEASUREMENTS[row.kind]
+    async with _world(row) as world:
+        async with world.ledger.database.connection() as connection:
+            server = await get_server(connection)
+        return [await measurement(world) for _ in range(row.rounds)], server
+
+
+async def claims(world: World) -> float:
+    """Groups per second; what was claimed is given back after the clock has stopped."""
+    groups = world.groups(world.row.amount)
+    started = time.perf_counter()
+    for start in range(0, len(groups), world.row.batch):
+        await world.claim(groups[start : start + world.row.batch])
+    seconds = time.perf_counter() - started
+    uuids = [claim.consumer_uuid for group in groups for claim in group.consumers]
+    await service.release(world.ledger, uuids)
+    return len(groups) / seconds
+
+
+async def index_load(world: World) -> float:
+    """Seconds until a new process has its index."""
+    started = time.perf_counter()
+    index = await IndexRefresher(world.ledger.database).fresh()
+    seconds = time.perf_counter() - started
+    assert len(index) == world.row.hosts + world.row.segments
+    return seconds
+
+
+async def candidates(world: World) -> float:
+    """Milliseconds for a search of a server with an address from one of eight segments."""
+    index = await world.ledger.index.fresh()
+    row = world.row
+    queries = [
+        CandidateQuery(groups=(RequestGroup(suffix="", resources=SERVER), _nic(world, n)), limit=row.batch)
+        for n in range(row.amount)
+    ]
+    started = time.perf_counter()
+    found = [search(index, query, start=n) for n, query in enumerate(queries)]
+    seconds = time.perf_counter() - started
+    assert all(len(one.candidates) == min(row.batch, row.hosts) for one in found)
+    return seconds * 1000 / row.amount
+
+
+async def refresh_idle(world: World) -> float:
+    """Milliseconds of a refresh when nothing has changed."""
+    await world.ledger.index.fresh()
+    started = time.perf_counter()
+    for _ in range(world.row.amount):
+        await world.ledger.index.fresh()
+    return (time.perf_counter() - started) * 1000 / world.row.amount
+
+
+async def refresh_claim(world: World) -> float:
+    """Milliseconds of a refresh after one claim on one host and one segment."""
+    index = await world.ledger.index.fresh()
+    seconds = 0.0
+    for _ in range(world.row.amount):
+        group = world.groups(1)[0]
+        host = next(iter(group.consumers[0].allocations))
+        await world.claim([group])
+        row = index.row_by_uuid[host]
+        used = index.used[row]["VCPU"]
+        started = time.perf_counter()
+        index = await world.ledger.index.fresh()
+        seconds += time.perf_counter() - started
+        assert index.used[row]["VCPU"] == used + 1
+    return seconds * 1000 / world.row.amount
+
+
+MEASUREMENTS: dict[Kind, Callable[[World], Awaitable[float]]] = {
+    Kind.CLAIMS: claims,
+    Kind.INDEX_LOAD: index_load,
+    Kind.CANDIDATES: candidates,
+    Kind.REFRESH_IDLE: refresh_idle,
+    Kind.REFRESH_CLAIM: refresh_claim,
+}
+
+
+@asynccontextmanager
+async def _world(row: Row) -> AsyncIterator[World]:
+    with tempfile.TemporaryDirectory(prefix="roost-benchmark-") as name:
+        directory = Path(name)
+        directory.chmod(0o711)  # noqa: ASYNC240  # PostgreSQL's user passes through
+        postgres = PrivatePostgres(directory)
+        postgres.start()
+        try:
+            await asyncio.to_thread(upgrade, postgres.dsn)  # migrations run a loop of their own
+            database = await Database.open(postgres.dsn)
+            try:
+                yield await _filled(row, Ledger(database))
+            finally:
+                await database.close()
+        finally:
+            postgres.stop()
+
+
+async def _filled(row: Row, ledger: Ledger) -> World:
+    await service.sync_standard_names(ledger)
+    hosts, segments = [_uuid() for _ in range(row.hosts)], [_uuid() for _ in range(row.segments)]
+    aggregates = [_uuid() for _ in range(row.segments)]
+    states = [
+        ProviderState(
+            uuid=host, name=f"host{n}", inventories=HOST, traits=frozenset({"HW_CPU_X86_AVX2"}),
+            placement_aggregates=frozenset({aggregates[n % row.segments]}),
+        )
+        for n, host in enumerate(hosts)
+    ]  # fmt: skip
+    states += [
+        ProviderState(
+            uuid=segment, name=f"segment{n}", inventories=ADDRESSES, traits=frozenset({SHARING}),
+            placement_aggregates=frozenset({aggregates[n]}),
+        )
+        for n, segment in enumerate(segments)
+    ]  # fmt: skip
+    await service.ensure_providers(ledger, states)
+    world = World(row, ledger, hosts, segments, aggregates, itertools.count())
+    await world.claim(world.groups(row.held))
+    return world
+
+
+def _nic(world: World, number: int) -> RequestGroup:
+    size = min(SEGMENTS_ASKED, len(world.aggregates))
+    chosen = frozenset(world.aggregates[(number + k) % len(world.aggregates)] for k in range(size))
+    return RequestGroup(suffix="_nic0", resources={"IPV4_ADDRESS": 1}, member_of=(chosen,))
+
+
+def _consumer(consumer_type: str, allocations: dict[str, dict[str, int]]) -> ConsumerClaim:
+    return ConsumerClaim(
+        consumer_uuid=_uuid(), generation=None, consumer_type=consumer_type, project_id="p", user_id="u",
+        allocations=allocations,
+    )  # fmt: skip
+
+
+def _uuid() -> str:
+    return str(uuid.uuid4())

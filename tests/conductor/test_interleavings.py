@@ -1,0 +1,69 @@
+"""What others do between two steps of a stage: hosts that report, conductors that were taken for dead."""
+
+import asyncio
+
+import pytest
+from tests.conductor.world import World
+
+from roost.conductor import finish
+from roost.conductor.pipeline import run_once
+from roost.platform.database import Database
+
+
+@pytest.fixture
+async def world(database: Database) -> World:
+    made = await World.make(database)
+    await made.hosts("r1-h1", "r1-h2", reach=["rack1"])
+    await made.hosts("r2-h1", "r2-h2", reach=["rack2"])
+    return made
+
+
+async def test_a_guest_that_runs_just_when_its_launch_times_out_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id)
+    await world.conduct()
+    look = finish.list_begun
+
+    async def look_and_then_the_host_reports(compute, server_ids):  # type: ignore[no-untyped-def]
+        begun = await look(compute, server_ids)
+        await world.serve_hosts()
+        return begun
+
+    monkeypatch.setattr(finish, "list_begun", look_and_then_the_host_reports)
+    await world.expire_leases()
+    await world.run()
+    assert await world.statuses() == {server: "ACTIVE"}
+    await world.settled()
+
+
+async def test_a_claim_that_is_kept_is_shut_to_the_conductor_that_made_it(world: World) -> None:
+    """It wakes and gives back all that it claimed, after another has kept the port's claim and claimed another host."""
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id)
+    sleeping, go_on = asyncio.Event(), asyncio.Event()
+    placement = world.conductor.placement
+    claim = placement.claim
+
+    async def slow(groups):  # type: ignore[no-untyped-def]
+        answers = await claim(groups)
+        placement.claim = claim  # type: ignore[method-assign]
+        sleeping.set()
+        await go_on.wait()
+        return answers
+
+    placement.claim = slow  # type: ignore[method-assign]
+    sleeper = asyncio.create_task(run_once(world.conductor))
+    await sleeping.wait()
+    async with world.database.connection() as connection:
+        await connection.execute("""
+            UPDATE compute.work SET excluded_hosts = ARRAY(
+                SELECT h.name FROM placement.allocation a JOIN placement.provider p ON p.id = a.provider_id
+                JOIN compute.host h ON h.provider_uuid = p.uuid WHERE a.consumer_uuid = work.server_id)""")
+    await world.expire_leases()
+    await world.run()
+    assert await world.statuses() == {server: "ACTIVE"}
+    go_on.set()
+    await sleeper
+    await world.settled()

@@ -1,0 +1,64 @@
+"""Claims of servers that may hold none are returned, and no others."""
+
+import pytest
+from tests.conductor.world import World
+
+from roost.conductor.pipeline import run_once
+from roost.conductor.place import _again
+from roost.conductor.reconcile import reconcile_once
+from roost.platform.database import Database
+from roost.seams.placement import Claimed, ClaimGroup
+
+
+@pytest.fixture
+async def world(database: Database) -> World:
+    made = await World.make(database)
+    await made.hosts("r1-h1", reach=["rack1"])
+    return made
+
+
+async def claimed_without_work(world: World) -> str:
+    """A server that holds its claim, and whose work is away."""
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id)
+    await run_once(world.conductor)
+    async with world.database.connection() as connection:
+        await connection.execute("CREATE TABLE away AS SELECT * FROM compute.work")
+        await connection.execute("DELETE FROM compute.work")
+    return server
+
+
+async def test_a_claim_that_nobody_may_hold_is_returned(world: World) -> None:
+    server = await claimed_without_work(world)
+    assert await reconcile_once(world.conductor) == [server]
+    assert await world.conductor.placement.get_consumers([server]) == {}
+
+
+async def test_a_server_that_is_at_work_again_when_its_claim_is_read_keeps_it(world: World) -> None:
+    server = await claimed_without_work(world)
+    placement = world.conductor.placement
+    real = placement.get_consumers
+
+    async def back_at_work(uuids):  # type: ignore[no-untyped-def]
+        async with world.database.connection() as connection:
+            await connection.execute("INSERT INTO compute.work SELECT * FROM away")
+        return await real(uuids)
+
+    placement.get_consumers = back_at_work  # type: ignore[method-assign]
+    assert await reconcile_once(world.conductor) == []
+    assert server in await real([server])
+
+
+async def test_a_claim_that_was_replaced_since_it_was_read_is_kept(world: World) -> None:
+    server = await claimed_without_work(world)
+    placement = world.conductor.placement
+    real = placement.get_consumers
+
+    async def then_replaced(uuids):  # type: ignore[no-untyped-def]
+        held = await real(uuids)
+        assert await placement.claim([ClaimGroup((_again(held[server]),))]) == [Claimed({server: 2})]
+        return held
+
+    placement.get_consumers = then_replaced  # type: ignore[method-assign]
+    await reconcile_once(world.conductor)
+    assert server in await real([server])

@@ -1,0 +1,184 @@
+"""Who comes too late with an address: a client whose intent is gone, a build that was overtaken, an old release."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.network.cloud import PROJECT, Cloud
+from tests.network.test_builds import assert_sound
+
+from roost.network.errors import PortChanged
+from roost.network.model import PortChanges, PortFilter, PortRequest
+from roost.network.reconciler import Reconciled, reconcile_once
+from roost.network.service import ports
+from roost.seams.network import BindRefused, Nic, PortBind
+from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim
+
+NOBODY = "55555555-5555-4555-8555-555555555555"
+OPEN_INTENT = "INSERT INTO network.intent VALUES ($1, 1, now() + interval '60 s')"
+EXPIRE_INTENTS = "UPDATE network.intent SET expires_at = now() - interval '1 s'"
+
+
+async def execute(cloud: Cloud, sql: str, *arguments: object) -> None:
+    async with cloud.networks.database.transaction() as tx:
+        await tx.execute(sql, *arguments)
+
+
+def after(owner: Any, name: str, then: Any) -> None:
+    """The next call of a method is followed by `then`, before its caller goes on."""
+    real = getattr(owner, name)
+
+    async def once(*arguments: Any, **more: Any) -> Any:
+        setattr(owner, name, real)
+        answer = await real(*arguments, **more)
+        await then()
+        return answer
+
+    setattr(owner, name, once)
+
+
+@pytest.mark.parametrize("bind", [False, True])
+async def test_a_client_that_took_longer_than_its_intent_gets_no_address(cloud: Cloud, bind: bool) -> None:
+    """Its claim was given back meanwhile: an address without one would be given twice."""
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    wanted = PortRequest(network_id=network.id, project_id=PROJECT)
+    port = await ports.create_port(cloud.networks, wanted)
+
+    async def reconciled() -> None:
+        await execute(cloud, EXPIRE_INTENTS)
+        await reconcile_once(cloud.networks)
+
+    after(cloud.networks.placement, "claim", reconciled)
+    if bind:
+        late = ports.update_port(cloud.networks, port.id, PortChanges(host="h1"))
+    else:
+        late = ports.create_port(cloud.networks, msgspec.structs.replace(wanted, host="h1"))
+    with pytest.raises(PortChanged):
+        await late
+    assert await ports.list_ports(cloud.networks, PortFilter(network_ids=(network.id,))) == [port]
+    assert await cloud.used(rack1.id) == (5, 0)
+    await assert_sound(cloud)
+
+
+async def test_of_two_that_would_claim_for_one_port_the_second_is_told_to_wait(cloud: Cloud) -> None:
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    port = await ports.create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT))
+    await execute(cloud, OPEN_INTENT, port.id)
+    with pytest.raises(PortChanged):
+        await ports.update_port(cloud.networks, port.id, PortChanges(host="h1"))
+    assert await cloud.used(rack1.id) == (5, 0)
+
+
+@pytest.mark.parametrize(
+    ("host", "change", "reason"),
+    [
+        ("h2", {}, "does not reach"),
+        ("h1", {"revision": 7}, "changed meanwhile"),
+        ("h1", {"server_id": "77777777-7777-4777-8777-777777777777"}, "does not belong"),
+    ],
+)
+async def test_a_bind_that_was_overtaken_or_goes_astray_is_refused(
+    cloud: Cloud, host: str, change: Any, reason: str
+) -> None:
+    network, (rack1, _) = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
+    server = cloud.server(Nic(tag="0", network_id=network.id))
+    (port,) = await cloud.ensure(server)
+    assert await cloud.claim([port.id], rack1.id)
+    asked = {"server_id": server.server_id, "revision": port.revision, **change}
+    (answer,) = await cloud.client.bind_ports([PortBind(port_id=port.id, host=host, provider_uuid=rack1.id, **asked)])
+    assert isinstance(answer, BindRefused)
+    assert reason in answer.reason
+    assert (await ports.get_port(cloud.networks, port.id)).addresses == ()
+    (port,) = await cloud.ensure(server)
+    await cloud.bind(server, port, "h1", rack1.id)
+
+
+async def test_a_conductor_that_still_believes_in_a_refused_place_cannot_bind_there(cloud: Cloud) -> None:
+    network, (rack1, _) = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
+    server = cloud.server(Nic(tag="0", network_id=network.id))
+    (port,) = await cloud.ensure(server)
+    assert await cloud.claim([port.id], rack1.id)
+    asked = {"port_id": port.id, "server_id": server.server_id, "provider_uuid": rack1.id, "revision": port.revision}
+    for host in ("h2", "h1"):  # refused for the first; the host is in reach again for the one who slept
+        (answer,) = await cloud.client.bind_ports([PortBind(host=host, **asked)])
+        assert isinstance(answer, BindRefused)
+    assert "changed meanwhile" in answer.reason
+
+
+async def test_a_users_own_address_is_no_builds_to_unassign(cloud: Cloud) -> None:
+    network, _ = await cloud.routed("10.1.0.0/29")
+    mine = await ports.create_port(
+        cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT, host="h1", name="mine")
+    )
+    (port,) = await cloud.ensure(cloud.server(Nic(tag="0", port_id=mine.id)))
+    await cloud.client.unassign_ports({port.id: port.revision})
+    assert (await ports.get_port(cloud.networks, mine.id)).addresses == mine.addresses
+
+
+async def test_an_old_release_takes_nothing_from_a_port_that_is_in_use_again(cloud: Cloud) -> None:
+    """Roost's own ports come back under the same id; so a release row may name one that a build has claimed for."""
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    server = cloud.server(Nic(tag="0", network_id=network.id))
+    (port,) = await cloud.ensure(server)
+    assert await cloud.claim([port.id], rack1.id)
+    await execute(cloud, "INSERT INTO network.release (port_id) VALUES ($1)", port.id)
+    await reconcile_once(cloud.networks)
+    assert await cloud.used(rack1.id) == (5, 1)
+    await cloud.bind(server, port, "h1", rack1.id)
+    assert await reconcile_once(cloud.networks) == Reconciled()
+    await assert_sound(cloud)
+
+
+async def test_a_release_gives_back_only_the_claim_that_it_saw(cloud: Cloud) -> None:
+    _, (rack1,) = await cloud.routed("10.1.0.0/29")
+    port_id = "66666666-6666-4666-8666-666666666666"
+    assert await cloud.claim([port_id], rack1.id)
+    await execute(cloud, OPEN_INTENT, port_id)
+    await execute(cloud, "INSERT INTO network.release (port_id) VALUES ($1)", port_id)
+
+    async def claimed_anew() -> None:
+        claim = ConsumerClaim(
+            consumer_uuid=port_id, generation=1, consumer_type="PORT", project_id=PROJECT, user_id=PROJECT,
+            allocations={rack1.id: {IPV4_ADDRESS: 1}},
+        )  # fmt: skip
+        assert await cloud.networks.placement.claim([ClaimGroup((claim,))]) == [Claimed({port_id: 2})]
+
+    after(cloud.networks.placement, "get_consumers", claimed_anew)
+    await reconcile_once(cloud.networks)
+    assert await cloud.used(rack1.id) == (5, 1)
+
+
+async def test_a_port_whose_claim_is_on_its_way_back_is_reserved_after_that(cloud: Cloud) -> None:
+    """Else the build could claim for it first, and lose that claim to the release."""
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    mine = await ports.create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT))
+    assert await cloud.claim([mine.id], rack1.id)
+    await execute(cloud, "INSERT INTO network.release (port_id) VALUES ($1)", mine.id)
+    (port,) = await cloud.ensure(cloud.server(Nic(tag="0", port_id=mine.id)))
+    assert port.needs_address
+    assert await cloud.used(rack1.id) == (5, 0)
+
+
+async def test_a_claim_that_gets_its_address_while_the_reconciler_looks_is_left_alone(cloud: Cloud) -> None:
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    port = await ports.create_port(
+        cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT, device_id=NOBODY)
+    )
+    assert await cloud.claim([port.id], rack1.id)
+
+    async def bound() -> None:
+        await ports.update_port(cloud.networks, port.id, PortChanges(host="h1"))
+
+    after(cloud.compute, "list_unfinished", bound)
+    assert await reconcile_once(cloud.networks) == Reconciled()
+    assert (await ports.get_port(cloud.networks, port.id)).addresses
+    assert await cloud.used(rack1.id) == (5, 1)
+    await assert_sound(cloud)
+
+
+async def test_two_nics_of_one_server_may_take_two_addresses_of_one_segment_at_once(cloud: Cloud) -> None:
+    _, (rack1,) = await cloud.routed("10.1.0.0/29")
+    async with cloud.networks.database.connection() as connection:
+        rows = await connection.fetch("SELECT total, reserved, max_unit FROM placement.inventory")
+    assert [tuple(row) for row in rows] == [(5, 0, 5)]
+    assert await cloud.used(rack1.id) == (5, 0)

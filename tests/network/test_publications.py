@@ -1,0 +1,71 @@
+"""One publisher at a time says what the ledger knows, and what was overtaken is said again."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.network.cloud import Cloud
+
+from roost.network.service.publications import publish_due
+from roost.network.store import publications
+
+
+@pytest.fixture
+async def provider(cloud: Cloud) -> str:
+    """A network that the ledger must be told about again."""
+    network = await cloud.plain("10.0.0.0/28")
+    await want(cloud, network.id)
+    return network.id
+
+
+async def want(cloud: Cloud, provider: str) -> None:
+    async with cloud.networks.database.transaction() as tx:
+        await publications.want(tx, [provider])
+
+
+async def is_due(cloud: Cloud, provider: str) -> bool:
+    async with cloud.networks.database.transaction() as tx:
+        return bool(await publications.list_due(tx, [provider]))
+
+
+def while_telling(cloud: Cloud, happens: Callable[[], Awaitable[Any]]) -> list[int]:
+    """`happens` while the ledger is told for the first time; how often it is told is counted."""
+    real = cloud.networks.placement.ensure_providers
+    told: list[int] = []
+
+    async def ensure_providers(states: Any) -> None:
+        told.append(len(states))
+        if len(told) == 1:
+            await happens()
+        await real(states)
+
+    cloud.networks.placement.ensure_providers = ensure_providers  # type: ignore[method-assign]
+    return told
+
+
+async def test_while_one_publishes_nobody_else_does(cloud: Cloud, provider: str) -> None:
+    told = while_telling(cloud, lambda: publish_due(cloud.networks, [provider]))
+    await publish_due(cloud.networks, [provider])
+    assert told == [1]
+    assert not await is_due(cloud, provider)
+
+
+async def test_what_changes_while_it_is_published_is_published_again(cloud: Cloud, provider: str) -> None:
+    while_telling(cloud, lambda: want(cloud, provider))
+    await publish_due(cloud.networks, [provider])
+    assert await is_due(cloud, provider)
+    await publish_due(cloud.networks, [provider])
+    assert not await is_due(cloud, provider)
+
+
+async def test_a_publisher_that_lost_its_lease_has_all_it_said_said_again(cloud: Cloud, provider: str) -> None:
+    """Its state is the older one, and it may have been written last."""
+
+    async def overtaken() -> None:
+        async with cloud.networks.database.transaction() as tx:
+            await tx.execute("UPDATE network.publication SET lease_until = now() - interval '1 s'")
+        await publish_due(cloud.networks, [provider])
+
+    while_telling(cloud, overtaken)
+    await publish_due(cloud.networks, [provider])
+    assert await is_due(cloud, provider)
