@@ -43,11 +43,11 @@ def test_several_servers_are_numbered_from_one() -> None:
     ("nics", "count", "part"),
     [
         ([NicAsked()], 1, "Bad networks format"),
-        ([NicAsked(port_id=PORT)], 2, "single configured port"),
+        ([NicAsked(port_id=PORT)], 2, "belongs to one server"),
         ([NicAsked(port_id=PORT), NicAsked(port_id=PORT)], 1, "only once"),
         ([NicAsked(network_id=NET, fixed_ip="10.0.0.300")], 1, "Invalid fixed IP"),
         ([NicAsked(network_id=NET, fixed_ip="10.0.0.3")], 2, "max_count"),
-        ([NicAsked(port_id=PORT, fixed_ip="10.0.0.3")], 1, "cannot be used with port"),
+        ([NicAsked(port_id=PORT, fixed_ip="10.0.0.3")], 1, "addresses of its own"),
         ([NicAsked(network_id=NET, tag="a"), NicAsked(network_id=NET, tag="a")], 1, "unique"),
         ([NicAsked(network_id=NET)] * 65, 1, "can have 64"),
     ],
@@ -116,7 +116,7 @@ async def test_a_hundred_servers_take_as_many_statements_as_one(cloud: Compute, 
     [
         ({"flavor_ref": "big"}, "There are: small."),
         ({"nics": (NicAsked(network_id=OTHER),)}, f"Network {OTHER} could not be found."),
-        ({"nics": (NicAsked(port_id=PORT),), "count": 2}, "single configured port"),
+        ({"nics": (NicAsked(port_id=PORT),), "count": 2}, "belongs to one server"),
         ({"count": 1001}, "1 to 1000"),
     ],
 )

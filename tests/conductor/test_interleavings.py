@@ -67,3 +67,28 @@ async def test_a_claim_that_is_kept_is_shut_to_the_conductor_that_made_it(world:
     go_on.set()
     await sleeper
     await world.settled()
+
+
+async def test_a_server_whose_stage_fails_holds_up_no_other_of_its_batch(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    bad, *others = await world.boot(network.id, count=3)
+    client = world.conductor.network
+    bind = client.bind_ports
+
+    async def fails_for_one(binds):  # type: ignore[no-untyped-def]
+        if any(one.server_id == bad for one in binds):
+            raise ValueError("what nobody foresaw")
+        return await bind(binds)
+
+    monkeypatch.setattr(client, "bind_ports", fails_for_one)
+    await world.run()
+    statuses = await world.statuses()
+    assert {statuses[server] for server in others} == {"ACTIVE"}
+    assert statuses[bad] == "BUILD"
+    monkeypatch.undo()
+    await world.expire_leases()
+    await world.run()
+    assert set((await world.statuses()).values()) == {"ACTIVE"}
+    await world.settled()

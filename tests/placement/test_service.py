@@ -235,3 +235,13 @@ async def test_children_follow_their_parents_and_keep_them(ledger: Ledger) -> No
     assert await service.delete_providers(ledger, [parent]) == [parent]
     assert await service.delete_providers(ledger, [child]) == []
     assert await service.delete_providers(ledger, [parent]) == []
+
+
+async def test_a_new_consumer_that_exists_and_holds_the_last_unit_is_told_that_it_exists(ledger: Ledger) -> None:
+    """New consumers are not looked for at first: short of what it holds itself, the group must be looked at again."""
+    host = await a_provider(ledger, VCPU=1)
+    consumer = a_uuid()
+    await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 1}}, consumer),))])
+    (answer,) = await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 1}}, consumer),))])
+    assert isinstance(answer, Refused)
+    assert [shortfall.rule for shortfall in answer.shortfalls] == [Rule.CONSUMER_GENERATION]

@@ -67,11 +67,11 @@ def _one_nic_problem(nic: NicAsked, count: int) -> str | None:
     if nic.tag is not None and not 1 <= len(nic.tag) <= TAG_LENGTH_MAX:
         return f"A network tag has 1 to {TAG_LENGTH_MAX} characters."
     if nic.port_id and count > 1:
-        return "Unable to launch multiple instances with a single configured port ID. Please launch your instance one by one with different ports."  # noqa: E501
+        return "A port belongs to one server: ask for one server at a time, each with a port of its own."
     if nic.fixed_ip is None:
         return None
     if nic.port_id:
-        return f"Specified Fixed IP '{nic.fixed_ip}' cannot be used with port '{nic.port_id}': the two cannot be specified together."  # noqa: E501
+        return f"Port {nic.port_id} has addresses of its own: leave fixed_ip {nic.fixed_ip} out."
     if count > 1:
         return "max_count cannot be greater than 1 if an fixed_ip is specified."
     try:

@@ -7,10 +7,6 @@ class ProviderNotFound(NotFound):
     """No resource provider with that uuid."""
 
 
-class ProviderInUse(Conflict):
-    """The resource provider has allocations or children."""
-
-
 class ProviderNameTaken(Conflict):
     """Another resource provider has that name."""
 

@@ -15,7 +15,6 @@ from roost.platform.errors import NotFound
 from roost.platform.http import Endpoint, canonical_uuid, is_uuid, json_response, read_json
 
 T = TypeVar("T")
-UNFILTERED = frozenset({"subnets", "availability_zone_hints", "availability_zones", "tags", "allocation_pools"})
 
 
 def network_endpoints(context: Networks) -> tuple[dict[str, Endpoint], dict[str, Endpoint]]:

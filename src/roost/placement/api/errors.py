@@ -13,7 +13,6 @@ from roost.placement.errors import (
     AllocationsRefused,
     ConcurrentUpdate,
     InventoryInUse,
-    ProviderInUse,
     ProviderNameTaken,
 )
 from roost.platform.errors import RoostError
@@ -25,7 +24,6 @@ UNDEFINED_CODE = "placement.undefined_code"
 PROBLEMS: dict[type[Exception], Problem] = {
     ConcurrentUpdate: Problem(409, "placement.concurrent_update", "Conflict"),
     InventoryInUse: Problem(409, "placement.inventory.inuse", "Conflict"),
-    ProviderInUse: Problem(409, "placement.resource_provider.inuse", "Conflict"),
     ProviderNameTaken: Problem(409, "placement.duplicate_name", "Conflict"),
 }
 
