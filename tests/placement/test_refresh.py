@@ -7,7 +7,7 @@ import pytest
 
 from roost.placement import service
 from roost.placement.refresh import IndexRefresher
-from roost.placement.service import Ledger
+from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.seams.placement import SHARING, VCPU, ClaimGroup, ConsumerClaim, Inventory, ProviderState
 
@@ -19,7 +19,7 @@ def a_uuid() -> str:
 @pytest.fixture
 async def ledger(database: Database) -> Ledger:
     made = Ledger(database)
-    await service.sync_standard_names(made)
+    await sync_standard_names(made)
     return made
 
 
@@ -113,7 +113,7 @@ async def test_requests_that_wait_share_a_refresh_and_each_sees_what_was_committ
 async def test_a_refresh_after_nothing_happened_runs_one_statement(dsn: str) -> None:
     database = await Database.open(dsn, size=1)
     ledger = Ledger(database)
-    await service.sync_standard_names(ledger)
+    await sync_standard_names(ledger)
     await service.ensure_providers(ledger, [a_state("h1")])
     statements: list[str] = []
     async with database.connection() as connection:

@@ -26,7 +26,8 @@ from roost.network import api as network_api
 from roost.network.reconciler import reconcile_once as reconcile_network
 from roost.network.service import Networks, NetworkSettings
 from roost.placement import api as placement_api
-from roost.placement.service import Ledger, sync_standard_names
+from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.platform.auth import Unrestricted
 from roost.platform.config import load_section
 from roost.platform.database import Database
 from roost.platform.env import Env
@@ -115,7 +116,7 @@ class Parts:
 def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
     """The main listener: each service below its name, and at the root too if it is alone."""
     apis: dict[str, Callable[[], list[Route]]] = {
-        "placement": lambda: placement_api.routes(parts.ledger),
+        "placement": lambda: placement_api.routes(parts.ledger, Unrestricted()),
         "network": lambda: network_api.routes(parts.networks),
         "compute": lambda: compute_api.routes(parts.compute),
     }

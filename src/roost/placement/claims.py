@@ -82,6 +82,8 @@ def _net_change(
 
 
 def _check_generation(claim: ConsumerClaim, consumer: ConsumerRow, shortfalls: list[Shortfall]) -> None:
+    if claim.any_generation:
+        return
     asked = -1 if claim.generation is None else claim.generation
     if asked != consumer.generation:
         shortfalls.append(
