@@ -162,9 +162,17 @@ WHERE held.provider_id = new.provider_id AND held.resource_class_id = new.resour
 """
 
 TOUCH_PROVIDERS = """-- placement.touch_providers
-UPDATE placement.provider SET generation = generation + 1, usage_xid = pg_current_xact_id(), updated_at = now()
-WHERE id = ANY($1::bigint[])
+WITH change AS (INSERT INTO placement.change (reshaped, provider_ids) VALUES ($2, $1::bigint[]))
+UPDATE placement.provider SET generation = generation + 1, updated_at = now() WHERE id = ANY($1::bigint[])
 """
+
+
+async def touch_providers(tx: Connection, provider_ids: Iterable[int], *, reshaped: bool) -> None:
+    """Give locked providers their next generation, and tell every index: of their usage, or of all that they have.
+
+    Every transaction that changes what an index holds ends with this, or writes its own rows of `placement.change`.
+    """
+    await tx.execute(TOUCH_PROVIDERS, list(provider_ids), reshaped)
 
 
 async def write_changes(tx: Connection, changes: Changes) -> None:
@@ -184,7 +192,7 @@ async def write_changes(tx: Connection, changes: Changes) -> None:
         used = [(*key, change) for key, change in changes.used.items()]
         await tx.execute(UPDATE_USED, *map(_literal, zip(*used, strict=True)))
     if changes.provider_ids:
-        await tx.execute(TOUCH_PROVIDERS, list(changes.provider_ids))
+        await touch_providers(tx, changes.provider_ids, reshaped=False)
 
 
 GET_CONSUMERS = """-- placement.get_consumers
@@ -282,6 +290,7 @@ ON CONFLICT (uuid) DO NOTHING RETURNING id
 """
 
 ROOT_PROVIDERS = """-- placement.root_providers
+WITH change AS (INSERT INTO placement.change (reshaped, provider_ids) VALUES (true, $1::bigint[]))
 UPDATE placement.provider SET root_id = id WHERE id = ANY($1::bigint[]) AND root_id = 0
 """
 
@@ -331,8 +340,8 @@ INSERT INTO placement.provider_aggregate (provider_id, aggregate_uuid) SELECT * 
 """
 
 RESHAPE_PROVIDERS = """-- placement.reshape_providers
-UPDATE placement.provider AS held
-SET name = new.name, generation = generation + 1, shape_xid = pg_current_xact_id(), updated_at = now()
+WITH change AS (INSERT INTO placement.change (reshaped, provider_ids) VALUES (true, $1::bigint[]))
+UPDATE placement.provider AS held SET name = new.name, generation = generation + 1, updated_at = now()
 FROM unnest($1::bigint[], $2::text[]) AS new (id, name) WHERE held.id = new.id
 """
 
@@ -392,8 +401,10 @@ WITH busy AS (
 ), inventories AS (DELETE FROM placement.inventory WHERE provider_id IN (SELECT id FROM gone)
 ), traits AS (DELETE FROM placement.provider_trait WHERE provider_id IN (SELECT id FROM gone)
 ), aggregates AS (DELETE FROM placement.provider_aggregate WHERE provider_id IN (SELECT id FROM gone)
+), change AS (
+    INSERT INTO placement.change (reshaped, provider_ids) SELECT true, array_agg(id) FROM gone HAVING count(*) > 0
 )
-INSERT INTO placement.deleted_provider (provider_id) SELECT id FROM gone RETURNING provider_id
+SELECT id FROM gone
 """
 
 
