@@ -115,7 +115,7 @@ async def test_a_refresh_after_nothing_happened_runs_one_statement(dsn: str) -> 
     await service.sync_standard_names(ledger)
     await service.ensure_providers(ledger, [a_state("h1")])
     statements: list[str] = []
-    async with database.connection() as connection:
+    async with database.lookups() as connection:
         connection.add_query_logger(lambda record: statements.append(record.query.partition("\n")[0]))
     refresher = IndexRefresher(database)
     await refresher.fresh()

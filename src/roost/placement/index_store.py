@@ -54,9 +54,9 @@ NOTHING = Snapshot(("", "", 0.0), 0, 2**63 - 1, ())
 GET_NEWS = """-- placement.get_news
 WITH change AS MATERIALIZED (
     SELECT reshaped, provider_ids FROM placement.change
-    WHERE xid >= (SELECT $1::xid8) AND xid < pg_snapshot_xmax(pg_current_snapshot())
+    WHERE xid >= $1::xid8 AND xid < pg_snapshot_xmax(pg_current_snapshot())
     UNION ALL
-    SELECT reshaped, provider_ids FROM placement.change WHERE xid = ANY(ARRAY(SELECT unnest($2::xid8[])))
+    SELECT reshaped, provider_ids FROM placement.change WHERE xid = ANY($2::xid8[])
 )
 SELECT s.system_identifier::text,
     CASE WHEN NOT pg_is_in_recovery() THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END,

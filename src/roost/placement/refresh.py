@@ -49,7 +49,7 @@ class IndexRefresher:
         if before is not None:
             await asyncio.wait([before])  # its failure is told to those who waited for it
             self._running, self._next = self._next, None
-        async with self._database.connection() as connection:
+        async with self._database.lookups() as connection:
             news = await index_store.get_news(connection, self._seen)
         if news.complete and not news.reshaped_ids:
             self._index.apply(Delta(usages=news.usages))
@@ -60,12 +60,15 @@ class IndexRefresher:
 
     async def _read_shapes(self) -> None:
         """The rarer refresh, of several statements in one snapshot: providers were reshaped, or all are news."""
-        async with self._database.transaction(snapshot=True) as tx:
-            news = await index_store.get_news(tx, self._seen)
+        async with (
+            self._database.lookups() as connection,
+            connection.transaction(isolation="repeatable_read", readonly=True),
+        ):
+            news = await index_store.get_news(connection, self._seen)
             if news.complete:
-                providers = await index_store.list_some(tx, news.reshaped_ids)
+                providers = await index_store.list_some(connection, news.reshaped_ids)
             else:
-                providers = await index_store.list_all(tx)
+                providers = await index_store.list_all(connection)
         if news.complete:
             deleted = set(news.reshaped_ids).difference(provider.id for provider in providers)
             self._index.apply(Delta(deleted=list(deleted), providers=providers, usages=news.usages))
