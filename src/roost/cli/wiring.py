@@ -26,6 +26,7 @@ from roost.network import api as network_api
 from roost.network.reconciler import reconcile_once as reconcile_network
 from roost.network.service import Networks, NetworkSettings
 from roost.placement import api as placement_api
+from roost.placement.refresh import prune_changes
 from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.auth import Unrestricted
 from roost.platform.config import load_section
@@ -39,6 +40,7 @@ from roost.platform.wakeup import Wakeups
 
 SERVICES = ("placement", "network", "compute", "conductor")
 PUBLISH_HOSTS_S = 5.0
+PRUNE_CHANGES_S = 60.0
 
 API = Api()
 """Roost's own paths."""
@@ -137,7 +139,10 @@ def agent_app(parts: Parts) -> Starlette:
 
 def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
     """What a process of this role does besides answering requests; none of these ever returns."""
-    work: list[Coroutine[Any, Any, None]] = [parts.wakeups.run()]
+    work: list[Coroutine[Any, Any, None]] = [
+        parts.wakeups.run(),
+        repeat(lambda: prune_changes(parts.database), "pruning the journal of changes", interval_s=PRUNE_CHANGES_S),
+    ]
     if config.role == "conductor":
         work += [
             pipeline.run(parts.conductor),

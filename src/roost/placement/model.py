@@ -50,11 +50,15 @@ class ConsumerWrite(NamedTuple):
 
 
 class Changes(Struct, frozen=True):
-    """What deciding a set of claims changes. used: change of use by line of inventory, zero left out."""
+    """What deciding a set of claims changes. used: change of use by line of inventory, zero left out.
+
+    generation_steps: by how much the generation of the providers grows; a release leaves it, as upstream does.
+    """
 
     consumers: tuple[ConsumerWrite, ...]
     used: Mapping[AllocationKey, int]
     provider_ids: frozenset[int]
+    generation_steps: int = 1
 
 
 class ProviderRow(Struct, frozen=True, kw_only=True):

@@ -114,7 +114,9 @@ async def release(
                 ConsumerWrite(uuid, row.generation, None, "", "", created=False, allocations={})
                 for uuid, row in held.items()
             )
-            await store.write_changes(tx, Changes(consumers=gone, used=used_change, provider_ids=provider_ids))
+            await store.write_changes(
+                tx, Changes(consumers=gone, used=used_change, provider_ids=provider_ids, generation_steps=0)
+            )
             released += len(held)
     return released
 

@@ -70,7 +70,7 @@ async def _reshape(
         },
         consumers=consumers,
     )
-    (answer,), changes = decide_claims([ClaimGroup(tuple(claims))], locked)
+    (answer,), changes = decide_claims([ClaimGroup(tuple(claims))], locked, held_units_fit=False)
     if isinstance(answer, Refused):
         return answer
     interim: list[ShapeChange] = []

@@ -124,9 +124,17 @@ WHERE held.provider_id = new.provider_id AND held.resource_class_id = new.resour
 """
 
 TOUCH_PROVIDERS = """-- placement.touch_providers
-UPDATE placement.provider SET generation = generation + 1, usage_xid = pg_current_xact_id(), updated_at = now()
-WHERE id = ANY($1::bigint[])
+WITH change AS (INSERT INTO placement.change (reshaped, provider_ids) VALUES (false, $1::bigint[]))
+UPDATE placement.provider SET generation = generation + $2, updated_at = now() WHERE id = ANY($1::bigint[])
 """
+
+
+async def touch_providers(tx: Connection, provider_ids: Iterable[int], *, generation_steps: int) -> None:
+    """Raise the generation of locked providers, and tell every index of their usage.
+
+    Every transaction that changes what an index holds ends with this, or writes its own rows of `placement.change`.
+    """
+    await tx.execute(TOUCH_PROVIDERS, list(provider_ids), generation_steps)
 
 
 async def write_changes(tx: Connection, changes: Changes) -> None:
@@ -146,7 +154,7 @@ async def write_changes(tx: Connection, changes: Changes) -> None:
         used = [(*key, change) for key, change in changes.used.items()]
         await tx.execute(UPDATE_USED, *map(_literal, zip(*used, strict=True)))
     if changes.provider_ids:
-        await tx.execute(TOUCH_PROVIDERS, list(changes.provider_ids))
+        await touch_providers(tx, changes.provider_ids, generation_steps=changes.generation_steps)
 
 
 GET_CONSUMERS = """-- placement.get_consumers
@@ -245,6 +253,7 @@ ON CONFLICT (uuid) DO NOTHING RETURNING id
 """
 
 ROOT_PROVIDERS = """-- placement.root_providers
+WITH change AS (INSERT INTO placement.change (reshaped, provider_ids) VALUES (true, $1::bigint[]))
 UPDATE placement.provider SET root_id = id WHERE id = ANY($1::bigint[]) AND root_id = 0
 """
 
@@ -294,13 +303,13 @@ INSERT INTO placement.provider_aggregate (provider_id, aggregate_uuid) SELECT * 
 """
 
 RESHAPE_PROVIDERS = """-- placement.reshape_providers
-UPDATE placement.provider AS held
-SET name = new.name, generation = generation + new.steps, shape_xid = pg_current_xact_id(), updated_at = now()
+WITH change AS (INSERT INTO placement.change (reshaped, provider_ids) VALUES (true, $1::bigint[]))
+UPDATE placement.provider AS held SET name = new.name, generation = generation + new.steps, updated_at = now()
 FROM unnest($1::bigint[], $2::text[], $3::integer[]) AS new (id, name, steps) WHERE held.id = new.id
 """
 
 RECORD_RESHAPED = """-- placement.record_reshaped
-UPDATE placement.provider SET shape_xid = pg_current_xact_id() WHERE id = ANY($1::bigint[])
+INSERT INTO placement.change (reshaped, provider_ids) VALUES (true, $1::bigint[])
 """
 
 
@@ -365,8 +374,10 @@ WITH busy AS (
 ), inventories AS (DELETE FROM placement.inventory WHERE provider_id IN (SELECT id FROM gone)
 ), traits AS (DELETE FROM placement.provider_trait WHERE provider_id IN (SELECT id FROM gone)
 ), aggregates AS (DELETE FROM placement.provider_aggregate WHERE provider_id IN (SELECT id FROM gone)
+), change AS (
+    INSERT INTO placement.change (reshaped, provider_ids) SELECT true, array_agg(id) FROM gone HAVING count(*) > 0
 )
-INSERT INTO placement.deleted_provider (provider_id) SELECT id FROM gone RETURNING provider_id
+SELECT id FROM gone
 """
 
 

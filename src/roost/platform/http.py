@@ -99,7 +99,7 @@ class Microversions:
     def response_headers(self, version: Version) -> dict[str, str]:
         """What tells the client which version answered."""
         headers = {"OpenStack-API-Version": f"{self.service} {show(version)}"}
-        vary = "OpenStack-API-Version"
+        vary = "openstack-api-version"
         if self.legacy_header:
             headers[self.legacy_header] = show(version)
             vary += f", {self.legacy_header}"

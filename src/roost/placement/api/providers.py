@@ -120,6 +120,7 @@ class Aggregates:
 
     async def replace(self, request: Request) -> Response:
         uuid = provider_uuid(request)
+        await service_read.get_provider(self.ledger, uuid)
         body = await read_body(request, schemas.AGGREGATES_SET)
         generation = None
         if version_of(request) >= AGGREGATE_GENERATION_SINCE:
