@@ -1,15 +1,18 @@
 """`--auth` and `--policy` of `roost serve`: what is refused at once, and a listener that asks who calls."""
 
+import asyncio
 import json
 import os
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.cluster import ROOST, Cluster, cluster
+from tests.cluster import ROOST, Cluster, cluster, until
+from tests.platform.fake_keystone import FakeKeystone, World
 
 from roost.cli.access import PRESETS, check_policy_word
 from roost.platform.errors import BadRequest
@@ -22,6 +25,21 @@ def guarded() -> Iterator[Cluster]:
     with cluster() as made:
         made.serve(environment={"ROOST_CORS_ALLOWED_ORIGIN": "http://horizon.example.com"}, auth="noauth2")
         yield made
+
+
+class Today(World):
+    """The time that other processes go by."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+@pytest.fixture
+async def keystone() -> AsyncIterator[FakeKeystone]:
+    server = FakeKeystone(world=Today())
+    await server.start()
+    yield server
+    await server.stop()
 
 
 def ask(url: str, headers: dict[str, str] | None = None) -> tuple[int, dict[str, str]]:
@@ -73,10 +91,41 @@ def test_noauth2_warns_that_it_is_for_tests(guarded: Cluster) -> None:
     assert "for tests only" in guarded.logs()
 
 
+async def test_keystone_says_who_calls_and_roost_serves_on_while_it_is_away(keystone: FakeKeystone) -> None:
+    options = {"AUTH_URL": keystone.url, "USERNAME": "roost", "PASSWORD": "secret", "TOKEN_CACHE_S": "1"}
+    environment = {f"ROOST_KEYSTONE_{name}": value for name, value in options.items()}
+    admin, member = ({"X-Auth-Token": keystone.token(role)} for role in ("admin", "member"))
+    with cluster() as made:
+        await asyncio.to_thread(made.serve, "compute", auth="keystone", workers=2, environment=environment)
+
+        async def status(path: str, headers: dict[str, str] | None = None) -> int:
+            return (await asyncio.to_thread(ask, made.url + path, headers))[0]
+
+        refused, headers = await asyncio.to_thread(ask, f"{made.url}/v2.1/flavors")
+        assert (refused, headers["www-authenticate"]) == (401, f'Keystone uri="{keystone.url}"')
+        assert [await status("/v2.1/flavors", one) for one in (admin, member, {"X-Auth-Token": "x"})] == [200, 403, 401]
+        assert [await status(path) for path in ("/", "/v2.1/", "/compute", "/healthz")] == [200] * 4
+
+        await keystone.stop()
+
+        async def cut_off() -> bool:
+            return await status("/v2.1/flavors", admin) == 503
+
+        await until(cut_off, what="a token is remembered longer than said")
+        assert [await status("/healthz"), await status("/")] == [200, 200]
+        await keystone.start()
+
+        async def back() -> bool:
+            return [await status("/v2.1/flavors", admin) for _ in range(4)] == [200] * 4
+
+        await until(back)
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("--auth", "basic"), 2, "expected none, noauth2"),
+        (("--auth", "basic"), 2, "expected none, noauth2, keystone"),
+        (("--auth", "keystone"), 1, "[keystone] auth_url '': expected an address"),
         (("--policy", "default"), 2, "--policy needs callers that are known"),
         (("--auth", "noauth2", "--policy", "nosuch"), 2, "no file nosuch: expected default, legacy-rbac"),
         (("--auth", "noauth2", "--policy", "broken.yaml"), 1, "broken.yaml is not YAML"),
