@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roost.placement.candidates import search
+from roost.placement.candidates import find, search
 from roost.placement.index import Delta, Index, IndexedProvider, Usage
+from roost.placement.narrowing import make_plan
 from roost.seams.placement import (
     DISK_GB,
     IPV4_ADDRESS,
@@ -356,11 +357,9 @@ def key_of_candidate(query: CandidateQuery, one) -> tuple:
 @settings(max_examples=200, deadline=None)
 @given(worlds(), queries(), st.integers(0, 3))
 def test_the_search_finds_what_trying_everything_finds(world, query, start) -> None:
-    from roost.placement import candidates as rules
-
     index = index_of(*world)
-    plan = rules.make_plan(index, query)
-    found = list(rules.find(index, plan, limit=0, start=start))
+    plan = make_plan(index, query)
+    found = list(find(index, plan, limit=0, start=start))
     parts = [
         (query.groups[slot.group], {want.resource_class: want.amount for want in slot.wants}) for slot in plan.slots
     ]

@@ -42,10 +42,16 @@ class AllocationProviderNotFound(BadRequest):
 
 
 class QueryMalformed(BadRequest):
-    """A parameter of the query string is not what was expected."""
+    """The query string is not what was expected."""
 
-    def __init__(self, key: str, value: str, expected: str) -> None:
-        super().__init__(f"Invalid query string parameters: {key}={value!r}: expected {expected}.")
-        self.key = key
-        self.value = value
-        self.expected = expected
+
+class QueryKeyRepeated(QueryMalformed):
+    """A parameter of the query string is there more than once."""
+
+
+class QueryValueBad(QueryMalformed):
+    """A parameter of the query string contradicts itself or another one."""
+
+
+class QueryValueMissing(QueryMalformed):
+    """The query string asks for nothing."""

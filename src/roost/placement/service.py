@@ -18,6 +18,7 @@ from roost.placement.errors import (
 )
 from roost.placement.model import Changes, ConsumerWrite, LockedLedger
 from roost.placement.refresh import IndexRefresher
+from roost.placement.settings import PlacementSettings
 from roost.placement.shapes import decide_shape
 from roost.platform.database import Connection, Database
 from roost.platform.env import Env
@@ -44,6 +45,7 @@ class Ledger:
 
     database: Database
     env: Env = field(default_factory=Env)
+    settings: PlacementSettings = field(default_factory=PlacementSettings)
     resource_class_ids: dict[str, int] = field(default_factory=dict)
     index: IndexRefresher = field(init=False)
 

@@ -1,18 +1,27 @@
 """The ledger's operations that only read: answered from the index as of now, or from one statement or two."""
 
+import re
 from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
+import os_resource_classes
+import os_traits
 from msgspec import Struct
 
 from roost.placement import read_store
-from roost.placement.candidates import Found, Plan, find, fitting, make_plan
+from roost.placement.candidates import Gathered, gather
 from roost.placement.errors import ConsumerNotFound, ProviderNotFound, ResourceClassNotFound, TraitNotFound
+from roost.placement.funnel import explain
 from roost.placement.index import NO_ROW, Index
+from roost.placement.narrowing import Plan, fitting, make_plan
 from roost.placement.query import ProviderQuery
 from roost.placement.read_store import ConsumerHead, HeldResources
 from roost.placement.service import Ledger
-from roost.seams.placement import CandidateQuery, Inventory, RequestGroup
+from roost.seams.placement import CandidateQuery, Funnel, Inventory, RequestGroup
+
+STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
+STANDARD_TRAITS = frozenset(os_traits.get_traits())
+"""Names that every ledger knows, for ever."""
 
 
 class ProviderView(Struct, frozen=True, kw_only=True):
@@ -30,25 +39,33 @@ class ProviderView(Struct, frozen=True, kw_only=True):
 
 
 class Matches(Struct, frozen=True):
-    """The candidates of a query by rows of the index, which holds until the next await."""
+    """The candidates of a query by rows of the index, which holds until the next await. funnel: if there are none."""
 
     index: Index
     plan: Plan
-    found: list[Found]
+    found: Gathered
+    funnel: Funnel | None
 
 
 async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
-    """The candidates of one query, always in the same order. Raises ResourceClassNotFound, TraitNotFound."""
-    await _check_names(ledger, query.groups)
-    index = await ledger.index.fresh()
+    """The candidates of one query. Raises ResourceClassNotFound, TraitNotFound."""
+    index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
     plan = make_plan(index, query)
-    return Matches(index, plan, list(find(index, plan, limit=query.limit)))
+    settings = ledger.settings
+    start = ledger.env.random.randrange(2**16) if settings.randomize_allocation_candidates else 0
+    found = gather(index, plan, limit=settings.limit(query.limit), start=start, depth_first=settings.depth_first)
+    return Matches(index, plan, found, None if len(found) else explain(index, query))
+
+
+async def explain_candidates(ledger: Ledger, query: CandidateQuery) -> Funnel:
+    """How many hosts each requirement of a query leaves. Raises ResourceClassNotFound, TraitNotFound."""
+    index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
+    return explain(index, query)
 
 
 async def list_providers(ledger: Ledger, query: ProviderQuery) -> list[ProviderView]:
     """The providers that satisfy the query, each by itself. Raises ResourceClassNotFound, TraitNotFound."""
-    await _check_names(ledger, [query.group])
-    index = await ledger.index.fresh()
+    index = await _knowing_index(ledger, [query.group], frozenset())
     if query.uuid is not None:
         row = index.find_row(query.uuid)
         rows = [] if row is None else [row]
@@ -112,13 +129,28 @@ def _view(index: Index, row: int) -> ProviderView:
     )  # fmt: skip
 
 
-async def _check_names(ledger: Ledger, groups: Sequence[RequestGroup]) -> None:
-    """Raise ResourceClassNotFound or TraitNotFound for names that the ledger does not know."""
-    await check_resource_classes(ledger, {name for group in groups for name in group.resources})
-    traits = {trait for group in groups for any_of in (*group.required, group.forbidden) for trait in any_of}
-    if not traits:
-        return
+async def _knowing_index(ledger: Ledger, groups: Sequence[RequestGroup], traits: Set[str]) -> Index:
+    """The index as of now, which knows every name of the groups, and these traits.
+
+    Raises ResourceClassNotFound or TraitNotFound for names that the ledger does not know. Only names that are neither
+    standard ones nor of any provider are looked up in the database.
+    """
+    index = await ledger.index.fresh()
+    classes = {name for group in groups for name in group.resources}
+    strange_classes = {name for name in classes - STANDARD_CLASSES if not index.has_class(name)}
+    named = {trait for group in groups for any_of in (*group.required, group.forbidden) for trait in any_of}
+    strange_traits = (named | traits) - index.trait_masks.keys() - STANDARD_TRAITS
+    if not strange_classes and not strange_traits:
+        return index
+    possible_classes, possible_traits = [
+        sorted(name for name in names if re.fullmatch("[A-Z0-9_]{1,255}", name))
+        for names in (strange_classes, strange_traits)
+    ]
     async with ledger.database.connection() as connection:
-        unknown = await read_store.list_unknown_traits(connection, sorted(traits))
-    if unknown:
+        unknown_classes = await read_store.list_unknown_classes(connection, possible_classes)
+        unknown_traits = await read_store.list_unknown_traits(connection, possible_traits)
+    if unknown := sorted({*unknown_classes, *strange_classes.difference(possible_classes)}):
+        raise ResourceClassNotFound(f"No such resource class {', '.join(unknown)}.")
+    if unknown := sorted({*unknown_traits, *strange_traits.difference(possible_traits)}):
         raise TraitNotFound(f"No such trait(s): {', '.join(unknown)}.")
+    return await ledger.index.fresh()  # the one from before the database was asked may have changed

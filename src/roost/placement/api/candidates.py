@@ -1,59 +1,69 @@
-"""GET /allocation_candidates. Source: Placement API 1.39."""
+"""GET /allocation_candidates, and Roost's own GET /explain, which says why it is empty. Source: Placement API 1.39."""
 
-from typing import Any
+from email.utils import format_datetime
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from roost.placement import service_read
+from roost.placement.answers import encode
 from roost.placement.api.reads import API, fresh_response
-from roost.placement.candidates import amounts_of, rows_by_suffix
-from roost.placement.index import NO_ROW, Index
-from roost.placement.query import parse_candidates
+from roost.placement.query import read_candidates
 from roost.placement.service import Ledger
-from roost.placement.service_read import Matches
+from roost.platform.errors import NotFound
+from roost.platform.http import Version
+from roost.seams.placement import CandidateQuery, Funnel
+
+CANDIDATES_SINCE = (1, 10)
+FRESH_SINCE = (1, 15)
+EXPLAIN_HEADER = "X-Roost-Explain"
 
 
 def candidate_routes(ledger: Ledger) -> list[Route]:
-    """The route of candidates."""
+    """The routes of candidates."""
 
     async def list_candidates(request: Request) -> Response:
-        query = parse_candidates(request.query_params.multi_items())
+        version, query = _read(request)
         matches = await service_read.match_candidates(ledger, query)
-        return fresh_response(ledger, encode_matches(matches))
+        headers = {}
+        if version >= FRESH_SINCE:
+            headers = {"Cache-Control": "no-cache", "Last-Modified": format_datetime(ledger.env.now(), usegmt=True)}
+        if matches.funnel is not None:
+            headers[EXPLAIN_HEADER] = describe(matches.funnel)
+        body = encode(matches.index, matches.plan, matches.found, version)
+        return Response(body, headers=headers, media_type="application/json")
 
-    return [API.route("/allocation_candidates", {"GET": list_candidates})]
+    async def explain(request: Request) -> Response:
+        _, query = _read(request)
+        funnel = await service_read.explain_candidates(ledger, query)
+        steps = [
+            {
+                "requirement": step.requirement.name.lower(), "description": step.describe(), "group": step.suffix,
+                "names": step.names, "amount": step.amount, "hosts_left": step.hosts_left,
+            }
+            for step in funnel.steps
+        ]  # fmt: skip
+        return fresh_response(ledger, {"explanation": describe(funnel), "steps": steps})
 
-
-def encode_matches(matches: Matches) -> dict[str, Any]:
-    """The answer's body: the candidates, and every provider of the trees that they touch."""
-    index, plan = matches.index, matches.plan
-    uuids = index.uuids
-    requests = [
-        {
-            "allocations": {uuids[row]: {"resources": taken} for row, taken in amounts_of(plan, found).items()},
-            "mappings": {suffix: [uuids[row] for row in rows] for suffix, rows in rows_by_suffix(plan, found).items()},
-        }
-        for found in matches.found
+    return [
+        API.route("/allocation_candidates", {"GET": list_candidates}),
+        API.route("/explain", {"GET": explain}),
     ]
-    roots = dict.fromkeys(int(index.root_row[row]) for found in matches.found for row in found.rows)
-    rows = [row for root in roots for row in index.trees().rows_of(root)]
-    return {
-        "allocation_requests": requests,
-        "provider_summaries": {uuids[row]: _summary(index, row) for row in rows},
-    }
 
 
-def _summary(index: Index, row: int) -> dict[str, Any]:
-    used = index.used[row]
-    parent = int(index.parent_row[row])
-    return {
-        "resources": {
-            name: {"capacity": inventory.capacity, "used": used[name]}
-            for name, inventory in index.inventories[row].items()
-        },
-        "traits": sorted(index.traits[row]),
-        "parent_provider_uuid": None if parent == NO_ROW else index.uuids[parent],
-        "root_provider_uuid": index.uuids[index.root_row[row]],
-    }
+def describe(funnel: Funnel) -> str:
+    """The requirement that the last hosts did not meet, in one line."""
+    before = funnel.steps[0]
+    for step in funnel.steps:
+        if step.hosts_left == 0:
+            return f"none of {before.hosts_left} hosts left: {step.describe()}"
+        before = step
+    return f"{before.hosts_left} hosts left"
+
+
+def _read(request: Request) -> tuple[Version, CandidateQuery]:
+    version: Version = request.state.microversion
+    if version < CANDIDATES_SINCE:
+        raise NotFound("The resource could not be found.")
+    return version, read_candidates(request.scope["query_string"], version)

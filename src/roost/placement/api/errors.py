@@ -14,6 +14,9 @@ from roost.placement.errors import (
     ConcurrentUpdate,
     InventoryInUse,
     ProviderNameTaken,
+    QueryKeyRepeated,
+    QueryValueBad,
+    QueryValueMissing,
 )
 from roost.platform.errors import RoostError
 from roost.platform.http import Problem
@@ -25,6 +28,9 @@ PROBLEMS: dict[type[Exception], Problem] = {
     ConcurrentUpdate: Problem(409, "placement.concurrent_update", "Conflict"),
     InventoryInUse: Problem(409, "placement.inventory.inuse", "Conflict"),
     ProviderNameTaken: Problem(409, "placement.duplicate_name", "Conflict"),
+    QueryKeyRepeated: Problem(400, "placement.query.duplicate_key", "Bad Request"),
+    QueryValueBad: Problem(400, "placement.query.bad_value", "Bad Request"),
+    QueryValueMissing: Problem(400, "placement.query.missing_value", "Bad Request"),
 }
 
 EXPLANATIONS = {

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from roost.placement import service_read
 from roost.placement.api.reads import API, fresh_response, provider_uuid
-from roost.placement.query import parse_providers
+from roost.placement.query import decode_pairs, parse_providers
 from roost.placement.service import Ledger
 from roost.placement.service_read import ProviderView
 
@@ -21,7 +21,9 @@ def provider_routes(ledger: Ledger) -> list[Route]:
     """The routes of providers."""
 
     async def list_providers(request: Request) -> Response:
-        providers = await service_read.list_providers(ledger, parse_providers(request.query_params.multi_items()))
+        pairs = decode_pairs(request.scope["query_string"])
+        query = parse_providers(pairs, request.state.microversion)
+        providers = await service_read.list_providers(ledger, query)
         return fresh_response(ledger, {"resource_providers": [_body(request, provider) for provider in providers]})
 
     async def show(request: Request) -> Response:

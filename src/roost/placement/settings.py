@@ -1,0 +1,31 @@
+"""What an operator can set of the ledger: section [placement] of roost.toml, with upstream's names and meanings."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+
+class PlacementSettings(Struct, frozen=True):
+    """max_allocation_candidates: no query gets more, -1 for no such limit.
+
+    allocation_candidates_generation_strategy: breadth-first gives one candidate of each host before a second of any,
+    depth-first all of a host before the first of the next. Upstream's default is depth-first, where a limit is only
+    applied to what was generated in full; here it ends the search, and depth-first would give one host only.
+    randomize_allocation_candidates: the host that comes first is drawn by lot.
+    """
+
+    max_allocation_candidates: int = -1
+    allocation_candidates_generation_strategy: Literal["depth-first", "breadth-first"] = "breadth-first"
+    randomize_allocation_candidates: bool = False
+
+    @property
+    def depth_first(self) -> bool:
+        """Whether one host comes after the other."""
+        return self.allocation_candidates_generation_strategy == "depth-first"
+
+    def limit(self, asked: int) -> int:
+        """How many candidates a query gets that asks for at most so many; 0 for all."""
+        if self.max_allocation_candidates < 0:
+            return asked
+        most = max(self.max_allocation_candidates, 1)
+        return min(asked or most, most)
