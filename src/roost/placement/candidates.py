@@ -216,6 +216,7 @@ def _walk(index: Index, plan: Plan, viable: Mask, start: int, depth_first: bool)
     """The combinations of all viable trees, each with its root: in rounds, or one tree after the other."""
     dead: set[tuple[int, ...]] = set()
     patience = Patience()
+    contagious: bool | None = None
     waiting: list[tuple[int, Iterator[Chosen]]] = []
     for root, options in _options(index, plan, viable, start, dead):
         only = only_combination(plan, options)
@@ -225,7 +226,8 @@ def _walk(index: Index, plan: Plan, viable: Mask, start: int, depth_first: bool)
         choices = combinations(index, plan, options, patience)
         first = next(choices, None)
         if first is None:
-            if _fails_by_sharing_alone(index, plan, root):
+            contagious = _fails_by_sharing_alone(index, plan) if contagious is None else contagious
+            if contagious:
                 dead.add(index.sharing().rows_by_root.get(root, ()))
             continue
         yield root, first
@@ -246,14 +248,14 @@ def _walk(index: Index, plan: Plan, viable: Mask, start: int, depth_first: bool)
 def _options(
     index: Index, plan: Plan, viable: Mask, start: int, dead: Container[tuple[int, ...]]
 ) -> Iterator[tuple[int, Options]]:
-    """Each viable root with the rows that may fill each slot; those served by `dead` sharing providers are left out."""
+    """Each viable root with the rows that may fill each slot; hosts that `dead` sharing providers serve are left out."""
     trees, sharing = index.trees(), index.sharing()
     shared_options: dict[tuple[int, ...], list[list[int]]] = {}
     roots = _in_order(index, viable, start)
     for at in range(0, len(roots), ROOTS_AT_ONCE):
         for root in roots[at : at + ROOTS_AT_ONCE].tolist():
             serving = sharing.rows_by_root.get(root, ())
-            if serving in dead:
+            if serving in dead and trees.hosts[root]:
                 continue
             shared = shared_options.get(serving)
             if shared is None:
@@ -261,20 +263,25 @@ def _options(
             rows = trees.rows_of(root)
             options: list[list[int]] = []
             for slot, theirs in zip(plan.slots, shared, strict=True):
-                options.append(options[slot.twin] if slot.twin >= 0 else _rows_of(slot.own, rows) + theirs)
+                if slot.twin >= 0:
+                    options.append(options[slot.twin])
+                else:
+                    # In ascending order, so that exchangeable groups are filled in the same order from every tree.
+                    own = _rows_of(slot.own, rows)
+                    options.append(sorted(own + theirs) if theirs else own)
             yield root, options
 
 
-def _fails_by_sharing_alone(index: Index, plan: Plan, root: int) -> bool:
-    """Whether every other tree that the same sharing providers serve fails as this one did.
+def _fails_by_sharing_alone(index: Index, plan: Plan) -> bool:
+    """Whether a host tree that fails takes with it every other host tree that the same sharing providers serve.
 
     So it is when granular groups can only be served by sharing providers and the unsuffixed one only by the tree: then
     what each can take was checked before, and only the granular groups together ask for too much.
     """
     if plan.any_of or plan.flat:
         return False
-    rows, serving = index.trees().rows_of(root), index.sharing().rows_by_root.get(root, ())
-    return not any(_rows_of(slot.own, rows) if slot.suffix else _rows_of(slot.shared, serving) for slot in plan.slots)
+    in_host_tree = index.trees().hosts[index.root_row]
+    return not any((slot.own & in_host_tree).any() if slot.suffix else slot.shared is not None for slot in plan.slots)
 
 
 def _rows_of(mask: Mask | None, rows: Sequence[int]) -> list[int]:
