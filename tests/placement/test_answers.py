@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.placement.worlds import host, index_of, provider, segment
 
 from roost.placement.answers import encode
 from roost.placement.candidates import gather
@@ -11,7 +12,6 @@ from roost.placement.index import Delta, Index, Usage
 from roost.placement.narrowing import make_plan
 from roost.placement.query import decode_pairs, parse_candidates
 from roost.seams.placement import DISK_GB, IPV4_ADDRESS, MEMORY_MB, SHARING, VCPU
-from tests.placement.worlds import host, index_of, provider, segment
 
 
 def answer(index: Index, query_string: str, version: int) -> Any:

@@ -1,6 +1,7 @@
 """GET /allocation_candidates over HTTP: microversions, cache headers, and why an answer is empty."""
 
-from tests.placement.test_api import Api, api
+from tests.placement.calls import Api
+from tests.placement.test_api import api
 
 __all__ = ["api"]
 

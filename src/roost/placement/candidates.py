@@ -248,7 +248,7 @@ def _walk(index: Index, plan: Plan, viable: Mask, start: int, depth_first: bool)
 def _options(
     index: Index, plan: Plan, viable: Mask, start: int, dead: Container[tuple[int, ...]]
 ) -> Iterator[tuple[int, Options]]:
-    """Each viable root with the rows that may fill each slot; hosts that `dead` sharing providers serve are left out."""
+    """Each viable root with the rows that may fill each slot; hosts served by `dead` sharing providers are left out."""
     trees, sharing = index.trees(), index.sharing()
     shared_options: dict[tuple[int, ...], list[list[int]]] = {}
     roots = _in_order(index, viable, start)

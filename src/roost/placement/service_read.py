@@ -1,27 +1,21 @@
 """The ledger's operations that only read: answered from the index as of now, or from one statement or two."""
 
-import re
 from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
-import os_resource_classes
-import os_traits
 from msgspec import Struct
 
 from roost.placement import read_store
 from roost.placement.candidates import Gathered, gather
-from roost.placement.errors import ConsumerNotFound, ProviderNotFound, ResourceClassNotFound, TraitNotFound
+from roost.placement.errors import ConsumerNotFound, ProviderNotFound
 from roost.placement.funnel import explain
 from roost.placement.index import NO_ROW, Index
 from roost.placement.narrowing import Plan, fitting, make_plan
 from roost.placement.query import ProviderQuery
-from roost.placement.read_store import ConsumerHead, HeldResources
-from roost.placement.service import Ledger
+from roost.placement.read_store import ConsumerHead, HeldResources, TypeUsage
+from roost.placement.service_ledger import STANDARD_CLASSES, STANDARD_TRAITS, Ledger
+from roost.placement.service_names import check_resource_classes, check_traits
 from roost.seams.placement import CandidateQuery, Funnel, Inventory, RequestGroup
-
-STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
-STANDARD_TRAITS = frozenset(os_traits.get_traits())
-"""Names that every ledger knows, for ever."""
 
 
 class ProviderView(Struct, frozen=True, kw_only=True):
@@ -108,15 +102,10 @@ async def get_consumer(ledger: Ledger, uuid: str) -> ConsumerHead:
     return head
 
 
-async def check_resource_classes(ledger: Ledger, names: Set[str]) -> None:
-    """Raise ResourceClassNotFound for names that no resource class has."""
-    unseen = sorted(names - ledger.resource_class_ids.keys())
-    if not unseen:
-        return
+async def list_project_usages(ledger: Ledger, project_id: str, *, user_id: str | None) -> list[TypeUsage]:
+    """What a project holds, or one user of it, by consumer type."""
     async with ledger.database.connection() as connection:
-        unknown = await read_store.list_unknown_classes(connection, unseen)
-    if unknown:
-        raise ResourceClassNotFound(f"No such resource class {', '.join(unknown)}.")
+        return await read_store.list_project_usages(connection, project_id, user_id)
 
 
 def _view(index: Index, row: int) -> ProviderView:
@@ -132,8 +121,7 @@ def _view(index: Index, row: int) -> ProviderView:
 async def _knowing_index(ledger: Ledger, groups: Sequence[RequestGroup], traits: Set[str]) -> Index:
     """The index as of now, which knows every name of the groups, and these traits.
 
-    Raises ResourceClassNotFound or TraitNotFound for names that the ledger does not know. Only names that are neither
-    standard ones nor of any provider are looked up in the database.
+    Raises ResourceClassNotFound, TraitNotFound. Only names that no provider has are looked up in the database.
     """
     index = await ledger.index.fresh()
     classes = {name for group in groups for name in group.resources}
@@ -142,15 +130,6 @@ async def _knowing_index(ledger: Ledger, groups: Sequence[RequestGroup], traits:
     strange_traits = (named | traits) - index.trait_masks.keys() - STANDARD_TRAITS
     if not strange_classes and not strange_traits:
         return index
-    possible_classes, possible_traits = [
-        sorted(name for name in names if re.fullmatch("[A-Z0-9_]{1,255}", name))
-        for names in (strange_classes, strange_traits)
-    ]
-    async with ledger.database.connection() as connection:
-        unknown_classes = await read_store.list_unknown_classes(connection, possible_classes)
-        unknown_traits = await read_store.list_unknown_traits(connection, possible_traits)
-    if unknown := sorted({*unknown_classes, *strange_classes.difference(possible_classes)}):
-        raise ResourceClassNotFound(f"No such resource class {', '.join(unknown)}.")
-    if unknown := sorted({*unknown_traits, *strange_traits.difference(possible_traits)}):
-        raise TraitNotFound(f"No such trait(s): {', '.join(unknown)}.")
+    await check_resource_classes(ledger, strange_classes)
+    await check_traits(ledger, strange_traits)
     return await ledger.index.fresh()  # the one from before the database was asked may have changed

@@ -1,42 +1,44 @@
 """GET /allocation_candidates, and Roost's own GET /explain, which says why it is empty. Source: Placement API 1.39."""
 
-from email.utils import format_datetime
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from roost.placement import service_read
 from roost.placement.answers import encode
-from roost.placement.api.reads import API, fresh_response
+from roost.placement.api.protocol import Operation, Operations, Versions, answer, answer_bytes, version_of
 from roost.placement.query import read_candidates
-from roost.placement.service import Ledger
-from roost.platform.errors import NotFound
-from roost.platform.http import Version
+from roost.placement.query_schema import CANDIDATE_PARAMETERS, LONG_SUFFIXES_SINCE, candidate_schema
+from roost.placement.service_ledger import Ledger
 from roost.seams.placement import CandidateQuery, Funnel
 
 CANDIDATES_SINCE = (1, 10)
-FRESH_SINCE = (1, 15)
+CANDIDATE_QUERY = Versions(
+    {
+        since: candidate_schema(since)
+        for since in sorted({LONG_SUFFIXES_SINCE, *(since for since, _, _ in CANDIDATE_PARAMETERS)})
+    }
+)
 EXPLAIN_HEADER = "X-Roost-Explain"
+RULE = "placement:allocation_candidates:list"
 
 
-def candidate_routes(ledger: Ledger) -> list[Route]:
-    """The routes of candidates."""
+@dataclass(frozen=True)
+class CandidateOperations:
+    """The operations of candidates."""
 
-    async def list_candidates(request: Request) -> Response:
-        version, query = _read(request)
-        matches = await service_read.match_candidates(ledger, query)
-        headers = {}
-        if version >= FRESH_SINCE:
-            headers = {"Cache-Control": "no-cache", "Last-Modified": format_datetime(ledger.env.now(), usegmt=True)}
-        if matches.funnel is not None:
-            headers[EXPLAIN_HEADER] = describe(matches.funnel)
+    ledger: Ledger
+
+    async def list_candidates(self, request: Request) -> Response:
+        version = version_of(request)
+        matches = await service_read.match_candidates(self.ledger, _query(request))
         body = encode(matches.index, matches.plan, matches.found, version)
-        return Response(body, headers=headers, media_type="application/json")
+        why = {} if matches.funnel is None else {EXPLAIN_HEADER: describe(matches.funnel)}
+        return answer_bytes(request, body, headers=why)
 
-    async def explain(request: Request) -> Response:
-        _, query = _read(request)
-        funnel = await service_read.explain_candidates(ledger, query)
+    async def explain(self, request: Request) -> Response:
+        funnel = await service_read.explain_candidates(self.ledger, _query(request))
         steps = [
             {
                 "requirement": step.requirement.name.lower(), "description": step.describe(), "group": step.suffix,
@@ -44,12 +46,30 @@ def candidate_routes(ledger: Ledger) -> list[Route]:
             }
             for step in funnel.steps
         ]  # fmt: skip
-        return fresh_response(ledger, {"explanation": describe(funnel), "steps": steps})
+        return answer(request, {"explanation": describe(funnel), "steps": steps})
 
-    return [
-        API.route("/allocation_candidates", {"GET": list_candidates}),
-        API.route("/explain", {"GET": explain}),
-    ]
+    def operations(self) -> Operations:
+        """By path and method."""
+        return {
+            "/allocation_candidates": {
+                "GET": Operation(
+                    summary="the ways to satisfy a request, with granular groups",
+                    endpoint=self.list_candidates,
+                    rule=RULE,
+                    since=CANDIDATES_SINCE,
+                    query=CANDIDATE_QUERY,
+                )
+            },
+            "/explain": {
+                "GET": Operation(
+                    summary="Roost's own: how many hosts each requirement of a query for candidates leaves",
+                    endpoint=self.explain,
+                    rule=RULE,
+                    since=CANDIDATES_SINCE,
+                    query=CANDIDATE_QUERY,
+                )
+            },
+        }
 
 
 def describe(funnel: Funnel) -> str:
@@ -62,8 +82,5 @@ def describe(funnel: Funnel) -> str:
     return f"{before.hosts_left} hosts left"
 
 
-def _read(request: Request) -> tuple[Version, CandidateQuery]:
-    version: Version = request.state.microversion
-    if version < CANDIDATES_SINCE:
-        raise NotFound("The resource could not be found.")
-    return version, read_candidates(request.scope["query_string"], version)
+def _query(request: Request) -> CandidateQuery:
+    return read_candidates(request.scope["query_string"], version_of(request))
