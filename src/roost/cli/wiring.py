@@ -120,7 +120,7 @@ class Parts:
         """Build the parts on one pool of connections; network and compute know each other, through their seams."""
         settings = read_settings(config.config)
         env, wakeups = Env(), Wakeups(database)
-        ledger = Ledger(database, env)
+        ledger = Ledger(database, env, settings.placement)
         await sync_standard_names(ledger)
         placement = LocalPlacement(ledger)
         compute = Compute(database, env, placement, wakeups=wakeups)
