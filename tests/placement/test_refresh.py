@@ -162,6 +162,7 @@ async def test_writers_that_take_long_are_seen_once_each_however_many_refreshes_
     database = ledger.database
     async with database.transaction() as late, database.transaction() as later:
         await touch(ledger, later, second)
+        await late.execute("UPDATE placement.provider SET name = 'renamed' WHERE uuid = $1", first)
         await touch(ledger, late, first, reshaped=True)
         async with late.transaction():  # a savepoint has an id of its own; the journal has its parent's
             await touch(ledger, late, third)
@@ -176,7 +177,9 @@ async def test_writers_that_take_long_are_seen_once_each_however_many_refreshes_
                 assert generations(await refresher.fresh()) == expected
                 raise Undo
     expected = {**expected, first: expected[first] + 1, second: expected[second] + 1, third: expected[third] + 1}
-    assert generations(await refresher.fresh()) == expected
+    index = await refresher.fresh()
+    assert generations(index) == expected
+    assert index.names[index.row_by_uuid[first]] == "renamed"
 
 
 async def test_a_refresh_reads_only_what_the_one_before_did_not_see(ledger: Ledger) -> None:
@@ -262,9 +265,30 @@ async def test_changes_of_a_transaction_under_way_outlive_the_horizon_and_reload
             await grow_old(ledger)
             await prune_changes(ledger.database)
             await refresher.fresh()
+    await grow_old(ledger)
+    await prune_changes(ledger.database)
     index = await refresher.fresh()
     assert index is at_first
     assert generations(index) == {host.uuid: expected[host.uuid] + 1, other.uuid: expected[other.uuid] + 3}
+
+
+async def test_a_late_change_below_the_horizon_is_found_by_loading_anew(ledger: Ledger) -> None:
+    host, other = a_state("h1"), a_state("h2")
+    await service.ensure_providers(ledger, [host, other])
+    refresher = IndexRefresher(ledger.database)
+    async with ledger.database.transaction() as slow:
+        await touch(ledger, slow, host.uuid)
+        await service.claim(ledger, [claim_of(other.uuid, 1)])
+        before = generations(await refresher.fresh())
+    horizons = []
+    for _ in range(2):
+        async with ledger.database.transaction() as tx:
+            horizons.append(await index_store.move_horizon(tx, kept=timedelta(0)))
+    seen = refresher._seen
+    assert seen.xmin < horizons[1] <= seen.xmax
+    async with ledger.database.transaction() as tx:
+        await index_store.delete_changes(tx, horizon=horizons[1], limit=100)
+    assert generations(await refresher.fresh())[host.uuid] == before[host.uuid] + 1
 
 
 async def test_a_journal_that_came_with_a_dump_from_another_server_hides_nothing_and_goes(ledger: Ledger) -> None:
