@@ -11,7 +11,7 @@ import pytest
 from roost.placement import service
 from roost.placement.index import Index
 from roost.placement.refresh import IndexRefresher
-from roost.placement.service import Ledger
+from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.migrate import upgrade
@@ -34,7 +34,7 @@ def other_postgres(data_dir: Path) -> Iterator[PrivatePostgres]:
 async def fill(dsn: str, *names: str) -> None:
     database = await Database.open(dsn)
     ledger = Ledger(database)
-    await service.sync_standard_names(ledger)
+    await sync_standard_names(ledger)
     states = [
         ProviderState(uuid=f"00000000-0000-4000-8000-{number:012}", name=name, inventories={VCPU: Inventory(total=8)})
         for number, name in enumerate(names)

@@ -8,7 +8,7 @@ from alembic import command
 
 from roost.placement import service
 from roost.placement.refresh import IndexRefresher
-from roost.placement.service import Ledger
+from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.migrate import configuration, upgrade
 from roost.platform.postgres import PrivatePostgres
@@ -49,7 +49,7 @@ async def _fill(dsn: str) -> None:
 async def _use(dsn: str) -> None:
     database = await Database.open(dsn)
     ledger, refresher = Ledger(database), IndexRefresher(database)
-    await service.sync_standard_names(ledger)
+    await sync_standard_names(ledger)
     loaded = await refresher.fresh()
     assert loaded.used[loaded.row_by_uuid[HOST]] == {VCPU: 0}
     server = ConsumerClaim(
