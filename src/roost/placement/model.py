@@ -37,8 +37,15 @@ class LockedLedger(Struct, frozen=True):
     consumers: Mapping[str, ConsumerRow]
 
 
+NO_TYPE = ""
+"""The type to write for a consumer that had one and is to have none."""
+
+
 class ConsumerWrite(NamedTuple):
-    """A consumer that is to be written. created: it did not exist before; allocations: all that it holds now."""
+    """A consumer that is to be written.
+
+    consumer_type: None leaves the one that it has. created: it did not exist before. allocations: all that it holds now.
+    """
 
     uuid: str
     generation: int

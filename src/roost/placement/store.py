@@ -101,7 +101,7 @@ DELETE FROM placement.consumer WHERE uuid = ANY($1::uuid[])
 
 UPDATE_CONSUMERS = """-- placement.update_consumers
 UPDATE placement.consumer AS held
-SET generation = new.generation, consumer_type = coalesce(new.consumer_type, held.consumer_type),
+SET generation = new.generation, consumer_type = nullif(coalesce(new.consumer_type, held.consumer_type), ''),
     project_id = new.project_id, user_id = new.user_id, updated_at = now()
 FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[])
     AS new (uuid, generation, consumer_type, project_id, user_id)
