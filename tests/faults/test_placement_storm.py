@@ -193,22 +193,8 @@ class Storm:
                     found = await client.do("GET", f"/allocations/{consumer}")
                     kept = {uuid: line["resources"] for uuid, line in found["allocations"].items()}
                     assert (kept, found.get("consumer_generation")) == (held, generation), consumer
-        first, second = [await self._shown(client) for client in self.clients]
+        first, second = [await client.everything() for client in self.clients]
         assert first == second
-
-    async def _shown(self, client: PlacementClient) -> dict[str, Any]:
-        """All that a worker says of every provider."""
-        providers = (await client.do("GET", "/resource_providers"))["resource_providers"]
-        shown = {}
-        for provider in providers:
-            parts = ("inventories", "usages", "traits", "aggregates")
-            answers = [await client.do("GET", f"/resource_providers/{provider['uuid']}/{part}") for part in parts]
-            for answer in answers:
-                for names in ("traits", "aggregates"):
-                    if names in answer:
-                        answer[names].sort()
-            shown[provider["uuid"]] = ({key: provider[key] for key in provider if key != "links"}, answers)
-        return shown
 
 
 def _plain_claim(consumer: str, provider: str) -> ConsumerClaim:

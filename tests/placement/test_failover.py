@@ -103,7 +103,7 @@ async def test_a_standby_answers_nothing_and_is_another_server_once_promoted(
 
 
 async def test_a_crash_of_one_backend_that_uses_transaction_ids_again_hides_no_change(data_dir: Path) -> None:
-    """The postmaster lives on and starts all others anew. Ids of aborted transactions that were not yet on disk return."""
+    """The postmaster lives on, but ids of aborted transactions that left nothing on disk are given again."""
     server = PrivatePostgres(data_dir / "crashing", settings={**REPLICATED, "wal_writer_delay": "10s"})
     await asyncio.to_thread(server.start)
     try:
