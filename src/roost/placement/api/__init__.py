@@ -31,6 +31,7 @@ async def _versions(request: Request) -> Response:
 def operations(ledger: Ledger, policy: Policy) -> Operations:
     """Every operation of the API, by path and method."""
     return {
+        **CandidateOperations(ledger).operations(),  # first, since routes are tried in order and it is asked most
         "/": {"GET": Operation(summary="the version document; nobody needs a token for it", endpoint=_versions)},
         **Providers(ledger).operations(),
         **Inventories(ledger).operations(),
@@ -40,7 +41,6 @@ def operations(ledger: Ledger, policy: Policy) -> Operations:
         **Traits(ledger).operations(),
         **ProviderTraits(ledger).operations(),
         **Allocations(ledger).operations(),
-        **CandidateOperations(ledger).operations(),
         **reshaper_operations(ledger),
     }
 
