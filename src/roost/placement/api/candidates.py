@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.placement import service_read
+from roost.placement.api import answer_schemas
 from roost.placement.api.protocol import Operation, Operations, answer
 from roost.placement.candidates import amounts_of, rows_by_suffix
 from roost.placement.index import NO_ROW, Index
@@ -27,6 +28,7 @@ def candidate_operations(ledger: Ledger) -> Operations:
             "GET": Operation(
                 summary="the ways to satisfy a request, with granular groups",
                 endpoint=list_candidates,
+                result=answer_schemas.CANDIDATES,
                 rule="placement:allocation_candidates:list",
                 since=(1, 10),
             )

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.placement import service_read, service_write
-from roost.placement.api import schemas
+from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import read_body
 from roost.placement.api.protocol import Operation, Operations, answer, provider_uuid, version_of
 from roost.placement.errors import InventoryMalformed, InventoryMissing
@@ -82,11 +82,17 @@ class Inventories:
         return {
             every: {
                 "GET": Operation(
-                    summary="what it has, by resource class", endpoint=self.list_inventories, rule=rule("list")
+                    summary="what it has, by resource class",
+                    endpoint=self.list_inventories,
+                    result=answer_schemas.INVENTORIES,
+                    errors=(404,),
+                    rule=rule("list"),
                 ),
                 "POST": Operation(
                     summary="have one more inventory",
                     endpoint=self.add,
+                    result=answer_schemas.ONE_INVENTORY,
+                    errors=(404, 409),
                     rule=rule("create"),
                     body=schemas.INVENTORY_CREATE,
                     status=201,
@@ -94,33 +100,43 @@ class Inventories:
                 "PUT": Operation(
                     summary="have these inventories and no others; 409 if one that goes is in use",
                     endpoint=self.replace_all,
+                    result=answer_schemas.INVENTORIES,
+                    errors=(404, 409),
                     rule=rule("update"),
                     body=schemas.INVENTORIES_SET,
                 ),
                 "DELETE": Operation(
                     summary="have no inventory; 409 if some is in use",
                     endpoint=self.delete_all,
+                    errors=(404, 409),
                     rule=rule("delete"),
                     since=(1, 5),
                     status_before=405,
                     status=204,
-                    answers=False,
                 ),
             },
             f"{every}/{{resource_class}}": {
-                "GET": Operation(summary="one inventory", endpoint=self.show, rule=rule("show")),
+                "GET": Operation(
+                    summary="one inventory",
+                    endpoint=self.show,
+                    result=answer_schemas.ONE_INVENTORY,
+                    errors=(404,),
+                    rule=rule("show"),
+                ),
                 "PUT": Operation(
                     summary="change it; it may shrink below its use",
                     endpoint=self.replace,
+                    result=answer_schemas.ONE_INVENTORY,
+                    errors=(404, 409),
                     rule=rule("update"),
                     body=schemas.INVENTORY_UPDATE,
                 ),
                 "DELETE": Operation(
                     summary="drop it; 409 if it is in use",
                     endpoint=self.delete,
+                    errors=(404, 409),
                     rule=rule("delete"),
                     status=204,
-                    answers=False,
                 ),
             },
         }

@@ -47,8 +47,9 @@ class Operation(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
     rule: of oslo.policy; None where the endpoint enforces one itself, or nobody is asked. since: the first
-    microversion; before it, the answer is status_before. body, query: what is read. status: of success.
-    answers: whether with JSON.
+    microversion; before it, the answer is status_before. body, query: what is read. status: of success; other_status:
+    of success that changed nothing. result: the body of success at the highest microversion, None for none. errors:
+    statuses of refusals that do not follow from all this. needs_token: whether callers are asked who they are.
     """
 
     summary: str
@@ -59,7 +60,10 @@ class Operation(Struct, frozen=True, kw_only=True):
     body: Versions | None = None
     query: Versions | None = None
     status: int = 200
-    answers: bool = True
+    other_status: int | None = None
+    result: Schema | None = None
+    errors: tuple[int, ...] = ()
+    needs_token: bool = True
 
 
 Operations = Mapping[str, Mapping[str, Operation]]
@@ -73,7 +77,7 @@ def guard(operation: Operation, policy: Policy) -> Endpoint:
         if version_of(request) < operation.since:
             raise HTTPException(operation.status_before)
         _check_content_type(request, required=operation.body is not None)
-        if operation.answers and operation.body is None:
+        if operation.result is not None and operation.body is None:
             _check_accept(request)
         if operation.rule is not None:
             policy.enforce(caller_of(request.scope), operation.rule)
