@@ -37,6 +37,11 @@ class Api:
 
     app: ASGIApp
 
+    @classmethod
+    def on(cls, ledger: Ledger) -> "Api":
+        """The API on a ledger; everybody may do everything."""
+        return cls(Starlette(routes=[mount("/placement", routes(ledger, Unrestricted()))]))
+
     async def send(
         self,
         method: str,
@@ -82,7 +87,7 @@ async def populate(database: Database) -> Api:
     """An API on an empty database, in which there is one of everything then."""
     ledger = Ledger(database)
     await sync_standard_names(ledger)
-    api = Api(Starlette(routes=[mount("/placement", routes(ledger, Unrestricted()))]))
+    api = Api.on(ledger)
     for method, target, body in _requests():
         answer = await api.call(method, target, body)
         assert answer.status < 300, (method, target, answer)
