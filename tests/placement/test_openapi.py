@@ -54,6 +54,7 @@ PLACES = {
         f"/allocation_candidates?resources={CLASS}:1",
         "/allocation_candidates?resources=VCPU:9",
     ],
+    "/explain": ["/explain?resources=VCPU:1", "/explain?resources=VCPU:9"],
     "/resource_providers": ["/resource_providers", f"/resource_providers?in_tree={HOST}"],
 }
 """Path -> targets of the populated ledger to ask for; other paths with a uuid are asked of providers."""
@@ -103,6 +104,18 @@ def test_operations_have_names_of_their_own_that_programs_can_use() -> None:
 def test_what_nobody_needs_a_token_for_is_said() -> None:
     without = {path for path, _, operation in described_operations(DOCUMENT) if operation.get("security") == []}
     assert without == {"/", "/openapi.json"}
+
+
+def test_parameters_of_groups_have_their_bare_names_one_suffix_and_a_pattern() -> None:
+    (parameters,) = [
+        operation["parameters"]
+        for path, _, operation in described_operations(DOCUMENT)
+        if path == "/allocation_candidates"
+    ]
+    by_name = {parameter["name"]: parameter["schema"] for parameter in parameters}
+    assert {"limit", "group_policy", "same_subtree", "resources", "resources1", "in_tree", "in_tree1"} <= by_name.keys()
+    names = by_name["by_pattern"]["patternProperties"]
+    assert any(re.search(pattern, "member_of_nic0") for pattern in names)
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ OPENAPI = "3.1.1"
 JSON = "application/json"
 SECURITY_SCHEME = "keystone"
 OPENSTACK = "x-openstack"
+OPTIONAL_SUFFIX = re.compile(r"\^(\w+)\(.*\)\?\$")
+SUFFIX = "1"
 
 Schema = Mapping[str, Any]
 """A JSON Schema of 2020-12, as OpenAPI 3.1 has it."""
@@ -116,11 +118,19 @@ def _operation_id(entry: Entry) -> str:
 
 
 def _query_parameters(writer: "_Writer", query: Schema) -> Iterable[dict[str, Any]]:
-    """A parameter for each property; those whose names are only known by patterns are the properties of one more."""
+    """A parameter for each property; those whose names are only known by patterns are the properties of one more.
+
+    OpenAPI has no patterns of names: where a pattern is a name with an optional suffix, the bare name is a parameter
+    too, and the name with one suffix, so that generated clients can ask for groups.
+    """
     required = query.get("required", ())
     for name, schema in query.get("properties", {}).items():
         yield {"name": name, "in": "query", "required": name in required, "schema": writer.schema(schema)}
     if "patternProperties" in query:
+        for pattern, schema in query["patternProperties"].items():
+            if suffixed := OPTIONAL_SUFFIX.fullmatch(pattern):
+                for name in (suffixed[1], f"{suffixed[1]}{SUFFIX}"):
+                    yield {"name": name, "in": "query", "required": False, "schema": writer.schema(schema)}
         patterns = {
             "type": "object", "patternProperties": query["patternProperties"], "additionalProperties": False,
         }  # fmt: skip

@@ -6,7 +6,7 @@ from starlette.routing import Route
 
 from roost.placement.api import answer_schemas
 from roost.placement.api.allocations import Allocations
-from roost.placement.api.candidates import candidate_operations
+from roost.placement.api.candidates import CandidateOperations
 from roost.placement.api.inventories import Inventories
 from roost.placement.api.names import ProviderTraits, ResourceClasses, Traits
 from roost.placement.api.openapi import document_operation
@@ -46,7 +46,7 @@ def operations(ledger: Ledger, policy: Policy) -> Operations:
         **Traits(ledger).operations(),
         **ProviderTraits(ledger).operations(),
         **Allocations(ledger).operations(),
-        **candidate_operations(ledger),
+        **CandidateOperations(ledger).operations(),
         **reshaper_operations(ledger),
     }
     return {**served, **document_operation(served)}

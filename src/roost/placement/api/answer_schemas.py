@@ -91,6 +91,20 @@ SUMMARY = _all_of(
 )  # fmt: skip
 CANDIDATES = _all_of(allocation_requests=_list_of(CANDIDATE), provider_summaries=mapping(UUID_KEY, SUMMARY))
 
+EXPLANATION = _all_of(
+    explanation=TEXT,
+    steps=_list_of(
+        _all_of(
+            requirement=TEXT,
+            description=TEXT,
+            group=TEXT,
+            names=_list_of(TEXT),
+            amount={"type": "integer"},
+            hosts_left=COUNT,
+        )
+    ),
+)
+
 COMPONENTS: dict[str, Schema] = {
     "Versions": VERSIONS,
     "Link": LINK,
@@ -114,4 +128,5 @@ COMPONENTS: dict[str, Schema] = {
     "Candidate": CANDIDATE,
     "Candidates": CANDIDATES,
     "ProviderSummary": SUMMARY,
+    "Explanation": EXPLANATION,
 }
