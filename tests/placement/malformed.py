@@ -122,28 +122,32 @@ class Maker:
     def __init__(self, random: Random, operations: Operations, known: Known) -> None:
         self.random = random
         self.known = known
+        self.benign = False
         self.operations = [
             (path, method, operation) for path, methods in operations.items() for method, operation in methods.items()
         ]
 
     def request(self) -> Sent:
-        """One request."""
+        """One request; of each five, two have nothing in them that nobody would send."""
+        self.benign = self._odds(0.4)
         path, method, operation = self.random.choice(self.operations)
+        if method == "DELETE" and self._odds(0.7):  # or there would soon be nothing left
+            path, method, operation = self.random.choice(self.operations)
         version, headers = self._version()
-        if self._odds(0.03):
+        if self._bad(0.03):
             method = self.random.choice(METHODS)
         place = self._path(path)
         target = place + self._query(path, operation)
         body = self._body(place.decode(), operation, version or HIGHEST) if method in ("POST", "PUT", "PATCH") else b""
-        if self._odds(0.02):
+        if self._bad(0.02):
             body = self.random.choice(BAD_BODIES)
-        if body or self._odds(0.02):
+        if body or self._bad(0.02):
             headers += [(b"content-length", b"%d" % len(body))]
-            given = self.random.choice(MEDIA_TYPES) if self._odds(0.03) else b"application/json"
-            headers += [(b"content-type", given)] * (0 if self._odds(0.01) else 1)
-        if self._odds(0.1):
+            given = self.random.choice(MEDIA_TYPES) if self._bad(0.03) else b"application/json"
+            headers += [(b"content-type", given)] * (0 if self._bad(0.01) else 1)
+        if self._bad(0.1):
             headers.append((b"accept", self.random.choice(ACCEPTS)))
-        if self._odds(0.1):
+        if self._bad(0.1):
             headers.append(self.random.choice(MORE_HEADERS))
         half = self.random.randint(0, len(body))
         chunks = [body] if self._odds(0.9) else [body[:half], b"", body[half:]]
@@ -152,15 +156,18 @@ class Maker:
     def _odds(self, probability: float) -> bool:
         return self.random.random() < probability
 
+    def _bad(self, probability: float) -> bool:
+        return not self.benign and self._odds(probability)
+
     def _version(self) -> tuple[Version | None, list[tuple[bytes, bytes]]]:
-        if self._odds(0.03):
+        if self._bad(0.03):
             return None, [(b"openstack-api-version", self.random.choice(VERSION_HEADERS))]
         version = HIGHEST if self._odds(0.4) else (1, self.random.randint(0, 39))
         return version, [(b"openstack-api-version", b"placement %d.%d" % version)]
 
     def _uuid(self) -> str:
         known = [*self.known.providers] * 4 + [*self.known.consumers] + [AGGREGATE, NOTHING]
-        if self._odds(0.15):
+        if self._bad(0.15):
             return f"{self.random.getrandbits(32):08x}-0000-4000-8000-000000000000"
         found = self.random.choice(known)
         return self.random.choice([found.upper(), found.replace("-", "")]) if self._odds(0.05) else found
@@ -169,7 +176,7 @@ class Maker:
 
     def _path(self, path: str) -> bytes:
         def segment(match: re.Match[str]) -> str:
-            if self._odds(0.12):
+            if self._bad(0.12):
                 return self.random.choice(BAD_SEGMENTS).decode()
             if match[1] == "uuid" and "allocations/{uuid}" in path:
                 return self.random.choice([*self.known.consumers, self._uuid()])
@@ -182,7 +189,7 @@ class Maker:
         made = re.sub(r"{(\w+)}", segment, path).encode()
         return (
             made + self.random.choice([b"/", b"//", b"/x", b"%00", b"%0A", b"/%2e%2e", b";a=b"])
-            if self._odds(0.02)
+            if self._bad(0.02)
             else made
         )
 
@@ -192,11 +199,11 @@ class Maker:
         )
 
     def _query(self, path: str, operation: Operation) -> bytes:
-        if self._odds(0.02):
+        if self._bad(0.02):
             return b"?" + self.random.choice(BAD_QUERY_BYTES)
         listing = path in ("/resource_providers", "/allocation_candidates")
         if not listing and operation.query is None:
-            return b"?" + self._parameters(1) if self._odds(0.02) else b""
+            return b"?" + self._parameters(1) if self._bad(0.02) else b""
         if operation.query is not None and self._odds(0.5):
             names = list(operation.query.at(HIGHEST).get("properties", {}))
         else:
@@ -212,7 +219,7 @@ class Maker:
         return b"&".join(self._parameter(name) for name in self.random.choices([*QUERIES], k=count))
 
     def _parameter(self, name: str) -> bytes:
-        if self._odds(0.2):
+        if self._bad(0.2):
             value = self.random.choice(BAD_TEXT)
         elif name in ("in_tree", "uuid", "member_of") and self._odds(0.5):
             value = self._uuid()
@@ -221,28 +228,28 @@ class Maker:
         if name in ("resources", "required", "member_of", "in_tree") and self._odds(0.3):
             name += self.random.choice(SUFFIXES)
         made = f"{quote(name)}={quote(value, safe=self.random.choice(['', ':,!']))}".encode()
-        if self._odds(0.03):
+        if self._bad(0.03):
             made += self.random.choice([b"%", b"%FF", b"%C3", b"\xff", b"&" + made])
         return made
 
     # Bodies.
 
     def _body(self, place: str, operation: Operation, version: Version) -> bytes:
-        if self._odds(0.08):
+        if self._bad(0.08):
             return self.random.choice(BAD_BODIES)
         versions = operation.body
         if versions is None:
             return json.dumps({"name": "CUSTOM_NEW"}).encode() if self._odds(0.3) else b""
         made = self._instance(self._schema(versions, version), "")
-        if self._odds(0.8):
+        if self.benign or self._odds(0.8):
             named = re.search("[0-9a-f-]{36}", place)
             _set_generations(made, self.known, named and named[0])
-        while self._odds(0.3):
+        while self._bad(0.3):
             made = self._broken(made)
         return _write(made).encode("utf-8", "surrogatepass")
 
     def _schema(self, versions: Versions, version: Version) -> Any:
-        return versions.at((1, self.random.randint(0, 39)) if self._odds(0.05) else version)
+        return versions.at((1, self.random.randint(0, 39)) if self._bad(0.05) else version)
 
     def _instance(self, schema: Mapping[str, Any], name: str) -> Any:
         """A value as the schema has it; objects are lists of pairs, so that a key can come twice."""
@@ -259,7 +266,7 @@ class Maker:
         if kind == "integer":
             lowest, highest = schema.get("minimum", -1), schema.get("maximum", 2**31)
             usual = min(max(self.random.randint(0, 9), lowest), highest)
-            return self.random.choice([lowest, highest, 2**63, float(usual)]) if self._odds(0.1) else usual
+            return self.random.choice([lowest, highest, 2**63, float(usual)]) if self._bad(0.1) else usual
         if kind == "number":
             return self.random.choice([1.0, 1, 0.5, 16.0, 0, -1.0, 1e-40, 1e20, 3.4e38]) if self._odds(0.3) else 1.0
         return None if kind == "null" else self._text(schema, name)
@@ -289,11 +296,11 @@ class Maker:
         usual = {"project_id": [PROJECT], "user_id": [USER]}.get(
             name, ["host1", "x", f"n{self.random.getrandbits(16)}"]
         )
-        return self.random.choice(BAD_TEXT if self._odds(0.1) else usual)
+        return self.random.choice(BAD_TEXT if self._bad(0.1) else usual)
 
     def _broken(self, value: Any) -> Any:
         """The value with one thing in it exchanged, left out, or said twice."""
-        if isinstance(value, Pairs) and value.pairs and self._odds(0.85):
+        if isinstance(value, Pairs) and value.pairs and self._bad(0.85):
             pairs = list(value.pairs)
             at = self.random.randrange(len(pairs))
             key, inner = pairs[at]
@@ -307,10 +314,10 @@ class Maker:
             else:
                 pairs[at] = (key, self._broken(inner))
             return Pairs(pairs)
-        if isinstance(value, list) and value and self._odds(0.7):
+        if isinstance(value, list) and value and self._bad(0.7):
             at = self.random.randrange(len(value))
             return [*value[:at], self._broken(value[at]), *value[at + self.random.randint(0, 1) :]]
-        return self.random.choice(BAD_TEXT if self._odds(0.3) else BAD_VALUES)
+        return self.random.choice(BAD_TEXT if self._bad(0.3) else BAD_VALUES)
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class Api:
             sent.append(message)
 
         await self.app(scope, receive, send)
-        answered = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        answered = {name.decode(): value.decode("latin-1") for name, value in sent[0]["headers"]}
         text = b"".join(message.get("body", b"") for message in sent[1:])
         if text and answered.get("content-type") == "application/json":
             return Answer(sent[0]["status"], answered, msgspec.json.decode(text))

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from roost.placement.api.errors import PROBLEMS, error_response
 from roost.placement.errors import ProviderNotFound
 from roost.platform.auth import Policy, caller_of
-from roost.platform.errors import BadRequest
+from roost.platform.errors import BadRequest, NotFound
 from roost.platform.http import Api, Endpoint, Microversions, Version, canonical_uuid, is_uuid, json_response
 
 MICROVERSIONS = Microversions("placement", lowest=(1, 0), highest=(1, 39))
@@ -76,6 +76,8 @@ def guard(operation: Operation, policy: Policy) -> Endpoint:
     async def guarded(request: Request) -> Response:
         if version_of(request) < operation.since:
             raise HTTPException(operation.status_before)
+        if any("\0" in segment for segment in request.path_params.values()):
+            raise NotFound("Nothing has a name with the character \\u0000")
         _check_content_type(request, required=operation.body is not None)
         if operation.result is not None and operation.body is None:
             _check_accept(request)
