@@ -2,18 +2,20 @@
 
 import sys
 from collections.abc import Coroutine
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import typer
 import uvloop
 
 from roost.platform.errors import RoostError
 
+Result = TypeVar("Result")
 
-def run(program: str, work: Coroutine[Any, Any, None]) -> None:
+
+def run(program: str, work: Coroutine[Any, Any, Result]) -> Result:
     """Run to the end; an error that Roost foresaw is its sentence and exit status 1."""
     try:
-        uvloop.run(work)
+        return uvloop.run(work)
     except RoostError as error:
         fail(program, error)
     except ExceptionGroup as errors:

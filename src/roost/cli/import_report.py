@@ -106,10 +106,11 @@ def _summary_table(differences: tuple[Difference, ...]) -> Table:
 
 
 def _details_table(differences: tuple[Difference, ...]) -> Table:
+    """The first rows; what is new comes last, as there is least to say about it."""
     table = Table(box=None, pad_edge=False)
     for heading in ("what", "which", "difference", "in Roost", "at the source"):
         table.add_column(heading, overflow="fold")
-    for one in differences:
+    for one in sorted(differences, key=lambda one: one.change is Change.NEW):
         which = f"{one.name} ({one.key})" if one.name else one.key
         for detail in one.details or (Detail(one.change.value, None, None),):
             if table.row_count == ROWS_SHOWN:

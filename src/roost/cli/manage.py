@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import Struct
 from rich.console import Console
 
 from roost.cli.endings import run
@@ -74,40 +75,63 @@ def _import_placement(
 
     Exit status 3: differences were found on --dry-run. 4: something stays different, and the report says what.
 
-    Example: `roost-manage import-placement --from http://placement.example/placement --data-dir /var/lib/roost --dry-run`
+    Example: `roost-manage import-placement --from http://placement.example/placement --dry-run`
     """
     if database and (data_dir or pg_bin):
         raise typer.BadParameter("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
     if not source_url.startswith(("http://", "https://")):
         raise typer.BadParameter(f"--from {source_url}: expected a URL such as http://placement.example/placement")
-    target = LedgerTarget(data_dir=None if database else (data_dir or Path("roost")), database=database, pg_bin=pg_bin)
-    status = 0
-
-    async def work() -> None:
-        nonlocal status
-        credentials = None if token else credentials_of(os.environ)
-        async with open_ledger(target, create=not dry_run) as held:
-            ledger = None if held is None else Ledger(held)
-            with Bars() as bars:
-                async with Source.connect(source_url, token=token, credentials=credentials, ca_file=ca_file) as source:
-                    read = await read_placement(source, bars.progress)
-            if dry_run:
-                imported = await compare_ledger(ledger, read.state, delete=delete, overwrite=overwrite)
-            else:
-                assert ledger is not None, "it was created"
-                imported = await import_ledger(ledger, read.state, delete=delete, overwrite=overwrite)
-        if as_json:
-            print(report_json(source_url, read, imported, dry_run=dry_run).decode(), flush=True)  # noqa: T201
-        else:
-            console = Console()
-            if not console.is_terminal:
-                console.width = WIDTH_WITHOUT_TERMINAL
-            print_report(console, read, imported, dry_run=dry_run)
-        status = exit_status(read, imported, dry_run=dry_run)
-
+    asked = _Import(
+        source_url=source_url,
+        target=LedgerTarget(
+            data_dir=None if database else (data_dir or Path("roost")), database=database, pg_bin=pg_bin
+        ),
+        token=token,
+        ca_file=ca_file,
+        dry_run=dry_run,
+        delete=delete,
+        overwrite=overwrite,
+        as_json=as_json,
+    )
     configure_logging("manage")
-    run("roost-manage", work())
-    raise typer.Exit(status)
+    raise typer.Exit(run("roost-manage", _import(asked)))
+
+
+class _Import(Struct, frozen=True, kw_only=True):
+    """What `import-placement` was asked for."""
+
+    source_url: str
+    target: LedgerTarget
+    token: str | None
+    ca_file: str | None
+    dry_run: bool
+    delete: bool
+    overwrite: bool
+    as_json: bool
+
+
+async def _import(asked: _Import) -> int:
+    """Read, compare, write, say; returns the exit status."""
+    credentials = None if asked.token else credentials_of(os.environ)
+    async with open_ledger(asked.target, create=not asked.dry_run) as database:
+        ledger = None if database is None else Ledger(database)
+        with Bars() as bars:
+            async with Source.connect(
+                asked.source_url, token=asked.token, credentials=credentials, ca_file=asked.ca_file
+            ) as source:
+                read = await read_placement(source, bars.progress)
+        if asked.dry_run or ledger is None:
+            imported = await compare_ledger(ledger, read.state, delete=asked.delete, overwrite=asked.overwrite)
+        else:
+            imported = await import_ledger(ledger, read.state, delete=asked.delete, overwrite=asked.overwrite)
+    if asked.as_json:
+        print(report_json(asked.source_url, read, imported, dry_run=asked.dry_run).decode(), flush=True)  # noqa: T201
+    else:
+        console = Console()
+        if not console.is_terminal:
+            console.width = WIDTH_WITHOUT_TERMINAL
+        print_report(console, read, imported, dry_run=asked.dry_run)
+    return exit_status(read, imported, dry_run=asked.dry_run)
 
 
 if __name__ == "__main__":
