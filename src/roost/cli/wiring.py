@@ -26,7 +26,9 @@ from roost.network import api as network_api
 from roost.network.reconciler import reconcile_once as reconcile_network
 from roost.network.service import Networks, NetworkSettings
 from roost.placement import api as placement_api
-from roost.placement.service import Ledger, sync_standard_names
+from roost.placement.refresh import prune_changes
+from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.platform.auth import Unrestricted
 from roost.platform.config import load_section
 from roost.platform.database import Database
 from roost.platform.env import Env
@@ -38,6 +40,7 @@ from roost.platform.wakeup import Wakeups
 
 SERVICES = ("placement", "network", "compute", "conductor")
 PUBLISH_HOSTS_S = 5.0
+PRUNE_CHANGES_S = 60.0
 
 API = Api()
 """Roost's own paths."""
@@ -115,7 +118,7 @@ class Parts:
 def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
     """The main listener: each service below its name, and at the root too if it is alone."""
     apis: dict[str, Callable[[], list[Route]]] = {
-        "placement": lambda: placement_api.routes(parts.ledger),
+        "placement": lambda: placement_api.routes(parts.ledger, Unrestricted()),
         "network": lambda: network_api.routes(parts.networks),
         "compute": lambda: compute_api.routes(parts.compute),
     }
@@ -136,7 +139,10 @@ def agent_app(parts: Parts) -> Starlette:
 
 def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
     """What a process of this role does besides answering requests; none of these ever returns."""
-    work: list[Coroutine[Any, Any, None]] = [parts.wakeups.run()]
+    work: list[Coroutine[Any, Any, None]] = [
+        parts.wakeups.run(),
+        repeat(lambda: prune_changes(parts.database), "pruning the journal of changes", interval_s=PRUNE_CHANGES_S),
+    ]
     if config.role == "conductor":
         work += [
             pipeline.run(parts.conductor),
