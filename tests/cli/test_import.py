@@ -14,8 +14,11 @@ import msgspec
 import pytest
 from aiohttp import web
 from tests.cli.upstream import Upstream, upstream_running
+from tests.cluster import Cluster
 
 from roost.cli.keystone import KeystoneRefused, credentials_of
+from roost.cli.ledger_target import LedgerTarget
+from roost.cli.manage import ImportRequest, import_placement
 from roost.cli.placement_source import Read, Source, SourceRefused, read_placement
 from roost.placement import import_store
 from roost.placement.importing import LedgerState
@@ -43,10 +46,27 @@ def run(*arguments: str, **environment: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def report(upstream: Upstream, dsn: str, *options: str) -> tuple[int, dict[str, Any]]:
-    code, out, errors = run("--from", upstream.url, "--token", "admin", "--database", dsn, "--json", *options)
-    assert code in (0, 1, 3, 4), errors
-    return code, msgspec.json.decode(out)
+class Importing:
+    """Imports into one database, in this process: (exit status, the report that --json prints)."""
+
+    def __init__(self, dsn: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self.dsn, self.capsys = dsn, capsys
+
+    async def __call__(self, url: str, **options: bool) -> tuple[int, dict[str, Any]]:
+        status, out = await self.tell(url, as_json=True, **options)
+        return status, msgspec.json.decode(out)
+
+    async def tell(self, url: str, **options: bool) -> tuple[int, str]:
+        """(exit status, what people read)."""
+        target = LedgerTarget(data_dir=None, database=self.dsn, pg_bin=None)
+        asked = ImportRequest(source_url=url, target=target, token="admin", **options)
+        status = await import_placement(asked)
+        return status, self.capsys.readouterr().out
+
+
+@pytest.fixture
+def report(dsn: str, capsys: pytest.CaptureFixture[str]) -> Importing:
+    return Importing(dsn, capsys)
 
 
 def a_uuid() -> str:
@@ -78,15 +98,15 @@ async def ledger_of(database: Database) -> LedgerState:
 
 
 async def test_an_import_takes_everything_and_a_repeat_finds_no_difference(
-    upstream: Upstream, dsn: str, database: Database
+    upstream: Upstream, report: Importing, database: Database
 ) -> None:
     cloud = SmallCloud(upstream)
-    code, dry = report(upstream, dsn, "--dry-run")
+    code, dry = await report(upstream.url, dry_run=True)
     assert code == 3
     assert (await ledger_of(database)).providers == {}
     assert {cloud.host, cloud.server, cloud.trait, cloud.resource_class} <= {one["key"] for one in dry["differences"]}
 
-    code, done = report(upstream, dsn)
+    code, done = await report(upstream.url)
     assert (code, done["written"], done["settled"], done["left_out"]) == (0, True, True, [])
     assert [one["key"] for one in done["differences"]] == [one["key"] for one in dry["differences"]]
     held = await ledger_of(database)
@@ -102,21 +122,23 @@ async def test_an_import_takes_everything_and_a_repeat_finds_no_difference(
     assert (server.generation, server.consumer_type, server.project_id, server.user_id) == (2, "INSTANCE", "p", "u")
     assert (untyped.generation, untyped.consumer_type) == (1, None)
 
-    for options in ((), ("--dry-run",), ("--delete",)):
-        code, again = report(upstream, dsn, *options)
+    for option in ("dry_run", "delete", "overwrite"):
+        code, again = await report(upstream.url, **{option: True})
         assert (code, again["differences"], again["written"]) == (0, [], False)
 
 
-def test_a_dry_run_shows_exactly_what_changed_and_delete_removes_what_is_gone(upstream: Upstream, dsn: str) -> None:
+async def test_a_dry_run_shows_exactly_what_changed_and_delete_removes_what_is_gone(
+    upstream: Upstream, report: Importing
+) -> None:
     cloud, other = SmallCloud(upstream), SmallCloud(upstream)
-    assert report(upstream, dsn)[0] == 0
+    assert (await report(upstream.url))[0] == 0
     inventory = {"total": 4, "reserved": 4, "min_unit": 3}
     upstream.set_inventories(cloud.card, {cloud.resource_class: inventory})  # 2 are in use: over its capacity
     upstream.call("DELETE", f"/allocations/{cloud.untyped}")
     upstream.call("DELETE", f"/allocations/{other.server}")
     for gone in (other.card, other.node):
         upstream.call("DELETE", f"/resource_providers/{gone}")
-    code, dry = report(upstream, dsn, "--dry-run")
+    code, dry = await report(upstream.url, dry_run=True)
     assert code == 3
     found = {(one["change"], one["key"]): one["details"] for one in dry["differences"]}
     assert found.keys() == {
@@ -131,32 +153,66 @@ def test_a_dry_run_shows_exactly_what_changed_and_delete_removes_what_is_gone(up
     assert parts["generation"][1] == parts["generation"][0] + 1
     assert parts[f"inventory {cloud.resource_class}"][1] | inventory == parts[f"inventory {cloud.resource_class}"][1]
 
-    code, kept = report(upstream, dsn)
+    code, text = await report.tell(upstream.url, dry_run=True)
+    assert code == 3
+    lines = [line.split() for line in text.splitlines()]
+    assert ["new", "changed", "only", "in", "Roost"] in lines
+    assert ["provider", "0", "1", "2"] in lines
+    assert ["consumer", other.server, "only", "in", "Roost"] in lines
+    assert text.endswith("5 differences. Nothing was written.\n")
+
+    code, kept = await report(upstream.url)
     assert (code, kept["written"]) == (4, True)
     assert {one["key"] for one in kept["differences"] if one["stays"]} == {
         cloud.untyped, other.server, other.card, other.node,
     }  # fmt: skip
-    assert report(upstream, dsn, "--delete")[0] == 0
-    assert report(upstream, dsn, "--dry-run")[0] == 0
+    code, text = await report.tell(upstream.url)
+    assert code == 4
+    assert text.endswith("4 differences left, of what only Roost has: --delete removes it.\n")
+    assert (await report(upstream.url, delete=True))[0] == 0
+    assert (await report(upstream.url, dry_run=True))[0] == 0
 
 
-async def test_a_ledger_in_use_is_not_overwritten_by_mistake(upstream: Upstream, dsn: str, database: Database) -> None:
+async def test_a_ledger_in_use_is_not_overwritten_by_mistake(
+    upstream: Upstream, report: Importing, database: Database
+) -> None:
     cloud = SmallCloud(upstream)
-    assert report(upstream, dsn)[0] == 0
+    assert (await report(upstream.url))[0] == 0
     async with database.connection() as connection:
         await connection.execute(
             "UPDATE placement.provider SET generation = generation + 1 WHERE uuid = $1", cloud.host
         )
-    code, out, _ = run("--from", upstream.url, "--token", "admin", "--database", dsn)
-    assert code == 1
-    assert f"1 providers have a higher generation in Roost than at the source ({cloud.name})" in " ".join(out.split())
-    assert out.rstrip().endswith("Nothing was written.")
-    assert report(upstream, dsn, "--overwrite")[0] == 0
-    assert report(upstream, dsn, "--dry-run")[0] == 0
+    code, refused = await report(upstream.url)
+    assert (code, refused["written"]) == (1, False)
+    (obstacle,) = refused["obstacles"]
+    assert obstacle.startswith(f"1 providers have a higher generation in Roost than at the source ({cloud.name})")
+    code, dry = await report(upstream.url, dry_run=True)
+    assert (code, dry["obstacles"]) == (3, [obstacle])
+    assert (await report(upstream.url, overwrite=True))[0] == 0
+    assert (await report(upstream.url, dry_run=True))[0] == 0
+
+
+async def test_a_roost_is_a_source_too(upstream: Upstream, dsn: str, report: Importing, data_dir: Path) -> None:
+    SmallCloud(upstream)
+    cluster = Cluster(data_dir)
+    try:
+        cluster.serve("placement")
+        here = await Database.open(dsn)
+        there = await Database.open(cluster.dsn)
+        await Importing(cluster.dsn, report.capsys)(upstream.url)
+        code, done = await report(cluster.url)
+        assert (code, done["settled"], done["left_out"]) == (0, True, [])
+        assert done["providers"] > 2
+        assert await ledger_of(here) == await ledger_of(there)
+        assert (await report(upstream.url, dry_run=True))[0] == 0
+        await here.close()
+        await there.close()
+    finally:
+        cluster.close()
 
 
 def test_a_data_directory_is_made_by_the_import_and_not_by_a_dry_run(upstream: Upstream, data_dir: Path) -> None:
-    cloud = SmallCloud(upstream)
+    SmallCloud(upstream)
     where = ("--from", upstream.url, "--data-dir", str(data_dir / "roost"))
     code, out, _ = run(*where, "--dry-run", OS_TOKEN="admin")
     assert code == 3
@@ -169,10 +225,6 @@ def test_a_data_directory_is_made_by_the_import_and_not_by_a_dry_run(upstream: U
     code, out, _ = run(*where, "--dry-run", OS_TOKEN="admin")
     assert code == 0
     assert "Nothing differs." in out
-    upstream.call("DELETE", f"/allocations/{cloud.untyped}")
-    code, out, _ = run(*where, OS_TOKEN="admin")
-    assert code == 4
-    assert "1 difference stay: only Roost has them, --delete removes them." in out
 
 
 @pytest.mark.parametrize(

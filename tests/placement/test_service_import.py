@@ -9,8 +9,8 @@ from tests.placement.ledger_states import consumer, ledgers, provider, state, uu
 
 from roost.placement import import_store, service
 from roost.placement.importing import LedgerState
-from roost.placement.service import Ledger
 from roost.placement.service_import import LedgerBusy, compare_ledger, import_ledger
+from roost.placement.service_ledger import Ledger
 from roost.placement.service_read import get_provider
 from roost.platform.database import Database
 from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, Inventory

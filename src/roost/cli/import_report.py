@@ -83,7 +83,7 @@ def _conclusion(imported: Imported, *, dry_run: bool) -> str:
         return "Nothing was written."
     stay = len(plan.remaining)
     if stay:
-        text = f"{_many(stay, 'difference')} stay: only Roost has them, --delete removes them."
+        text = f"{_many(stay, 'difference')} left, of what only Roost has: --delete removes it."
         return f"Imported. {text}" if imported.written else text
     return "Imported: Roost's ledger is as the source."
 

@@ -17,8 +17,8 @@ from roost.cli.keystone import credentials_of
 from roost.cli.ledger_target import LedgerTarget, open_ledger
 from roost.cli.placement_source import Source, read_placement
 from roost.cli.story_output import Bars
-from roost.placement.service import Ledger
 from roost.placement.service_import import compare_ledger, import_ledger
+from roost.placement.service_ledger import Ledger
 from roost.platform.telemetry import configure_logging
 
 WIDTH_WITHOUT_TERMINAL = 160
@@ -81,7 +81,7 @@ def _import_placement(
         raise typer.BadParameter("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
     if not source_url.startswith(("http://", "https://")):
         raise typer.BadParameter(f"--from {source_url}: expected a URL such as http://placement.example/placement")
-    asked = _Import(
+    asked = ImportRequest(
         source_url=source_url,
         target=LedgerTarget(
             data_dir=None if database else (data_dir or Path("roost")), database=database, pg_bin=pg_bin
@@ -94,23 +94,23 @@ def _import_placement(
         as_json=as_json,
     )
     configure_logging("manage")
-    raise typer.Exit(run("roost-manage", _import(asked)))
+    raise typer.Exit(run("roost-manage", import_placement(asked)))
 
 
-class _Import(Struct, frozen=True, kw_only=True):
-    """What `import-placement` was asked for."""
+class ImportRequest(Struct, frozen=True, kw_only=True):
+    """What `import-placement` was asked for. token: None for what the environment says."""
 
     source_url: str
     target: LedgerTarget
-    token: str | None
-    ca_file: str | None
-    dry_run: bool
-    delete: bool
-    overwrite: bool
-    as_json: bool
+    token: str | None = None
+    ca_file: str | None = None
+    dry_run: bool = False
+    delete: bool = False
+    overwrite: bool = False
+    as_json: bool = False
 
 
-async def _import(asked: _Import) -> int:
+async def import_placement(asked: ImportRequest) -> int:
     """Read, compare, write, say; returns the exit status."""
     credentials = None if asked.token else credentials_of(os.environ)
     async with open_ledger(asked.target, create=not asked.dry_run) as database:

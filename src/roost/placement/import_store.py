@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import asyncpg
 
+from roost.placement import names_store, store
 from roost.placement.importing import ImportedProvider, LedgerState, Plan
 from roost.platform.database import Connection
 from roost.seams.placement import ConsumerState, Inventory
@@ -123,24 +124,16 @@ async def read_ledger(tx: Connection) -> LedgerState:
     )  # fmt: skip
 
 
-INSERT_IMPORTED_CLASSES = """-- placement.insert_imported_classes
-INSERT INTO placement.resource_class (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING
-"""
-
-INSERT_IMPORTED_TRAITS = """-- placement.insert_imported_traits
-INSERT INTO placement.trait (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING
-"""
-
-
 async def write_plan(tx: Connection, plan: Plan) -> None:
-    """Make the locked ledger as planned."""
-    await tx.execute(INSERT_IMPORTED_CLASSES, sorted(plan.resource_classes_new))
-    await tx.execute(INSERT_IMPORTED_TRAITS, sorted(plan.traits_new))
+    """Make the locked ledger as planned, and tell every index."""
+    await names_store.insert_resource_classes(tx, sorted(plan.resource_classes_new))
+    await names_store.insert_traits(tx, sorted(plan.traits_new))
     await _delete_consumers(tx, plan)
-    await _write_providers(tx, plan)
+    changed = await _write_providers(tx, plan)
     await _write_shapes(tx, plan.providers)
     await _write_consumers(tx, plan.consumers)
-    await _sum_usage(tx, plan)
+    changed |= await _sum_usage(tx, plan)
+    await store.record_reshaped(tx, sorted(changed))
     await tx.execute(DELETE_CLASSES, sorted(plan.resource_classes_gone))
     await tx.execute(DELETE_TRAITS, sorted(plan.traits_gone))
 
@@ -186,7 +179,7 @@ WITH gone AS (DELETE FROM placement.provider WHERE uuid = ANY($1::uuid[]) RETURN
 ), traits AS (DELETE FROM placement.provider_trait WHERE provider_id IN (SELECT id FROM gone)
 ), aggregates AS (DELETE FROM placement.provider_aggregate WHERE provider_id IN (SELECT id FROM gone)
 )
-INSERT INTO placement.deleted_provider (provider_id) SELECT id FROM gone
+SELECT id FROM gone
 """
 
 ROOT_TREES = """-- placement.root_trees
@@ -194,14 +187,18 @@ WITH RECURSIVE tree (id, root_id) AS (
     SELECT id, id FROM placement.provider WHERE parent_id IS NULL
     UNION ALL SELECT child.id, tree.root_id FROM placement.provider child JOIN tree ON child.parent_id = tree.id
 )
-UPDATE placement.provider AS held
-SET root_id = tree.root_id, shape_xid = pg_current_xact_id(), updated_at = now()
+UPDATE placement.provider AS held SET root_id = tree.root_id, updated_at = now()
 FROM tree WHERE tree.id = held.id AND (held.root_id <> tree.root_id OR held.uuid = ANY($1::uuid[]))
+RETURNING held.id
 """
 
 
-async def _write_providers(tx: Connection, plan: Plan) -> None:
-    """Who there is, under which name and parent. Their names are freed first: two may have changed places."""
+async def _write_providers(tx: Connection, plan: Plan) -> set[int]:
+    """Who there is, under which name and parent. Names are freed first: two may have changed places.
+
+    Returns the ids of all that changed, those that are gone included.
+    """
+    changed: set[int] = set()
     written = [one.uuid for one in plan.providers]
     await _execute(tx, FREE_NAMES, [(uuid,) for uuid in (*written, *plan.providers_gone)])
     await _execute(tx, INSERT_IMPORTED_PROVIDERS, [(one.uuid, one.name) for one in plan.providers])
@@ -212,9 +209,10 @@ async def _write_providers(tx: Connection, plan: Plan) -> None:
     )
     if plan.providers_gone:
         # In one statement, however many: children and parents go together.
-        await tx.execute(DELETE_IMPORTED_PROVIDERS, list(plan.providers_gone))
-    if plan.providers or plan.providers_gone:
-        await tx.execute(ROOT_TREES, written)
+        changed.update(row[0] for row in await tx.fetch(DELETE_IMPORTED_PROVIDERS, list(plan.providers_gone)))
+    if written or changed:
+        changed.update(row[0] for row in await tx.fetch(ROOT_TREES, written))
+    return changed
 
 
 CLEAR_INVENTORIES = """-- placement.clear_inventories
@@ -329,19 +327,16 @@ WHERE line.provider_id IN (SELECT id FROM touched)
 """
 
 TOUCH_IMPORTED = """-- placement.touch_imported
-UPDATE placement.provider SET usage_xid = pg_current_xact_id(), updated_at = now() WHERE uuid = ANY($1::uuid[])
-"""
-
-RAISE_GENERATIONS = """-- placement.raise_generations
-UPDATE placement.provider SET generation = generation + 1 WHERE uuid = ANY($1::uuid[])
+UPDATE placement.provider SET generation = generation + (uuid = ANY($2::uuid[]))::integer, updated_at = now()
+WHERE uuid = ANY($1::uuid[]) RETURNING id
 """
 
 
-async def _sum_usage(tx: Connection, plan: Plan) -> None:
-    touched = [(uuid,) for uuid in plan.providers_touched]
-    await _execute(tx, SUM_USAGE, touched)
-    await _execute(tx, TOUCH_IMPORTED, touched)
-    await _execute(tx, RAISE_GENERATIONS, [(uuid,) for uuid in plan.providers_raised])
+async def _sum_usage(tx: Connection, plan: Plan) -> set[int]:
+    """Returns the ids of those whose use may be another."""
+    await _execute(tx, SUM_USAGE, [(uuid,) for uuid in plan.providers_touched])
+    rows = await tx.fetch(TOUCH_IMPORTED, list(plan.providers_touched), list(plan.providers_raised))
+    return {row[0] for row in rows}
 
 
 DELETE_CLASSES = """-- placement.delete_classes

@@ -3,13 +3,11 @@
 import asyncio
 
 import msgspec
-import os_resource_classes
-import os_traits
 from msgspec import Struct
 
 from roost.placement import import_store
 from roost.placement.importing import LedgerState, LeftOut, Plan, leave_out_impossible, make_plan
-from roost.placement.service import Ledger, sync_standard_names
+from roost.placement.service_ledger import STANDARD_CLASSES, STANDARD_TRAITS, Ledger, sync_standard_names
 from roost.platform.errors import Conflict, Retry
 
 LOCK_ROUNDS_MAX = 200
@@ -41,8 +39,8 @@ async def compare_ledger(ledger: Ledger | None, source: LedgerState, *, delete: 
     # Standard names are in the ledger as soon as anything runs on it.
     here = msgspec.structs.replace(
         here,
-        resource_classes=here.resource_classes | frozenset(os_resource_classes.STANDARDS),
-        traits=here.traits | frozenset(os_traits.get_traits()),
+        resource_classes=here.resource_classes | STANDARD_CLASSES,
+        traits=here.traits | STANDARD_TRAITS,
     )
     return Imported(make_plan(whole, here, delete=delete, overwrite=overwrite), left_out, written=False)
 
