@@ -21,7 +21,7 @@ import msgspec
 import structlog
 
 from roost.cli.process import ENVIRONMENT_KEY
-from roost.cli.wiring import ProcessConfig, read_settings
+from roost.cli.wiring import ProcessConfig, read_policy, read_settings
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable, RoostError
 from roost.platform.migrate import upgrade
@@ -48,6 +48,7 @@ class ServeOptions:
 
     services: of SERVICES. data_dir or database: exactly one. host, port: the main listener, port 0 takes a free one;
     agent_port likewise. listens: False for a conductor alone, which answers nobody. workers: processes per role.
+    auth, policy: access.py.
     """
 
     services: tuple[str, ...]
@@ -62,6 +63,8 @@ class ServeOptions:
     pg_bin: Path | None = None
     config: Path | None = None
     listens: bool = True
+    auth: str = "none"
+    policy: str | None = None
 
 
 @dataclass
@@ -87,7 +90,7 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    read_settings(options.config)
+    _check_settings(options)
     with contextlib.ExitStack() as held:
         port = _hold_port(held, options.host, options.port) if options.listens else 0
         agent_port = _hold_port(held, options.agent_host, options.agent_port)
@@ -97,6 +100,13 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
             if not stopping.is_set():
                 children = [Child(config) for config in _configs(options, dsn, port, agent_port)]
                 await _supervise(children, postgres, stopping, ready)
+
+
+def _check_settings(options: ServeOptions) -> None:
+    """Read what the children will read, so that a mistake ends this with one sentence. Raises BadRequest."""
+    read_policy(read_settings(options.config), auth=options.auth, policy=options.policy, config=options.config)
+    if options.auth == "noauth2":
+        log.warning("--auth noauth2 believes whatever a client says of itself: it is for tests only")
 
 
 @contextlib.asynccontextmanager
@@ -163,6 +173,8 @@ def _configs(options: ServeOptions, dsn: str, port: int, agent_port: int) -> lis
             agent_host=options.agent_host,
             agent_port=agent_port,
             config=None if options.config is None else str(options.config),
+            auth=options.auth,
+            policy=options.policy,
         )
         for role, number in roles
     ]

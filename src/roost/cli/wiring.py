@@ -11,7 +11,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
+from roost.cli import access
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
@@ -28,8 +30,10 @@ from roost.network.service import Networks, NetworkSettings
 from roost.placement import api as placement_api
 from roost.placement.refresh import prune_changes
 from roost.placement.service_ledger import Ledger, sync_standard_names
-from roost.platform.auth import Unrestricted
+from roost.placement.settings import PlacementSettings
+from roost.platform.auth import Policy
 from roost.platform.config import load_section
+from roost.platform.cors import CorsSettings
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.errors import DatabaseUnavailable
@@ -51,6 +55,7 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
 
     role: api, agent-api, conductor or reconciler. services: those that this supervisor runs. pool_size: database
     connections. host, port: the main listener; agent_host, agent_port: where agents ask. config: the roost.toml.
+    auth, policy: access.py.
     """
 
     role: str
@@ -63,22 +68,34 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     agent_host: str
     agent_port: int
     config: str | None = None
+    auth: str = "none"
+    policy: str | None = None
 
 
 class Settings(Struct, frozen=True, kw_only=True):
     """Every section of roost.toml; docs/reference/configuration.md."""
 
+    placement: PlacementSettings
     network: NetworkSettings
     conductor: ConductorSettings
+    cors: CorsSettings
 
 
 def read_settings(file: Path | str | None) -> Settings:
     """The configuration from `file` and the environment. Raises BadRequest, which names the option."""
     path = None if file is None else Path(file)
     return Settings(
+        placement=load_section(PlacementSettings, "placement", file=path, environment=os.environ),
         network=load_section(NetworkSettings, "network", file=path, environment=os.environ),
         conductor=load_section(ConductorSettings, "conductor", file=path, environment=os.environ),
+        cors=load_section(CorsSettings, "cors", file=path, environment=os.environ),
     )
+
+
+def read_policy(settings: Settings, *, auth: str, policy: str | None, config: Path | str | None) -> Policy:
+    """The rules of the Placement API. Raises BadRequest."""
+    folder = Path(config).absolute().parent if config else Path.cwd()
+    return access.placement_policy(auth, policy, settings.placement, folder=folder)
 
 
 @dataclass(frozen=True)
@@ -92,10 +109,12 @@ class Parts:
     networks: Networks
     compute: Compute
     conductor: Conductor
+    policy: Policy
 
     @classmethod
-    async def wire(cls, database: Database, settings: Settings) -> "Parts":
+    async def wire(cls, database: Database, config: ProcessConfig) -> "Parts":
         """Build the parts on one pool of connections; network and compute know each other, through their seams."""
+        settings = read_settings(config.config)
         env, wakeups = Env(), Wakeups(database)
         ledger = Ledger(database, env)
         await sync_standard_names(ledger)
@@ -112,13 +131,25 @@ class Parts:
             networks=networks,
             compute=compute,
             conductor=conductor,
+            policy=read_policy(settings, auth=config.auth, policy=config.policy, config=config.config),
         )
+
+
+def main_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
+    """The main listener as clients meet it."""
+    return access.guarded(
+        main_app(config, parts),
+        auth=config.auth,
+        policy=config.policy,
+        services=config.services,
+        cors=parts.settings.cors,
+    )
 
 
 def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
     """The main listener: each service below its name, and at the root too if it is alone."""
     apis: dict[str, Callable[[], list[Route]]] = {
-        "placement": lambda: placement_api.routes(parts.ledger, Unrestricted()),
+        "placement": lambda: placement_api.routes(parts.ledger, parts.policy),
         "network": lambda: network_api.routes(parts.networks),
         "compute": lambda: compute_api.routes(parts.compute),
     }
