@@ -5,7 +5,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from roost.placement.api.allocations import Allocations
-from roost.placement.api.candidates import candidate_operations
+from roost.placement.api.candidates import CandidateOperations
 from roost.placement.api.inventories import Inventories
 from roost.placement.api.names import ProviderTraits, ResourceClasses, Traits
 from roost.placement.api.protocol import API, MICROVERSIONS, Operation, Operations, answer, guard
@@ -40,7 +40,7 @@ def operations(ledger: Ledger, policy: Policy) -> Operations:
         **Traits(ledger).operations(),
         **ProviderTraits(ledger).operations(),
         **Allocations(ledger).operations(),
-        **candidate_operations(ledger),
+        **CandidateOperations(ledger).operations(),
         **reshaper_operations(ledger),
     }
 
