@@ -17,9 +17,10 @@ from roost.platform.auth import Policy, Unrestricted
 from roost.platform.authentication import AdminsOnly, Authentication, noauth2
 from roost.platform.cors import Cors, CorsSettings
 from roost.platform.errors import BadRequest
+from roost.platform.keystone import Keystone
 from roost.platform.policy import OsloPolicy, opened
 
-AUTHS = ("none", "noauth2")
+AUTHS = ("none", "noauth2", "keystone")
 PRESETS: Mapping[str, bool] = {
     "default": False,
     "legacy-rbac": False,
@@ -64,11 +65,24 @@ def placement_policy(auth: str, policy: str | None, settings: PlacementSettings,
     return OsloPolicy(policies.rules(), file=file, enforce_new_defaults=settings.enforce_new_defaults)
 
 
-def guarded(app: ASGIApp, *, auth: str, policy: str | None, services: tuple[str, ...], cors: CorsSettings) -> ASGIApp:
+def guarded(
+    app: ASGIApp,
+    *,
+    keystone: Keystone | None,
+    auth: str,
+    policy: str | None,
+    services: tuple[str, ...],
+    cors: CorsSettings,
+) -> ASGIApp:
     """The main listener with what stands in front of it: CORS where an origin is allowed, then authentication."""
-    if auth == "noauth2":
+    assert (auth == "keystone") == (keystone is not None)
+    if auth != "none":
         app = Authentication(
-            app, noauth2, open_paths=_open_paths(services), admins_only=_below_their_names(ADMINS_ONLY, services)
+            app,
+            noauth2 if keystone is None else keystone.identify,
+            open_paths=_open_paths(services),
+            admins_only=_below_their_names(ADMINS_ONLY, services),
+            challenge=None if keystone is None else keystone.challenge,
         )
     if policy == "cors":
         cors = CORS_OF_TESTS

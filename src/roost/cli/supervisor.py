@@ -104,7 +104,10 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
 
 def _check_settings(options: ServeOptions) -> None:
     """Read what the children will read, so that a mistake ends this with one sentence. Raises BadRequest."""
-    read_policy(read_settings(options.config), auth=options.auth, policy=options.policy, config=options.config)
+    settings = read_settings(options.config)
+    read_policy(settings, auth=options.auth, policy=options.policy, config=options.config)
+    if options.auth == "keystone":
+        settings.keystone.check()
     if options.auth == "noauth2":
         log.warning("--auth noauth2 believes whatever a client says of itself: it is for tests only")
 

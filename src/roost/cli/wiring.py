@@ -38,6 +38,7 @@ from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.http import Api, json_response, mount
+from roost.platform.keystone import Keystone, KeystoneSettings
 from roost.platform.repeat import repeat
 from roost.platform.telemetry import metrics_route
 from roost.platform.wakeup import Wakeups
@@ -78,6 +79,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     placement: PlacementSettings
     network: NetworkSettings
     conductor: ConductorSettings
+    keystone: KeystoneSettings
     cors: CorsSettings
 
 
@@ -88,12 +90,13 @@ def read_settings(file: Path | str | None) -> Settings:
         placement=load_section(PlacementSettings, "placement", file=path, environment=os.environ),
         network=load_section(NetworkSettings, "network", file=path, environment=os.environ),
         conductor=load_section(ConductorSettings, "conductor", file=path, environment=os.environ),
+        keystone=load_section(KeystoneSettings, "keystone", file=path, environment=os.environ),
         cors=load_section(CorsSettings, "cors", file=path, environment=os.environ),
     )
 
 
 def read_policy(settings: Settings, *, auth: str, policy: str | None, config: Path | str | None) -> Policy:
-    """The rules of the Placement API. Raises BadRequest."""
+    """The rules of the Placement API. Raises BadRequest, which names the file and what is wrong with it."""
     folder = Path(config).absolute().parent if config else Path.cwd()
     return access.placement_policy(auth, policy, settings.placement, folder=folder)
 
@@ -110,6 +113,7 @@ class Parts:
     compute: Compute
     conductor: Conductor
     policy: Policy
+    keystone: Keystone | None
 
     @classmethod
     async def wire(cls, database: Database, config: ProcessConfig) -> "Parts":
@@ -132,13 +136,20 @@ class Parts:
             compute=compute,
             conductor=conductor,
             policy=read_policy(settings, auth=config.auth, policy=config.policy, config=config.config),
+            keystone=Keystone(settings.keystone) if config.auth == "keystone" else None,
         )
+
+    async def close(self) -> None:
+        """Let go of what is held outside of the database."""
+        if self.keystone:
+            await self.keystone.close()
 
 
 def main_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
     """The main listener as clients meet it."""
     return access.guarded(
         main_app(config, parts),
+        keystone=parts.keystone,
         auth=config.auth,
         policy=config.policy,
         services=config.services,

@@ -1,0 +1,63 @@
+"""Migrations of data that was there before them."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from alembic import command
+
+from roost.placement import service
+from roost.placement.refresh import IndexRefresher
+from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.platform.database import Database
+from roost.platform.migrate import configuration, upgrade
+from roost.platform.postgres import PrivatePostgres
+from roost.seams.placement import VCPU, ClaimGroup, ConsumerClaim
+
+
+@pytest.fixture
+def empty_dsn(postgres: PrivatePostgres) -> Iterator[str]:
+    """A database in which nothing is."""
+    postgres._query("CREATE DATABASE test_migrations")
+    yield postgres.dsn.replace("/roost?", "/test_migrations?")
+    postgres._query("DROP DATABASE test_migrations WITH (FORCE)")
+
+
+HOST, SERVER = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
+STAMPED = f"""
+INSERT INTO placement.provider (uuid, name, root_id, shape_xid, usage_xid) VALUES ('{HOST}', 'h1', 1, '900', '950');
+INSERT INTO placement.resource_class (name) VALUES ('VCPU');
+INSERT INTO placement.inventory VALUES (1, 1, 8, 0, 1, 8, 1, 1.0, 0);
+INSERT INTO placement.deleted_provider (provider_id) VALUES (7);
+"""
+
+
+def test_a_ledger_with_stamps_goes_on_with_a_journal(empty_dsn: str) -> None:
+    command.upgrade(configuration(empty_dsn, "placement"), "placement_0001")
+    asyncio.run(_fill(empty_dsn))
+    upgrade(empty_dsn, ["placement"])
+    asyncio.run(_use(empty_dsn))
+
+
+async def _fill(dsn: str) -> None:
+    database = await Database.open(dsn)
+    async with database.transaction() as tx:
+        await tx.execute(STAMPED)
+    await database.close()
+
+
+async def _use(dsn: str) -> None:
+    database = await Database.open(dsn)
+    ledger, refresher = Ledger(database), IndexRefresher(database)
+    await sync_standard_names(ledger)
+    loaded = await refresher.fresh()
+    assert loaded.used[loaded.row_by_uuid[HOST]] == {VCPU: 0}
+    server = ConsumerClaim(
+        consumer_uuid=SERVER, generation=None, consumer_type=None, project_id="p", user_id="u",
+        allocations={HOST: {VCPU: 3}},
+    )  # fmt: skip
+    await service.claim(ledger, [ClaimGroup((server,))])
+    index = await refresher.fresh()
+    assert index is loaded
+    assert index.used[index.row_by_uuid[HOST]] == {VCPU: 3}
+    await database.close()
