@@ -97,6 +97,8 @@ def wrong_with(sent: Sent, answer: Answer) -> str | None:
     operation = OPERATIONS[sent.path].get(sent.method)
     if answer.status >= 500:
         return "a failure"
+    if any(ord(character) < 32 for value in answer.headers.values() for character in value):
+        return "a header in several lines"
     if answer.status >= 400:
         return wrong_with_refusal(sent, answer)
     if sent.version != HIGHEST or operation is None or not matches(sent):
