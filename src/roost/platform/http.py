@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match, Mount, Route
 from starlette.types import Scope
@@ -188,11 +188,13 @@ class Api:
         """The answer that an exception stands for; one that nobody foresaw is logged whole and answered 500."""
         if isinstance(error, UnacceptableVersion):
             return self._refusal(Problem(406, title="Not Acceptable"), str(error), request)
+        if isinstance(error, ClientDisconnect):  # or the body's chunks are no chunks
+            return self._refusal(Problem(400, title="Bad Request"), "the body did not come to its end", request)
         if isinstance(error, HTTPException):
             title = HTTPStatus(error.status_code).phrase
             return self._refusal(Problem(error.status_code, title=title), error.detail, request)
         if not isinstance(error, RoostError):
-            log.exception("request failed", method=request.method, path=request.url.path)
+            log.exception("request failed", method=request.method, path=request.scope["path"])
             problem = Problem(500, title="Internal Server Error")
             return self._refusal(problem, "Roost failed; its log has the details.", request)
         for table in (self.problems, PROBLEMS):
