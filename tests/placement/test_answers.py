@@ -23,7 +23,9 @@ def answer(index: Index, query_string: str, version: int) -> Any:
 def numa_host() -> Index:
     """p1 with NUMA nodes p2, p3 below it, and a segment p10."""
     return index_of(
-        provider(1, totals={MEMORY_MB: 64}, placement_aggregates=frozenset("a"), traits=frozenset({"B", "A"})),
+        provider(
+            1, totals={MEMORY_MB: 64}, placement_aggregates=frozenset("a"), traits=frozenset({"B", "CUSTOM_A", "A"})
+        ),
         provider(2, totals={VCPU: 4}, parent_id=1, root_id=1),
         provider(3, totals={VCPU: 4}, used={VCPU: 1}, parent_id=2, root_id=1),
         segment(10, "a", addresses=5, used=2),
@@ -81,7 +83,7 @@ def test_the_whole_tree_is_summarized_from_1_29_on_and_only_what_is_used_before(
         "resources": {VCPU: {"capacity": 4, "used": 1}}, "traits": [], "parent_provider_uuid": "p2",
         "root_provider_uuid": "p1",
     }  # fmt: skip
-    assert found["provider_summaries"]["p1"]["traits"] == ["A", "B"]
+    assert found["provider_summaries"]["p1"]["traits"] == ["A", "B", "CUSTOM_A"]
     assert found["provider_summaries"]["p10"]["traits"] == [SHARING]
     assert list(answer(index, "resources=VCPU:4,IPV4_ADDRESS:1", 28)["provider_summaries"]) == ["p2", "p10"]
 

@@ -23,7 +23,6 @@ from roost.platform.auth import Forbidden
 from roost.platform.errors import BadRequest, Conflict, DatabaseUnavailable, NotFound, RoostError
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -159,8 +158,10 @@ class Api:
             response.headers[REQUEST_ID] = request_id
             return response
 
-        route = MethodRoute(path, answer, methods=METHODS)
+        route = MethodRoute(path, answer)
+        route.methods = None
         route.methods_served = served
+        route.path_regex = _whole(route.path_regex)
         return route
 
     def not_found(self) -> Route:
@@ -175,7 +176,10 @@ class Api:
                 return self.problem_response(error, request)
             return self._refusal(problem, f"There is nothing at {request.url.path}: Roost does not serve it.", request)
 
-        return Route("/{path:path}", answer, methods=METHODS)
+        route = Route("/{path:path}", answer)
+        route.methods = None
+        route.path_regex = _whole(route.path_regex)
+        return route
 
     def problem_response(self, error: Exception, request: Request) -> Response:
         """The answer that an exception stands for; one that nobody foresaw is logged whole and answered 500."""
@@ -216,7 +220,14 @@ class _ApiMount(Mount):
 
 def mount(prefix: str, routes: Sequence[Route]) -> Mount:
     """An API's routes under a prefix of the one listener."""
-    return _ApiMount(prefix, routes=list(routes))
+    mounted = _ApiMount(prefix, routes=list(routes))
+    mounted.path_regex = _whole(mounted.path_regex)
+    return mounted
+
+
+def _whole(path_regex: re.Pattern[str]) -> re.Pattern[str]:
+    """Starlette's pattern of a path, where a decoded line feed is a character like any other, and not the end."""
+    return re.compile(path_regex.pattern.removesuffix("$") + r"\Z", re.DOTALL)
 
 
 def root_url(request: Request) -> str:
