@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test format bench clean
+.PHONY: demo test format bench bench-placement clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -34,6 +34,11 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev  ## Every workload of benchmarks/, as a table.
 	$(BIN)/python -m benchmarks
+
+bench-placement: $(VENV)/.dev  ## Roost beside upstream Placement, which UPSTREAM_VENV=DIR has, and by itself.
+	@test -n "$(UPSTREAM_VENV)" || { echo "name upstream's virtual environment: UPSTREAM_VENV=DIR" >&2; exit 1; }
+	$(BIN)/python -m benchmarks.placement side-by-side --upstream-venv $(UPSTREAM_VENV)
+	$(BIN)/python -m benchmarks.placement alone
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

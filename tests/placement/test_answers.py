@@ -23,7 +23,9 @@ def answer(index: Index, query_string: str, version: int) -> Any:
 def numa_host() -> Index:
     """p1 with NUMA nodes p2, p3 below it, and a segment p10."""
     return index_of(
-        provider(1, totals={MEMORY_MB: 64}, placement_aggregates=frozenset("a"), traits=frozenset({"B", "A"})),
+        provider(
+            1, totals={MEMORY_MB: 64}, placement_aggregates=frozenset("a"), traits=frozenset({"B", "CUSTOM_A", "A"})
+        ),
         provider(2, totals={VCPU: 4}, parent_id=1, root_id=1),
         provider(3, totals={VCPU: 4}, used={VCPU: 1}, parent_id=2, root_id=1),
         segment(10, "a", addresses=5, used=2),
@@ -81,7 +83,7 @@ def test_the_whole_tree_is_summarized_from_1_29_on_and_only_what_is_used_before(
         "resources": {VCPU: {"capacity": 4, "used": 1}}, "traits": [], "parent_provider_uuid": "p2",
         "root_provider_uuid": "p1",
     }  # fmt: skip
-    assert found["provider_summaries"]["p1"]["traits"] == ["A", "B"]
+    assert found["provider_summaries"]["p1"]["traits"] == ["A", "B", "CUSTOM_A"]
     assert found["provider_summaries"]["p10"]["traits"] == [SHARING]
     assert list(answer(index, "resources=VCPU:4,IPV4_ADDRESS:1", 28)["provider_summaries"]) == ["p2", "p10"]
 
@@ -103,6 +105,24 @@ def test_a_group_without_resources_is_in_the_mappings_alone() -> None:
         }
         for numa in ("p2", "p3")
     ]
+
+
+def test_a_tree_that_gives_no_resources_is_not_summarized() -> None:
+    found = answer(numa_host(), "resources_n=IPV4_ADDRESS:1&required_r=A&same_subtree=_r&group_policy=none", 36)
+    assert [one["mappings"] for one in found["allocation_requests"]] == [{"_n": ["p10"], "_r": ["p1"]}]
+    assert list(found["provider_summaries"]) == ["p10"]
+
+
+def test_hosts_with_a_disk_of_their_own_and_hosts_with_a_shared_one_are_answered_together() -> None:
+    with_disk = [provider(number, totals={VCPU: 4, DISK_GB: 9}) for number in range(1, 41)]
+    without = [provider(number, totals={VCPU: 4}, placement_aggregates=frozenset("a")) for number in range(41, 81)]
+    shared = provider(99, totals={DISK_GB: 999}, placement_aggregates=frozenset("a"), traits=frozenset({SHARING}))
+    found = answer(index_of(*with_disk, *without, shared), "resources=VCPU:1,DISK_GB:2", 39)
+    assert {tuple(one["mappings"][""]) for one in found["allocation_requests"]} == {
+        *((f"p{number}",) for number in range(1, 41)), *((f"p{number}", "p99") for number in range(41, 81)),
+    }  # fmt: skip
+    for one in found["allocation_requests"]:
+        assert sorted(name for held in one["allocations"].values() for name in held["resources"]) == [DISK_GB, VCPU]
 
 
 def test_groups_on_one_provider_are_added_up_and_old_clients_see_no_candidate_twice() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from random import Random
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,12 +13,14 @@ from tests.placement.worlds import CLASSES, RANDOM, a_query, a_world, host, inde
 
 from roost.placement.answers import encode
 from roost.placement.candidates import SOLE_LIMIT_MIN, find, gather, search
-from roost.placement.index import Delta, Index, Usage
+from roost.placement.combinations import Patience, combinations
+from roost.placement.index import Delta, Index, IndexedProvider, Usage
 from roost.placement.narrowing import make_plan
 from roost.seams.placement import (
     DISK_GB,
     IPV4_ADDRESS,
     MEMORY_MB,
+    SHARING,
     VCPU,
     CandidateQuery,
     Candidates,
@@ -91,6 +94,127 @@ def test_a_host_that_can_help_itself_is_found_where_its_neighbours_fail() -> Non
         segment(10, "a", addresses=1),
     )
     assert picks(ask(index, SERVER, nic("_0"), nic("_1"))) == [("p2", "p2", "p10")]
+
+
+def devices(count: int, *, capacity: int, first: int = 1) -> list[IndexedProvider]:
+    """A host p<first> with so many devices below it, all alike."""
+    below = [
+        provider(first + number, totals={IPV4_ADDRESS: capacity}, parent_id=first, root_id=first)
+        for number in range(1, count + 1)
+    ]
+    return [provider(first, totals={VCPU: 8}), *below]
+
+
+def found_on(
+    world: Iterable[IndexedProvider], count: int, policy: str, *, amount: int = 1, limit: int = 0, **how: bool
+) -> list[tuple[int, ...]]:
+    """The candidates of a VCPU and of so many groups that are alike, with all their mappings."""
+    index = index_of(*world)
+    groups = [RequestGroup(suffix="", resources={VCPU: 1}), *(nic(f"_{n}", amount=amount) for n in range(count))]
+    query = CandidateQuery(groups=tuple(groups), group_policy=policy, distinct=Distinct.MAPPINGS)
+    gathered = gather(index, make_plan(index, query), limit=limit, **how)
+    return [*zip(*gathered.sole.tolist(), strict=True), *gathered.others]
+
+
+@pytest.mark.parametrize(("policy", "capacity", "count"), [("isolate", 1, 20_160), ("none", 1, 20_160)])
+def test_every_mapping_of_alike_devices_is_given_once(policy: str, capacity: int, count: int) -> None:
+    found = found_on(devices(8, capacity=capacity), 6, policy)
+    assert len(found) == len(set(found)) == count
+    some = found_on(devices(8, capacity=capacity), 6, policy, limit=28)
+    assert len({frozenset(chosen) for chosen in some}) == 28, "other devices come before the same ones exchanged"
+
+
+@pytest.mark.parametrize(
+    ("count", "groups", "policy", "amount"),
+    [(64, 65, "isolate", 1), (64, 65, "none", 2), (8, 500, "none", 1)],
+)
+def test_what_cannot_fit_on_many_devices_is_not_tried_out(count: int, groups: int, policy: str, amount: int) -> None:
+    """Trying would take for ever."""
+    assert found_on(devices(count, capacity=3), groups, policy, amount=amount) == []
+
+
+def test_groups_that_only_some_devices_serve_are_matched_not_tried_out() -> None:
+    wide = [provider(100 + n, totals={VCPU: 1}, parent_id=1, root_id=1) for n in range(30)]
+    index = index_of(*devices(2, capacity=1), *wide)
+    asked = [RequestGroup(suffix=f"_{n}", resources={VCPU: 1}, required=()) for n in range(9)]
+    scarce = [nic(f"_x{n}", in_tree="p1") for n in range(3)]
+    assert picks(ask(index, *asked, *scarce, policy="isolate")) == []
+
+
+def test_a_search_that_finds_nothing_for_long_ends() -> None:
+    """Eight halves do not fit on seven devices, but the eight small parts before them fit in millions of ways."""
+    index = index_of(*devices(7, capacity=100))
+    amounts = [*range(1, 9), *range(51, 59)]
+    plan = make_plan(index, CandidateQuery(groups=tuple(nic(f"_{n}", amount=n) for n in amounts)))
+    options = [np.flatnonzero(slot.own).tolist() for slot in plan.slots]
+    patience = Patience()
+    patience.steps_left = 2000
+    assert list(combinations(index, plan, options, patience)) == []
+    assert patience.steps_left < 0
+
+
+def test_sharing_providers_that_share_with_each_other_give_each_combination_once() -> None:
+    index = index_of(segment(10, "a", addresses=9), segment(11, "a", addresses=9))
+    found = {tuple(sorted(pick[1:])) for pick in picks(ask(index, nic("_0"), nic("_1")))}
+    assert len(found) == len(ask(index, nic("_0"), nic("_1")).candidates) == 3
+
+
+def test_a_sharing_provider_that_can_help_itself_is_found_where_hosts_fail() -> None:
+    marked = frozenset({"CUSTOM_ROOT"})
+    index = index_of(
+        host(1, "a", traits=marked),
+        segment(10, "a", "b", addresses=1),
+        provider(11, totals={IPV4_ADDRESS: 1}, placement_aggregates=frozenset("b"), traits=marked | {SHARING}),
+    )
+    query = CandidateQuery(groups=(nic("_0"), nic("_1")), root_required=marked)
+    assert [set(pick) for pick in picks(search(index, query))] == [{"p11", "p10"}]
+
+
+@settings(max_examples=150, deadline=None)
+@given(RANDOM)
+def test_many_groups_on_few_devices_are_found_as_by_trying_everything(random: Random) -> None:
+    world = [provider(1, totals={MEMORY_MB: 1})]
+    world += [
+        provider(n, totals={name: random.randint(1, 4) for name in CLASSES}, parent_id=1, root_id=1)
+        for n in range(2, random.randint(5, 7))
+    ]
+    kinds = [{VCPU: random.randint(1, 2)}, {VCPU: random.randint(1, 3)}, {IPV4_ADDRESS: 1, VCPU: random.randint(1, 2)}]
+    made = [RequestGroup(suffix=f"_{n}", resources=random.choice(kinds)) for n in range(random.randint(3, 5))]
+    policy, distinct = random.choice(["none", "none", "isolate"]), random.choice(list(Distinct))
+    query = CandidateQuery(groups=tuple(made), group_policy=policy, distinct=distinct)
+    index, by_uuid = index_of(*world), {one.uuid: one for one in world}
+    parts = [(group, group.resources) for group in made]
+    found = find(index, make_plan(index, query), limit=0)
+    keys = [key_of(query, parts, [by_uuid[index.uuids[row]] for row in one.rows]) for one in found]
+    assert len(keys) == len(set(keys))
+    assert set(keys) == tried(world, query)
+
+
+def test_a_dead_end_is_one_only_for_the_same_groups_on_the_same_providers() -> None:
+    """p1 and p2 have given the same both times, but only with the unsuffixed group on p2 is there room for `_1`."""
+    marked = frozenset({"CUSTOM_A"})
+    index = index_of(
+        provider(1, totals={VCPU: 5}),
+        provider(2, totals={VCPU: 5}, parent_id=1, root_id=1, traits=marked),
+        provider(3, totals={DISK_GB: 1}, parent_id=1, root_id=1),
+    )
+    groups = [
+        RequestGroup(suffix="", resources={VCPU: 1}),
+        RequestGroup(suffix="_0", resources={VCPU: 1}),
+        RequestGroup(suffix="_1", resources={VCPU: 1}, required=(marked,)),
+        RequestGroup(suffix="_2", resources={DISK_GB: 1}),
+    ]
+    found = ask(index, *groups, policy="isolate").candidates
+    assert [one.providers_by_suffix[""] for one in found] == [("p1",), ("p2",)]
+    assert {one.providers_by_suffix["_1"] for one in found} == {("p2",)}
+
+
+def test_breadth_first_gives_one_of_each_host_and_depth_first_all_of_one() -> None:
+    world = [one for host in range(4) for one in devices(8, capacity=1, first=1 + 100 * host)]
+    for depth_first, hosts in ((False, 4), (True, 1)):
+        found = found_on(world, 2, "isolate", limit=8, depth_first=depth_first)
+        assert len({chosen[0] for chosen in found}) == hosts
+        assert len(set(found)) == 8
 
 
 def test_in_tree_restricts_a_group_to_the_plain_network() -> None:

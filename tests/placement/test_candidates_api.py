@@ -55,7 +55,7 @@ async def test_names_that_nobody_has_are_looked_up(api: Api) -> None:
     assert await asks("resources=VGPU:1") == (200, "")
     assert await asks("resources=VCPU:1&root_required=HW_CPU_X86_VMX") == (200, "")
     for query, words in (
-        ("resources=CUSTOM_X:1", "No such resource class CUSTOM_X."),
+        ("resources=CUSTOM_X:1", "Invalid resource class in resources parameter: No such resource class CUSTOM_X."),
         ("resources=a%00b:1", "No such resource class a\x00b."),
         ("resources=VCPU:1&required=CUSTOM_T", "No such trait(s): CUSTOM_T."),
         ("resources=VCPU:1&root_required=!%00", "No such trait(s): \x00."),
@@ -63,3 +63,6 @@ async def test_names_that_nobody_has_are_looked_up(api: Api) -> None:
     ):
         status, detail = await asks(query)
         assert (status, words in detail) == (400, True), query
+    status, answer = await api.call("GET", "/resource_providers?required=CUSTOM_T")
+    assert status == 400
+    assert 'Invalid trait(s) in "required" parameter: No such trait(s): CUSTOM_T.' in answer["errors"][0]["detail"]

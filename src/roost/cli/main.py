@@ -12,13 +12,13 @@ from typing import Annotated, Any, NoReturn
 
 import msgspec
 import typer
-import uvloop
 from rich.console import Console
 
 from roost.agent.agent import fleet as make_fleet
 from roost.agent.agent import run as run_agent
 from roost.agent.drivers.fake import ALWAYS, FakeDriver, Faults, StateInUse
 from roost.agent.model import HostReport
+from roost.cli import endings
 from roost.cli.access import AUTHS, PRESETS, check_policy_word
 from roost.cli.cloud_client import CloudClient
 from roost.cli.cloudfile import Cloud, CloudFileError, read_cloud
@@ -298,22 +298,11 @@ def _misused(text: str) -> NoReturn:
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
     """Run to the end; an error that Roost foresaw is its sentence and exit status 1."""
-    try:
-        uvloop.run(work)
-    except RoostError as error:
-        _fail(error)
-    except ExceptionGroup as errors:
-        foreseen = [error for error in errors.exceptions if isinstance(error, RoostError)]
-        if not foreseen:
-            raise
-        _fail(foreseen[0])
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    endings.run("roost", work)
 
 
 def _fail(error: RoostError) -> NoReturn:
-    print(f"roost: {error}", file=sys.stderr)  # noqa: T201
-    raise typer.Exit(1) from None
+    endings.fail("roost", error)
 
 
 if __name__ == "__main__":

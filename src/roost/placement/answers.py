@@ -160,7 +160,9 @@ def _summary_maker(index: Index, plan: Plan, version: Version) -> Callable[[int]
 
 @lru_cache(TRAIT_SETS_KEPT)
 def _traits_text(traits: frozenset[str]) -> str:
-    return "[" + ",".join(f'"{trait}"' for trait in sorted(traits)) + "]"
+    """In upstream's order, which its tests know: standard traits first."""
+    ordered = sorted(traits, key=lambda trait: (trait.startswith("CUSTOM_"), trait))
+    return "[" + ",".join(f'"{trait}"' for trait in ordered) + "]"
 
 
 def _tree_text(index: Index, row: int) -> str:

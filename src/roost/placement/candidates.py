@@ -71,7 +71,8 @@ def gather(index: Index, plan: Plan, *, limit: int, start: int = 0, depth_first:
 
     Cost: some array operations for each slot, and some steps for each candidate that is not the only one of its tree.
     """
-    if 0 < limit < SOLE_LIMIT_MIN or plan.subtrees or plan.flat:
+    by_allocations = plan.distinct is Distinct.ALLOCATIONS and len(plan.slots) > plan.spread
+    if 0 < limit < SOLE_LIMIT_MIN or plan.subtrees or plan.flat or by_allocations:
         found = find(index, plan, limit=limit, start=start, depth_first=depth_first)
         return Gathered(np.empty((len(plan.slots), 0), np.int64), [one.rows for one in found])
     sole, picks = _sole(index, plan)

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from roost.placement import read_store
 from roost.placement.candidates import Gathered, gather
-from roost.placement.errors import ConsumerNotFound, ProviderNotFound
+from roost.placement.errors import ConsumerNotFound, ProviderNotFound, ResourceClassNotFound, TraitNotFound
 from roost.placement.funnel import explain
 from roost.placement.index import NO_ROW, Index
 from roost.placement.narrowing import Plan, fitting, make_plan
@@ -59,7 +59,10 @@ async def explain_candidates(ledger: Ledger, query: CandidateQuery) -> Funnel:
 
 async def list_providers(ledger: Ledger, query: ProviderQuery) -> list[ProviderView]:
     """The providers that satisfy the query, each by itself. Raises ResourceClassNotFound, TraitNotFound."""
-    index = await _knowing_index(ledger, [query.group], frozenset())
+    try:
+        index = await _knowing_index(ledger, [query.group], frozenset())
+    except TraitNotFound as error:
+        raise TraitNotFound(f'Invalid trait(s) in "required" parameter: {error}') from error
     if query.uuid is not None:
         row = index.find_row(query.uuid)
         rows = [] if row is None else [row]
@@ -130,6 +133,9 @@ async def _knowing_index(ledger: Ledger, groups: Sequence[RequestGroup], traits:
     strange_traits = (named | traits) - index.trait_masks.keys() - STANDARD_TRAITS
     if not strange_classes and not strange_traits:
         return index
-    await check_resource_classes(ledger, strange_classes)
+    try:
+        await check_resource_classes(ledger, strange_classes)
+    except ResourceClassNotFound as error:
+        raise ResourceClassNotFound(f"Invalid resource class in resources parameter: {error}") from error
     await check_traits(ledger, strange_traits)
     return await ledger.index.fresh()  # the one from before the database was asked may have changed

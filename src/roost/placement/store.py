@@ -48,7 +48,7 @@ async def lock_providers(tx: Connection, uuids: Iterable[str], ids: Iterable[int
 
 
 LIST_INVENTORIES = """-- placement.list_inventories
-SELECT provider_id, resource_class_id, trunc((total - reserved) * allocation_ratio)::bigint,
+SELECT provider_id, resource_class_id, least(trunc((total - reserved) * allocation_ratio), 2.0 ^ 62)::bigint,
     min_unit, max_unit, step_size, used
 FROM placement.inventory WHERE provider_id = ANY($1::bigint[])
 """
