@@ -59,19 +59,19 @@ async def assert_trees_are_whole(ledger: Ledger) -> None:
 
 
 async def test_batches_of_new_providers_with_each_others_names(ledger: Ledger) -> None:
-    numbers = iter(range(0, 10_000, 100))
+    numbers = iter(range(0, 40_000, 400))
 
     async def make(*names: str) -> None:
         """Many between the two names: the batches meet in the middle."""
         start = next(numbers)
-        middle = [ProviderState(uuid=uuid_of(start + n), name=f"{start} {n}") for n in range(1, 99)]
+        middle = [ProviderState(uuid=uuid_of(start + n), name=f"{start} {n}") for n in range(1, 399)]
         first, last = [
-            ProviderState(uuid=uuid_of(start + n), name=name) for n, name in zip((0, 99), names, strict=True)
+            ProviderState(uuid=uuid_of(start + n), name=name) for n, name in zip((0, 399), names, strict=True)
         ]
         try:
             await service.ensure_providers(ledger, [first, *middle, last])
         finally:
-            await service.delete_providers(ledger, [uuid_of(start + n) for n in range(100)])
+            await service.delete_providers(ledger, [uuid_of(start + n) for n in range(400)])
 
     await at_once(lambda: make("a", "b"), lambda: make("b", "a"))
 
