@@ -1,9 +1,9 @@
-# Two targets do everything; each installs what it needs into .venv first.
+# `make test` and `make conformance` are what CI runs; each target installs what it needs into .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test format bench clean
+.PHONY: demo test conformance format bench clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -19,6 +19,10 @@ $(VENV)/.dev: pyproject.toml $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $(VENV)/.run $@
 
+$(VENV)/.conformance: pyproject.toml $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,conformance]'
+	@touch $(VENV)/.run $(VENV)/.dev $@
+
 demo: $(VENV)/.run  ## Boot servers over three racks until the addresses run out, and tell the story.
 	$(BIN)/roost demo examples/three-racks.yaml
 
@@ -27,6 +31,9 @@ test: $(VENV)/.dev  ## Format, lint, strict types and every test.
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -n 2
+
+conformance: $(VENV)/.conformance  ## Upstream Placement's own tests against `roost serve placement`.
+	$(BIN)/python -m tests.conformance.run -j 2
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
