@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from roost.platform.postgres import PrivatePostgres
+
 TIMEOUT_S = 60.0
 ROOST = [sys.executable, "-c", "from roost.cli.main import main; main()"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
@@ -179,3 +181,17 @@ def test_bad_usage_is_exit_status_2(arguments: tuple[str, ...]) -> None:
     code, said = run(*arguments)
     assert code == 2
     assert "Traceback" not in said
+
+
+def test_a_placement_service_alone_makes_its_schema_only_and_others_may_come_later(data_dir: Path) -> None:
+    process, url = start("placement", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0")
+    assert status(url) == 200
+    names = PrivatePostgres(data_dir)._run(
+        *("psql", "-h", str(data_dir / "run"), "-U", "roost", "-Atc"),
+        "SELECT nspname FROM pg_namespace WHERE nspname IN ('placement', 'network', 'compute')",
+    )
+    assert names.split() == ["placement"]
+    assert stop(process) == 0
+    process, url = start("all", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0")
+    assert status(url) == 200
+    assert stop(process) == 0
