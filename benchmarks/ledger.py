@@ -15,7 +15,7 @@ from benchmarks.rows import Kind, Row
 from roost.placement import service
 from roost.placement.candidates import search
 from roost.placement.refresh import IndexRefresher
-from roost.placement.service import Ledger
+from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.migrate import upgrade
 from roost.platform.postgres import PrivatePostgres
@@ -167,7 +167,7 @@ async def _world(row: Row) -> AsyncIterator[World]:
 
 
 async def _filled(row: Row, ledger: Ledger) -> World:
-    await service.sync_standard_names(ledger)
+    await sync_standard_names(ledger)
     hosts, segments = [_uuid() for _ in range(row.hosts)], [_uuid() for _ in range(row.segments)]
     aggregates = [_uuid() for _ in range(row.segments)]
     states = [

@@ -64,7 +64,7 @@ class Cluster:
         self.processes.append(process)
         return process
 
-    def serve(self, *services: str, environment: Mapping[str, str] | None = None, **options: int) -> None:
+    def serve(self, *services: str, environment: Mapping[str, str] | None = None, **options: int | str) -> None:
         """`roost serve` on a free port, up when this returns."""
         words = [f"--{name}={value}" for name, value in options.items()]
         arguments = ("serve", *services, "--data-dir", str(self.data_dir), "--json", *words)

@@ -22,7 +22,7 @@ from roost.conductor.settings import ConductorSettings
 from roost.network.model import Network
 from roost.network.reconciler import reconcile_once as reconcile_ports
 from roost.network.service import Networks
-from roost.placement.service import Ledger, sync_standard_names
+from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups

@@ -10,7 +10,7 @@ from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
 from roost.network.model import PortRequest
 from roost.network.service import Networks, networks, ports
-from roost.placement.service import Ledger, sync_standard_names
+from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
 

@@ -10,7 +10,8 @@ from starlette.types import Message
 
 from roost.placement import service
 from roost.placement.api import routes
-from roost.placement.service import Ledger
+from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.platform.auth import Unrestricted
 from roost.platform.database import Database
 from roost.platform.http import mount
 from roost.seams.placement import IPV4_ADDRESS, SHARING, VCPU, Inventory, ProviderState
@@ -28,13 +29,15 @@ class Api:
     """The Placement API in this process, without a socket."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._app = Starlette(routes=[mount("/placement", routes(ledger))])
+        self._app = Starlette(routes=[mount("/placement", routes(ledger, Unrestricted()))])
         self.headers: dict[str, str] = {}
 
     async def call(self, method: str, path: str, body: Any = None, *, version: str | None = "1.39") -> tuple[int, Any]:
         """(status, decoded body or None); the answer's headers are kept."""
         path, _, query = path.partition("?")
         headers = [(b"host", b"roost.test")]
+        if body is not None:
+            headers.append((b"content-type", b"application/json"))
         if version:
             headers.append((b"openstack-api-version", f"placement {version}".encode()))
         scope = {
@@ -59,7 +62,7 @@ class Api:
 @pytest.fixture
 async def api(database: Database) -> Api:
     ledger = Ledger(database)
-    await service.sync_standard_names(ledger)
+    await sync_standard_names(ledger)
     await service.ensure_providers(
         ledger,
         [
@@ -178,13 +181,13 @@ async def test_many_consumers_are_claimed_together_or_not_at_all(api: Api) -> No
         ("GET", "/allocation_candidates?resources=VCPU:1&colour=red", None, 400, "Invalid query string parameters"),
         ("GET", "/allocation_candidates?resources1=VCPU:1&resources2=VCPU:1", None, 400, "group_policy"),
         ("GET", "/resource_providers?in_tree=x", None, 400, "a UUID"),
-        ("PUT", f"/allocations/{HOST}", {}, 400, "malformed body"),
-        ("PUT", "/allocations/x", consumer({HOST: {VCPU: 1}}), 400, "consumer UUID"),
+        ("PUT", f"/allocations/{HOST}", {}, 400, "JSON does not validate"),
+        ("PUT", "/allocations/x", consumer({HOST: {VCPU: 1}}), 400, "Malformed consumer_uuid"),
         ("PUT", f"/allocations/{HOST}", consumer({AGGREGATE: {VCPU: 1}}), 400, "that does not exist"),
         ("PUT", f"/allocations/{HOST}", consumer({HOST: {"NO_SUCH": 1}}), 400, "No such resource class"),
         ("PUT", f"/allocations/{HOST}", consumer({HOST: {IPV4_ADDRESS: 1}}), 409, "No inventory of class"),
-        ("PUT", f"/allocations/{HOST}", consumer({HOST: {VCPU: 1}}, project_id="\0"), 400, "project_id"),
-        ("PUT", f"/allocations/{HOST}", consumer({HOST: {VCPU: 1}}, user_id="a\0b"), 400, "user_id"),
+        ("PUT", f"/allocations/{HOST}", consumer({HOST: {VCPU: 1}}, project_id="\0"), 400, "u0000"),
+        ("PUT", f"/allocations/{HOST}", consumer({HOST: {VCPU: 1}}, user_id="a\0b"), 400, "u0000"),
         ("DELETE", f"/allocations/{HOST}", None, 404, "No allocations for consumer"),
     ],
 )

@@ -3,11 +3,12 @@
 import asyncio
 import uuid
 
+import msgspec
 import pytest
 
-from roost.placement import service
+from roost.placement import service, store
 from roost.placement.refresh import IndexRefresher
-from roost.placement.service import Ledger
+from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.seams.placement import SHARING, VCPU, ClaimGroup, ConsumerClaim, Inventory, ProviderState
 
@@ -19,7 +20,7 @@ def a_uuid() -> str:
 @pytest.fixture
 async def ledger(database: Database) -> Ledger:
     made = Ledger(database)
-    await service.sync_standard_names(made)
+    await sync_standard_names(made)
     return made
 
 
@@ -79,16 +80,14 @@ async def test_a_change_that_was_under_way_during_a_refresh_is_not_missed(ledger
     await service.ensure_providers(ledger, [host, other])
     refresher = IndexRefresher(ledger.database)
     async with ledger.database.transaction() as slow:
-        await slow.execute(
-            "UPDATE placement.provider SET usage_xid = pg_current_xact_id(), generation = 50 WHERE uuid = $1", host.uuid
-        )
+        await store.touch_providers(slow, (await store.lock_providers(slow, [host.uuid])).values(), generation_steps=1)
         await service.claim(ledger, [claim_of(other.uuid, 1)])  # younger, and committed earlier
         index = await refresher.fresh()
         row = index.find_row(host.uuid)
         assert row is not None
-        assert index.generations[row] < 50
+        generation = index.generations[row]
     index = await refresher.fresh()
-    assert index.generations[row] == 50
+    assert index.generations[row] == generation + 1
 
 
 async def test_requests_that_wait_share_a_refresh_and_each_sees_what_was_committed_before_it(ledger: Ledger) -> None:
@@ -113,17 +112,17 @@ async def test_requests_that_wait_share_a_refresh_and_each_sees_what_was_committ
 async def test_a_refresh_after_nothing_happened_runs_one_statement(dsn: str) -> None:
     database = await Database.open(dsn, size=1)
     ledger = Ledger(database)
-    await service.sync_standard_names(ledger)
+    await sync_standard_names(ledger)
     await service.ensure_providers(ledger, [a_state("h1")])
     statements: list[str] = []
-    async with database.connection() as connection:
+    async with database.lookups() as connection:
         connection.add_query_logger(lambda record: statements.append(record.query.partition("\n")[0]))
     refresher = IndexRefresher(database)
     await refresher.fresh()
     assert len(statements) > 5
     statements.clear()
     await refresher.fresh()
-    assert [words for words in statements if words.startswith("--")] == ["-- placement.get_snapshot"]
+    assert [words for words in statements if words.startswith("--")] == ["-- placement.get_news"]
     await database.close()
 
 
@@ -131,8 +130,7 @@ async def test_another_server_has_the_index_loaded_anew(ledger: Ledger) -> None:
     await service.ensure_providers(ledger, [a_state("h1")])
     refresher = IndexRefresher(ledger.database)
     first = await refresher.fresh()
-    assert refresher._seen is not None
-    refresher._seen = type(refresher._seen)(("another", 1, 0.0), refresher._seen.xmin, refresher._seen.text)
+    refresher._seen = msgspec.structs.replace(refresher._seen, server=("another", "00000001", 0.0))
     second = await refresher.fresh()
     assert second is not first
     assert len(second) == 1

@@ -7,7 +7,7 @@ import pytest
 
 from roost.placement import service
 from roost.placement.errors import InventoryInUse, ProviderNameTaken
-from roost.placement.service import Ledger
+from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.placement.service_read import get_provider
 from roost.platform.database import Database
 from roost.seams.placement import (
@@ -35,7 +35,7 @@ def claim_of(allocations: dict[str, dict[str, int]], consumer: str | None = None
 @pytest.fixture
 async def ledger(database: Database) -> Ledger:
     made = Ledger(database)
-    await service.sync_standard_names(made)
+    await sync_standard_names(made)
     return made
 
 

@@ -1,6 +1,6 @@
 """What is built beyond the ledger: networks, compute, the conductor. A placement service alone imports none of it."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,15 +12,18 @@ from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
 from roost.compute import api as compute_api
 from roost.compute.api import agent as agent_api
+from roost.compute.api.errors import nova_fault
 from roost.compute.service import Compute
 from roost.compute.service.hosts import publish_hosts
 from roost.conductor import pipeline
 from roost.conductor.context import Conductor
 from roost.conductor.reconcile import reconcile_once as reconcile_claims
 from roost.network import api as network_api
+from roost.network.api.errors import neutron_error
 from roost.network.reconciler import reconcile_once as reconcile_network
 from roost.network.service import Networks
-from roost.placement.service import Ledger
+from roost.placement.service_ledger import Ledger
+from roost.platform.authentication import AdminsOnly
 from roost.platform.repeat import repeat
 from roost.platform.wakeup import Wakeups
 
@@ -51,6 +54,10 @@ class CloudParts:
             "network": lambda: network_api.routes(self.networks),
             "compute": lambda: compute_api.routes(self.compute),
         }
+
+    def admins_only(self) -> Mapping[str, AdminsOnly]:
+        """The services that have no policy of their own yet."""
+        return {"network": AdminsOnly(neutron_error), "compute": AdminsOnly(nova_fault)}
 
     def agent_routes(self) -> list[Route]:
         """For the listener of the agents."""

@@ -15,9 +15,10 @@ import msgspec
 import typer
 import uvloop
 
+from roost.cli.access_words import AUTHS, PRESETS, check_policy_word
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import SERVICES
-from roost.platform.errors import RoostError
+from roost.platform.errors import BadRequest, RoostError
 from roost.platform.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ STOP_PATIENCE_S = 30.0
 UntilStdinEnds = Annotated[
     bool, typer.Option("--until-stdin-ends", help="Stop when standard input ends: with the program that started it.")
 ]
+Auth = Annotated[str, typer.Option(metavar="|".join(AUTHS), help="How callers are known.")]
+PolicyWord = Annotated[
+    str | None, typer.Option(metavar="NAME|FILE", help=f"What callers may: {', '.join(PRESETS)}, or a policy file.")
+]
 
 DataDir = Annotated[
     Path | None,
@@ -38,6 +43,8 @@ Template = Annotated[
     Path | None,
     typer.Option(envvar="ROOST_PG_TEMPLATE", help="A data directory, not in use, of which a new one begins as a copy."),
 ]
+
+ConfigFile = Annotated[Path | None, typer.Option(help="A roost.toml; ROOST_SECTION_OPTION in the environment wins.")]
 
 app = typer.Typer(
     name="roost",
@@ -76,12 +83,11 @@ def _serve(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="API processes.")] = 1,
     conductors: Annotated[int, typer.Option(min=1, max=64, help="Conductor processes.")] = 1,
-    auth: Annotated[str, typer.Option(help="none: every caller is an admin of one project.")] = "none",
+    auth: Auth = "none",
+    policy: PolicyWord = None,
     pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
     pg_template: Template = None,
-    config: Annotated[
-        Path | None, typer.Option(help="A roost.toml; ROOST_SECTION_OPTION in the environment wins.")
-    ] = None,
+    config: ConfigFile = None,
     until_stdin_ends: UntilStdinEnds = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
@@ -96,8 +102,7 @@ def _serve(
     chosen = _services(services or ["all"])
     if database and (data_dir or pg_bin):
         _misused("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
-    if auth != "none":
-        _misused(f"--auth {auth}: expected none")
+    policy = _policy(auth, policy)
     host, port = _address("--listen", listen or "127.0.0.1:8778")
     agent_host, agent_port = _address("--agent-listen", agent_listen or f"{host}:0")
     options = ServeOptions(
@@ -114,8 +119,9 @@ def _serve(
         pg_template=pg_template,
         listens=chosen != ("conductor",) or listen is not None,
         config=config,
+        auth=auth,
+        policy=policy,
     )
-
     configure_logging("supervisor")
     if until_stdin_ends:
         end_with_stdin(patience_s=STOP_PATIENCE_S)
@@ -280,6 +286,20 @@ def _services(words: list[str]) -> tuple[str, ...]:
     if unknown:
         _misused(f"no service {unknown[0]!r}: expected all, or any of {', '.join(SERVICES)}")
     return SERVICES if "all" in words else tuple(service for service in SERVICES if service in words)
+
+
+def _policy(auth: str, policy: str | None) -> str | None:
+    """--policy, checked together with --auth."""
+    if auth not in AUTHS:
+        _misused(f"--auth {auth}: expected {', '.join(AUTHS)}")
+    if policy is None:
+        return None
+    if auth == "none":
+        _misused("--policy needs callers that are known: --auth " + " or ".join(AUTHS[1:]))
+    try:
+        return check_policy_word(policy)
+    except BadRequest as error:
+        _misused(f"--policy: {error}")
 
 
 def _address(option: str, text: str) -> tuple[str, int]:

@@ -17,11 +17,11 @@ import structlog
 import uvloop
 from granian.constants import Interfaces
 from granian.server.embed import Server
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import ProcessConfig, is_placement_alone
-from roost.cli.wiring import Parts, agent_app, background_tasks, main_app
+from roost.cli.wiring import Parts, agent_app, background_tasks, main_listener
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.logs import configure_logging
@@ -88,9 +88,9 @@ async def _open_database(config: ProcessConfig, stopping: asyncio.Event) -> Data
 
 def _server(config: ProcessConfig, parts: Parts) -> Server | None:
     """The listener of this role, None for one that only works. Processes of a role share one port (SO_REUSEPORT)."""
-    apps: dict[str, tuple[Starlette, str, int]] = {}
+    apps: dict[str, tuple[ASGIApp, str, int]] = {}
     if config.role == "api":
-        apps["api"] = (main_app(config, parts), config.host, config.port)
+        apps["api"] = (main_listener(config, parts), config.host, config.port)
     if config.role == "agent-api":
         apps["agent-api"] = (agent_app(parts), config.agent_host, config.agent_port)
     if config.role not in apps:

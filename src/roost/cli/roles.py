@@ -12,6 +12,7 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
 
     role: api, agent-api, conductor or reconciler. services: those that this supervisor runs. pool_size: database
     connections. host, port: the main listener; agent_host, agent_port: where agents ask. config: the roost.toml.
+    auth, policy: access_words.py.
     """
 
     role: str
@@ -24,6 +25,8 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     agent_host: str
     agent_port: int
     config: str | None = None
+    auth: str = "none"
+    policy: str | None = None
 
 
 def is_placement_alone(services: Sequence[str]) -> bool:

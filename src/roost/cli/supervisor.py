@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from roost.cli.access_words import PRESETS
 from roost.cli.roles import ProcessConfig, is_placement_alone
 from roost.cli.settings import read_settings
 from roost.platform.database import Database
@@ -50,6 +51,7 @@ class ServeOptions:
 
     services: of SERVICES. data_dir or database: exactly one. host, port: the main listener, port 0 takes a free one;
     agent_port likewise. listens: False for a conductor alone, which answers nobody. workers: processes per role.
+    auth, policy: access_words.py.
     """
 
     services: tuple[str, ...]
@@ -65,6 +67,8 @@ class ServeOptions:
     pg_template: Path | None = None
     config: Path | None = None
     listens: bool = True
+    auth: str = "none"
+    policy: str | None = None
 
 
 Opening = asyncio.Task[str]
@@ -94,13 +98,24 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    read_settings(options.config)
+    _check_settings(options)
     with contextlib.ExitStack() as held:
         port = _hold_port(held, options.host, options.port) if options.listens else 0
         agent_port = _hold_port(held, options.agent_host, options.agent_port)
         children = [Child(config) for config in _configs(options, port, agent_port)]
         async with _database(options) as (opening, postgres):
             await _supervise(children, opening, postgres, stopping, ready)
+
+
+def _check_settings(options: ServeOptions) -> None:
+    """Read what the children will read, so that a mistake ends this with one sentence. Raises BadRequest."""
+    settings = read_settings(options.config)
+    if options.auth != "none" and options.policy not in PRESETS and (options.policy or settings.placement.policy_file):
+        from roost.cli.access import read_policy  # oslo.policy, which only a file that may be wrong is worth
+
+        read_policy(settings, auth=options.auth, policy=options.policy, config=options.config)
+    if options.auth == "noauth2":
+        log.warning("--auth noauth2 believes whatever a client says of itself: it is for tests only")
 
 
 @contextlib.asynccontextmanager
@@ -183,6 +198,8 @@ def _configs(options: ServeOptions, port: int, agent_port: int) -> list[ProcessC
             agent_host=options.agent_host,
             agent_port=agent_port,
             config=None if options.config is None else str(options.config),
+            auth=options.auth,
+            policy=options.policy,
         )
         for role, number in roles
     ]

@@ -8,20 +8,27 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
 
+from roost.cli import access
 from roost.cli.roles import ProcessConfig, is_placement_alone
 from roost.cli.settings import Settings, read_settings
 from roost.placement import api as placement_api
-from roost.placement.service import Ledger, sync_standard_names
+from roost.placement.refresh import prune_changes
+from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.platform.auth import Policy
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.http import Api, json_response, mount
+from roost.platform.repeat import repeat
 from roost.platform.telemetry import metrics_route
 from roost.platform.wakeup import Wakeups
 
 if TYPE_CHECKING:
     from roost.cli.cloud_wiring import CloudParts
+
+PRUNE_CHANGES_S = 60.0
 
 API = Api()
 """Roost's own paths."""
@@ -38,6 +45,7 @@ class Parts:
     wakeups: Wakeups
     settings: Settings
     ledger: Ledger
+    policy: Policy
     cloud: "CloudParts | None"
 
     @classmethod
@@ -52,12 +60,31 @@ class Parts:
             from roost.cli.cloud_wiring import CloudParts
 
             cloud = CloudParts.wire(ledger, wakeups, settings)
-        return cls(database=database, wakeups=wakeups, settings=settings, ledger=ledger, cloud=cloud)
+        return cls(
+            database=database,
+            wakeups=wakeups,
+            settings=settings,
+            ledger=ledger,
+            policy=access.read_policy(settings, auth=config.auth, policy=config.policy, config=config.config),
+            cloud=cloud,
+        )
+
+
+def main_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
+    """The main listener as clients meet it."""
+    return access.guarded(
+        main_app(config, parts),
+        auth=config.auth,
+        policy=config.policy,
+        services=config.services,
+        admins_only=parts.cloud.admins_only() if parts.cloud else {},
+        cors=parts.settings.cors,
+    )
 
 
 def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
     """The main listener: each service below its name, and at the root too if it is alone."""
-    apis: dict[str, Callable[[], list[Route]]] = {"placement": lambda: placement_api.routes(parts.ledger)}
+    apis: dict[str, Callable[[], list[Route]]] = {"placement": lambda: placement_api.routes(parts.ledger, parts.policy)}
     if parts.cloud is not None:
         apis |= parts.cloud.apis()
     served = [service for service in config.services if service in apis]
@@ -78,7 +105,11 @@ def agent_app(parts: Parts) -> Starlette:
 
 def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
     """What a process of this role does besides answering requests; none of these ever returns."""
-    return [parts.wakeups.run(), *(parts.cloud.background_tasks(config.role) if parts.cloud else [])]
+    return [
+        parts.wakeups.run(),
+        repeat(lambda: prune_changes(parts.database), "pruning the journal of changes", interval_s=PRUNE_CHANGES_S),
+        *(parts.cloud.background_tasks(config.role) if parts.cloud else []),
+    ]
 
 
 def _healthz(parts: Parts) -> Route:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from roost.placement import service
-from roost.placement.service import Ledger
+from roost.placement.service_ledger import Ledger
 from roost.seams.placement import CandidateQuery, Candidates, Claimed, ClaimGroup, ConsumerState, ProviderState, Refused
 
 

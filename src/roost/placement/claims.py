@@ -12,11 +12,14 @@ from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, Refused, R
 _NOBODY = ConsumerRow(generation=-1, allocations={})
 
 
-def decide_claims(groups: Sequence[ClaimGroup], ledger: LockedLedger) -> tuple[list[Claimed | Refused], Changes]:
+def decide_claims(
+    groups: Sequence[ClaimGroup], ledger: LockedLedger, *, held_units_fit: bool = True
+) -> tuple[list[Claimed | Refused], Changes]:
     """Take each group whole or refuse it with all its shortfalls, in order; a later group sees the earlier ones.
 
     A claim replaces what its consumer held. What does not raise the use of a provider is allowed even where the
-    provider is over its capacity. Source: Placement API, POST /allocations.
+    provider is over its capacity. held_units_fit: an amount that the consumer holds already is not measured by
+    min_unit, max_unit and step_size again. Source: Placement API, POST /allocations.
     """
     answers: list[Claimed | Refused] = []
     used_change: dict[AllocationKey, int] = {}
@@ -28,7 +31,8 @@ def decide_claims(groups: Sequence[ClaimGroup], ledger: LockedLedger) -> tuple[l
         change = _net_change(group, wanted, consumers)
         for claim, lines in zip(group.consumers, wanted, strict=True):
             _check_generation(claim, consumers.get(claim.consumer_uuid, _NOBODY), shortfalls)
-            _check_units(claim, lines, consumers.get(claim.consumer_uuid, _NOBODY), ledger, shortfalls)
+            held = consumers.get(claim.consumer_uuid, _NOBODY) if held_units_fit else _NOBODY
+            _check_units(claim, lines, held, ledger, shortfalls)
         _check_capacity(group, change, used_change, ledger, shortfalls)
         if shortfalls:
             answers.append(Refused(tuple(shortfalls)))
@@ -82,6 +86,8 @@ def _net_change(
 
 
 def _check_generation(claim: ConsumerClaim, consumer: ConsumerRow, shortfalls: list[Shortfall]) -> None:
+    if claim.any_generation:
+        return
     asked = -1 if claim.generation is None else claim.generation
     if asked != consumer.generation:
         shortfalls.append(

@@ -7,8 +7,28 @@ class ProviderNotFound(NotFound):
     """No resource provider with that uuid."""
 
 
+class ProviderMalformed(BadRequest):
+    """The resource provider cannot be as it is said to be."""
+
+
 class ProviderNameTaken(Conflict):
     """Another resource provider has that name."""
+
+
+class ProviderInUse(Conflict):
+    """The resource provider has allocations, so it cannot go."""
+
+
+class ProviderHasChildren(Conflict):
+    """The resource provider is the parent of others, so it cannot go."""
+
+
+class InventoryMissing(NotFound):
+    """The resource provider has no inventory of that class."""
+
+
+class InventoryMalformed(BadRequest):
+    """The inventory cannot be as it is said to be."""
 
 
 class InventoryInUse(Conflict):
@@ -22,11 +42,39 @@ class ConcurrentUpdate(Conflict):
 
 
 class ResourceClassNotFound(BadRequest):
+    """What was asked names a resource class that there is not."""
+
+
+class ResourceClassMissing(NotFound):
     """There is no such resource class."""
 
 
+class ResourceClassStandard(BadRequest):
+    """The resource class is a standard one, so it cannot change."""
+
+
+class ResourceClassTaken(Conflict):
+    """There is a resource class of that name."""
+
+
+class ResourceClassInUse(Conflict):
+    """There is inventory of the resource class, so it cannot go."""
+
+
 class TraitNotFound(BadRequest):
+    """What was asked names a trait that there is not."""
+
+
+class TraitMissing(NotFound):
     """There is no such trait."""
+
+
+class TraitStandard(BadRequest):
+    """The trait is a standard one, so it cannot go."""
+
+
+class TraitInUse(Conflict):
+    """Resource providers have the trait, so it cannot go."""
 
 
 class ConsumerNotFound(NotFound):
@@ -41,6 +89,10 @@ class AllocationProviderNotFound(BadRequest):
     """The allocations name a resource provider that does not exist."""
 
 
+class ReshapeProviderNotFound(BadRequest):
+    """The reshape names a resource provider that does not exist."""
+
+
 class QueryMalformed(BadRequest):
     """A parameter of the query string is not what was expected."""
 
@@ -49,3 +101,15 @@ class QueryMalformed(BadRequest):
         self.key = key
         self.value = value
         self.expected = expected
+
+
+class QueryKeyRepeated(BadRequest):
+    """A parameter of the query string came more than once."""
+
+
+class QueryValueBad(BadRequest):
+    """A parameter of the query string has a value that cannot be."""
+
+
+class QueryValueMissing(BadRequest):
+    """A parameter of the query string that the others need is not there."""

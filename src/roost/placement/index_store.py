@@ -1,55 +1,107 @@
-"""What a refresh of the index reads from PostgreSQL: what was stamped since the last one, or everything.
+"""What a refresh of the index reads from PostgreSQL: what changed since the last one, or everything.
 
-The statements of one refresh run in one snapshot transaction. A row is stamped with the id of the transaction that
-changed it; whatever is stamped at or above the last snapshot's xmin may be news, and everything below it is not.
+Every transaction that changes what an index holds leaves rows in the journal `placement.change`, under its own id. A
+snapshot says exactly which transactions it sees, so the news of a younger one are the rows of those that the older did
+not see: of the ids at or above its xmax, and of those that were running.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from operator import itemgetter
 
 from msgspec import Struct
 
-from roost.placement.index import Delta, IndexedProvider, Usage
+from roost.placement.index import IndexedProvider, Usage
 from roost.platform.database import Connection
+from roost.platform.errors import DatabaseUnavailable
 from roost.seams.placement import Inventory
-
-EVERYTHING = 0
-"""The xmin before the first refresh: every row is stamped above it."""
 
 
 class Snapshot(Struct, frozen=True):
-    """Which state of which server a refresh reads.
+    """Which state of which server is seen.
 
-    server: system identifier, timeline and the postmaster's start. xmin: every transaction below it is in the snapshot
-    or was undone. text: two equal ones see the same rows.
+    server: system identifier, timeline and the postmaster's start. xmin: every transaction below it is over. xmax: none
+    at or above it is seen, and of those below only the running ones are not.
     """
 
-    server: tuple[str, int, float]
+    server: tuple[str, str, float]
     xmin: int
-    text: str
+    xmax: int
+    running: tuple[int, ...]
 
 
-GET_SNAPSHOT = """-- placement.get_snapshot
-SELECT s.system_identifier::text, c.timeline_id, extract(epoch FROM pg_postmaster_start_time())::float8,
-    pg_snapshot_xmin(pg_current_snapshot()), pg_current_snapshot()::text
-FROM pg_control_system() s, pg_control_checkpoint() c
+class News(Struct, frozen=True):
+    """What a snapshot sees and an older one did not.
+
+    complete: the older one was of the same server, and nothing that it did not see has left the journal. reshaped_ids:
+    providers of which anything may have changed, deleted ones too. usages: of those of which no more than that did.
+    """
+
+    snapshot: Snapshot
+    complete: bool
+    reshaped_ids: Sequence[int]
+    usages: Sequence[Usage]
+
+
+NOTHING = Snapshot(("", "", 0.0), 0, 2**63 - 1, ())
+"""What is seen before the first refresh: of no server, so that all is news."""
+
+# One statement, so one snapshot without a transaction around it. The server is asked for each time: behind one address,
+# and behind one connection to a pooler, there may be another the next time. The timeline is the one being written:
+# pg_control_checkpoint() learns of a new one with the next checkpoint only. The upper bound holds for every row, and
+# tells the planner that few are meant; ANY(ARRAY(...)) has it look providers up by key, whatever number it expects.
+GET_NEWS = """-- placement.get_news
+WITH change AS MATERIALIZED (
+    SELECT reshaped, provider_ids FROM placement.change
+    WHERE xid >= $1::xid8 AND xid < pg_snapshot_xmax(pg_current_snapshot())
+    UNION ALL
+    SELECT reshaped, provider_ids FROM placement.change WHERE xid = ANY($2::xid8[])
+)
+SELECT s.system_identifier::text,
+    CASE WHEN NOT pg_is_in_recovery() THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END,
+    extract(epoch FROM pg_postmaster_start_time())::float8, pg_current_snapshot(),
+    (SELECT xid FROM placement.change_horizon),
+    ARRAY(SELECT unnest(provider_ids) FROM change WHERE reshaped),
+    used.provider_ids, used.generations, used.names, used.amounts
+FROM pg_control_system() s, (
+    SELECT array_agg(p.id) AS provider_ids, array_agg(p.generation) AS generations, array_agg(r.name) AS names,
+        array_agg(i.used) AS amounts
+    FROM placement.provider p LEFT JOIN placement.inventory i ON i.provider_id = p.id
+    LEFT JOIN placement.resource_class r ON r.id = i.resource_class_id
+    WHERE p.id = ANY(ARRAY(SELECT unnest(provider_ids) FROM change WHERE NOT reshaped))
+) AS used
 """
 
 
-async def get_snapshot(tx: Connection) -> Snapshot:
-    """What the transaction sees."""
-    system, timeline, started, xmin, text = await tx.fetchrow(GET_SNAPSHOT)
-    return Snapshot((system, timeline, started), xmin, text)
+async def get_news(tx: Connection, seen: Snapshot) -> News:
+    """What has changed since `seen`. Raises DatabaseUnavailable on a standby. Cost: by what changed."""
+    row = await tx.fetchrow(GET_NEWS, seen.xmax, seen.running)
+    system, timeline, started, snapshot, horizon, reshaped_ids = row[:6]
+    if timeline is None:
+        # It may lag behind what was committed, and does not say which transactions were running.
+        raise DatabaseUnavailable("the database is a standby, which may not know what was committed")
+    server = (system, timeline, started)
+    used: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    generations = {}
+    for provider_id, generation, name, amount in zip(*(column or () for column in row[6:]), strict=True):
+        generations[provider_id] = generation
+        if name is not None:
+            used[provider_id][name] = amount
+    return News(
+        snapshot=Snapshot(server, *snapshot),
+        complete=server == seen.server and horizon is not None and horizon <= seen.xmin,
+        reshaped_ids=reshaped_ids,
+        usages=[Usage(provider_id, generation, used[provider_id]) for provider_id, generation in generations.items()],
+    )
 
 
-LIST_STAMPED = """-- placement.list_stamped
-SELECT id, uuid, name, generation, parent_id, root_id, shape_xid >= $1::xid8 AS reshaped
-FROM placement.provider WHERE shape_xid >= $1::xid8 OR usage_xid >= $1::xid8
+LIST_PROVIDERS = """-- placement.list_providers
+SELECT id, uuid, name, generation, parent_id, root_id FROM placement.provider
 """
 
-LIST_DELETED = """-- placement.list_deleted
-SELECT provider_id FROM placement.deleted_provider WHERE deleted_xid >= $1::xid8
+LIST_SOME_PROVIDERS = """-- placement.list_some_providers
+SELECT id, uuid, name, generation, parent_id, root_id FROM placement.provider WHERE id = ANY($1::bigint[])
 """
 
 LIST_ALL_INVENTORIES = """-- placement.list_all_inventories
@@ -59,12 +111,6 @@ FROM placement.inventory i JOIN placement.resource_class r ON r.id = i.resource_
 
 LIST_SOME_INVENTORIES = """-- placement.list_some_inventories
 SELECT i.provider_id, r.name, i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, i.allocation_ratio, i.used
-FROM placement.inventory i JOIN placement.resource_class r ON r.id = i.resource_class_id
-WHERE i.provider_id = ANY($1::bigint[])
-"""
-
-LIST_SOME_USED = """-- placement.list_some_used
-SELECT i.provider_id, r.name, i.used
 FROM placement.inventory i JOIN placement.resource_class r ON r.id = i.resource_class_id
 WHERE i.provider_id = ANY($1::bigint[])
 """
@@ -90,29 +136,24 @@ WHERE provider_id = ANY($1::bigint[]) GROUP BY provider_id
 """
 
 
-async def get_delta(tx: Connection, since_xmin: int) -> Delta:
-    """What was stamped at or after since_xmin; EVERYTHING for all there is. Two statements when nothing was."""
-    # Sorted here: told to, PostgreSQL would walk the primary key of the whole table, ten times as slow as a plain scan.
-    rows = sorted(await tx.fetch(LIST_STAMPED, since_xmin), key=itemgetter("id"))
-    deleted = [] if since_xmin == EVERYTHING else [row[0] for row in await tx.fetch(LIST_DELETED, since_xmin)]
-    reshaped = [row for row in rows if row["reshaped"]]
-    used_only = [row for row in rows if not row["reshaped"]]
-    providers = await _list_providers(tx, reshaped, everything=since_xmin == EVERYTHING) if reshaped else ()
-    usages = await _list_usages(tx, used_only) if used_only else ()
-    return Delta(providers=providers, usages=usages, deleted=deleted)
+async def list_all(tx: Connection) -> list[IndexedProvider]:
+    """Every provider, whole, by id."""
+    statements = (LIST_PROVIDERS, LIST_ALL_INVENTORIES, LIST_ALL_TRAITS, LIST_ALL_AGGREGATES)
+    return _providers(*[await tx.fetch(statement) for statement in statements])
 
 
-async def _list_providers(tx: Connection, rows: Sequence[Connection], *, everything: bool) -> list[IndexedProvider]:
-    if everything:
-        lines, trait_rows, aggregate_rows = [
-            await tx.fetch(statement) for statement in (LIST_ALL_INVENTORIES, LIST_ALL_TRAITS, LIST_ALL_AGGREGATES)
-        ]
-    else:
-        ids = [row["id"] for row in rows]
-        lines, trait_rows, aggregate_rows = [
-            await tx.fetch(statement, ids)
-            for statement in (LIST_SOME_INVENTORIES, LIST_SOME_TRAITS, LIST_SOME_AGGREGATES)
-        ]
+async def list_some(tx: Connection, provider_ids: Sequence[int]) -> list[IndexedProvider]:
+    """Those of the providers that there are, whole, by id."""
+    statements = (LIST_SOME_PROVIDERS, LIST_SOME_INVENTORIES, LIST_SOME_TRAITS, LIST_SOME_AGGREGATES)
+    return _providers(*[await tx.fetch(statement, provider_ids) for statement in statements])
+
+
+def _providers(
+    rows: Sequence[Connection],
+    lines: Sequence[Connection],
+    trait_rows: Sequence[Connection],
+    aggregate_rows: Sequence[Connection],
+) -> list[IndexedProvider]:
     inventories: defaultdict[int, dict[str, Inventory]] = defaultdict(dict)
     used: defaultdict[int, dict[str, int]] = defaultdict(dict)
     # Most hosts are like others: one object for equal inventories keeps ten thousand of them small.
@@ -133,7 +174,8 @@ async def _list_providers(tx: Connection, rows: Sequence[Connection], *, everyth
             inventories=inventories.get(provider_id, {}), used=used.get(provider_id, {}),
             traits=traits.get(provider_id, nothing), placement_aggregates=aggregates.get(provider_id, nothing),
         )
-        for provider_id, uuid, name, generation, parent_id, root_id, _reshaped in rows
+        # Sorted here: told to, PostgreSQL would walk the primary key of the whole table, ten times as slow as a scan.
+        for provider_id, uuid, name, generation, parent_id, root_id in sorted(rows, key=itemgetter("id"))
     ]  # fmt: skip
 
 
@@ -141,8 +183,29 @@ def _sets(rows: Sequence[tuple[int, Sequence[str]]]) -> Mapping[int, frozenset[s
     return {provider_id: frozenset(names) for provider_id, names in rows}
 
 
-async def _list_usages(tx: Connection, rows: Sequence[Connection]) -> list[Usage]:
-    used: defaultdict[int, dict[str, int]] = defaultdict(dict)
-    for provider_id, name, taken in await tx.fetch(LIST_SOME_USED, [row["id"] for row in rows]):
-        used[provider_id][name] = taken
-    return [Usage(row["id"], row["generation"], used[row["id"]]) for row in rows]
+# The journal's end: what no index needs any more.
+
+MOVE_HORIZON = """-- placement.move_horizon
+UPDATE placement.change_horizon
+SET xid = least(noted_xid, pg_snapshot_xmin(pg_current_snapshot())),
+    noted_xid = pg_snapshot_xmin(pg_current_snapshot()), noted_at = now()
+WHERE noted_at <= now() - $1::interval OR noted_xid > pg_snapshot_xmax(pg_current_snapshot())
+RETURNING xid
+"""
+
+DELETE_CHANGES = """-- placement.delete_changes
+DELETE FROM placement.change
+WHERE ctid = ANY(ARRAY(SELECT ctid FROM placement.change WHERE xid < $1::xid8 ORDER BY xid LIMIT $2))
+"""
+
+
+async def move_horizon(tx: Connection, *, kept: timedelta) -> int | None:
+    """Give up the changes of transactions that were over `kept` ago; returns the new horizon, None if it stays."""
+    horizon: int | None = await tx.fetchval(MOVE_HORIZON, kept)
+    return horizon
+
+
+async def delete_changes(tx: Connection, *, horizon: int, limit: int) -> int:
+    """Delete up to `limit` changes of transactions below the horizon, once that is committed; returns how many."""
+    status: str = await tx.execute(DELETE_CHANGES, horizon, limit)
+    return int(status.rpartition(" ")[2])

@@ -50,11 +50,15 @@ class ConsumerWrite(NamedTuple):
 
 
 class Changes(Struct, frozen=True):
-    """What deciding a set of claims changes. used: change of use by line of inventory, zero left out."""
+    """What deciding a set of claims changes. used: change of use by line of inventory, zero left out.
+
+    generation_steps: by how much the generation of the providers grows; a release leaves it, as upstream does.
+    """
 
     consumers: tuple[ConsumerWrite, ...]
     used: Mapping[AllocationKey, int]
     provider_ids: frozenset[int]
+    generation_steps: int = 1
 
 
 class ProviderRow(Struct, frozen=True, kw_only=True):
@@ -63,6 +67,7 @@ class ProviderRow(Struct, frozen=True, kw_only=True):
     id: int
     uuid: str
     name: str
+    generation: int
     parent_id: int | None
     root_id: int
     inventories: Mapping[str, tuple[Inventory, int]]
@@ -70,8 +75,29 @@ class ProviderRow(Struct, frozen=True, kw_only=True):
     placement_aggregates: frozenset[str]
 
 
+class ProviderHead(NamedTuple):
+    """A provider without what it has."""
+
+    uuid: str
+    name: str
+    generation: int
+    parent_uuid: str | None
+    root_uuid: str
+
+
+class ProviderPlace(NamedTuple):
+    """Where a provider is in its tree."""
+
+    id: int
+    parent_id: int | None
+    root_id: int
+
+
 class ShapeChange(Struct, frozen=True, kw_only=True):
-    """What must be written to make one provider as it should be; name: as it will be."""
+    """What must be written to make one provider as it should be; name: as it will be.
+
+    generation_steps: by how much its generation grows.
+    """
 
     provider_id: int
     name: str
@@ -81,3 +107,4 @@ class ShapeChange(Struct, frozen=True, kw_only=True):
     traits_gone: frozenset[str]
     aggregates_new: frozenset[str]
     aggregates_gone: frozenset[str]
+    generation_steps: int = 1

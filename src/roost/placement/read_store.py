@@ -1,7 +1,6 @@
 """SQL of the reads that the index does not answer: who holds what."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -78,22 +77,33 @@ async def find_consumer(
     return head, {uuid: (generation, resources[uuid]) for uuid, generation in generations.items()}
 
 
-LIST_UNKNOWN_CLASSES = """-- placement.list_unknown_classes
-SELECT name FROM unnest($1::text[]) AS asked (name)
-WHERE NOT EXISTS (SELECT FROM placement.resource_class r WHERE r.name = asked.name)
+class TypeUsage(Struct, frozen=True):
+    """What the consumers of one type hold together."""
+
+    consumer_type: str | None
+    consumers: int
+    resources: dict[str, int]
+
+
+LIST_PROJECT_USAGES = """-- placement.list_project_usages
+WITH held AS (
+    SELECT c.consumer_type, c.uuid, a.resource_class_id, a.used
+    FROM placement.consumer c JOIN placement.allocation a ON a.consumer_uuid = c.uuid
+    WHERE c.project_id = $1 AND ($2::text IS NULL OR c.user_id = $2)
+), counted AS (
+    SELECT consumer_type, count(DISTINCT uuid) AS consumers FROM held GROUP BY consumer_type
+)
+SELECT held.consumer_type, counted.consumers, r.name, sum(held.used)::bigint
+FROM held
+JOIN counted ON counted.consumer_type IS NOT DISTINCT FROM held.consumer_type
+JOIN placement.resource_class r ON r.id = held.resource_class_id
+GROUP BY held.consumer_type, counted.consumers, r.id, r.name ORDER BY held.consumer_type, r.id
 """
 
-LIST_UNKNOWN_TRAITS = """-- placement.list_unknown_traits
-SELECT name FROM unnest($1::text[]) AS asked (name)
-WHERE NOT EXISTS (SELECT FROM placement.trait t WHERE t.name = asked.name)
-"""
 
-
-async def list_unknown_classes(tx: Connection, names: Sequence[str]) -> list[str]:
-    """Those of the names that no resource class has."""
-    return [row[0] for row in await tx.fetch(LIST_UNKNOWN_CLASSES, names)]
-
-
-async def list_unknown_traits(tx: Connection, names: Sequence[str]) -> list[str]:
-    """Those of the names that no trait has."""
-    return [row[0] for row in await tx.fetch(LIST_UNKNOWN_TRAITS, names)]
+async def list_project_usages(tx: Connection, project_id: str, user_id: str | None) -> list[TypeUsage]:
+    """What a project holds, or one user of it, by consumer type."""
+    usages: dict[str | None, TypeUsage] = {}
+    for consumer_type, consumers, name, used in await tx.fetch(LIST_PROJECT_USAGES, project_id, user_id):
+        usages.setdefault(consumer_type, TypeUsage(consumer_type, consumers, {})).resources[name] = used
+    return list(usages.values())

@@ -1,26 +1,20 @@
 """The ledger's operations that write: one function, one transaction."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
-import os_resource_classes
-import os_traits
-
-from roost.placement import store
+from roost.placement import names_store, store
 from roost.placement.candidates import search
 from roost.placement.claims import decide_claims
 from roost.placement.errors import (
     ConcurrentUpdate,
     InventoryInUse,
     ProviderNotFound,
-    ResourceClassNotFound,
-    TraitNotFound,
 )
-from roost.placement.model import Changes, ConsumerWrite, LockedLedger
-from roost.placement.refresh import IndexRefresher
+from roost.placement.model import Changes, ConsumerWrite, LockedLedger, ShapeChange
+from roost.placement.service_ledger import Ledger
+from roost.placement.service_names import find_class_ids, keep_class_ids, keep_trait_ids
 from roost.placement.shapes import decide_shape
-from roost.platform.database import Connection, Database
-from roost.platform.env import Env
+from roost.platform.database import Connection
 from roost.seams.placement import (
     CandidateQuery,
     Candidates,
@@ -38,28 +32,6 @@ PROVIDERS_MAX = 1000
 CLAIM_ROUNDS_MAX = 3
 
 
-@dataclass
-class Ledger:
-    """What the ledger's operations work with. resource_class_ids: those seen so far; ids are never used twice."""
-
-    database: Database
-    env: Env = field(default_factory=Env)
-    resource_class_ids: dict[str, int] = field(default_factory=dict)
-    index: IndexRefresher = field(init=False)
-
-    def __post_init__(self) -> None:
-        """The index is filled by the first search."""
-        self.index = IndexRefresher(self.database)
-
-
-async def sync_standard_names(ledger: Ledger) -> None:
-    """Have every standard resource class and trait in the ledger; once, when a process starts."""
-    async with ledger.database.transaction() as tx:
-        await store.insert_resource_classes(tx, list(os_resource_classes.STANDARDS))
-        await store.insert_traits(tx, sorted(os_traits.get_traits()))
-        ledger.resource_class_ids.update(await store.list_resource_classes(tx))
-
-
 async def claim(ledger: Ledger, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
     """Take each group whole or refuse it with all its shortfalls; one refusal undoes no other group.
 
@@ -73,7 +45,11 @@ async def claim(ledger: Ledger, groups: Sequence[ClaimGroup]) -> list[Claimed | 
 
 async def _claim_batch(ledger: Ledger, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
     # Consumers that are all said to be new are not looked for: inserting them tells whether one was there.
-    look = any(claim.generation is not None or not claim.allocations for group in groups for claim in group.consumers)
+    look = any(
+        claim.generation is not None or claim.any_generation or not claim.allocations
+        for group in groups
+        for claim in group.consumers
+    )
     for claim_round in range(CLAIM_ROUNDS_MAX):
         try:
             async with ledger.database.transaction() as tx:
@@ -94,9 +70,7 @@ async def _claim(
     That is also when a group is refused unlooked: it may be short of what it holds itself.
     """
     claims = [claim for group in groups for claim in group.consumers]
-    await _learn_resource_classes(
-        ledger, tx, {name for claim in claims for resources in claim.allocations.values() for name in resources}
-    )
+    names = {name for claim in claims for resources in claim.allocations.values() for name in resources}
     consumers = await store.lock_consumers(tx, [claim.consumer_uuid for claim in claims]) if look else {}
     provider_ids = await store.lock_providers(
         tx,
@@ -105,7 +79,7 @@ async def _claim(
     )
     locked = LockedLedger(
         provider_ids=provider_ids,
-        resource_class_ids=ledger.resource_class_ids,
+        resource_class_ids=await find_class_ids(ledger, tx, names),
         inventories=await store.list_inventories(tx, list(provider_ids.values())),
         consumers=consumers,
     )
@@ -117,15 +91,14 @@ async def _claim(
     return answers
 
 
-async def _learn_resource_classes(ledger: Ledger, tx: Connection, names: set[str]) -> None:
-    if not names <= ledger.resource_class_ids.keys():
-        ledger.resource_class_ids.update(await store.list_resource_classes(tx))
-
-
 async def release(
     ledger: Ledger, consumer_uuids: Sequence[str], *, generations: Mapping[str, int] | None = None
-) -> None:
-    """Give back all that the consumers hold; with generations, only of those that are still at theirs."""
+) -> int:
+    """Give back all that the consumers hold; with generations, only of those that are still at theirs.
+
+    Returns how many of them held something. Never refused: whoever gives back has looked long enough.
+    """
+    released = 0
     for start in range(0, len(consumer_uuids), CLAIM_GROUPS_MAX):
         async with ledger.database.transaction() as tx:
             held = await store.lock_consumers(tx, consumer_uuids[start : start + CLAIM_GROUPS_MAX])
@@ -141,7 +114,11 @@ async def release(
                 ConsumerWrite(uuid, row.generation, None, "", "", created=False, allocations={})
                 for uuid, row in held.items()
             )
-            await store.write_changes(tx, Changes(consumers=gone, used=used_change, provider_ids=provider_ids))
+            await store.write_changes(
+                tx, Changes(consumers=gone, used=used_change, provider_ids=provider_ids, generation_steps=0)
+            )
+            released += len(held)
+    return released
 
 
 async def get_consumers(ledger: Ledger, uuids: Sequence[str]) -> dict[str, ConsumerState]:
@@ -180,8 +157,7 @@ async def ensure_providers(ledger: Ledger, states: Sequence[ProviderState]) -> N
 
 
 async def _ensure_providers(ledger: Ledger, tx: Connection, states: Sequence[ProviderState]) -> None:
-    resource_class_ids = await _resource_class_ids(ledger, tx, states)
-    trait_ids = await _trait_ids(tx, states)
+    await _keep_names(ledger, tx, states)
     rows = await store.lock_provider_rows(tx, [state.uuid for state in states])
     missing = [state for state in states if state.uuid not in rows]
     while missing:
@@ -202,9 +178,7 @@ async def _ensure_providers(ledger: Ledger, tx: Connection, states: Sequence[Pro
             )
         if shape is not None:
             shapes.append(shape)
-    traits_gone = {name for shape in shapes for name in shape.traits_gone} - trait_ids.keys()
-    trait_ids |= await store.list_traits(tx, list(traits_gone)) if traits_gone else {}
-    await store.write_shapes(tx, shapes, resource_class_ids=resource_class_ids, trait_ids=trait_ids)
+    await write_shapes(ledger, tx, shapes)
 
 
 async def set_placement_aggregates(
@@ -227,34 +201,33 @@ async def set_placement_aggregates(
                 for uuid, row in rows.items()
             ]
             shapes = [shape for state in states if (shape := decide_shape(state, rows[state.uuid])[0]) is not None]
-            await store.write_shapes(tx, shapes, resource_class_ids={}, trait_ids={})
+            await write_shapes(ledger, tx, shapes)
 
 
-async def _resource_class_ids(ledger: Ledger, tx: Connection, states: Sequence[ProviderState]) -> Mapping[str, int]:
-    names = {name for state in states for name in state.inventories or ()}
-    await _learn_resource_classes(ledger, tx, names)
-    new = names - ledger.resource_class_ids.keys()
-    if unknown := sorted(name for name in new if not name.startswith("CUSTOM_")):
-        raise ResourceClassNotFound(f"No such resource class: {', '.join(unknown)}.")
-    if new:
-        await store.insert_resource_classes(tx, sorted(new))
-        # Not into the ledger's own: this transaction may still be undone, and its ids with it.
-        return await store.list_resource_classes(tx)
-    return ledger.resource_class_ids
+async def write_shapes(ledger: Ledger, tx: Connection, shapes: Sequence[ShapeChange]) -> None:
+    """Write what changed of locked providers; whose new names were kept from being deleted."""
+    classes = {name for shape in shapes for name in (*shape.inventories_set, *shape.inventories_gone)}
+    traits = {name for shape in shapes for name in shape.traits_new | shape.traits_gone}
+    custom_traits = sorted(traits - ledger.standard_trait_ids.keys())
+    custom_ids = await names_store.list_trait_ids(tx, custom_traits) if custom_traits else {}
+    await store.write_shapes(
+        tx,
+        shapes,
+        resource_class_ids=await find_class_ids(ledger, tx, classes),
+        trait_ids={**ledger.standard_trait_ids, **custom_ids},
+    )
 
 
-async def _trait_ids(tx: Connection, states: Sequence[ProviderState]) -> dict[str, int]:
-    names = {name for state in states for name in state.traits or ()}
-    if not names:
-        return {}
-    known = await store.list_traits(tx, list(names))
-    new = names - known.keys()
-    if unknown := sorted(name for name in new if not name.startswith("CUSTOM_")):
-        raise TraitNotFound(f"No such trait(s): {', '.join(unknown)}.")
-    if new:
-        await store.insert_traits(tx, sorted(new))
-        known = await store.list_traits(tx, list(names))
-    return known
+async def _keep_names(ledger: Ledger, tx: Connection, states: Sequence[ProviderState]) -> None:
+    """Make the custom resource classes and traits that are missing. Raises ResourceClassNotFound, TraitNotFound."""
+    classes = {name for state in states for name in state.inventories or ()}
+    traits = {name for state in states for name in state.traits or ()}
+    if custom := sorted(name for name in classes if name.startswith("CUSTOM_")):
+        await names_store.insert_resource_classes(tx, custom)
+    if custom := sorted(name for name in traits if name.startswith("CUSTOM_")):
+        await names_store.insert_traits(tx, custom)
+    await keep_class_ids(ledger, tx, classes)
+    await keep_trait_ids(ledger, tx, traits)
 
 
 async def delete_providers(ledger: Ledger, uuids: Sequence[str]) -> list[str]:

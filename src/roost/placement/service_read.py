@@ -1,17 +1,18 @@
 """The ledger's operations that only read: answered from the index as of now, or from one statement or two."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
 
 from roost.placement import read_store
 from roost.placement.candidates import Found, Plan, find, fitting, make_plan
-from roost.placement.errors import ConsumerNotFound, ProviderNotFound, ResourceClassNotFound, TraitNotFound
+from roost.placement.errors import ConsumerNotFound, ProviderNotFound
 from roost.placement.index import NO_ROW, Index
 from roost.placement.query import ProviderQuery
-from roost.placement.read_store import ConsumerHead, HeldResources
-from roost.placement.service import Ledger
+from roost.placement.read_store import ConsumerHead, HeldResources, TypeUsage
+from roost.placement.service_ledger import Ledger
+from roost.placement.service_names import check_resource_classes, check_traits
 from roost.seams.placement import CandidateQuery, Inventory, RequestGroup
 
 
@@ -91,15 +92,10 @@ async def get_consumer(ledger: Ledger, uuid: str) -> ConsumerHead:
     return head
 
 
-async def check_resource_classes(ledger: Ledger, names: Set[str]) -> None:
-    """Raise ResourceClassNotFound for names that no resource class has."""
-    unseen = sorted(names - ledger.resource_class_ids.keys())
-    if not unseen:
-        return
+async def list_project_usages(ledger: Ledger, project_id: str, *, user_id: str | None) -> list[TypeUsage]:
+    """What a project holds, or one user of it, by consumer type."""
     async with ledger.database.connection() as connection:
-        unknown = await read_store.list_unknown_classes(connection, unseen)
-    if unknown:
-        raise ResourceClassNotFound(f"No such resource class {', '.join(unknown)}.")
+        return await read_store.list_project_usages(connection, project_id, user_id)
 
 
 def _view(index: Index, row: int) -> ProviderView:
@@ -115,10 +111,6 @@ def _view(index: Index, row: int) -> ProviderView:
 async def _check_names(ledger: Ledger, groups: Sequence[RequestGroup]) -> None:
     """Raise ResourceClassNotFound or TraitNotFound for names that the ledger does not know."""
     await check_resource_classes(ledger, {name for group in groups for name in group.resources})
-    traits = {trait for group in groups for any_of in (*group.required, group.forbidden) for trait in any_of}
-    if not traits:
-        return
-    async with ledger.database.connection() as connection:
-        unknown = await read_store.list_unknown_traits(connection, sorted(traits))
-    if unknown:
-        raise TraitNotFound(f"No such trait(s): {', '.join(unknown)}.")
+    await check_traits(
+        ledger, {trait for group in groups for any_of in (*group.required, group.forbidden) for trait in any_of}
+    )

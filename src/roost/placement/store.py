@@ -59,44 +59,6 @@ async def list_inventories(tx: Connection, provider_ids: Sequence[int]) -> dict[
     return {(row[0], row[1]): InventoryRow._make(row[2:]) for row in rows}
 
 
-LIST_RESOURCE_CLASSES = """-- placement.list_resource_classes
-SELECT name, id FROM placement.resource_class
-"""
-
-INSERT_RESOURCE_CLASSES = """-- placement.insert_resource_classes
-INSERT INTO placement.resource_class (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING
-"""
-
-
-async def list_resource_classes(tx: Connection) -> dict[str, int]:
-    """Every resource class: name -> id."""
-    return {row[0]: row[1] for row in await tx.fetch(LIST_RESOURCE_CLASSES)}
-
-
-async def insert_resource_classes(tx: Connection, names: Sequence[str]) -> None:
-    """Add those that are missing."""
-    await tx.execute(INSERT_RESOURCE_CLASSES, names)
-
-
-LIST_TRAITS = """-- placement.list_traits
-SELECT name, id FROM placement.trait WHERE name = ANY($1::text[])
-"""
-
-INSERT_TRAITS = """-- placement.insert_traits
-INSERT INTO placement.trait (name) SELECT unnest($1::text[]) ON CONFLICT DO NOTHING
-"""
-
-
-async def list_traits(tx: Connection, names: Sequence[str]) -> dict[str, int]:
-    """Those of the traits that exist: name -> id."""
-    return {row[0]: row[1] for row in await tx.fetch(LIST_TRAITS, names)}
-
-
-async def insert_traits(tx: Connection, names: Sequence[str]) -> None:
-    """Add those that are missing."""
-    await tx.execute(INSERT_TRAITS, names)
-
-
 INSERT_CONSUMERS = """-- placement.insert_consumers
 INSERT INTO placement.consumer (uuid, generation, consumer_type, project_id, user_id)
 SELECT new.uuid, new.generation, head.consumer_type, head.project_id, head.user_id
@@ -138,8 +100,8 @@ DELETE FROM placement.consumer WHERE uuid = ANY($1::uuid[])
 
 UPDATE_CONSUMERS = """-- placement.update_consumers
 UPDATE placement.consumer AS held
-SET generation = new.generation, consumer_type = new.consumer_type, project_id = new.project_id,
-    user_id = new.user_id, updated_at = now()
+SET generation = new.generation, consumer_type = coalesce(new.consumer_type, held.consumer_type),
+    project_id = new.project_id, user_id = new.user_id, updated_at = now()
 FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[])
     AS new (uuid, generation, consumer_type, project_id, user_id)
 WHERE held.uuid = new.uuid
@@ -162,9 +124,17 @@ WHERE held.provider_id = new.provider_id AND held.resource_class_id = new.resour
 """
 
 TOUCH_PROVIDERS = """-- placement.touch_providers
-UPDATE placement.provider SET generation = generation + 1, usage_xid = pg_current_xact_id(), updated_at = now()
-WHERE id = ANY($1::bigint[])
+WITH change AS (INSERT INTO placement.change (reshaped, provider_ids) VALUES (false, $1::bigint[]))
+UPDATE placement.provider SET generation = generation + $2, updated_at = now() WHERE id = ANY($1::bigint[])
 """
+
+
+async def touch_providers(tx: Connection, provider_ids: Iterable[int], *, generation_steps: int) -> None:
+    """Raise the generation of locked providers, and tell every index of their usage.
+
+    Every transaction that changes what an index holds ends with this, or writes its own rows of `placement.change`.
+    """
+    await tx.execute(TOUCH_PROVIDERS, list(provider_ids), generation_steps)
 
 
 async def write_changes(tx: Connection, changes: Changes) -> None:
@@ -184,7 +154,7 @@ async def write_changes(tx: Connection, changes: Changes) -> None:
         used = [(*key, change) for key, change in changes.used.items()]
         await tx.execute(UPDATE_USED, *map(_literal, zip(*used, strict=True)))
     if changes.provider_ids:
-        await tx.execute(TOUCH_PROVIDERS, list(changes.provider_ids))
+        await touch_providers(tx, changes.provider_ids, generation_steps=changes.generation_steps)
 
 
 GET_CONSUMERS = """-- placement.get_consumers
@@ -229,14 +199,14 @@ async def list_consumers(tx: Connection, consumer_type: str, *, after: str, limi
 # Providers and what they have.
 
 LOCK_PROVIDER_ROWS = """-- placement.lock_provider_rows
-SELECT id, uuid, name, parent_id, root_id FROM placement.provider WHERE uuid = ANY($1::uuid[])
-ORDER BY id FOR NO KEY UPDATE
+SELECT id, uuid, name, generation, parent_id, root_id FROM placement.provider
+WHERE uuid = ANY($1::uuid[]) OR id = ANY($2::bigint[]) ORDER BY id FOR NO KEY UPDATE
 """
 
 
-async def lock_provider_rows(tx: Connection, uuids: Sequence[str]) -> dict[str, ProviderRow]:
-    """Lock the providers that exist, with all that they have."""
-    rows = await tx.fetch(LOCK_PROVIDER_ROWS, uuids)
+async def lock_provider_rows(tx: Connection, uuids: Sequence[str], ids: Sequence[int] = ()) -> dict[str, ProviderRow]:
+    """Lock the providers that exist, named either way, with all that they have."""
+    rows = await tx.fetch(LOCK_PROVIDER_ROWS, uuids, ids)
     ids = [row["id"] for row in rows]
     inventories: defaultdict[int, dict[str, tuple[Inventory, int]]] = defaultdict(dict)
     for line in await tx.fetch(LIST_FULL_INVENTORIES, ids):
@@ -249,7 +219,8 @@ async def lock_provider_rows(tx: Connection, uuids: Sequence[str]) -> dict[str, 
         aggregates[provider_id].add(aggregate)
     return {
         row["uuid"]: ProviderRow(
-            id=row["id"], uuid=row["uuid"], name=row["name"], parent_id=row["parent_id"], root_id=row["root_id"],
+            id=row["id"], uuid=row["uuid"], name=row["name"], generation=row["generation"],
+            parent_id=row["parent_id"], root_id=row["root_id"],
             inventories=inventories[row["id"]], traits=frozenset(traits[row["id"]]),
             placement_aggregates=frozenset(aggregates[row["id"]]),
         )
@@ -260,7 +231,7 @@ async def lock_provider_rows(tx: Connection, uuids: Sequence[str]) -> dict[str, 
 LIST_FULL_INVENTORIES = """-- placement.list_full_inventories
 SELECT i.provider_id, r.name, i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, i.allocation_ratio, i.used
 FROM placement.inventory i JOIN placement.resource_class r ON r.id = i.resource_class_id
-WHERE i.provider_id = ANY($1::bigint[])
+WHERE i.provider_id = ANY($1::bigint[]) ORDER BY i.resource_class_id
 """
 
 LIST_PROVIDER_TRAITS = """-- placement.list_provider_traits
@@ -282,6 +253,7 @@ ON CONFLICT (uuid) DO NOTHING RETURNING id
 """
 
 ROOT_PROVIDERS = """-- placement.root_providers
+WITH change AS (INSERT INTO placement.change (reshaped, provider_ids) VALUES (true, $1::bigint[]))
 UPDATE placement.provider SET root_id = id WHERE id = ANY($1::bigint[]) AND root_id = 0
 """
 
@@ -331,10 +303,20 @@ INSERT INTO placement.provider_aggregate (provider_id, aggregate_uuid) SELECT * 
 """
 
 RESHAPE_PROVIDERS = """-- placement.reshape_providers
-UPDATE placement.provider AS held
-SET name = new.name, generation = generation + 1, shape_xid = pg_current_xact_id(), updated_at = now()
-FROM unnest($1::bigint[], $2::text[]) AS new (id, name) WHERE held.id = new.id
+WITH change AS (INSERT INTO placement.change (reshaped, provider_ids) VALUES (true, $1::bigint[]))
+UPDATE placement.provider AS held SET name = new.name, generation = generation + new.steps, updated_at = now()
+FROM unnest($1::bigint[], $2::text[], $3::integer[]) AS new (id, name, steps) WHERE held.id = new.id
 """
+
+RECORD_RESHAPED = """-- placement.record_reshaped
+INSERT INTO placement.change (reshaped, provider_ids) VALUES (true, $1::bigint[])
+"""
+
+
+async def record_reshaped(tx: Connection, provider_ids: Sequence[int]) -> None:
+    """Have the index read these providers anew, though nothing of their own rows has changed."""
+    if provider_ids:
+        await tx.execute(RECORD_RESHAPED, provider_ids)
 
 
 async def write_shapes(
@@ -378,7 +360,7 @@ async def write_shapes(
         INSERT_PROVIDER_AGGREGATES, [(shape.provider_id, uuid) for shape in shapes for uuid in shape.aggregates_new]
     )
     try:
-        await execute(RESHAPE_PROVIDERS, [(shape.provider_id, shape.name) for shape in shapes])
+        await execute(RESHAPE_PROVIDERS, [(shape.provider_id, shape.name, shape.generation_steps) for shape in shapes])
     except asyncpg.UniqueViolationError as error:
         raise ProviderNameTaken(f"Conflicting resource provider name: {error.detail} already exists.") from error
 
@@ -392,8 +374,10 @@ WITH busy AS (
 ), inventories AS (DELETE FROM placement.inventory WHERE provider_id IN (SELECT id FROM gone)
 ), traits AS (DELETE FROM placement.provider_trait WHERE provider_id IN (SELECT id FROM gone)
 ), aggregates AS (DELETE FROM placement.provider_aggregate WHERE provider_id IN (SELECT id FROM gone)
+), change AS (
+    INSERT INTO placement.change (reshaped, provider_ids) SELECT true, array_agg(id) FROM gone HAVING count(*) > 0
 )
-INSERT INTO placement.deleted_provider (provider_id) SELECT id FROM gone RETURNING provider_id
+SELECT id FROM gone
 """
 
 

@@ -1,4 +1,4 @@
-"""Who calls, and whether the caller may: the words that the APIs and the ways to authenticate share."""
+"""Who calls, and whether the caller may: the words that the APIs, the ways to authenticate and policy share."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -6,23 +6,44 @@ from typing import Protocol
 from msgspec import Struct
 from starlette.types import Scope
 
-from roost.platform.errors import RoostError
+from roost.platform.errors import Retry, RoostError
 
 CALLER_KEY = "roost.caller"
 """Where a request's scope holds its Caller."""
 
 
 class Caller(Struct, frozen=True):
-    """Who makes a request. project_id is None for one that is scoped to the whole system, or to nothing."""
+    """Who makes a request. project_id is None for one that is scoped to the whole system, a domain, or nothing.
+
+    domain_id: the domain that the caller is scoped to. user_domain_id, project_domain_id: where the two belong.
+    service: who passes the request on, by a service token of its own.
+    """
 
     user_id: str | None
     project_id: str | None
     roles: tuple[str, ...] = ()
     system_scope: str | None = None
+    domain_id: str | None = None
+    user_domain_id: str | None = None
+    project_domain_id: str | None = None
+    service: "Caller | None" = None
 
 
 OPERATOR = Caller("operator", "operator", ("admin",))
 """Every caller, where nobody is asked who they are."""
+
+ANONYMOUS = Caller(None, None)
+"""Who asks for what is open to everybody, where callers are asked who they are."""
+
+
+class Unauthorized(RoostError):
+    """The request you have made requires authentication."""
+
+
+class AuthenticationUnavailable(RoostError):
+    """Who calls cannot be found out at the moment; the request can be repeated."""
+
+    retry = Retry.NOW
 
 
 class Forbidden(RoostError):
@@ -32,14 +53,14 @@ class Forbidden(RoostError):
 class Policy(Protocol):
     """Which rules let which callers in."""
 
-    def enforce(self, caller: Caller, rule: str, target: Mapping[str, str] | None = None) -> None:
+    def enforce(self, caller: Caller, rule: str, target: Mapping[str, str | None] | None = None) -> None:
         """Raise Forbidden unless the rule lets the caller do this to the target; None: what is the caller's own."""
 
 
 class Unrestricted:
     """The policy where nobody is asked who they are."""
 
-    def enforce(self, caller: Caller, rule: str, target: Mapping[str, str] | None = None) -> None:
+    def enforce(self, caller: Caller, rule: str, target: Mapping[str, str | None] | None = None) -> None:
         """Let everybody in."""
 
 

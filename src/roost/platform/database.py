@@ -16,6 +16,10 @@ COMMAND_TIMEOUT_S = 60.0
 Connection = Any
 """An asyncpg connection inside a transaction; asyncpg is not typed."""
 
+SETTINGS = {"application_name": "roost", "jit": "off", "timezone": "UTC"}
+LOOKUP_SETTINGS = {**SETTINGS, "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
+"""For statements that find a few rows by key: planned once, whether the tables were empty then or are now."""
+
 UNAVAILABLE = (
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
@@ -53,6 +57,8 @@ class Database:
     def __init__(self, dsn: str, pool: Any) -> None:
         self.dsn = dsn
         self._pool = pool
+        self._lookups: Connection | None = None
+        self._lookups_lock = asyncio.Lock()
 
     @classmethod
     async def open(cls, dsn: str, *, size: int = POOL_SIZE) -> "Database":
@@ -66,7 +72,7 @@ class Database:
                 reset=_keep_session,
                 timeout=CONNECT_TIMEOUT_S,
                 command_timeout=COMMAND_TIMEOUT_S,
-                server_settings={"application_name": "roost", "jit": "off", "timezone": "UTC"},
+                server_settings=SETTINGS,
             )
         except UNAVAILABLE as error:
             raise DatabaseUnavailable(f"no PostgreSQL answers: {error}") from error
@@ -74,6 +80,8 @@ class Database:
 
     async def close(self) -> None:
         """Close every connection; those still at work after 5 s are cut."""
+        if self._lookups is not None:
+            self._lookups.terminate()
         try:
             await asyncio.wait_for(self._pool.close(), 5)
         except TimeoutError:
@@ -100,5 +108,29 @@ class Database:
         try:
             async with self._pool.acquire() as connection:
                 yield connection
+        except UNAVAILABLE as error:
+            raise DatabaseUnavailable(f"the database went away: {error or type(error).__name__}") from error
+
+    @asynccontextmanager
+    async def lookups(self) -> AsyncIterator[Connection]:
+        """The one connection for statements that find a few rows by key, apart from the pool: no writer holds it up.
+
+        It is opened when first asked for, has LOOKUP_SETTINGS, and one user at a time.
+        """
+        try:
+            async with self._lookups_lock:
+                if self._lookups is None or self._lookups.is_closed():
+                    self._lookups = await asyncpg.connect(
+                        self.dsn,
+                        timeout=CONNECT_TIMEOUT_S,
+                        command_timeout=COMMAND_TIMEOUT_S,
+                        server_settings=LOOKUP_SETTINGS,
+                    )
+                    await _prepare_connection(self._lookups)
+                try:
+                    yield self._lookups
+                finally:
+                    if self._lookups.is_in_transaction():  # cancelled twice: its next user would see the past
+                        self._lookups.terminate()
         except UNAVAILABLE as error:
             raise DatabaseUnavailable(f"the database went away: {error or type(error).__name__}") from error

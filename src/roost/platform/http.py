@@ -5,8 +5,10 @@ service raises is turned into an answer here, by the wing's table of problems.
 """
 
 import re
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Match, Mount, Route
 from starlette.types import Scope
 
+from roost.platform.auth import Forbidden
 from roost.platform.errors import BadRequest, Conflict, DatabaseUnavailable, NotFound, RoostError
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
@@ -42,13 +45,16 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
     BadRequest: Problem(400, title="Bad Request"),
     NotFound: Problem(404, title="Not Found"),
     Conflict: Problem(409, title="Conflict"),
+    Forbidden: Problem(403, title="Forbidden"),
     DatabaseUnavailable: Problem(503, title="Service Unavailable"),
     RoostError: Problem(500, title="Internal Server Error"),
 }
 """What a wing's own table falls back on."""
 
 Dialect = Callable[[Problem, str, Request], Any]
-"""(problem, detail, request) -> the error's JSON body, in the words of one API."""
+"""(problem, detail, request) -> the error's JSON body in the words of one API, or its whole answer."""
+
+REQUEST_ID = "x-openstack-request-id"
 
 
 def problem_details(problem: Problem, detail: str, _request: Request) -> dict[str, Any]:
@@ -85,14 +91,15 @@ class Microversions:
         version_asked = (int(match[1]), int(match[2]))
         if not self.lowest <= version_asked <= self.highest:
             raise UnacceptableVersion(
-                f"Version {asked} is not supported: {self.service} serves {show(self.lowest)} to {show(self.highest)}."
+                f"Unacceptable version header: {asked}. {self.service} serves {show(self.lowest)} to "
+                f"{show(self.highest)}."
             )
         return version_asked
 
     def response_headers(self, version: Version) -> dict[str, str]:
         """What tells the client which version answered."""
         headers = {"OpenStack-API-Version": f"{self.service} {show(version)}"}
-        vary = "OpenStack-API-Version"
+        vary = "openstack-api-version"
         if self.legacy_header:
             headers[self.legacy_header] = show(version)
             vary += f", {self.legacy_header}"
@@ -132,6 +139,7 @@ class Api:
 
         async def answer(request: Request) -> Response:
             version = None
+            request_id = request.state.request_id = request.headers.get(REQUEST_ID) or f"req-{uuid.uuid4()}"
             try:
                 if self.microversions:
                     version = self.microversions.negotiate(request.headers)
@@ -139,7 +147,7 @@ class Api:
                 endpoint = endpoints.get("GET" if request.method == "HEAD" else request.method)
                 if endpoint is None:
                     problem = Problem(405, title="Method Not Allowed")
-                    text = f"{request.method} is not allowed here: {allowed} is."
+                    text = f"The method {request.method} is not allowed for this resource. Allowed: {allowed}."
                     response = self._refusal(problem, text, request)
                     response.headers["Allow"] = allowed
                 else:
@@ -148,6 +156,7 @@ class Api:
                 response = self.problem_response(error, request)
             if version is not None and self.microversions:
                 response.headers.update(self.microversions.response_headers(version))
+            response.headers[REQUEST_ID] = request_id
             return response
 
         route = MethodRoute(path, answer, methods=METHODS)
@@ -159,6 +168,11 @@ class Api:
 
         async def answer(request: Request) -> Response:
             problem = Problem(404, title="Not Found")
+            try:
+                if self.microversions:
+                    request.state.microversion = self.microversions.negotiate(request.headers)
+            except RoostError as error:
+                return self.problem_response(error, request)
             return self._refusal(problem, f"There is nothing at {request.url.path}: Roost does not serve it.", request)
 
         return Route("/{path:path}", answer, methods=METHODS)
@@ -168,7 +182,8 @@ class Api:
         if isinstance(error, UnacceptableVersion):
             return self._refusal(Problem(406, title="Not Acceptable"), str(error), request)
         if isinstance(error, HTTPException):
-            return self._refusal(Problem(error.status_code, title="Error"), error.detail, request)
+            title = HTTPStatus(error.status_code).phrase
+            return self._refusal(Problem(error.status_code, title=title), error.detail, request)
         if not isinstance(error, RoostError):
             log.exception("request failed", method=request.method, path=request.url.path)
             problem = Problem(500, title="Internal Server Error")
@@ -181,7 +196,8 @@ class Api:
         return self._refusal(PROBLEMS[RoostError], str(error), request)
 
     def _refusal(self, problem: Problem, detail: str, request: Request) -> Response:
-        response = json_response(self.dialect(problem, detail, request), problem.status)
+        answer = self.dialect(problem, detail, request)
+        response: Response = answer if isinstance(answer, Response) else json_response(answer, problem.status)
         if problem.status == 503:
             response.headers["Retry-After"] = "1"
         return response

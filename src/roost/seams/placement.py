@@ -62,7 +62,8 @@ class ProviderState(Struct, frozen=True, kw_only=True):
 class ConsumerClaim(Struct, frozen=True, kw_only=True):
     """What one consumer is to hold from now on, instead of what it held before; nothing at all releases it.
 
-    generation: the one that was read, None for a consumer that must not exist yet.
+    generation: the one that was read, None for a consumer that must not exist yet; any_generation: whatever it is.
+    consumer_type: None leaves the one that the consumer has.
     """
 
     consumer_uuid: str
@@ -71,6 +72,7 @@ class ConsumerClaim(Struct, frozen=True, kw_only=True):
     project_id: str
     user_id: str
     allocations: Allocations
+    any_generation: bool = False
 
 
 class ClaimGroup(Struct, frozen=True):

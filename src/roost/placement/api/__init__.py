@@ -4,16 +4,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from roost.placement.api.allocations import allocation_routes
-from roost.placement.api.candidates import candidate_routes
-from roost.placement.api.providers import provider_routes
-from roost.placement.api.reads import API, MICROVERSIONS
-from roost.placement.service import Ledger
-from roost.platform.http import json_response, show
+from roost.placement.api.allocations import Allocations
+from roost.placement.api.candidates import candidate_operations
+from roost.placement.api.inventories import Inventories
+from roost.placement.api.names import ProviderTraits, ResourceClasses, Traits
+from roost.placement.api.protocol import API, MICROVERSIONS, Operation, Operations, answer, guard
+from roost.placement.api.providers import Aggregates, Providers
+from roost.placement.api.reshaper import reshaper_operations
+from roost.placement.api.usages import usage_operations
+from roost.placement.service_ledger import Ledger
+from roost.platform.auth import Policy
+from roost.platform.http import show
 
 
-async def _versions(_request: Request) -> Response:
-    """The version document, which clients read before they have a token."""
+async def _versions(request: Request) -> Response:
     version = {
         "id": "v1.0",
         "max_version": show(MICROVERSIONS.highest),
@@ -21,15 +25,33 @@ async def _versions(_request: Request) -> Response:
         "status": "CURRENT",
         "links": [{"rel": "self", "href": ""}],
     }
-    return json_response({"versions": [version]})
+    return answer(request, {"versions": [version]})
 
 
-def routes(ledger: Ledger) -> list[Route]:
+def operations(ledger: Ledger, policy: Policy) -> Operations:
+    """Every operation of the API, by path and method."""
+    return {
+        "/": {"GET": Operation(summary="the version document; nobody needs a token for it", endpoint=_versions)},
+        **Providers(ledger).operations(),
+        **Inventories(ledger).operations(),
+        **Aggregates(ledger).operations(),
+        **usage_operations(ledger, policy),
+        **ResourceClasses(ledger).operations(),
+        **Traits(ledger).operations(),
+        **ProviderTraits(ledger).operations(),
+        **Allocations(ledger).operations(),
+        **candidate_operations(ledger),
+        **reshaper_operations(ledger),
+    }
+
+
+def routes(ledger: Ledger, policy: Policy) -> list[Route]:
     """Every route, to be mounted at the root or below a name."""
+    served = operations(ledger, policy)
     return [
-        API.route("/", {"GET": _versions}),
-        *provider_routes(ledger),
-        *allocation_routes(ledger),
-        *candidate_routes(ledger),
+        *(
+            API.route(path, {method: guard(operation, policy) for method, operation in methods.items()})
+            for path, methods in served.items()
+        ),
         API.not_found(),
     ]

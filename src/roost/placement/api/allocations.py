@@ -1,116 +1,245 @@
-"""/allocations/{consumer}, and POST /allocations for many. Source: Placement API 1.39; 1.28 to 1.37 without types."""
+"""/allocations: what consumers hold, one by one and many at once. Source: Placement API 1.0 to 1.39.
+
+The bodies that schedulers send all day are decoded by msgspec; whatever it does not take is read again as the JSON
+Schema of its microversion says, which has the last word.
+"""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from roost.placement import service, service_read
+from roost.placement.api import schemas
+from roost.placement.api.bodies import check, decode, read_bytes
 from roost.placement.api.errors import refusal
-from roost.placement.api.reads import API, fresh_response
-from roost.placement.service import Ledger
+from roost.placement.api.protocol import Operation, Operations, answer, provider_uuid, version_of
+from roost.placement.errors import ConsumerNotFound, ResourceClassNotFound
+from roost.placement.service_ledger import Ledger
+from roost.placement.service_names import check_resource_classes
 from roost.platform.errors import BadRequest
-from roost.platform.http import canonical_uuid, is_uuid, json_response, read_json
+from roost.platform.http import Version, canonical_uuid, is_uuid
 from roost.seams.placement import ClaimGroup, ConsumerClaim, Refused
 
+BY_PROVIDER_SINCE = (1, 12)
+GENERATIONS_SINCE = (1, 28)
+MAPPINGS_SINCE = (1, 34)
 CONSUMER_TYPES_SINCE = (1, 38)
 UNKNOWN_TYPE = "unknown"
 """What a consumer without a type is shown as."""
 
-Amount = Annotated[int, Meta(ge=1, le=2**31 - 1)]
-ResourceClass = Annotated[str, Meta(pattern="^[A-Z0-9_]+$", min_length=1, max_length=255)]
-Identity = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
-TypeName = Annotated[str, Meta(pattern="^[A-Z0-9_]+$", min_length=1, max_length=255)]
+NOBODY = "00000000-0000-0000-0000-000000000000"
+"""The project and the user of consumers that are written before 1.8."""
+
+Amount = Annotated[int, Meta(ge=1, le=schemas.INTEGER_MAX)]
+Name = Annotated[str, Meta(pattern=r"^[A-Z0-9_]+\Z", max_length=255)]
+Identity = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]+\Z")]
+Uuid = Annotated[str, Meta(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")]
+Suffix = Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,64}\Z")]
 
 
 class AllocationBody(Struct, frozen=True, forbid_unknown_fields=True):
     """What is to be held on one provider; the generation is there for clients that send back what they read."""
 
-    resources: Annotated[dict[ResourceClass, Amount], Meta(min_length=1)]
+    resources: Annotated[dict[Name, Amount], Meta(min_length=1)]
     generation: int | UnsetType = UNSET
 
 
 class ConsumerBody(Struct, frozen=True, forbid_unknown_fields=True):
     """All that a consumer is to hold; the mappings of a candidate are accepted and not kept."""
 
-    allocations: dict[str, AllocationBody]
+    allocations: dict[Uuid, AllocationBody]
     project_id: Identity
     user_id: Identity
     consumer_generation: int | None
-    consumer_type: TypeName | UnsetType = UNSET
-    mappings: dict[str, list[str]] | UnsetType = UNSET
+    consumer_type: Name | UnsetType = UNSET
+    mappings: Annotated[dict[Suffix, Annotated[list[Uuid], Meta(min_length=1)]], Meta(min_length=1)] | UnsetType = UNSET
 
 
-def allocation_routes(ledger: Ledger) -> list[Route]:
-    """The routes of allocations."""
+ONE_DECODER = msgspec.json.Decoder(ConsumerBody)
+MANY_DECODER = msgspec.json.Decoder(Annotated[dict[Uuid, ConsumerBody], Meta(min_length=1)])
 
-    async def show(request: Request) -> Response:
+
+@dataclass(frozen=True)
+class Allocations:
+    """The operations of allocations."""
+
+    ledger: Ledger
+
+    async def show(self, request: Request) -> Response:
         text: str = request.path_params["uuid"]
-        head, held = await service_read.find_consumer(ledger, canonical_uuid(text)) if is_uuid(text) else (None, {})
+        head, held = (
+            await service_read.find_consumer(self.ledger, canonical_uuid(text)) if is_uuid(text) else (None, {})
+        )
         allocations = {
             uuid: {"generation": generation, "resources": resources} for uuid, (generation, resources) in held.items()
         }
         body: dict[str, Any] = {"allocations": allocations}
-        if head is not None:
+        version = version_of(request)
+        if head is not None and version >= BY_PROVIDER_SINCE:
             body["project_id"], body["user_id"] = head.project_id, head.user_id
-            body["consumer_generation"] = head.generation
-            body["consumer_type"] = head.consumer_type or UNKNOWN_TYPE
-        return fresh_response(ledger, body)
+            if version >= GENERATIONS_SINCE:
+                body["consumer_generation"] = head.generation
+            if version >= CONSUMER_TYPES_SINCE:
+                body["consumer_type"] = head.consumer_type or UNKNOWN_TYPE
+        return answer(request, body)
 
-    async def replace(request: Request) -> Response:
-        body = await read_json(request, ConsumerBody)
-        await _claim({request.path_params["uuid"]: body}, request)
-        return json_response(None, 204)
+    async def replace(self, request: Request) -> Response:
+        uuid = consumer_uuid(request.path_params["uuid"])
+        raw, version = await read_bytes(request), version_of(request)
+        try:
+            body = ONE_DECODER.decode(raw) if version >= GENERATIONS_SINCE else None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            body = None
+        if body is not None and _is_of(body, version):
+            claim = fast_claim(uuid, body)
+        else:
+            data = decode(raw)
+            check(data, schemas.ALLOCATIONS_SET.at(version), "JSON does not validate")
+            claim = slow_claim(uuid, data, version)
+        await self._claim(ClaimGroup((claim,)), f"for consumer {uuid}: ")
+        return Response(None, 204)
 
-    async def replace_many(request: Request) -> Response:
-        bodies = await read_json(request, dict[str, ConsumerBody])
-        if not bodies:
-            raise BadRequest("malformed body: expected at least one consumer")
-        await _claim(bodies, request)
-        return json_response(None, 204)
+    async def replace_many(self, request: Request) -> Response:
+        claims = read_claims(await read_bytes(request), version_of(request))
+        await self._claim(ClaimGroup(claims), "")
+        return Response(None, 204)
 
-    async def release(request: Request) -> Response:
-        uuid = _uuid(request.path_params["uuid"], "consumer")
-        await service_read.get_consumer(ledger, uuid)
-        await service.release(ledger, [uuid])
-        return json_response(None, 204)
+    async def release(self, request: Request) -> Response:
+        text: str = request.path_params["uuid"]
+        if not is_uuid(text) or not await service.release(self.ledger, [canonical_uuid(text)]):
+            raise ConsumerNotFound(f"No allocations for consumer '{text}'")
+        return Response(None, 204)
 
-    async def _claim(bodies: Mapping[str, ConsumerBody], request: Request) -> None:
-        typed = request.state.microversion >= CONSUMER_TYPES_SINCE
-        group = ClaimGroup(tuple(_consumer_claim(uuid, body, typed=typed) for uuid, body in bodies.items()))
-        await service_read.check_resource_classes(
-            ledger, {name for claim in group.consumers for held in claim.allocations.values() for name in held}
-        )
-        (answer,) = await service.claim(ledger, [group])
-        if isinstance(answer, Refused):
-            raise refusal(answer)
+    async def show_provider(self, request: Request) -> Response:
+        generation, held = await service_read.get_provider_allocations(self.ledger, provider_uuid(request))
+        with_generations = version_of(request) >= GENERATIONS_SINCE
+        allocations = {
+            uuid: {"resources": one.resources, **({"consumer_generation": one.generation} if with_generations else {})}
+            for uuid, one in held.items()
+        }
+        return answer(request, {"allocations": allocations, "resource_provider_generation": generation})
 
-    return [
-        API.route("/allocations", {"POST": replace_many}),
-        API.route("/allocations/{uuid}", {"GET": show, "PUT": replace, "DELETE": release}),
-    ]
+    async def _claim(self, group: ClaimGroup, whose: str) -> None:
+        names = {name for claim in group.consumers for held in claim.allocations.values() for name in held}
+        try:
+            await check_resource_classes(self.ledger, names)
+        except ResourceClassNotFound as error:
+            raise ResourceClassNotFound(f"Unable to allocate inventory {whose}{error}") from error
+        (answered,) = await service.claim(self.ledger, [group])
+        if isinstance(answered, Refused):
+            raise refusal(answered)
+
+    def operations(self) -> Operations:
+        """By path and method."""
+        rule = "placement:allocations:{}".format
+        return {
+            "/allocations": {
+                "POST": Operation(
+                    summary="claim for several consumers, all or nothing; 409 with every shortfall",
+                    endpoint=self.replace_many,
+                    rule=rule("manage"),
+                    since=(1, 13),
+                    body=schemas.ALLOCATIONS_SET_MANY,
+                    status=204,
+                )
+            },
+            "/allocations/{uuid}": {
+                "GET": Operation(
+                    summary="what a consumer holds; empty for one that holds nothing",
+                    endpoint=self.show,
+                    rule=rule("list"),
+                ),
+                "PUT": Operation(
+                    summary="claim for one consumer, instead of what it held",
+                    endpoint=self.replace,
+                    rule=rule("update"),
+                    body=schemas.ALLOCATIONS_SET,
+                    status=204,
+                ),
+                "DELETE": Operation(
+                    summary="give back all that a consumer holds, whatever its generation",
+                    endpoint=self.release,
+                    rule=rule("delete"),
+                    status=204,
+                    answers=False,
+                ),
+            },
+            "/resource_providers/{uuid}/allocations": {
+                "GET": Operation(
+                    summary="what each consumer holds of it",
+                    endpoint=self.show_provider,
+                    rule="placement:resource_providers:allocations:list",
+                )
+            },
+        }
 
 
-def _consumer_claim(uuid: str, body: ConsumerBody, *, typed: bool) -> ConsumerClaim:
-    if typed != isinstance(body.consumer_type, str):
-        wanted = "expected" if typed else "not expected before microversion 1.38"
-        raise BadRequest(f"malformed body: consumer_type: {wanted}")
+def read_claims(raw: bytes, version: Version) -> tuple[ConsumerClaim, ...]:
+    """The claims of a body for many consumers. Raises BadRequest."""
+    try:
+        bodies = MANY_DECODER.decode(raw) if version >= GENERATIONS_SINCE else {}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        bodies = {}
+    if bodies and all(_is_of(body, version) for body in bodies.values()):
+        return tuple([fast_claim(uuid, body) for uuid, body in bodies.items()])
+    data = decode(raw)
+    check(data, schemas.ALLOCATIONS_SET_MANY.at(version), "JSON does not validate")
+    return slow_claims(data, version)
+
+
+def slow_claims(data: Mapping[str, Any], version: Version) -> tuple[ConsumerClaim, ...]:
+    """The claims of a body by consumer that is as its schema says. Raises BadRequest."""
+    claims = tuple(slow_claim(consumer_uuid(uuid), entry, version) for uuid, entry in data.items())
+    if len({claim.consumer_uuid for claim in claims}) < len(claims):
+        raise BadRequest("a consumer is named twice: expected each once, in either spelling of its UUID")
+    return claims
+
+
+def fast_claim(uuid: str, body: ConsumerBody) -> ConsumerClaim:
+    """The claim that a body stands for."""
     return ConsumerClaim(
-        consumer_uuid=_uuid(uuid, "consumer"),
+        consumer_uuid=uuid,
         generation=body.consumer_generation,
-        consumer_type=body.consumer_type if isinstance(body.consumer_type, str) else None,
+        consumer_type=body.consumer_type or None,
         project_id=body.project_id,
         user_id=body.user_id,
-        allocations={
-            _uuid(provider, "resource provider"): held.resources for provider, held in body.allocations.items()
-        },
+        allocations={provider: held.resources for provider, held in body.allocations.items()},
     )
 
 
-def _uuid(text: str, what: str) -> str:
+def slow_claim(uuid: str, data: Mapping[str, Any], version: Version) -> ConsumerClaim:
+    """The same of plain data that is as the schema of its microversion says. Raises BadRequest."""
+    held = data["allocations"]
+    if isinstance(held, list):  # before 1.12; what is said last of a provider counts
+        held = {entry["resource_provider"]["uuid"]: entry for entry in held}
+    allocations: dict[str, dict[str, int]] = {}
+    for provider, entry in held.items():
+        if not is_uuid(provider):
+            raise BadRequest(f"Allocation for resource provider '{provider}' that does not exist.")
+        allocations[canonical_uuid(provider)] = {name: int(amount) for name, amount in entry["resources"].items()}
+    return ConsumerClaim(
+        consumer_uuid=uuid,
+        generation=data.get("consumer_generation"),
+        any_generation=version < GENERATIONS_SINCE,
+        consumer_type=data.get("consumer_type"),
+        project_id=data.get("project_id", NOBODY),
+        user_id=data.get("user_id", NOBODY),
+        allocations=allocations,
+    )
+
+
+def consumer_uuid(text: str) -> str:
+    """A consumer's UUID as Roost writes it. Raises BadRequest."""
     if not is_uuid(text):
-        raise BadRequest(f"Malformed {what} UUID: expected a UUID, got {text!r}")
+        raise BadRequest(f"Malformed consumer_uuid: {text}")
     return canonical_uuid(text)
+
+
+def _is_of(body: ConsumerBody, version: Version) -> bool:
+    typed = body.consumer_type is not UNSET
+    return typed == (version >= CONSUMER_TYPES_SINCE) and (body.mappings is UNSET or version >= MAPPINGS_SINCE)

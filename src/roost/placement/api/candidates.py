@@ -4,26 +4,34 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from roost.placement import service_read
-from roost.placement.api.reads import API, fresh_response
+from roost.placement.api.protocol import Operation, Operations, answer
 from roost.placement.candidates import amounts_of, rows_by_suffix
 from roost.placement.index import NO_ROW, Index
 from roost.placement.query import parse_candidates
-from roost.placement.service import Ledger
+from roost.placement.service_ledger import Ledger
 from roost.placement.service_read import Matches
 
 
-def candidate_routes(ledger: Ledger) -> list[Route]:
-    """The route of candidates."""
+def candidate_operations(ledger: Ledger) -> Operations:
+    """The operation of candidates."""
 
     async def list_candidates(request: Request) -> Response:
         query = parse_candidates(request.query_params.multi_items())
         matches = await service_read.match_candidates(ledger, query)
-        return fresh_response(ledger, encode_matches(matches))
+        return answer(request, encode_matches(matches))
 
-    return [API.route("/allocation_candidates", {"GET": list_candidates})]
+    return {
+        "/allocation_candidates": {
+            "GET": Operation(
+                summary="the ways to satisfy a request, with granular groups",
+                endpoint=list_candidates,
+                rule="placement:allocation_candidates:list",
+                since=(1, 10),
+            )
+        }
+    }
 
 
 def encode_matches(matches: Matches) -> dict[str, Any]:

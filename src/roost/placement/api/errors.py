@@ -1,50 +1,85 @@
-"""How the Placement API answers errors: one table, and upstream's `errors` list.
+"""How the Placement API answers errors: one table, upstream's `errors` list, HTML or plain text for who asks for it.
 
 Source: OpenStack API working group, errors guideline; Placement API 1.23 for the codes.
 """
 
+import html
 import uuid
-from typing import Any
+from http import HTTPStatus
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from roost.placement.errors import (
     AllocationProviderNotFound,
     AllocationsRefused,
     ConcurrentUpdate,
     InventoryInUse,
+    ProviderHasChildren,
+    ProviderInUse,
     ProviderNameTaken,
+    QueryKeyRepeated,
+    QueryValueBad,
+    QueryValueMissing,
+    ReshapeProviderNotFound,
 )
 from roost.platform.errors import RoostError
-from roost.platform.http import Problem
+from roost.platform.http import Problem, json_response
 from roost.seams.placement import Refused, Rule, Shortfall
 
 UNDEFINED_CODE = "placement.undefined_code"
+CODES_SINCE = (1, 23)
 
 PROBLEMS: dict[type[Exception], Problem] = {
     ConcurrentUpdate: Problem(409, "placement.concurrent_update", "Conflict"),
     InventoryInUse: Problem(409, "placement.inventory.inuse", "Conflict"),
     ProviderNameTaken: Problem(409, "placement.duplicate_name", "Conflict"),
+    ProviderInUse: Problem(409, "placement.resource_provider.inuse", "Conflict"),
+    ProviderHasChildren: Problem(409, "placement.resource_provider.cannot_delete_parent", "Conflict"),
+    ReshapeProviderNotFound: Problem(400, "placement.resource_provider.not_found", "Bad Request"),
+    QueryKeyRepeated: Problem(400, "placement.query.duplicate_key", "Bad Request"),
+    QueryValueBad: Problem(400, "placement.query.bad_value", "Bad Request"),
+    QueryValueMissing: Problem(400, "placement.query.missing_value", "Bad Request"),
 }
 
 EXPLANATIONS = {
     400: "The server could not comply with the request since it is either malformed or otherwise incorrect.",
+    401: "This server could not verify that you are authorized to access the document you requested.",
+    403: "Access was denied to this resource.",
     404: "The resource could not be found.",
+    406: "The resource could not be generated that was acceptable to your browser.",
     409: "There was a conflict when trying to complete your request.",
+    415: "The request media type is not supported by this server.",
 }
 """The sentence that upstream puts before the detail; its clients search the text behind it."""
 
 
-def errors_list(problem: Problem, detail: str, request: Request) -> dict[str, Any]:
-    """An error's body in the Placement API's own words."""
+def error_response(problem: Problem, detail: str, request: Request) -> Response:
+    """An error in the Placement API's own words; JSON unless the client asks for something else."""
     explanation = EXPLANATIONS.get(problem.status)
-    error = {
+    text = f"{explanation}\n\n {detail}  " if explanation else detail
+    accept = request.headers.get("accept", "")
+    title = problem.title or HTTPStatus(problem.status).phrase
+    if not accept or "json" in accept or "*/*" in accept or "application/*" in accept:
+        return json_response(_errors_list(problem, title, text, request), problem.status)
+    if "text/html" in accept:
+        page = f"<html><head><title>{problem.status} {title}</title></head><body>{html.escape(text)}</body></html>"
+        return Response(page, problem.status, media_type="text/html")
+    return Response(f"{problem.status} {title}\n\n{text}", problem.status, media_type="text/plain")
+
+
+def _errors_list(problem: Problem, title: str, text: str, request: Request) -> dict[str, list[dict[str, object]]]:
+    error: dict[str, object] = {
         "status": problem.status,
-        "title": problem.title,
-        "detail": f"{explanation}\n\n {detail}  " if explanation else detail,
-        "request_id": request.headers.get("x-openstack-request-id") or f"req-{uuid.uuid4()}",
-        "code": problem.code or UNDEFINED_CODE,
+        "title": title,
+        "detail": text,
+        "request_id": getattr(request.state, "request_id", None) or f"req-{uuid.uuid4()}",
     }
+    version = getattr(request.state, "microversion", None)
+    if version is not None and version >= CODES_SINCE:
+        error["code"] = problem.code or UNDEFINED_CODE
+    if version is None and problem.status == 406:
+        error["max_version"], error["min_version"] = "1.39", "1.0"
     return {"errors": [error]}
 
 
@@ -67,7 +102,7 @@ def _words(shortfall: Shortfall) -> str:
     what = f"'{shortfall.resource_class}' on resource provider '{shortfall.provider_uuid}'"
     match shortfall.rule:
         case Rule.CONSUMER_GENERATION:
-            present = None if shortfall.free < 0 else shortfall.free
+            present = "null" if shortfall.free < 0 else shortfall.free
             given = None if shortfall.asked < 0 else shortfall.asked
             return f"consumer generation conflict - expected {present} but got {given}"
         case Rule.NO_INVENTORY:

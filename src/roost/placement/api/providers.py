@@ -1,83 +1,174 @@
-"""GET /resource_providers and what is below it. Source: Placement API 1.39."""
+"""/resource_providers: the providers themselves, and their placement aggregates. Source: Placement API 1.0 to 1.39."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from roost.placement import service_read
-from roost.placement.api.reads import API, fresh_response, provider_uuid
+from roost.placement import service_read, service_write
+from roost.placement.api import schemas
+from roost.placement.api.bodies import read_body
+from roost.placement.api.protocol import Operation, Operations, answer, link_to, provider_uuid, version_of
+from roost.placement.model import ProviderHead
 from roost.placement.query import parse_providers
-from roost.placement.service import Ledger
+from roost.placement.service_ledger import Ledger
 from roost.placement.service_read import ProviderView
+from roost.platform.http import canonical_uuid
 
-RELATIONS = ("inventories", "usages", "aggregates", "traits", "allocations")
+RELATIONS = (
+    ("inventories", (1, 0)),
+    ("usages", (1, 0)),
+    ("aggregates", (1, 1)),
+    ("traits", (1, 6)),
+    ("allocations", (1, 11)),
+)
+TREES_SINCE = (1, 14)
+AGGREGATE_GENERATION_SINCE = (1, 19)
+CREATED_BODY_SINCE = (1, 20)
+REPARENT_SINCE = (1, 37)
+
+RULE = "placement:resource_providers:{}".format
 
 
-def provider_routes(ledger: Ledger) -> list[Route]:
-    """The routes of providers."""
+@dataclass(frozen=True)
+class Providers:
+    """The operations of providers."""
 
-    async def list_providers(request: Request) -> Response:
-        providers = await service_read.list_providers(ledger, parse_providers(request.query_params.multi_items()))
-        return fresh_response(ledger, {"resource_providers": [_body(request, provider) for provider in providers]})
+    ledger: Ledger
 
-    async def show(request: Request) -> Response:
-        return fresh_response(ledger, _body(request, await _get(request)))
+    async def list_providers(self, request: Request) -> Response:
+        query = parse_providers(request.query_params.multi_items())
+        providers = await service_read.list_providers(self.ledger, query)
+        return answer(request, {"resource_providers": [_body(request, provider) for provider in providers]})
 
-    async def show_inventories(request: Request) -> Response:
-        provider = await _get(request)
-        inventories = {name: msgspec.structs.asdict(held) for name, held in provider.inventories.items()}
-        return fresh_response(ledger, _with_generation(provider, {"inventories": inventories}))
+    async def create(self, request: Request) -> Response:
+        body = await read_body(request, schemas.PROVIDER_CREATE)
+        parent = body.get("parent_provider_uuid")
+        made = await service_write.create_provider(
+            self.ledger,
+            uuid=canonical_uuid(body["uuid"]) if "uuid" in body else self.ledger.env.new_uuid(),
+            name=body["name"],
+            parent_uuid=None if parent is None else canonical_uuid(parent),
+        )
+        headers = {"Location": link_to(request, f"/resource_providers/{made.uuid}")}
+        if version_of(request) < CREATED_BODY_SINCE:
+            return Response(None, 201, headers)
+        return answer(request, _body(request, made), headers=headers)
 
-    async def show_usages(request: Request) -> Response:
-        provider = await _get(request)
-        return fresh_response(ledger, _with_generation(provider, {"usages": provider.used}))
+    async def show(self, request: Request) -> Response:
+        return answer(request, _body(request, await service_read.get_provider(self.ledger, provider_uuid(request))))
 
-    async def show_aggregates(request: Request) -> Response:
-        provider = await _get(request)
-        return fresh_response(ledger, _with_generation(provider, {"aggregates": sorted(provider.placement_aggregates)}))
+    async def update(self, request: Request) -> Response:
+        uuid = provider_uuid(request)
+        body = await read_body(request, schemas.PROVIDER_UPDATE)
+        parent = body.get("parent_provider_uuid")
+        changed = await service_write.update_provider(
+            self.ledger,
+            uuid,
+            name=body["name"],
+            parent=(None if parent is None else canonical_uuid(parent),) if "parent_provider_uuid" in body else None,
+            may_reparent=version_of(request) >= REPARENT_SINCE,
+        )
+        return answer(request, _body(request, changed))
 
-    async def show_traits(request: Request) -> Response:
-        provider = await _get(request)
-        return fresh_response(ledger, _with_generation(provider, {"traits": sorted(provider.traits)}))
+    async def delete(self, request: Request) -> Response:
+        await service_write.delete_provider(self.ledger, provider_uuid(request))
+        return Response(None, 204)
 
-    async def show_allocations(request: Request) -> Response:
-        generation, held = await service_read.get_provider_allocations(ledger, provider_uuid(request))
-        allocations = {
-            uuid: {"resources": one.resources, "consumer_generation": one.generation} for uuid, one in held.items()
+    def operations(self) -> Operations:
+        """By path and method."""
+        return {
+            "/resource_providers": {
+                "GET": Operation(
+                    summary="providers that satisfy the query", endpoint=self.list_providers, rule=RULE("list")
+                ),
+                "POST": Operation(
+                    summary="make a provider", endpoint=self.create, rule=RULE("create"), body=schemas.PROVIDER_CREATE
+                ),
+            },
+            "/resource_providers/{uuid}": {
+                "GET": Operation(
+                    summary="one provider with its generation, parent and root", endpoint=self.show, rule=RULE("show")
+                ),
+                "PUT": Operation(
+                    summary="rename it; from 1.14 give it a parent, from 1.37 another one or none",
+                    endpoint=self.update,
+                    rule=RULE("update"),
+                    body=schemas.PROVIDER_UPDATE,
+                ),
+                "DELETE": Operation(
+                    summary="delete it; 409 while it has allocations or children",
+                    endpoint=self.delete,
+                    rule=RULE("delete"),
+                    status=204,
+                    answers=False,
+                ),
+            },
         }
-        return fresh_response(ledger, {"allocations": allocations, "resource_provider_generation": generation})
-
-    async def _get(request: Request) -> ProviderView:
-        return await service_read.get_provider(ledger, provider_uuid(request))
-
-    one = "/resource_providers/{uuid}"
-    return [
-        API.route("/resource_providers", {"GET": list_providers}),
-        API.route(one, {"GET": show}),
-        API.route(f"{one}/inventories", {"GET": show_inventories}),
-        API.route(f"{one}/usages", {"GET": show_usages}),
-        API.route(f"{one}/aggregates", {"GET": show_aggregates}),
-        API.route(f"{one}/traits", {"GET": show_traits}),
-        API.route(f"{one}/allocations", {"GET": show_allocations}),
-    ]
 
 
-def _with_generation(provider: ProviderView, body: Mapping[str, Any]) -> dict[str, Any]:
-    return {**body, "resource_provider_generation": provider.generation}
+@dataclass(frozen=True)
+class Aggregates:
+    """The operations of a provider's placement aggregates."""
+
+    ledger: Ledger
+
+    async def show(self, request: Request) -> Response:
+        provider = await service_read.get_provider(self.ledger, provider_uuid(request))
+        return _aggregates_answer(request, sorted(provider.placement_aggregates), provider.generation)
+
+    async def replace(self, request: Request) -> Response:
+        uuid = provider_uuid(request)
+        await service_read.get_provider(self.ledger, uuid)
+        body = await read_body(request, schemas.AGGREGATES_SET)
+        generation = None
+        if version_of(request) >= AGGREGATE_GENERATION_SINCE:
+            body, generation = body["aggregates"], body["resource_provider_generation"]
+        aggregates = [canonical_uuid(aggregate) for aggregate in body]
+        generation = await service_write.set_aggregates(self.ledger, uuid, frozenset(aggregates), generation=generation)
+        return _aggregates_answer(request, list(dict.fromkeys(aggregates)), generation)
+
+    def operations(self) -> Operations:
+        """By path and method."""
+        rule = "placement:resource_providers:aggregates:{}".format
+        return {
+            "/resource_providers/{uuid}/aggregates": {
+                "GET": Operation(
+                    summary="the placement aggregates that it is in",
+                    endpoint=self.show,
+                    rule=rule("list"),
+                    since=(1, 1),
+                ),
+                "PUT": Operation(
+                    summary="be in these placement aggregates and no others",
+                    endpoint=self.replace,
+                    rule=rule("update"),
+                    since=(1, 1),
+                    body=schemas.AGGREGATES_SET,
+                ),
+            }
+        }
 
 
-def _body(request: Request, provider: ProviderView) -> dict[str, Any]:
-    url = f"{request.scope.get('root_path', '')}/resource_providers/{provider.uuid}"
-    links = [{"rel": "self", "href": url}, *({"rel": name, "href": f"{url}/{name}"} for name in RELATIONS)]
-    return {
+def _aggregates_answer(request: Request, aggregates: list[str], generation: int) -> Response:
+    body: dict[str, Any] = {"aggregates": aggregates}
+    if version_of(request) >= AGGREGATE_GENERATION_SINCE:
+        body["resource_provider_generation"] = generation
+    return answer(request, body)
+
+
+def _body(request: Request, provider: ProviderView | ProviderHead) -> dict[str, Any]:
+    version = version_of(request)
+    url = link_to(request, f"/resource_providers/{provider.uuid}")
+    relations = [name for name, since in RELATIONS if version >= since]
+    body = {
         "uuid": provider.uuid,
         "name": provider.name,
         "generation": provider.generation,
-        "parent_provider_uuid": provider.parent_uuid,
-        "root_provider_uuid": provider.root_uuid,
-        "links": links,
+        "links": [{"rel": "self", "href": url}, *({"rel": name, "href": f"{url}/{name}"} for name in relations)],
     }
+    if version >= TREES_SINCE:
+        body["parent_provider_uuid"] = provider.parent_uuid
+        body["root_provider_uuid"] = provider.root_uuid
+    return body

@@ -1,0 +1,104 @@
+"""What `--auth` and `--policy` mean: who is asked for a token, by what, and under which rules.
+
+Operators say in roost.toml what policy is ([placement], [cors]); the names that `--policy` takes are a shorthand for
+such settings, chosen so that upstream's tests can ask for each of their modes.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from starlette.types import ASGIApp
+
+from roost.cli.access_words import PRESETS
+from roost.cli.settings import Settings
+from roost.placement.api import policies
+from roost.placement.settings import PlacementSettings
+from roost.platform.auth import Policy, Unrestricted
+from roost.platform.authentication import AdminsOnly, Authentication, noauth2
+from roost.platform.cors import Cors
+from roost.platform.cors_settings import CorsSettings
+from roost.platform.policy import OsloPolicy, opened
+
+CORS_OF_TESTS = CorsSettings(allowed_origin=("http://valid.example.com",), allow_headers=("openstack-api-version",))
+
+OPEN_PATHS = frozenset({"/", "/healthz", "/metrics", "/agent/v1"})
+"""For who asks what is served, who watches over the process, and agents, which learn where their listener is."""
+
+VERSION_PATHS: Mapping[str, tuple[str, ...]] = {
+    "placement": ("", "/", "/openapi.json"),
+    "network": ("", "/", "/v2.0", "/v2.0/"),
+    "compute": ("", "/", "/v2.1", "/v2.1/"),
+}
+"""What clients read before they have a token."""
+
+
+def read_policy(settings: Settings, *, auth: str, policy: str | None, config: Path | str | None) -> Policy:
+    """The rules of the Placement API. Raises BadRequest."""
+    folder = Path(config).absolute().parent if config else Path.cwd()
+    return placement_policy(auth, policy, settings.placement, folder=folder)
+
+
+def placement_policy(auth: str, policy: str | None, settings: PlacementSettings, *, folder: Path) -> Policy:
+    """The rules of the Placement API; none are asked where nobody is asked who they are.
+
+    policy: a name of PRESETS, an operator's file, or None for the settings'. folder: where policy_file is looked for.
+    Raises BadRequest, which names the file and what is wrong with it.
+    """
+    if auth == "none":
+        return Unrestricted()
+    if policy is not None and policy in PRESETS:
+        rules = policies.rules()
+        if policy == "open":
+            rules = opened(rules, but=frozenset({"admin_api"}))
+        return OsloPolicy(rules, enforce_new_defaults=PRESETS[policy])
+    file = folder / settings.policy_file if settings.policy_file else None
+    if policy is not None:
+        file = Path(policy)
+    return OsloPolicy(policies.rules(), file=file, enforce_new_defaults=settings.enforce_new_defaults)
+
+
+def guarded(
+    app: ASGIApp,
+    *,
+    auth: str,
+    policy: str | None,
+    services: tuple[str, ...],
+    admins_only: Mapping[str, AdminsOnly],
+    cors: CorsSettings,
+) -> ASGIApp:
+    """The main listener with what stands in front of it: CORS where an origin is allowed, then authentication.
+
+    admins_only: service -> its gate, for the services that have no policy of their own.
+    """
+    if auth == "noauth2":
+        app = Authentication(
+            app, noauth2, open_paths=_open_paths(services), admins_only=_below_their_names(admins_only, services)
+        )
+    if policy == "cors":
+        cors = CORS_OF_TESTS
+    return Cors(app, cors) if cors.allowed_origin else app
+
+
+def _prefixes(service: str, services: tuple[str, ...]) -> tuple[str, ...]:
+    """Where a service is found: below its name, and at the root if it is the only one with an API."""
+    alone = [one for one in services if one in VERSION_PATHS] == [service]
+    return (f"/{service}", "") if alone else (f"/{service}",)
+
+
+def _open_paths(services: tuple[str, ...]) -> frozenset[str]:
+    return OPEN_PATHS | {
+        f"{prefix}{path}"
+        for service, paths in VERSION_PATHS.items()
+        if service in services
+        for prefix in _prefixes(service, services)
+        for path in paths
+    }
+
+
+def _below_their_names(gates: Mapping[str, AdminsOnly], services: tuple[str, ...]) -> dict[str, AdminsOnly]:
+    return {
+        prefix: gate
+        for service, gate in gates.items()
+        if service in services
+        for prefix in _prefixes(service, services)
+    }

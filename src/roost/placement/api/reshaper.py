@@ -1,0 +1,50 @@
+"""POST /reshaper. Source: Placement API 1.30, 1.34, 1.38."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from roost.placement.api import schemas
+from roost.placement.api.allocations import slow_claims
+from roost.placement.api.bodies import read_body
+from roost.placement.api.errors import refusal
+from roost.placement.api.inventories import read_inventories
+from roost.placement.api.protocol import Operation, Operations, version_of
+from roost.placement.errors import ReshapeProviderNotFound, ResourceClassNotFound
+from roost.placement.service_ledger import Ledger
+from roost.placement.service_reshape import NewInventories, reshape
+from roost.platform.http import canonical_uuid, is_uuid
+from roost.seams.placement import Refused
+
+
+def reshaper_operations(ledger: Ledger) -> Operations:
+    """The operation of the reshaper."""
+
+    async def post(request: Request) -> Response:
+        body = await read_body(request, schemas.RESHAPE)
+        inventories = {
+            _uuid(uuid): NewInventories(new["resource_provider_generation"], read_inventories(new["inventories"]))
+            for uuid, new in body["inventories"].items()
+        }
+        claims = slow_claims(body["allocations"], version_of(request))
+        try:
+            answered = await reshape(ledger, inventories, claims)
+        except ResourceClassNotFound as error:
+            raise ResourceClassNotFound(f"malformed reshaper data: {error}") from error
+        if isinstance(answered, Refused):
+            raise refusal(answered)
+        return Response(None, 204)
+
+    return {
+        "/reshaper": {
+            "POST": Operation(
+                summary="change inventories and the allocations on them in one step", endpoint=post,
+                rule="placement:reshaper:reshape", since=(1, 30), body=schemas.RESHAPE, status=204,
+            )
+        }
+    }  # fmt: skip
+
+
+def _uuid(text: str) -> str:
+    if not is_uuid(text):
+        raise ReshapeProviderNotFound(f"Resource provider {text} in inventories not found")
+    return canonical_uuid(text)

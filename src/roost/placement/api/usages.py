@@ -1,0 +1,64 @@
+"""Who uses how much: /resource_providers/{uuid}/usages and /usages. Source: Placement API 1.0, 1.9, 1.38."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from roost.placement import service_read
+from roost.placement.api import schemas
+from roost.placement.api.bodies import read_query
+from roost.placement.api.protocol import Operation, Operations, answer, provider_uuid, version_of
+from roost.placement.service_ledger import Ledger
+from roost.platform.auth import Policy, caller_of
+
+CONSUMER_TYPES_SINCE = (1, 38)
+ALL_TYPES, UNKNOWN_TYPE = "all", "unknown"
+RULE = "placement:usages"
+
+
+def usage_operations(ledger: Ledger, policy: Policy) -> Operations:
+    """The operations of usages."""
+
+    async def show_provider(request: Request) -> Response:
+        provider = await service_read.get_provider(ledger, provider_uuid(request))
+        return answer(request, {"usages": provider.used, "resource_provider_generation": provider.generation})
+
+    async def show_project(request: Request) -> Response:
+        # Who may look at a project's usage depends on the project, so policy comes after its parameter.
+        policy.enforce(caller_of(request.scope), RULE, {"project_id": request.query_params.get("project_id", "")})
+        parameters = read_query(request, schemas.USAGES_QUERY)
+        usages = await service_read.list_project_usages(
+            ledger, parameters["project_id"], user_id=parameters.get("user_id")
+        )
+        if version_of(request) < CONSUMER_TYPES_SINCE:
+            total: dict[str, int] = {}
+            for usage in usages:
+                for name, used in usage.resources.items():
+                    total[name] = total.get(name, 0) + used
+            return answer(request, {"usages": total})
+        asked = parameters.get("consumer_type")
+        shown: dict[str, dict[str, Any]] = {}
+        for usage in usages:
+            kind = usage.consumer_type or UNKNOWN_TYPE
+            if asked not in (None, ALL_TYPES, kind):
+                continue
+            held = shown.setdefault(ALL_TYPES if asked == ALL_TYPES else kind, {"consumer_count": 0})
+            held["consumer_count"] += usage.consumers
+            for name, used in usage.resources.items():
+                held[name] = held.get(name, 0) + used
+        return answer(request, {"usages": shown})
+
+    return {
+        "/resource_providers/{uuid}/usages": {
+            "GET": Operation(
+                summary="how much of it is in use", endpoint=show_provider, rule="placement:resource_providers:usages"
+            )
+        },
+        "/usages": {
+            "GET": Operation(
+                summary="what a project, or one user of it, holds; from 1.38 by consumer type",
+                endpoint=show_project, since=(1, 9), query=schemas.USAGES_QUERY,
+            )
+        },
+    }  # fmt: skip

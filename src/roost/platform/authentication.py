@@ -1,0 +1,108 @@
+"""Asks every request who makes it, before anything else looks at it; what that caller may do, policy decides later.
+
+`Authentication` wraps the main listener. How a caller is known is a function from headers to a Caller: `noauth2`, which
+believes what it is told, or Keystone's (keystone.py).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from roost.platform.auth import ANONYMOUS, CALLER_KEY, AuthenticationUnavailable, Caller, Unauthorized
+from roost.platform.http import Dialect, Problem, json_response
+
+Identify = Callable[[Headers], Awaitable[Caller]]
+"""A request's headers -> its caller. Raises Unauthorized, AuthenticationUnavailable."""
+
+RETRY_AFTER_S = 1
+
+
+@dataclass(frozen=True)
+class AdminsOnly:
+    """An API that has no policy of its own yet: who is let in, and the words in which others are refused."""
+
+    dialect: Dialect
+    roles: frozenset[str] = frozenset({"admin", "service"})
+
+    def admits(self, caller: Caller) -> bool:
+        """Only callers in a project: who administers one domain does not administer the cloud."""
+        in_project = caller.project_id is not None and caller.system_scope is None
+        return in_project and any(role.lower() in self.roles for role in caller.roles)
+
+
+class Authentication:
+    """The outermost layer of a listener: 401 for a request whose caller cannot be told.
+
+    open_paths: asked for by clients that have no token yet, and by who watches over the process; each is compared
+    whole. admins_only: path prefix -> who may pass there; the longest prefix that fits counts, "" fits everything.
+    challenge: the WWW-Authenticate of a 401, where there is one.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        identify: Identify,
+        *,
+        open_paths: frozenset[str],
+        admins_only: Mapping[str, AdminsOnly],
+        challenge: str | None = None,
+    ) -> None:
+        self.app = app
+        self.identify = identify
+        self.open_paths = open_paths
+        self.admins_only = sorted(admins_only.items(), key=lambda item: -len(item[0]))
+        self.challenge = challenge
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer 401 or 503 or 403, or pass the request on with its caller."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        path: str = scope["path"]
+        if path in self.open_paths:
+            scope[CALLER_KEY] = ANONYMOUS
+            return await self.app(scope, receive, send)
+        try:
+            caller = await self.identify(Headers(scope=scope))
+        except Unauthorized as error:
+            headers = {"WWW-Authenticate": self.challenge} if self.challenge else {}
+            return await json_response(_keystone_error(401, "Unauthorized", error), 401, headers)(scope, receive, send)
+        except AuthenticationUnavailable as error:
+            body = _keystone_error(503, "Service Unavailable", error)
+            return await json_response(body, 503, {"Retry-After": str(RETRY_AFTER_S)})(scope, receive, send)
+        for prefix, gate in self.admins_only:
+            if path == prefix or path.startswith(f"{prefix}/"):
+                if gate.admits(caller):
+                    break
+                return await _forbidden(gate, Request(scope))(scope, receive, send)
+        scope[CALLER_KEY] = caller
+        await self.app(scope, receive, send)
+
+
+async def noauth2(headers: Headers) -> Caller:
+    """Believe the headers: X-Auth-Token USER or USER:PROJECT, X-Project-Id, X-Roles, OpenStack-System-Scope.
+
+    Without X-Roles the user `admin` has the role `admin` and others have none. A system scope leaves no project.
+    Source: upstream Placement, `[api] auth_strategy = noauth2`; its tests add X-Project-Id.
+    """
+    user_id, _, project_id = headers.get("x-auth-token", "").strip().partition(":")
+    if not user_id:
+        raise Unauthorized
+    given = headers.get("x-roles")
+    roles = [role.strip() for role in given.split(",")] if given is not None else ["admin"] * (user_id == "admin")
+    named = tuple(role for role in roles if role)
+    if system_scope := headers.get("openstack-system-scope"):
+        return Caller(user_id, None, named, system_scope)
+    return Caller(user_id, headers.get("x-project-id") or project_id or user_id, named)
+
+
+def _keystone_error(status: int, title: str, error: Exception) -> dict[str, object]:
+    """Source: keystonemiddleware, auth_token: the body of its 401."""
+    return {"error": {"code": status, "title": title, "message": str(error)}}
+
+
+def _forbidden(gate: AdminsOnly, request: Request) -> ASGIApp:
+    detail = "Policy does not let you in: the role admin or service in a project is needed."
+    return json_response(gate.dialect(Problem(403, title="Forbidden"), detail, request), 403)

@@ -1,0 +1,158 @@
+"""Who may do what, by oslo.policy: rules with defaults, which an operator's policy file overrides.
+
+oslo.policy takes some 30 to 100 us for an answer and looks at its files each time. Here an answer is remembered for
+(caller, rule, target) until the file changes, which is looked for at most once in CHECK_INTERVAL_S.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+import yaml
+from oslo_config import cfg
+from oslo_policy.policy import Enforcer, InvalidScope, RuleDefault
+
+from roost.platform.auth import Caller, Forbidden
+from roost.platform.errors import BadRequest
+
+CHECK_INTERVAL_S = 1.0
+REMEMBERED_MAX = 4096
+
+Key = tuple[Caller, str, tuple[tuple[str, str | None], ...] | None]
+
+log = structlog.get_logger()
+
+
+class OsloPolicy:
+    """The rules as they are at the moment.
+
+    A file that becomes unreadable or wrong while Roost runs changes nothing: the rules that it had stay in force, and
+    the log says so. enforce_new_defaults: False lets in, besides, whom a rule's deprecated default let in.
+    """
+
+    def __init__(
+        self,
+        defaults: Sequence[RuleDefault],
+        *,
+        file: Path | None = None,
+        enforce_new_defaults: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Read the file. Raises BadRequest, which names it and what is wrong with it."""
+        self._defaults = defaults
+        self._file = file
+        self._enforce_new_defaults = enforce_new_defaults
+        self._clock = clock
+        self._checked_at_s = clock()
+        self._stamp = _stamp(file)
+        self._enforcer = _read(defaults, file, enforce_new_defaults=enforce_new_defaults)
+        self._remembered: dict[Key, bool] = {}
+
+    def enforce(self, caller: Caller, rule: str, target: Mapping[str, str | None] | None = None) -> None:
+        """Raise Forbidden unless the rule lets the caller do this to the target; None: what is the caller's own."""
+        if self._file is not None and self._clock() - self._checked_at_s >= CHECK_INTERVAL_S:
+            self._read_again()
+        key = (caller, rule, None if target is None else tuple(target.items()))
+        allowed = self._remembered.get(key)
+        if allowed is None:
+            if len(self._remembered) >= REMEMBERED_MAX:
+                self._remembered.clear()
+            allowed = self._remembered[key] = self._decide(caller, rule, target)
+        if not allowed:
+            raise Forbidden(f"Policy does not allow {rule} to be performed.")
+
+    def _decide(self, caller: Caller, rule: str, target: Mapping[str, str | None] | None) -> bool:
+        if target is None:
+            target = {"project_id": caller.project_id, "user_id": caller.user_id}
+        try:
+            return bool(self._enforcer.authorize(rule, dict(target), credentials(caller)))
+        except InvalidScope:
+            return False
+
+    def _read_again(self) -> None:
+        self._checked_at_s = self._clock()
+        stamp = _stamp(self._file)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._enforcer = _read(self._defaults, self._file, enforce_new_defaults=self._enforce_new_defaults)
+        except BadRequest as error:
+            log.error("the policy file changed and cannot be used: the rules stay as they were", error=str(error))
+            return
+        self._remembered.clear()
+        log.info("policy was read again", file=str(self._file))
+
+
+def opened(defaults: Sequence[RuleDefault], *, but: frozenset[str] = frozenset()) -> list[RuleDefault]:
+    """The same rules, letting everybody in that has the right scope; those in `but` stay as they are."""
+    return [
+        rule if rule.name in but else RuleDefault(rule.name, "@", scope_types=rule.scope_types) for rule in defaults
+    ]
+
+
+def credentials(caller: Caller) -> dict[str, Any]:
+    """What a rule can ask of a caller. Source: oslo.context, RequestContext.to_policy_values."""
+    service = caller.service or Caller(None, None)
+    return {
+        "user_id": caller.user_id,
+        "user_domain_id": caller.user_domain_id,
+        "system_scope": caller.system_scope,
+        "domain_id": caller.domain_id,
+        "project_id": caller.project_id,
+        "project_domain_id": caller.project_domain_id,
+        "roles": list(caller.roles),
+        "service_user_id": service.user_id,
+        "service_user_domain_id": service.user_domain_id,
+        "service_project_id": service.project_id,
+        "service_project_domain_id": service.project_domain_id,
+        "service_roles": list(service.roles),
+    }
+
+
+def _stamp(file: Path | None) -> tuple[int, int, int] | None:
+    """What changes whenever the file does; None where there is none."""
+    if file is None:
+        return None
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _read(defaults: Sequence[RuleDefault], file: Path | None, *, enforce_new_defaults: bool) -> Enforcer:
+    """An enforcer that never looks at its file again. Raises BadRequest."""
+    conf = cfg.ConfigOpts()
+    conf([], project="roost", default_config_files=[], default_config_dirs=[])
+    if file is not None:
+        _check_file(file)
+    enforcer = Enforcer(conf, policy_file=str(file.resolve()) if file else os.devnull)
+    conf.set_override("policy_dirs", [], group="oslo_policy")
+    conf.set_override("enforce_new_defaults", enforce_new_defaults, group="oslo_policy")
+    enforcer.suppress_default_change_warnings = True
+    enforcer.register_defaults(defaults)
+    enforcer.load_rules()
+    enforcer.use_conf = False
+    return enforcer
+
+
+def _check_file(file: Path) -> None:
+    """Raise BadRequest for what oslo.policy would read as if nothing were there, or would ask the network for."""
+    try:
+        rules = yaml.safe_load(file.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(f"the policy file {file} cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise BadRequest(f"the policy file {file} is not YAML: {error}") from error
+    if not isinstance(rules, dict | None):
+        raise BadRequest(f"the policy file {file}: expected rules, each a name with its check")
+    for name, check in (rules or {}).items():
+        if not isinstance(name, str) or not isinstance(check, str | list):
+            raise BadRequest(f"the policy file {file}: {name}: expected a rule's name and its check, a text")
+        if re.search(r"\bhttps?:", str(check)):
+            raise BadRequest(f"the policy file {file}: {name}: rules that ask another server are not supported")

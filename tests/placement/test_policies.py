@@ -1,0 +1,91 @@
+"""Whom the Placement API's rules let in, in each mode that upstream's tests know."""
+
+from pathlib import Path
+
+import pytest
+
+from roost.cli.access import placement_policy
+from roost.cli.access_words import PRESETS
+from roost.placement.api.policies import OPERATIONS, rules
+from roost.placement.settings import PlacementSettings
+from roost.platform.auth import Caller, Forbidden, Policy
+
+RESHAPE, USAGES = "placement:reshaper:reshape", "placement:usages"
+
+
+def preset(name: str) -> Policy:
+    return placement_policy("noauth2", name, PlacementSettings(), folder=Path("/"))
+
+
+def allowed(policy: Policy, *roles: str, system_scope: str | None = None, asked: str = "mine") -> set[str]:
+    """The operations that a caller in the project `mine` may do."""
+    caller = Caller("u", None if system_scope else "mine", roles, system_scope)
+    found = set()
+    for rule in OPERATIONS:
+        try:
+            policy.enforce(caller, rule, {"project_id": asked} if rule == USAGES else None)
+        except Forbidden:
+            continue
+        found.add(rule)
+    return found
+
+
+@pytest.mark.parametrize("name", ["default", "legacy-rbac", "cors"])
+def test_by_legacy_defaults_admins_and_services_may_do_everything(name: str) -> None:
+    assert allowed(preset(name), "admin") == set(OPERATIONS)
+    assert allowed(preset(name), "service") == set(OPERATIONS)
+
+
+def test_by_new_defaults_only_services_reshape() -> None:
+    assert allowed(preset("secure-rbac"), "admin") == set(OPERATIONS) - {RESHAPE}
+    assert allowed(preset("secure-rbac"), "service") == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("name", ["default", "legacy-rbac", "secure-rbac", "cors"])
+def test_readers_may_see_the_usages_of_their_own_project_and_nothing_else(name: str) -> None:
+    assert allowed(preset(name), "reader") == {USAGES}
+    assert allowed(preset(name), "reader", asked="another") == set()
+    assert allowed(preset(name), "member") == set()
+
+
+def test_open_lets_everybody_in() -> None:
+    assert allowed(preset("open"), asked="another") == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_caller_scoped_to_the_system_may_do_nothing(name: str) -> None:
+    assert allowed(preset(name), "admin", "service", "reader", system_scope="all") == set()
+
+
+def test_new_defaults_are_the_default() -> None:
+    unconfigured = placement_policy("keystone", None, PlacementSettings(), folder=Path("/"))
+    assert allowed(unconfigured, "admin") == set(OPERATIONS) - {RESHAPE}
+    legacy = PlacementSettings(enforce_new_defaults=False)
+    assert allowed(placement_policy("keystone", None, legacy, folder=Path("/")), "admin") == set(OPERATIONS)
+
+
+def test_an_operators_file_overrides_by_upstreams_names(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(
+        '"placement:traits:list": "role:reader"\n"service_api": "role:service or role:admin"\n'
+    )
+    settings = PlacementSettings(policy_file="policy.yaml")
+    for policy in (
+        placement_policy("noauth2", None, settings, folder=tmp_path),
+        placement_policy("noauth2", str(tmp_path / "policy.yaml"), PlacementSettings(), folder=Path("/")),
+    ):
+        assert allowed(policy, "reader") == {USAGES, "placement:traits:list"}
+        assert allowed(policy, "admin") == set(OPERATIONS) - {"placement:traits:list"}
+
+
+def test_nobody_is_refused_where_nobody_is_asked_who_they_are() -> None:
+    policy = placement_policy("none", None, PlacementSettings(), folder=Path("/"))
+    assert allowed(policy, system_scope="all") == set(OPERATIONS)
+
+
+def test_there_are_upstreams_rules_and_no_others() -> None:
+    shared = {rule.name for rule in rules()} - set(OPERATIONS)
+    assert shared == {
+        *("admin_api", "service_api", "admin_or_service_api"),
+        *("project_reader_api", "admin_or_project_reader_or_service_api"),
+    }
+    assert len(OPERATIONS) == 33

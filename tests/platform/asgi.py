@@ -1,0 +1,47 @@
+"""Asks an ASGI app in this process, without a socket."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from roost.platform.auth import caller_of
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str] = field(default_factory=dict)
+    body: Any = None
+
+
+async def ask(app: ASGIApp, path: str, headers: Mapping[str, str] | None = None, *, method: str = "GET") -> Answer:
+    """The app's answer; header names are sent as a server hands them on, in lower case."""
+    raw = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
+    scope: Scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+        "path": path, "raw_path": path.encode(), "root_path": "", "query_string": b"", "headers": raw,
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+    }  # fmt: skip
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    answered = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    text = b"".join(message.get("body", b"") for message in sent[1:])
+    return Answer(sent[0]["status"], answered, msgspec.json.decode(text) if text else None)
+
+
+async def say_who(scope: Scope, receive: Receive, send: Send) -> None:
+    """An app that answers with its caller; OPTIONS it does not know, as Roost's APIs."""
+    status = 405 if Request(scope).method == "OPTIONS" else 200
+    await Response(msgspec.json.encode(caller_of(scope)), status)(scope, receive, send)
