@@ -1,27 +1,49 @@
 """`--auth` and `--policy` of `roost serve`: what is refused at once, and a listener that asks who calls."""
 
+import asyncio
 import json
 import os
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.cluster import ROOST, Cluster, cluster
+from tests.cluster import ROOST, Cluster, cluster, until
+from tests.platform import asgi
+from tests.platform.asgi import say_who
+from tests.platform.fake_keystone import FakeKeystone, World
 
+from roost.cli.access import guarded
 from roost.cli.access_words import PRESETS, check_policy_word
 from roost.platform.errors import BadRequest
+from roost.platform.settings import CorsSettings
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[Cluster]:
+def guarded_cloud() -> Iterator[Cluster]:
     with cluster() as made:
         made.serve(environment={"ROOST_CORS_ALLOWED_ORIGIN": "http://horizon.example.com"}, auth="noauth2")
         yield made
+
+
+class Today(World):
+    """The time that other processes go by."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+@pytest.fixture
+async def keystone() -> AsyncIterator[FakeKeystone]:
+    server = FakeKeystone(world=Today())
+    await server.start()
+    yield server
+    await server.stop()
 
 
 def ask(url: str, headers: dict[str, str] | None = None) -> tuple[int, dict[str, str]]:
@@ -52,31 +74,65 @@ def ask(url: str, headers: dict[str, str] | None = None) -> tuple[int, dict[str,
         ("/nothing", (401, 404, 404)),
     ],
 )
-def test_what_nobody_a_user_and_an_admin_get(guarded: Cluster, path: str, statuses: tuple[int, ...]) -> None:
+def test_what_nobody_a_user_and_an_admin_get(guarded_cloud: Cluster, path: str, statuses: tuple[int, ...]) -> None:
     callers: list[dict[str, str]] = [{}, {"X-Auth-Token": "user"}, {"X-Auth-Token": "admin"}]
-    assert tuple(ask(guarded.url + path, headers)[0] for headers in callers) == statuses
+    assert tuple(ask(guarded_cloud.url + path, headers)[0] for headers in callers) == statuses
 
 
-def test_agents_ask_elsewhere_and_need_no_token(guarded: Cluster) -> None:
-    with urllib.request.urlopen(f"{guarded.url}/agent/v1", timeout=10) as response:
+def test_agents_ask_elsewhere_and_need_no_token(guarded_cloud: Cluster) -> None:
+    with urllib.request.urlopen(f"{guarded_cloud.url}/agent/v1", timeout=10) as response:
         agents = json.load(response)["url"]
     assert ask(f"{agents}/nothing")[0] == 404
 
 
-def test_cors_of_the_configuration_is_in_front(guarded: Cluster) -> None:
-    _, headers = ask(f"{guarded.url}/placement", {"Origin": "http://horizon.example.com"})
+def test_cors_of_the_configuration_is_in_front(guarded_cloud: Cluster) -> None:
+    _, headers = ask(f"{guarded_cloud.url}/placement", {"Origin": "http://horizon.example.com"})
     assert headers["access-control-allow-origin"] == "http://horizon.example.com"
-    assert "access-control-allow-origin" not in ask(f"{guarded.url}/placement", {"Origin": "http://other.example"})[1]
+    assert (
+        "access-control-allow-origin"
+        not in ask(f"{guarded_cloud.url}/placement", {"Origin": "http://other.example"})[1]
+    )
 
 
-def test_noauth2_warns_that_it_is_for_tests(guarded: Cluster) -> None:
-    assert "for tests only" in guarded.logs()
+def test_noauth2_warns_that_it_is_for_tests(guarded_cloud: Cluster) -> None:
+    assert "for tests only" in guarded_cloud.logs()
+
+
+async def test_keystone_says_who_calls_and_roost_serves_on_while_it_is_away(keystone: FakeKeystone) -> None:
+    options = {"AUTH_URL": keystone.url, "USERNAME": "roost", "PASSWORD": "secret", "TOKEN_CACHE_S": "1"}
+    environment = {f"ROOST_KEYSTONE_{name}": value for name, value in options.items()}
+    admin, member = ({"X-Auth-Token": keystone.token(role)} for role in ("admin", "member"))
+    with cluster() as made:
+        await asyncio.to_thread(made.serve, "compute", auth="keystone", workers=2, environment=environment)
+
+        async def status(path: str, headers: dict[str, str] | None = None) -> int:
+            return (await asyncio.to_thread(ask, made.url + path, headers))[0]
+
+        refused, headers = await asyncio.to_thread(ask, f"{made.url}/v2.1/flavors")
+        assert (refused, headers["www-authenticate"]) == (401, f'Keystone uri="{keystone.url}"')
+        assert [await status("/v2.1/flavors", one) for one in (admin, member, {"X-Auth-Token": "x"})] == [200, 403, 401]
+        assert [await status(path) for path in ("/", "/v2.1/", "/compute", "/healthz")] == [200] * 4
+
+        await keystone.stop()
+
+        async def cut_off() -> bool:
+            return await status("/v2.1/flavors", admin) == 503
+
+        await until(cut_off, what="a token is remembered longer than said")
+        assert [await status("/healthz"), await status("/")] == [200, 200]
+        await keystone.start()
+
+        async def back() -> bool:
+            return [await status("/v2.1/flavors", admin) for _ in range(4)] == [200] * 4
+
+        await until(back)
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("--auth", "basic"), 2, "expected none, noauth2"),
+        (("--auth", "basic"), 2, "expected none, noauth2, keystone"),
+        (("--auth", "keystone"), 1, "[keystone] auth_url '': expected an address"),
         (("--policy", "default"), 2, "--policy needs callers that are known"),
         (("--auth", "noauth2", "--policy", "nosuch"), 2, "no file nosuch: expected default, legacy-rbac"),
         (("--auth", "noauth2", "--policy", "broken.yaml"), 1, "broken.yaml is not YAML"),
@@ -93,6 +149,31 @@ def test_a_mistake_ends_it_with_one_sentence(
     assert done.returncode == status
     assert said in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("policy", [None, *PRESETS])
+async def test_of_the_presets_only_cors_lets_pages_in(policy: str | None) -> None:
+    app = guarded(
+        say_who,
+        keystone=None,
+        auth="noauth2",
+        policy=policy,
+        services=("placement",),
+        admins_only={},
+        cors=CorsSettings(),
+    )
+    asked = {
+        "Origin": "http://valid.example.com",
+        "Access-Control-Request-Method": "GET",
+        "Access-Control-Request-Headers": "openstack-api-version",
+    }
+    answer = await asgi.ask(app, "/", asked, method="OPTIONS")
+    if policy == "cors":
+        assert answer.status == 200
+        assert answer.headers["access-control-allow-origin"] == "http://valid.example.com"
+    else:
+        assert answer.status == 405
+        assert "access-control-allow-origin" not in answer.headers
 
 
 def test_a_policy_word_is_a_preset_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

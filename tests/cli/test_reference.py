@@ -78,6 +78,7 @@ def methods_served() -> set[tuple[str, str]]:
         ledger=nothing,
         cloud=CloudParts(networks=nothing, compute=nothing, conductor=nothing),
         policy=nothing,
+        keystone=None,
     )
     config = ProcessConfig(
         role="api", number=1, services=SERVICES, dsn="", pool_size=1, host="", port=0, agent_host="", agent_port=0

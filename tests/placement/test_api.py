@@ -3,17 +3,12 @@
 import uuid
 from typing import Any
 
-import msgspec
 import pytest
-from starlette.applications import Starlette
-from starlette.types import Message
+from tests.placement.calls import Api
 
 from roost.placement import service
-from roost.placement.api import routes
 from roost.placement.service_ledger import Ledger, sync_standard_names
-from roost.platform.auth import Unrestricted
 from roost.platform.database import Database
-from roost.platform.http import mount
 from roost.seams.placement import IPV4_ADDRESS, SHARING, VCPU, Inventory, ProviderState
 
 
@@ -23,40 +18,6 @@ def a_uuid() -> str:
 
 # Fixed: the names of parametrised tests must be the same in every process.
 AGGREGATE, HOST, SEGMENT = (f"00000000-0000-4000-8000-00000000000{n}" for n in (1, 2, 3))
-
-
-class Api:
-    """The Placement API in this process, without a socket."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._app = Starlette(routes=[mount("/placement", routes(ledger, Unrestricted()))])
-        self.headers: dict[str, str] = {}
-
-    async def call(self, method: str, path: str, body: Any = None, *, version: str | None = "1.39") -> tuple[int, Any]:
-        """(status, decoded body or None); the answer's headers are kept."""
-        path, _, query = path.partition("?")
-        headers = [(b"host", b"roost.test")]
-        if body is not None:
-            headers.append((b"content-type", b"application/json"))
-        if version:
-            headers.append((b"openstack-api-version", f"placement {version}".encode()))
-        scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-            "path": f"/placement{path}", "raw_path": path.encode(), "root_path": "", "query_string": query.encode(),
-            "headers": headers, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
-        }  # fmt: skip
-        sent: list[Message] = []
-
-        async def receive() -> Message:
-            return {"type": "http.request", "body": msgspec.json.encode(body), "more_body": False}
-
-        async def send(message: Message) -> None:
-            sent.append(message)
-
-        await self._app(scope, receive, send)
-        self.headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-        answer = b"".join(message.get("body", b"") for message in sent[1:])
-        return sent[0]["status"], msgspec.json.decode(answer) if answer else None
 
 
 @pytest.fixture

@@ -1,14 +1,21 @@
 """Whom the Placement API's rules let in, in each mode that upstream's tests know."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from tests.platform.asgi import Answer, ask
 
 from roost.cli.access import placement_policy
 from roost.cli.access_words import PRESETS
+from roost.placement.api import operations, routes
 from roost.placement.api.policies import OPERATIONS, rules
+from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.placement.settings import PlacementSettings
-from roost.platform.auth import Caller, Forbidden, Policy
+from roost.platform.auth import Caller, Forbidden, Policy, Unrestricted
+from roost.platform.authentication import Authentication, noauth2
+from roost.platform.database import Database
 
 RESHAPE, USAGES = "placement:reshaper:reshape", "placement:usages"
 
@@ -82,6 +89,14 @@ def test_nobody_is_refused_where_nobody_is_asked_who_they_are() -> None:
     assert allowed(policy, system_scope="all") == set(OPERATIONS)
 
 
+def test_every_rule_guards_an_operation_and_every_operation_but_the_version_document_has_one() -> None:
+    nothing: Any = None  # the operations need no ledger to be listed
+    served = [one for methods in operations(nothing, Unrestricted()).values() for one in methods.values()]
+    unruled = {one.endpoint.__name__ for one in served if one.rule is None}
+    assert {one.rule for one in served if one.rule is not None} == set(OPERATIONS) - {USAGES}
+    assert unruled == {"_versions", "show_project"}, "show_project enforces the rule of usages itself"
+
+
 def test_there_are_upstreams_rules_and_no_others() -> None:
     shared = {rule.name for rule in rules()} - set(OPERATIONS)
     assert shared == {
@@ -89,3 +104,37 @@ def test_there_are_upstreams_rules_and_no_others() -> None:
         *("project_reader_api", "admin_or_project_reader_or_service_api"),
     }
     assert len(OPERATIONS) == 33
+
+
+async def test_the_api_refuses_in_upstreams_words_and_before_it_looks_at_anything(database: Database) -> None:
+    ledger = Ledger(database)
+    await sync_standard_names(ledger)
+    app = Authentication(
+        Starlette(routes=list(routes(ledger, preset("secure-rbac")))),
+        noauth2,
+        open_paths=frozenset({"/"}),
+        admins_only={},
+    )
+
+    async def call(path: str, token: str, *, method: str = "GET", **headers: str) -> Answer:
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        always = {"X-Auth-Token": token, "OpenStack-API-Version": "placement 1.39", "Content-Type": "application/json"}
+        return await ask(app, path, always | given, method=method, body=b"{}" if method == "POST" else b"")
+
+    refused = await call("/resource_providers", "user")
+    assert refused.status == 403
+    [error] = refused.body["errors"]
+    assert (error["status"], error["title"]) == (403, "Forbidden")
+    assert "Policy does not allow placement:resource_providers:list to be performed." in error["detail"]
+    assert (await call("/resource_providers", "admin")).status == 200
+    assert (await call("/resource_providers", "admin", openstack_system_scope="all")).status == 403
+
+    assert (await call("/reshaper", "admin", method="POST")).status == 403
+    assert (await call("/reshaper", "nova", method="POST", x_roles="service")).status == 400  # by its body: {}
+
+    reader = {"x_roles": "reader"}
+    assert (await call("/usages?project_id=mine", "user:mine", **reader)).status == 200
+    assert (await call("/usages?project_id=other", "user:mine", **reader)).status == 403
+    assert (await call("/usages?project_id=mine&project_id=other", "user:mine", **reader)).status == 403
+    assert (await call("/usages?project_id=mine", "user:mine", x_project_id="other", **reader)).status == 403
+    assert (await call("/usages", "user:mine", **reader)).status == 403

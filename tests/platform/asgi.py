@@ -19,18 +19,21 @@ class Answer:
     body: Any = None
 
 
-async def ask(app: ASGIApp, path: str, headers: Mapping[str, str] | None = None, *, method: str = "GET") -> Answer:
+async def ask(
+    app: ASGIApp, path: str, headers: Mapping[str, str] | None = None, *, method: str = "GET", body: bytes = b""
+) -> Answer:
     """The app's answer; header names are sent as a server hands them on, in lower case."""
+    path, _, query = path.partition("?")
     raw = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
     scope: Scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-        "path": path, "raw_path": path.encode(), "root_path": "", "query_string": b"", "headers": raw,
+        "path": path, "raw_path": path.encode(), "root_path": "", "query_string": query.encode(), "headers": raw,
         "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
     }  # fmt: skip
     sent: list[Message] = []
 
     async def receive() -> Message:
-        return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: Message) -> None:
         sent.append(message)

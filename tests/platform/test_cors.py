@@ -6,7 +6,7 @@ from tests.platform.asgi import ask, say_who
 
 from roost.platform.authentication import Authentication, noauth2
 from roost.platform.cors import Cors
-from roost.platform.cors_settings import CorsSettings
+from roost.platform.settings import CorsSettings
 
 ORIGIN = "http://valid.example.com"
 SETTINGS = CorsSettings(allowed_origin=(ORIGIN,), allow_headers=("openstack-api-version",))

@@ -6,6 +6,7 @@ such settings, chosen so that upstream's tests can ask for each of their modes.
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp
 
@@ -15,7 +16,10 @@ from roost.placement.settings import PlacementSettings
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.authentication import AdminsOnly, Authentication, noauth2
 from roost.platform.cors import Cors
-from roost.platform.cors_settings import CorsSettings
+from roost.platform.settings import CorsSettings
+
+if TYPE_CHECKING:
+    from roost.platform.keystone import Keystone
 
 CORS_OF_TESTS = CorsSettings(allowed_origin=("http://valid.example.com",), allow_headers=("openstack-api-version",))
 
@@ -61,6 +65,7 @@ def placement_policy(auth: str, policy: str | None, settings: PlacementSettings,
 def guarded(
     app: ASGIApp,
     *,
+    keystone: "Keystone | None",
     auth: str,
     policy: str | None,
     services: tuple[str, ...],
@@ -71,9 +76,14 @@ def guarded(
 
     admins_only: service -> its gate, for the services that have no policy of their own.
     """
-    if auth == "noauth2":
+    assert (auth == "keystone") == (keystone is not None)
+    if auth != "none":
         app = Authentication(
-            app, noauth2, open_paths=_open_paths(services), admins_only=_below_their_names(admins_only, services)
+            app,
+            noauth2 if keystone is None else keystone.identify,
+            open_paths=_open_paths(services),
+            admins_only=_below_their_names(admins_only, services),
+            challenge=None if keystone is None else keystone.challenge,
         )
     if policy == "cors":
         cors = CORS_OF_TESTS

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from roost.platform.errors import BadRequest
 
-AUTHS = ("none", "noauth2")
+AUTHS = ("none", "noauth2", "keystone")
 PRESETS: Mapping[str, bool] = {
     "default": False,
     "legacy-rbac": False,

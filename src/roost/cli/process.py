@@ -43,7 +43,11 @@ async def run(config: ProcessConfig) -> None:
     if database is None:
         return
     try:
-        await _run_parts(config, await Parts.wire(database, config), stopping)
+        parts = await Parts.wire(database, config)
+        try:
+            await _run_parts(config, parts, stopping)
+        finally:
+            await parts.close()
     finally:
         await database.close()
 

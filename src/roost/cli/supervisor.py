@@ -114,6 +114,8 @@ def _check_settings(options: ServeOptions) -> None:
         from roost.cli.access import read_policy  # oslo.policy, which only a file that may be wrong is worth
 
         read_policy(settings, auth=options.auth, policy=options.policy, config=options.config)
+    if options.auth == "keystone":
+        settings.keystone.check()
     if options.auth == "noauth2":
         log.warning("--auth noauth2 believes whatever a client says of itself: it is for tests only")
 

@@ -27,6 +27,7 @@ from roost.platform.wakeup import Wakeups
 
 if TYPE_CHECKING:
     from roost.cli.cloud_wiring import CloudParts
+    from roost.platform.keystone import Keystone
 
 PRUNE_CHANGES_S = 60.0
 
@@ -46,6 +47,7 @@ class Parts:
     settings: Settings
     ledger: Ledger
     policy: Policy
+    keystone: "Keystone | None"
     cloud: "CloudParts | None"
 
     @classmethod
@@ -60,20 +62,32 @@ class Parts:
             from roost.cli.cloud_wiring import CloudParts
 
             cloud = CloudParts.wire(ledger, wakeups, settings)
+        keystone = None
+        if config.auth == "keystone":
+            from roost.platform.keystone import Keystone
+
+            keystone = Keystone(settings.keystone)
         return cls(
             database=database,
             wakeups=wakeups,
             settings=settings,
             ledger=ledger,
             policy=access.read_policy(settings, auth=config.auth, policy=config.policy, config=config.config),
+            keystone=keystone,
             cloud=cloud,
         )
+
+    async def close(self) -> None:
+        """Let go of what is held outside of the database."""
+        if self.keystone:
+            await self.keystone.close()
 
 
 def main_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
     """The main listener as clients meet it."""
     return access.guarded(
         main_app(config, parts),
+        keystone=parts.keystone,
         auth=config.auth,
         policy=config.policy,
         services=config.services,

@@ -14,6 +14,7 @@ from roost.placement.model import Changes, ConsumerWrite, LockedLedger, ShapeCha
 from roost.placement.service_ledger import Ledger
 from roost.placement.service_names import find_class_ids, keep_class_ids, keep_trait_ids
 from roost.placement.shapes import decide_shape
+from roost.platform.batches import Batches
 from roost.platform.database import Connection
 from roost.seams.placement import (
     CandidateQuery,
@@ -41,6 +42,13 @@ async def claim(ledger: Ledger, groups: Sequence[ClaimGroup]) -> list[Claimed | 
     for start in range(0, len(groups), CLAIM_GROUPS_MAX):
         answers += await _claim_batch(ledger, groups[start : start + CLAIM_GROUPS_MAX])
     return answers
+
+
+async def claim_one(ledger: Ledger, group: ClaimGroup) -> Claimed | Refused:
+    """Take one group whole or refuse it, together with others that come at the same time."""
+    if ledger.claims is None:
+        ledger.claims = Batches(lambda groups: _claim_batch(ledger, groups), most=CLAIM_GROUPS_MAX)
+    return await ledger.claims.do(group)
 
 
 async def _claim_batch(ledger: Ledger, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:

@@ -7,8 +7,10 @@ import os_traits
 
 from roost.placement import names_store
 from roost.placement.refresh import IndexRefresher
+from roost.platform.batches import Batches
 from roost.platform.database import Database
 from roost.platform.env import Env
+from roost.seams.placement import Claimed, ClaimGroup, Refused
 
 STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
 STANDARD_TRAITS = frozenset(os_traits.get_traits())
@@ -16,13 +18,17 @@ STANDARD_TRAITS = frozenset(os_traits.get_traits())
 
 @dataclass
 class Ledger:
-    """standard_class_ids, standard_trait_ids: name -> id; they never change. Custom ones come and go: look them up."""
+    """standard_class_ids, standard_trait_ids: name -> id; they never change. Custom ones come and go: look them up.
+
+    claims: where single claims meet, made by the first of them.
+    """
 
     database: Database
     env: Env = field(default_factory=Env)
     standard_class_ids: dict[str, int] = field(default_factory=dict)
     standard_trait_ids: dict[str, int] = field(default_factory=dict)
     index: IndexRefresher = field(init=False)
+    claims: Batches[ClaimGroup, Claimed | Refused] | None = None
 
     def __post_init__(self) -> None:
         """The index is filled by the first search."""

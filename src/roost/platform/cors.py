@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from roost.platform.cors_settings import CorsSettings
+from roost.platform.settings import CorsSettings
 
 SIMPLE_HEADERS = frozenset(
     {

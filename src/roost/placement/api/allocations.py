@@ -130,7 +130,7 @@ class Allocations:
             await check_resource_classes(self.ledger, names)
         except ResourceClassNotFound as error:
             raise ResourceClassNotFound(f"Unable to allocate inventory {whose}{error}") from error
-        (answered,) = await service.claim(self.ledger, [group])
+        answered = await service.claim_one(self.ledger, group)
         if isinstance(answered, Refused):
             raise refusal(answered)
 

@@ -1,0 +1,282 @@
+"""Callers known by Keystone's tokens: validated over HTTP, remembered for a while, never past their expiry.
+
+Two calls of Keystone are needed: get a token of one's own, and validate somebody else's. keystoneauth1 knows them too,
+and many ways to get a token besides, but it is built on `requests`: each validation would hold a thread, and its
+session cannot share one answer among callers who wait. So the calls are made here, on aiohttp.
+
+Source: Identity API v3, POST and GET /v3/auth/tokens; keystonemiddleware, auth_token, for service tokens and for what
+is answered when.
+"""
+
+import asyncio
+import re
+import ssl
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any
+from weakref import WeakValueDictionary
+
+import aiohttp
+import msgspec
+import structlog
+from msgspec import Struct
+from starlette.datastructures import Headers
+
+from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
+from roost.platform.settings import KeystoneSettings
+
+REMEMBERED_MAX = 10_000
+"""Verdicts, of those that were good and of those that were not; the least recently used go first."""
+
+REFUSED_CACHE_S = 5.0
+DOWN_PAUSE_S = 1.0
+"""How long nobody asks again after Keystone failed, so that an outage costs each caller nothing."""
+
+OWN_LIFE_USED = 0.9
+CONNECTIONS_MAX = 20
+
+log = structlog.get_logger()
+
+
+class _Named(Struct, frozen=True):
+    id: str = ""
+    name: str = ""
+
+
+class _Owned(_Named, frozen=True):
+    domain: _Named = _Named()
+
+
+class _Token(Struct, frozen=True):
+    user: _Owned
+    expires_at: datetime
+    roles: tuple[_Named, ...] = ()
+    project: _Owned | None = None
+    domain: _Named | None = None
+    system: dict[str, Any] | None = None
+
+
+class _Answer(Struct, frozen=True):
+    token: _Token
+
+
+class _Verdict(Struct, frozen=True):
+    """What Keystone said of a token; caller None: it is not valid. good_until_s: by this process's clock."""
+
+    caller: Caller | None
+    expires_at: datetime
+    good_until_s: float
+
+
+Key = tuple[bytes, bool]
+"""(a token's hash, whether it may have expired): tokens themselves are not kept."""
+
+
+class Keystone:
+    """One Keystone, as one process asks it.
+
+    Requests that bring the same token at the same time wait for one validation. clock: monotonic seconds; now: an
+    aware UTC datetime, which expiries are compared with. challenge: the WWW-Authenticate of a 401.
+    """
+
+    def __init__(
+        self,
+        settings: KeystoneSettings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.challenge = f'Keystone uri="{settings.www_authenticate_uri or settings.auth_url}"'
+        self._settings = settings
+        self._clock = clock
+        self._now = now
+        self._url = f"{settings.auth_url.rstrip('/').removesuffix('/v3')}/v3/auth/tokens"
+        self._session: aiohttp.ClientSession | None = None
+        self._own_token = ""
+        self._own_renewed_at = datetime.min.replace(tzinfo=UTC)
+        self._own_lock = asyncio.Lock()
+        self._down_until_s = float("-inf")
+        self._is_down = False
+        self._good: OrderedDict[Key, _Verdict] = OrderedDict()
+        self._refused: OrderedDict[Key, _Verdict] = OrderedDict()
+        self._asking: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+
+    async def identify(self, headers: Headers) -> Caller:
+        """The caller whose token it is. Raises Unauthorized, AuthenticationUnavailable.
+
+        A service that passes a user's request on sends its own token in X-Service-Token. It needs one of
+        service_token_roles; then the user's token may have expired meanwhile, as far as Keystone allows.
+        """
+        token = headers.get("x-auth-token")
+        if not token:
+            raise Unauthorized
+        service = None
+        if service_token := headers.get("x-service-token"):
+            service = await self._caller(service_token, allow_expired=False)
+            if not set(self._settings.service_token_roles).intersection(service.roles):
+                raise Unauthorized
+        caller = await self._caller(token, allow_expired=service is not None)
+        return caller if service is None else msgspec.structs.replace(caller, service=service)
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _caller(self, token: str, *, allow_expired: bool) -> Caller:
+        token = token.strip()
+        if not re.fullmatch(r"[\x21-\x7e]+", token):
+            raise Unauthorized
+        key = (blake2b(token.encode(), digest_size=16).digest(), allow_expired)
+        verdict = self._remembered(key)
+        if verdict is None:
+            lock = self._asking.get(key)
+            if lock is None:
+                lock = self._asking[key] = asyncio.Lock()
+            async with lock:
+                verdict = self._remembered(key)  # of who held the lock before
+                if verdict is None:
+                    verdict = await self._ask(token, allow_expired=allow_expired)
+                    self._remember(key, verdict)
+        if verdict.caller is None:
+            raise Unauthorized
+        return verdict.caller
+
+    def _remembered(self, key: Key) -> _Verdict | None:
+        """A verdict that still counts."""
+        for verdicts in (self._good, self._refused):
+            verdict = verdicts.get(key)
+            if verdict is None or self._clock() >= verdict.good_until_s:
+                continue
+            if verdict.caller is None or key[1] or self._now() < verdict.expires_at:
+                verdicts.move_to_end(key)
+                return verdict
+        return None
+
+    def _remember(self, key: Key, verdict: _Verdict) -> None:
+        """Keep the two kinds apart: a flood of tokens that are not valid drives out none that is."""
+        self._good.pop(key, None)
+        self._refused.pop(key, None)
+        verdicts = self._refused if verdict.caller is None else self._good
+        verdicts[key] = verdict
+        if len(verdicts) > REMEMBERED_MAX:
+            verdicts.popitem(last=False)
+
+    async def _ask(self, token: str, *, allow_expired: bool) -> _Verdict:
+        """Validate a token. A token of Roost's own that Keystone does not take any more is renewed once."""
+        parameters = {"nocatalog": "1"} | ({"allow_expired": "1"} if allow_expired else {})
+        own = await self._own()
+        headers = {"X-Auth-Token": own, "X-Subject-Token": token}
+        status, _, body = await self._request("GET", headers=headers, parameters=parameters)
+        if status == 401:
+            headers["X-Auth-Token"] = await self._own(refused=own)
+            status, _, body = await self._request("GET", headers=headers, parameters=parameters)
+        if status == 404:
+            return self._refusal()
+        if status != 200:
+            hint = "; its user needs the role service or admin" if status == 403 else ""
+            raise self._failed(f"Keystone does not let Roost validate tokens: it answers {status}{hint}")
+        found = self._decoded(body)
+        if not allow_expired and found.expires_at <= self._now():
+            return self._refusal()
+        return _Verdict(_caller_of(found), found.expires_at, self._clock() + self._settings.token_cache_s)
+
+    def _refusal(self) -> _Verdict:
+        return _Verdict(None, self._now(), self._clock() + REFUSED_CACHE_S)
+
+    async def _own(self, *, refused: str = "") -> str:
+        """Roost's own token, a new one shortly before it expires, or when Keystone has just refused this one."""
+        async with self._own_lock:
+            if self._own_token in ("", refused) or self._now() >= self._own_renewed_at:
+                status, headers, body = await self._request("POST", body=_credentials(self._settings))
+                if status != 201 or "X-Subject-Token" not in headers:
+                    raise self._failed(f"Keystone refuses Roost's own credentials: it answers {status}")
+                life = self._decoded(body).expires_at - self._now()
+                self._own_renewed_at = self._now() + life * OWN_LIFE_USED
+                self._own_token = headers["X-Subject-Token"]
+            return self._own_token
+
+    def _decoded(self, body: bytes) -> _Token:
+        try:
+            return msgspec.json.decode(body, type=_Answer).token
+        except msgspec.DecodeError as error:
+            raise self._failed(f"Keystone's answer is no token: {error}") from error
+
+    async def _request(
+        self,
+        method: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        parameters: Mapping[str, str] | None = None,
+        body: Any = None,
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """(status, headers, body). Raises AuthenticationUnavailable; redirections are not followed with tokens."""
+        if self._clock() < self._down_until_s:
+            raise AuthenticationUnavailable("Keystone does not answer.")
+        if self._session is None:
+            self._session = _session(self._settings)
+        try:
+            async with self._session.request(
+                method,
+                self._url,
+                headers={**(headers or {}), "Accept": "application/json"},
+                params=parameters,
+                json=body,
+                allow_redirects=False,
+            ) as response:
+                content = await response.read()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._failed(f"Keystone does not answer: {error or type(error).__name__}") from error
+        if response.status == 429 or response.status >= 500:
+            raise self._failed(f"Keystone is in trouble: it answers {response.status}")
+        if self._is_down and response.status in (200, 201, 404):
+            self._is_down = False
+            log.info("Keystone answers again")
+        return response.status, response.headers, content
+
+    def _failed(self, text: str) -> AuthenticationUnavailable:
+        """The error to raise. The log has the reason, once for each outage; clients are told no more than needed."""
+        if not self._is_down:
+            log.error("tokens cannot be validated", reason=text, url=self._url)
+        self._is_down = True
+        self._down_until_s = self._clock() + DOWN_PAUSE_S
+        return AuthenticationUnavailable("The Keystone service is temporarily unavailable.")
+
+
+def _caller_of(token: _Token) -> Caller:
+    return Caller(
+        user_id=token.user.id,
+        project_id=token.project.id if token.project else None,
+        roles=tuple(role.name for role in token.roles),
+        system_scope="all" if token.system else None,
+        domain_id=token.domain.id if token.domain else None,
+        user_domain_id=token.user.domain.id,
+        project_domain_id=token.project.domain.id if token.project else None,
+    )
+
+
+def _credentials(settings: KeystoneSettings) -> dict[str, Any]:
+    """The body of POST /v3/auth/tokens."""
+    if settings.application_credential_id:
+        credential = {"id": settings.application_credential_id, "secret": settings.application_credential_secret}
+        return {"auth": {"identity": {"methods": ["application_credential"], "application_credential": credential}}}
+    user = {
+        "name": settings.username,
+        "password": settings.password,
+        "domain": {"name": settings.user_domain_name},
+    }
+    project = {"name": settings.project_name, "domain": {"name": settings.project_domain_name}}
+    return {"auth": {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": {"project": project}}}
+
+
+def _session(settings: KeystoneSettings) -> aiohttp.ClientSession:
+    verified: ssl.SSLContext | bool = True
+    if settings.insecure:
+        verified = False
+    elif settings.cafile:
+        verified = ssl.create_default_context(cafile=settings.cafile)
+    connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ssl=verified)
+    return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=settings.timeout_s))
