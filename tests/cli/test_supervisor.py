@@ -132,6 +132,19 @@ def test_children_end_with_a_supervisor_that_is_killed_and_the_next_one_adopts(d
     assert not alive(postmaster)
 
 
+def test_one_that_is_stopped_while_the_database_is_made_leaves_nothing_running(data_dir: Path) -> None:
+    command = [*ROOST, "serve", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    wait_for(lambda: (data_dir / "postgres.half").exists() and len(roles_of(process.pid)) == 3)
+    roles = roles_of(process.pid)
+    process.terminate()
+    said, logged = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, said) == (0, "")
+    assert "Traceback" not in logged
+    assert not any(alive(pid) for pid in roles)
+    assert not PrivatePostgres(data_dir).is_running()
+
+
 def test_two_supervisors_share_one_database_and_the_last_stops_it(served: Started, data_dir: Path) -> None:
     first, first_url = served
     second, second_url = start("conductor", "--data-dir", str(data_dir))
