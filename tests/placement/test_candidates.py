@@ -1,59 +1,31 @@
 """The search: example worlds, and a property test against a search that tries everything."""
 
-import itertools
-from collections import Counter
+from collections.abc import Iterable
+from random import Random
 
+import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.placement.naive import key_of, tried
+from tests.placement.worlds import CLASSES, RANDOM, a_query, a_world, host, index_of, provider, segment
 
-from roost.placement.candidates import search
+from roost.placement.answers import encode
+from roost.placement.candidates import SOLE_LIMIT_MIN, find, gather, search
+from roost.placement.combinations import Patience, combinations
 from roost.placement.index import Delta, Index, IndexedProvider, Usage
+from roost.placement.narrowing import make_plan
 from roost.seams.placement import (
     DISK_GB,
     IPV4_ADDRESS,
     MEMORY_MB,
-    SHARING,
     VCPU,
     CandidateQuery,
     Candidates,
-    Inventory,
+    Distinct,
     RequestGroup,
 )
-
-
-def provider(number: int, **fields) -> IndexedProvider:
-    """A provider whose uuid and name are `p<number>`; totals and used by resource class."""
-    totals, used = fields.pop("totals", {}), fields.pop("used", {})
-    made = {
-        "id": number, "uuid": f"p{number}", "name": f"p{number}", "generation": 0, "parent_id": None,
-        "root_id": number, "traits": frozenset(), "placement_aggregates": frozenset(),
-        "inventories": {
-            name: total if isinstance(total, Inventory) else Inventory(total, 0, 1, total)
-            for name, total in totals.items()
-        },
-        "used": {name: used.get(name, 0) for name in totals},
-    }  # fmt: skip
-    return IndexedProvider(**{**made, **fields})
-
-
-def host(number: int, *aggregates: str, vcpu: int = 8, **fields) -> IndexedProvider:
-    totals = {VCPU: vcpu, MEMORY_MB: 4096, DISK_GB: 100}
-    return provider(number, totals=totals, placement_aggregates=frozenset(aggregates), **fields)
-
-
-def segment(number: int, *aggregates: str, addresses: int, used: int = 0) -> IndexedProvider:
-    return provider(
-        number, totals={IPV4_ADDRESS: addresses}, used={IPV4_ADDRESS: used},
-        placement_aggregates=frozenset(aggregates), traits=frozenset({SHARING}),
-    )  # fmt: skip
-
-
-def index_of(*providers: IndexedProvider) -> Index:
-    index = Index()
-    index.apply(Delta(providers=providers))
-    return index
-
 
 SERVER = RequestGroup(suffix="", resources={VCPU: 1, MEMORY_MB: 512, DISK_GB: 10})
 
@@ -110,6 +82,82 @@ def test_a_host_on_two_segments_of_a_network_has_a_candidate_with_each() -> None
     index = index_of(host(1, "a", "b"), host(2, "a"), segment(10, "a", addresses=1), segment(11, "b", addresses=1))
     assert picks(ask(index, SERVER, nic("_0", "a", "b"))) == [("p1", "p10"), ("p2", "p10"), ("p1", "p11")]
     assert picks(ask(index, SERVER, nic("_0", "a", "b"), limit=2)) == [("p1", "p10"), ("p2", "p10")]
+
+
+def test_a_host_that_can_help_itself_is_found_where_its_neighbours_fail() -> None:
+    index = index_of(
+        host(1, "a"),
+        provider(
+            2, totals={VCPU: 8, MEMORY_MB: 4096, DISK_GB: 100, IPV4_ADDRESS: 1}, placement_aggregates=frozenset("a")
+        ),
+        segment(10, "a", addresses=1),
+    )
+    assert picks(ask(index, SERVER, nic("_0"), nic("_1"))) == [("p2", "p2", "p10")]
+
+
+def devices(count: int, *, capacity: int, first: int = 1) -> list[IndexedProvider]:
+    """A host p<first> with so many devices below it, all alike."""
+    below = [
+        provider(first + number, totals={IPV4_ADDRESS: capacity}, parent_id=first, root_id=first)
+        for number in range(1, count + 1)
+    ]
+    return [provider(first, totals={VCPU: 8}), *below]
+
+
+def found_on(
+    world: Iterable[IndexedProvider], count: int, policy: str, *, amount: int = 1, limit: int = 0, **how: bool
+) -> list[tuple[int, ...]]:
+    """The candidates of a VCPU and of so many groups that are alike, with all their mappings."""
+    index = index_of(*world)
+    groups = [RequestGroup(suffix="", resources={VCPU: 1}), *(nic(f"_{n}", amount=amount) for n in range(count))]
+    query = CandidateQuery(groups=tuple(groups), group_policy=policy, distinct=Distinct.MAPPINGS)
+    gathered = gather(index, make_plan(index, query), limit=limit, **how)
+    return [*zip(*gathered.sole.tolist(), strict=True), *gathered.others]
+
+
+@pytest.mark.parametrize(("policy", "capacity", "count"), [("isolate", 1, 20_160), ("none", 1, 20_160)])
+def test_every_mapping_of_alike_devices_is_given_once(policy: str, capacity: int, count: int) -> None:
+    found = found_on(devices(8, capacity=capacity), 6, policy)
+    assert len(found) == len(set(found)) == count
+    some = found_on(devices(8, capacity=capacity), 6, policy, limit=28)
+    assert len({frozenset(chosen) for chosen in some}) == 28, "other devices come before the same ones exchanged"
+
+
+@pytest.mark.parametrize(
+    ("count", "groups", "policy", "amount"),
+    [(64, 65, "isolate", 1), (64, 65, "none", 2), (8, 500, "none", 1)],
+)
+def test_what_cannot_fit_on_many_devices_is_not_tried_out(count: int, groups: int, policy: str, amount: int) -> None:
+    """Trying would take for ever."""
+    assert found_on(devices(count, capacity=3), groups, policy, amount=amount) == []
+
+
+def test_groups_that_only_some_devices_serve_are_matched_not_tried_out() -> None:
+    wide = [provider(100 + n, totals={VCPU: 1}, parent_id=1, root_id=1) for n in range(30)]
+    index = index_of(*devices(2, capacity=1), *wide)
+    asked = [RequestGroup(suffix=f"_{n}", resources={VCPU: 1}, required=()) for n in range(9)]
+    scarce = [nic(f"_x{n}", in_tree="p1") for n in range(3)]
+    assert picks(ask(index, *asked, *scarce, policy="isolate")) == []
+
+
+def test_a_search_that_finds_nothing_for_long_ends() -> None:
+    """Eight halves do not fit on seven devices, but the eight small parts before them fit in millions of ways."""
+    index = index_of(*devices(7, capacity=100))
+    amounts = [*range(1, 9), *range(51, 59)]
+    plan = make_plan(index, CandidateQuery(groups=tuple(nic(f"_{n}", amount=n) for n in amounts)))
+    options = [np.flatnonzero(slot.own).tolist() for slot in plan.slots]
+    patience = Patience()
+    patience.steps_left = 2000
+    assert list(combinations(index, plan, options, patience)) == []
+    assert patience.steps_left < 0
+
+
+def test_breadth_first_gives_one_of_each_host_and_depth_first_all_of_one() -> None:
+    world = [one for host in range(4) for one in devices(8, capacity=1, first=1 + 100 * host)]
+    for depth_first, hosts in ((False, 4), (True, 1)):
+        found = found_on(world, 2, "isolate", limit=8, depth_first=depth_first)
+        assert len({chosen[0] for chosen in found}) == hosts
+        assert len(set(found)) == 8
 
 
 def test_in_tree_restricts_a_group_to_the_plain_network() -> None:
@@ -192,184 +240,33 @@ def test_the_funnel_ends_at_nothing_when_only_the_whole_does_not_fit() -> None:
 
 # Against a search that tries everything.
 
-CLASSES = (VCPU, IPV4_ADDRESS)
-AGGREGATES = ("a", "b", "c")
-TRAITS = ("CUSTOM_A", "CUSTOM_B")
 
-
-def subset(names: tuple[str, ...]) -> st.SearchStrategy[frozenset[str]]:
-    return st.frozensets(st.sampled_from(names))
-
-
-def some(names: tuple[str, ...]) -> st.SearchStrategy[frozenset[str]]:
-    return st.frozensets(st.sampled_from(names), min_size=1, max_size=2)
-
-
-@st.composite
-def worlds(draw: st.DrawFn) -> list[IndexedProvider]:
-    made: list[IndexedProvider] = []
-    for number in range(1, draw(st.integers(1, 5)) + 1):
-        parent = draw(st.sampled_from([None, None, *made]))
-        names = draw(subset(CLASSES))
-        inventories = {
-            name: Inventory(
-                draw(st.integers(0, 4)), 0, draw(st.integers(1, 2)), draw(st.integers(1, 4)), draw(st.integers(1, 2))
-            )
-            for name in sorted(names)
-        }
-        made.append(
-            provider(
-                number, totals=inventories, used={name: draw(st.integers(0, 2)) for name in sorted(names)},
-                parent_id=parent.id if parent else None, root_id=parent.root_id if parent else number,
-                traits=draw(subset((*TRAITS, SHARING))), placement_aggregates=draw(subset(AGGREGATES)),
-            )
-        )  # fmt: skip
-    return made
-
-
-@st.composite
-def groups(draw: st.DrawFn, suffix: str) -> RequestGroup:
-    names = sorted(draw(st.frozensets(st.sampled_from(CLASSES), min_size=1)))
-    return RequestGroup(
-        suffix=suffix,
-        resources={name: draw(st.integers(1, 3)) for name in names},
-        required=tuple(draw(st.lists(some(TRAITS), max_size=1))),
-        forbidden=draw(st.one_of(st.just(frozenset()), some(TRAITS))),
-        member_of=tuple(draw(st.lists(some(AGGREGATES), max_size=1))),
-        forbidden_aggregates=draw(st.one_of(st.just(frozenset()), some(AGGREGATES))),
-        in_tree=draw(st.sampled_from([None, None, None, "p1", "p3"])),
-    )
-
-
-@st.composite
-def queries(draw: st.DrawFn) -> CandidateQuery:
-    made = [draw(groups("")) for _ in range(draw(st.integers(0, 1)))]
-    for number in range(draw(st.integers(0 if made else 1, 2))):
-        if number and draw(st.booleans()):
-            made.append(
-                RequestGroup(**{**fields_of(made[-1]), "suffix": f"_{number}"}) if made[-1].suffix else nic("_x")
-            )
-        else:
-            made.append(draw(groups(f"_{number}")))
-    return CandidateQuery(groups=tuple(made), group_policy=draw(st.sampled_from(["none", "isolate"])))
-
-
-def fields_of(group: RequestGroup) -> dict:
-    return {name: getattr(group, name) for name in group.__struct_fields__}
-
-
-def tried(world: list[IndexedProvider], query: CandidateQuery) -> set[tuple]:
-    """Every candidate of the query, found by trying every provider for every part of it."""
-    by_uuid = {one.uuid: one for one in world}
-    found = set()
-    parts = [
-        (group, {name: amount})
-        for group in query.groups
-        if not group.suffix
-        for name, amount in group.resources.items()
-    ] + [(group, group.resources) for group in query.groups if group.suffix]
-    for root in (one for one in world if one.parent_id is None):
-        tree = [one for one in world if one.root_id == root.id]
-        reached = frozenset().union(*(one.placement_aggregates for one in tree))
-        choices = [
-            [
-                one
-                for one in world
-                if fits(one, resources) and allowed(one, group, root, by_uuid)
-                and (one.root_id == root.id or (SHARING in one.traits and one.placement_aggregates & reached))
-            ]
-            for group, resources in parts
-        ]  # fmt: skip
-        for chosen in itertools.product(*choices):
-            if holds_together(query, parts, chosen):
-                found.add(key_of(query, parts, chosen))
-    return found
-
-
-def fits(one: IndexedProvider, resources) -> bool:
-    for name, amount in resources.items():
-        held = one.inventories.get(name)
-        if held is None or amount + one.used[name] > held.capacity or amount % held.step_size:
-            return False
-        if not held.min_unit <= amount <= held.max_unit:
-            return False
-    return True
-
-
-def allowed(one: IndexedProvider, group: RequestGroup, root: IndexedProvider, by_uuid) -> bool:
-    own = one.root_id == root.id
-    if group.in_tree is not None:
-        named = by_uuid.get(group.in_tree)
-        if named is None or named.root_id != one.root_id or (not group.suffix and not own):
-            return False
-    if group.forbidden & one.traits or group.forbidden_aggregates & one.placement_aggregates:
-        return False
-    held = one.placement_aggregates
-    if group.suffix:
-        return all(any_of & held for any_of in group.member_of) and all(
-            any_of & one.traits for any_of in group.required
-        )
-    if group.forbidden_aggregates & root.placement_aggregates:
-        return False
-    span = root.placement_aggregates
-    in_all = all(any_of & held for any_of in group.member_of)
-    return in_all or (own and all(any_of & span for any_of in group.member_of))
-
-
-def holds_together(query: CandidateQuery, parts, chosen) -> bool:
-    taken: Counter = Counter()
-    for (_group, resources), one in zip(parts, chosen, strict=True):
-        for name, amount in resources.items():
-            taken[one.uuid, name] += amount
-    for one in chosen:
-        for name, held in one.inventories.items():
-            amount = taken[one.uuid, name]
-            if amount and (amount + one.used[name] > held.capacity or amount > held.max_unit):
-                return False
-    granular = [one.uuid for (group, _), one in zip(parts, chosen, strict=True) if group.suffix]
-    if query.group_policy == "isolate" and len(set(granular)) < len(granular):
-        return False
-    spread = [(group, one) for (group, _), one in zip(parts, chosen, strict=True) if not group.suffix]
-    traits = frozenset().union(*(one.traits for _, one in spread))
-    return all(any_of & traits for group, _ in spread[:1] for any_of in group.required)
-
-
-def key_of(query: CandidateQuery, parts, chosen) -> tuple:
-    """What makes two candidates the same: which class of which group is where; equal groups can be exchanged."""
-    places = []
-    for (group, resources), one in zip(parts, chosen, strict=True):
-        likeness = tuple(sorted((name, repr(value)) for name, value in fields_of(group).items() if name != "suffix"))
-        places.append((bool(group.suffix), likeness, tuple(sorted(resources)), one.uuid))
-    return tuple(sorted(places))
-
-
-def key_of_candidate(query: CandidateQuery, one) -> tuple:
-    places = []
-    for group in query.groups:
-        likeness = tuple(sorted((name, repr(value)) for name, value in fields_of(group).items() if name != "suffix"))
-        if group.suffix:
-            (uuid,) = one.providers_by_suffix[group.suffix]
-            places.append((True, likeness, tuple(sorted(group.resources)), uuid))
-    return tuple(sorted(places))
-
-
-@settings(max_examples=200, deadline=None)
-@given(worlds(), queries(), st.integers(0, 3))
-def test_the_search_finds_what_trying_everything_finds(world, query, start) -> None:
-    from roost.placement import candidates as rules
-
+@settings(max_examples=1000, deadline=None)
+@given(RANDOM, st.integers(0, 3), st.booleans(), st.integers(1, 4))
+def test_the_search_finds_what_trying_everything_finds(random: Random, start, depth_first, limit) -> None:
+    world, query = a_world(random), a_query(random)
     index = index_of(*world)
-    plan = rules.make_plan(index, query)
-    found = list(rules.find(index, plan, limit=0, start=start))
+    plan = make_plan(index, query)
+    by_uuid = {one.uuid: one for one in world}
     parts = [
         (query.groups[slot.group], {want.resource_class: want.amount for want in slot.wants}) for slot in plan.slots
     ]
-    by_uuid = {one.uuid: one for one in world}
-    keys = [key_of(query, parts, [by_uuid[index.uuids[row]] for row in one.rows]) for one in found]
-    assert len(keys) == len(set(keys)), "a combination was given twice"
-    assert set(keys) == tried(world, query)
+
+    def keys_of(rows: Iterable[tuple[int, ...]]) -> list[object]:
+        keys = [key_of(query, parts, [by_uuid[index.uuids[row]] for row in chosen]) for chosen in rows]
+        assert len(keys) == len(set(keys)), "a candidate was given twice"
+        return keys
+
+    expected = tried(world, query)
+    found = find(index, plan, limit=0, start=start, depth_first=depth_first)
+    assert set(keys_of(one.rows for one in found)) == expected
+    for most in (0, limit, SOLE_LIMIT_MIN):
+        gathered = gather(index, plan, limit=most, start=start, depth_first=depth_first)
+        keys = keys_of([*zip(*gathered.sole.tolist(), strict=True), *gathered.others])
+        assert len(gathered) == len(keys) == (min(most, len(expected)) if most else len(expected))
+        assert set(keys) <= expected
     funnel = search(index, query).funnel
-    assert bool(funnel) == (not keys)
+    assert bool(funnel) == (not expected)
     if funnel is not None:
         counts = [step.hosts_left for step in funnel.steps]
         assert counts == sorted(counts, reverse=True)
@@ -377,17 +274,27 @@ def test_the_search_finds_what_trying_everything_finds(world, query, start) -> N
 
 
 @settings(max_examples=100, deadline=None)
-@given(worlds(), worlds(), queries())
-def test_an_index_that_followed_changes_equals_one_that_was_loaded(before, after, query) -> None:
+@given(RANDOM)
+def test_an_index_that_followed_changes_equals_one_that_was_loaded(random: Random) -> None:
+    before, after, query = a_world(random), a_world(random), a_query(random)
     grown = index_of(*before)
-    gone = {one.id for one in before} - {one.id for one in after}
-    search(grown, query)
-    grown.apply(Delta(deleted=sorted(gone), providers=after))
+    answer_of(grown, query)
+    grown.apply(Delta(deleted=sorted({one.id for one in before} - {one.id for one in after}), providers=after))
     loaded = index_of(*after)
     assert len(grown) == len(loaded)
-    assert {key_of_candidate(query, one) for one in search(grown, query).candidates} == {
-        key_of_candidate(query, one) for one in search(loaded, query).candidates
-    }
+    assert grown.trait_masks.keys() == loaded.trait_masks.keys()
+    assert [grown.has_class(name) for name in CLASSES] == [loaded.has_class(name) for name in CLASSES]
+    assert answer_of(grown, query) == answer_of(loaded, query)
+
+
+def answer_of(index: Index, query: CandidateQuery) -> tuple[set[str], dict]:
+    """The answer's candidates and summaries, whatever their order."""
+    plan = make_plan(index, query)
+    answer = msgspec.json.decode(encode(index, plan, gather(index, plan, limit=0), (1, 39)))
+    ordered = [msgspec.json.encode(one, order="deterministic").decode() for one in answer["allocation_requests"]]
+    if query.distinct is Distinct.MAPPINGS:
+        return set(ordered), answer["provider_summaries"]
+    return {str(len(ordered))}, answer["provider_summaries"]  # which of the same ones was given is not said
 
 
 def test_a_row_is_used_again_and_keeps_nothing_of_its_former_provider() -> None:

@@ -21,3 +21,24 @@ async def test_a_connection_in_the_moment_between_the_servers_last_words_and_its
     with pytest.raises(DatabaseUnavailable):
         async with getattr(database, scope)():
             raise asyncpg.InternalClientError("cannot switch to state 15; another operation (2) is in progress")
+
+
+async def test_the_connection_for_lookups_is_opened_again_after_it_was_cut(database: Database) -> None:
+    async with database.lookups() as connection:
+        first = await connection.fetchval("SELECT pg_backend_pid()")
+        assert await connection.fetchval("SELECT $1::uuid[]", ["11111111-1111-1111-1111-111111111111"])
+    with pytest.raises(DatabaseUnavailable):
+        async with database.lookups() as connection:
+            await connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    async with database.lookups() as connection:
+        assert await connection.fetchval("SELECT pg_backend_pid()") != first
+
+
+async def test_who_leaves_the_connection_for_lookups_in_a_transaction_leaves_it_to_nobody(database: Database) -> None:
+    async with database.lookups() as connection:
+        await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        first = await connection.fetchval("SELECT pg_current_snapshot()::text")
+    async with database.transaction() as tx:
+        await tx.execute("SELECT pg_current_xact_id()")
+    async with database.lookups() as connection:
+        assert await connection.fetchval("SELECT pg_current_snapshot()::text") != first

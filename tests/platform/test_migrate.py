@@ -1,20 +1,24 @@
-"""Which schemas must be migrated: asked before Alembic is imported, and answered as Alembic would."""
+"""Which schemas must be migrated, and what becomes of data that was there before a migration."""
+
+import asyncio
+from collections.abc import Iterator
 
 import pytest
-from alembic.config import Config
+from alembic import command
 from alembic.script import ScriptDirectory
 
+from roost.placement import service
+from roost.placement.refresh import IndexRefresher
+from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
-from roost.platform.migrate import _MIGRATIONS, SCHEMAS, head, list_outdated
+from roost.platform.migrate import SCHEMAS, configuration, head, list_outdated, upgrade
+from roost.platform.postgres import PrivatePostgres
+from roost.seams.placement import VCPU, ClaimGroup, ConsumerClaim
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_the_last_migration_by_its_file_name_is_alembics_head(schema: str) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS))
-    config.set_main_option("version_locations", str(_MIGRATIONS / schema))
-    config.set_main_option("path_separator", "os")
-    assert ScriptDirectory.from_config(config).get_heads() == [head(schema)]
+    assert ScriptDirectory.from_config(configuration("", schema)).get_heads() == [head(schema)]
 
 
 async def test_a_schema_that_is_missing_or_not_at_its_head_is_outdated(database: Database) -> None:
@@ -25,3 +29,51 @@ async def test_a_schema_that_is_missing_or_not_at_its_head_is_outdated(database:
         await tx.execute("DELETE FROM compute.alembic_version")
     assert await list_outdated(database) == ["placement", "network", "compute"]
     assert await list_outdated(database, ["compute"]) == ["compute"]
+
+
+@pytest.fixture
+def empty_dsn(postgres: PrivatePostgres) -> Iterator[str]:
+    """A database in which nothing is."""
+    postgres._query("CREATE DATABASE test_migrations")
+    yield postgres.dsn.replace("/roost?", "/test_migrations?")
+    postgres._query("DROP DATABASE test_migrations WITH (FORCE)")
+
+
+HOST, SERVER = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
+STAMPED = f"""
+INSERT INTO placement.provider (uuid, name, root_id, shape_xid, usage_xid) VALUES ('{HOST}', 'h1', 1, '900', '950');
+INSERT INTO placement.resource_class (name) VALUES ('VCPU');
+INSERT INTO placement.inventory VALUES (1, 1, 8, 0, 1, 8, 1, 1.0, 0);
+INSERT INTO placement.deleted_provider (provider_id) VALUES (7);
+"""
+
+
+def test_a_ledger_with_stamps_goes_on_with_a_journal(empty_dsn: str) -> None:
+    command.upgrade(configuration(empty_dsn, "placement"), "placement_0001")
+    asyncio.run(_fill(empty_dsn))
+    upgrade(empty_dsn, ["placement"])
+    asyncio.run(_use(empty_dsn))
+
+
+async def _fill(dsn: str) -> None:
+    database = await Database.open(dsn)
+    async with database.transaction() as tx:
+        await tx.execute(STAMPED)
+    await database.close()
+
+
+async def _use(dsn: str) -> None:
+    database = await Database.open(dsn)
+    ledger, refresher = Ledger(database), IndexRefresher(database)
+    await sync_standard_names(ledger)
+    loaded = await refresher.fresh()
+    assert loaded.used[loaded.row_by_uuid[HOST]] == {VCPU: 0}
+    server = ConsumerClaim(
+        consumer_uuid=SERVER, generation=None, consumer_type=None, project_id="p", user_id="u",
+        allocations={HOST: {VCPU: 3}},
+    )  # fmt: skip
+    await service.claim(ledger, [ClaimGroup((server,))])
+    index = await refresher.fresh()
+    assert index is loaded
+    assert index.used[index.row_by_uuid[HOST]] == {VCPU: 3}
+    await database.close()

@@ -55,7 +55,7 @@ class Parts:
         """Build the parts that these services need, on one pool of connections."""
         settings = read_settings(config.config)
         wakeups = Wakeups(database)
-        ledger = Ledger(database, Env())
+        ledger = Ledger(database, Env(), settings.placement)
         await sync_standard_names(ledger)
         cloud = None
         if not is_placement_alone(config.services):

@@ -94,22 +94,16 @@ class ReshapeProviderNotFound(BadRequest):
 
 
 class QueryMalformed(BadRequest):
-    """A parameter of the query string is not what was expected."""
-
-    def __init__(self, key: str, value: str, expected: str) -> None:
-        super().__init__(f"Invalid query string parameters: {key}={value!r}: expected {expected}.")
-        self.key = key
-        self.value = value
-        self.expected = expected
+    """The query string is not what was expected."""
 
 
-class QueryKeyRepeated(BadRequest):
-    """A parameter of the query string came more than once."""
+class QueryKeyRepeated(QueryMalformed):
+    """A parameter of the query string is there more than once."""
 
 
-class QueryValueBad(BadRequest):
-    """A parameter of the query string has a value that cannot be."""
+class QueryValueBad(QueryMalformed):
+    """A parameter of the query string contradicts itself or another one."""
 
 
-class QueryValueMissing(BadRequest):
-    """A parameter of the query string that the others need is not there."""
+class QueryValueMissing(QueryMalformed):
+    """The query string asks for nothing."""

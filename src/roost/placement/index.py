@@ -62,7 +62,8 @@ class Column:
 
     most: int64, the most that a row can take in one claim: min(capacity - used, max_unit), 0 when overcommitted;
         NO_UNITS without inventory.
-    min_unit, step_size: int64; uneven: some row has a min_unit or a step_size above 1.
+    min_unit, step_size: int64; uneven: some row has a min_unit or a step_size above 1. holders: how many rows have
+        inventory of the class.
     """
 
     def __init__(self, rows: int) -> None:
@@ -70,6 +71,7 @@ class Column:
         self.min_unit: I64 = np.ones(rows, np.int64)
         self.step_size: I64 = np.ones(rows, np.int64)
         self.uneven = False
+        self.holders = 0
 
 
 def takes(column: Column, amount: int) -> Mask:
@@ -88,8 +90,9 @@ class Index:
     """All providers. Rows that no provider uses are not `alive`.
 
     By row: uuids, names, generations, ids, traits, placement_aggregates, inventories, used (lists), root_row and
-    parent_row (int64, NO_ROW for none), alive (bool). By name: columns (resource class), trait_masks (trait),
-    aggregate_rows (placement aggregate). What `sharing()` and `trees()` give is derived when first asked for.
+    parent_row (int64, NO_ROW for none), alive (bool). By name: columns (resource class), trait_masks (trait, those that
+    some row has), aggregate_rows (placement aggregate). What `sharing()` and `trees()` give is derived when first asked
+    for. texts: what `answers.py` has made of rows, by the kind of text; a row's are dropped when it changes.
     """
 
     def __init__(self) -> None:
@@ -109,6 +112,8 @@ class Index:
         self.columns: dict[str, Column] = {}
         self.trait_masks: dict[str, Mask] = {}
         self.aggregate_rows: dict[str, set[int]] = {}
+        self.texts: dict[object, dict[int, str]] = {}
+        self._trait_holders: dict[str, int] = {}
         self._free_rows: list[int] = []
         self._interned: dict[object, object] = {}
         self._trees: Trees | None = None
@@ -140,6 +145,7 @@ class Index:
             if row is not None:
                 self.generations[row] = usage.generation
                 self._set_used(row, usage.used)
+                self._drop_texts(row)
 
     def find_row(self, uuid: str) -> int | None:
         """The row of a provider, None when there is none of that UUID."""
@@ -148,6 +154,11 @@ class Index:
     def column(self, resource_class: str) -> Column:
         """The column of a class; an empty one, not kept, for a class that no provider has."""
         return self.columns.get(resource_class) or Column(self.rows)
+
+    def has_class(self, resource_class: str) -> bool:
+        """Whether some provider has inventory of a class."""
+        column = self.columns.get(resource_class)
+        return column is not None and column.holders > 0
 
     def trait_mask(self, trait: str) -> Mask:
         """Mark the rows with a trait."""
@@ -203,6 +214,7 @@ class Index:
         self._set_traits(row, frozenset())
         self._set_aggregates(row, frozenset())
         self._set_inventories(row, {}, {})
+        self._drop_texts(row)
         self.uuids[row] = self.names[row] = ""
         self.alive[row] = False
         self.root_row[row], self.parent_row[row] = row, NO_ROW
@@ -222,15 +234,26 @@ class Index:
         if provider.placement_aggregates != self.placement_aggregates[row]:
             self._set_aggregates(row, provider.placement_aggregates)
         self._set_inventories(row, provider.inventories, provider.used)
+        self._drop_texts(row)
+
+    def _drop_texts(self, row: int) -> None:
+        for by_row in self.texts.values():
+            by_row.pop(row, None)
 
     def _set_traits(self, row: int, traits: frozenset[str]) -> None:
         held = self.traits[row]
         for trait in held - traits:
-            self.trait_masks[trait][row] = False
+            self._trait_holders[trait] -= 1
+            if self._trait_holders[trait]:
+                self.trait_masks[trait][row] = False
+            else:
+                del self._trait_holders[trait], self.trait_masks[trait]
         for trait in traits - held:
             if trait not in self.trait_masks:
                 self.trait_masks[trait] = np.zeros(self.rows, np.bool_)
+                self._trait_holders[trait] = 0
             self.trait_masks[trait][row] = True
+            self._trait_holders[trait] += 1
         self.traits[row] = self._intern(traits)
         if (SHARING in held) != (SHARING in traits):
             self._trees = self._sharing = None
@@ -253,10 +276,12 @@ class Index:
     def _set_inventories(self, row: int, inventories: Mapping[str, Inventory], used: Mapping[str, int]) -> None:
         for name in self.inventories[row].keys() - inventories.keys():
             self.columns[name].most[row] = NO_UNITS
+            self.columns[name].holders -= 1
         for name, inventory in inventories.items():
             column = self.columns.get(name)
             if column is None:
                 column = self.columns[name] = Column(self.rows)
+            column.holders += name not in self.inventories[row]
             column.min_unit[row], column.step_size[row] = inventory.min_unit, inventory.step_size
             column.uneven |= inventory.min_unit > 1 or inventory.step_size > 1
         self.inventories[row] = inventories

@@ -7,6 +7,7 @@ import os_traits
 
 from roost.placement import names_store
 from roost.placement.refresh import IndexRefresher
+from roost.placement.settings import PlacementSettings
 from roost.platform.batches import Batches
 from roost.platform.database import Database
 from roost.platform.env import Env
@@ -25,6 +26,7 @@ class Ledger:
 
     database: Database
     env: Env = field(default_factory=Env)
+    settings: PlacementSettings = field(default_factory=PlacementSettings)
     standard_class_ids: dict[str, int] = field(default_factory=dict)
     standard_trait_ids: dict[str, int] = field(default_factory=dict)
     index: IndexRefresher = field(init=False)

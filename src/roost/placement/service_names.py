@@ -1,5 +1,6 @@
 """Resource classes and traits: the names that there are. Standard ones cannot change; custom ones come and go."""
 
+import re
 from collections.abc import Mapping, Sequence, Set
 
 from roost.placement import names_store, store
@@ -58,7 +59,7 @@ async def check_resource_classes(ledger: Ledger, names: Set[str]) -> None:
     if not custom:
         return
     async with ledger.database.connection() as connection:
-        known = await names_store.list_class_ids(connection, custom)
+        known = await names_store.list_class_ids(connection, _possible(custom))
     if unknown := [name for name in custom if name not in known]:
         raise ResourceClassNotFound(NOT_FOUND_CLASS.format(", ".join(unknown)))
 
@@ -69,9 +70,14 @@ async def check_traits(ledger: Ledger, names: Set[str]) -> None:
     if not custom:
         return
     async with ledger.database.connection() as connection:
-        known = set(await names_store.list_traits(connection, names=custom))
+        known = set(await names_store.list_traits(connection, names=_possible(custom)))
     if unknown := [name for name in custom if name not in known]:
         raise TraitNotFound(NOT_FOUND_TRAIT.format(", ".join(unknown)))
+
+
+def _possible(names: Sequence[str]) -> list[str]:
+    """Names that something may have: a query string may hold any text, which the database may not even accept."""
+    return [name for name in names if re.fullmatch("[A-Z0-9_]{1,255}", name)]
 
 
 async def list_resource_classes(ledger: Ledger) -> list[str]:

@@ -1,19 +1,21 @@
 """The ledger's operations that only read: answered from the index as of now, or from one statement or two."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 from msgspec import Struct
 
 from roost.placement import read_store
-from roost.placement.candidates import Found, Plan, find, fitting, make_plan
-from roost.placement.errors import ConsumerNotFound, ProviderNotFound
+from roost.placement.candidates import Gathered, gather
+from roost.placement.errors import ConsumerNotFound, ProviderNotFound, ResourceClassNotFound, TraitNotFound
+from roost.placement.funnel import explain
 from roost.placement.index import NO_ROW, Index
+from roost.placement.narrowing import Plan, fitting, make_plan
 from roost.placement.query import ProviderQuery
 from roost.placement.read_store import ConsumerHead, HeldResources, TypeUsage
-from roost.placement.service_ledger import Ledger
+from roost.placement.service_ledger import STANDARD_CLASSES, STANDARD_TRAITS, Ledger
 from roost.placement.service_names import check_resource_classes, check_traits
-from roost.seams.placement import CandidateQuery, Inventory, RequestGroup
+from roost.seams.placement import CandidateQuery, Funnel, Inventory, RequestGroup
 
 
 class ProviderView(Struct, frozen=True, kw_only=True):
@@ -31,25 +33,36 @@ class ProviderView(Struct, frozen=True, kw_only=True):
 
 
 class Matches(Struct, frozen=True):
-    """The candidates of a query by rows of the index, which holds until the next await."""
+    """The candidates of a query by rows of the index, which holds until the next await. funnel: if there are none."""
 
     index: Index
     plan: Plan
-    found: list[Found]
+    found: Gathered
+    funnel: Funnel | None
 
 
 async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
-    """The candidates of one query, always in the same order. Raises ResourceClassNotFound, TraitNotFound."""
-    await _check_names(ledger, query.groups)
-    index = await ledger.index.fresh()
+    """The candidates of one query. Raises ResourceClassNotFound, TraitNotFound."""
+    index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
     plan = make_plan(index, query)
-    return Matches(index, plan, list(find(index, plan, limit=query.limit)))
+    settings = ledger.settings
+    start = ledger.env.random.randrange(2**16) if settings.randomize_allocation_candidates else 0
+    found = gather(index, plan, limit=settings.limit(query.limit), start=start, depth_first=settings.depth_first)
+    return Matches(index, plan, found, None if len(found) else explain(index, query))
+
+
+async def explain_candidates(ledger: Ledger, query: CandidateQuery) -> Funnel:
+    """How many hosts each requirement of a query leaves. Raises ResourceClassNotFound, TraitNotFound."""
+    index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
+    return explain(index, query)
 
 
 async def list_providers(ledger: Ledger, query: ProviderQuery) -> list[ProviderView]:
     """The providers that satisfy the query, each by itself. Raises ResourceClassNotFound, TraitNotFound."""
-    await _check_names(ledger, [query.group])
-    index = await ledger.index.fresh()
+    try:
+        index = await _knowing_index(ledger, [query.group], frozenset())
+    except TraitNotFound as error:
+        raise TraitNotFound(f'Invalid trait(s) in "required" parameter: {error}') from error
     if query.uuid is not None:
         row = index.find_row(query.uuid)
         rows = [] if row is None else [row]
@@ -108,9 +121,21 @@ def _view(index: Index, row: int) -> ProviderView:
     )  # fmt: skip
 
 
-async def _check_names(ledger: Ledger, groups: Sequence[RequestGroup]) -> None:
-    """Raise ResourceClassNotFound or TraitNotFound for names that the ledger does not know."""
-    await check_resource_classes(ledger, {name for group in groups for name in group.resources})
-    await check_traits(
-        ledger, {trait for group in groups for any_of in (*group.required, group.forbidden) for trait in any_of}
-    )
+async def _knowing_index(ledger: Ledger, groups: Sequence[RequestGroup], traits: Set[str]) -> Index:
+    """The index as of now, which knows every name of the groups, and these traits.
+
+    Raises ResourceClassNotFound, TraitNotFound. Only names that no provider has are looked up in the database.
+    """
+    index = await ledger.index.fresh()
+    classes = {name for group in groups for name in group.resources}
+    strange_classes = {name for name in classes - STANDARD_CLASSES if not index.has_class(name)}
+    named = {trait for group in groups for any_of in (*group.required, group.forbidden) for trait in any_of}
+    strange_traits = (named | traits) - index.trait_masks.keys() - STANDARD_TRAITS
+    if not strange_classes and not strange_traits:
+        return index
+    try:
+        await check_resource_classes(ledger, strange_classes)
+    except ResourceClassNotFound as error:
+        raise ResourceClassNotFound(f"Invalid resource class in resources parameter: {error}") from error
+    await check_traits(ledger, strange_traits)
+    return await ledger.index.fresh()  # the one from before the database was asked may have changed

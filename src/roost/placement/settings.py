@@ -1,13 +1,37 @@
-"""The section `[placement]` of roost.toml."""
+"""The section `[placement]` of roost.toml: who may use the Placement API, and how far a search goes."""
+
+from typing import Literal
 
 from msgspec import Struct
 
 
 class PlacementSettings(Struct, frozen=True, kw_only=True):
-    """Who may use the Placement API. policy_file: rules that override the defaults, relative to roost.toml's folder.
+    """Names and meanings are upstream's.
 
-    enforce_new_defaults: False lets in, besides, whom a rule's deprecated default let in: the role `admin`, everywhere.
+    policy_file: rules that override the defaults, relative to roost.toml's folder. enforce_new_defaults: False lets in,
+    besides, whom a rule's deprecated default let in: the role `admin`, everywhere.
+
+    max_allocation_candidates: no query gets more, -1 for no such limit. allocation_candidates_generation_strategy:
+    breadth-first gives one candidate of each host before a second of any, depth-first all of a host before the first of
+    the next. Upstream's default is depth-first, but it applies a query's limit to what was generated in full; here the
+    limit ends the search, and depth-first would give one host only. randomize_allocation_candidates: the host that
+    comes first is drawn by lot.
     """
 
     policy_file: str = ""
     enforce_new_defaults: bool = True
+    max_allocation_candidates: int = -1
+    allocation_candidates_generation_strategy: Literal["depth-first", "breadth-first"] = "breadth-first"
+    randomize_allocation_candidates: bool = False
+
+    @property
+    def depth_first(self) -> bool:
+        """Whether one host comes after the other."""
+        return self.allocation_candidates_generation_strategy == "depth-first"
+
+    def limit(self, asked: int) -> int:
+        """How many candidates a query gets that asks for at most so many; 0 for all."""
+        if self.max_allocation_candidates < 0:
+            return asked
+        most = max(self.max_allocation_candidates, 1)
+        return min(asked or most, most)

@@ -3,8 +3,12 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from roost.platform.database import Database
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 SCHEMAS = ("placement", "network", "compute")
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -31,16 +35,22 @@ def head(schema: str) -> str:
 def upgrade(dsn: str, schemas: Sequence[str] = SCHEMAS) -> None:
     """Create or upgrade `schemas` in the database at `dsn`; doing it twice, or by two processes at once, is fine."""
     from alembic import command  # 0.3 s, which a schema that is up to date need not wait for
-    from alembic.config import Config
 
     for schema in schemas:
-        config = Config()
-        config.set_main_option("script_location", str(_MIGRATIONS))
-        config.set_main_option("version_locations", str(_MIGRATIONS / schema))
-        config.set_main_option("path_separator", "os")
-        config.attributes["dsn"] = dsn
-        config.attributes["schema"] = schema
-        command.upgrade(config, "head")
+        command.upgrade(configuration(dsn, schema), "head")
+
+
+def configuration(dsn: str, schema: str) -> "Config":
+    """What Alembic's commands need to know of one schema."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    config.set_main_option("version_locations", str(_MIGRATIONS / schema))
+    config.set_main_option("path_separator", "os")
+    config.attributes["dsn"] = dsn
+    config.attributes["schema"] = schema
+    return config
 
 
 def statements(sql: str) -> list[str]:

@@ -148,15 +148,34 @@ class RequestGroup(Struct, frozen=True, kw_only=True):
     in_tree: str | None = None
 
 
-class CandidateQuery(Struct, frozen=True, kw_only=True):
-    """What is asked for. groups: the unsuffixed one first, if there is one.
+class Distinct(Enum):
+    """What makes two candidates different ones.
 
-    group_policy: "none" or "isolate". limit: at most so many candidates, 0 for all.
+    ALLOCATIONS: other amounts on other providers. ROLES: also another provider for a group, if no group that asks for
+    the very same has it instead. MAPPINGS: another provider for any group.
+    """
+
+    ALLOCATIONS = "allocations"
+    ROLES = "roles"
+    MAPPINGS = "mappings"
+
+
+class CandidateQuery(Struct, frozen=True, kw_only=True):
+    """What is asked for. groups: the unsuffixed one first, if there is one; a suffixed one may be without resources.
+
+    group_policy: "none" or "isolate". limit: at most so many candidates, 0 for all. same_subtree: sets of suffixes; one
+    provider of each set is the others' ancestor, or all are the same. root_required, root_forbidden: traits of the root
+    of the candidate's tree. nested: providers of one tree may be combined.
     """
 
     groups: tuple[RequestGroup, ...]
     group_policy: str = "none"
     limit: int = 0
+    same_subtree: tuple[frozenset[str], ...] = ()
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
+    nested: bool = True
+    distinct: Distinct = Distinct.ROLES
 
 
 class Candidate(Struct, frozen=True):
@@ -191,6 +210,11 @@ class Requirement(Enum):
     NO_TRAIT = "no trait {any}"
     FREE = "{amount} {any} free"
     TOGETHER = "all of it together"
+    ROOT_TRAIT = "root with trait {any}"
+    NO_ROOT_TRAIT = "root without trait {any}"
+    FLAT = "no two providers of one tree"
+    ISOLATED = "each group on a provider of its own"
+    SAME_SUBTREE = "groups {all} in one subtree"
 
 
 class FunnelStep(Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from roost.placement.api.allocations import Allocations
-from roost.placement.api.candidates import candidate_operations
+from roost.placement.api.candidates import CandidateOperations
 from roost.placement.api.inventories import Inventories
 from roost.placement.api.names import ProviderTraits, ResourceClasses, Traits
 from roost.placement.api.protocol import API, MICROVERSIONS, Operation, Operations, answer, guard
@@ -31,6 +31,7 @@ async def _versions(request: Request) -> Response:
 def operations(ledger: Ledger, policy: Policy) -> Operations:
     """Every operation of the API, by path and method."""
     return {
+        **CandidateOperations(ledger).operations(),  # first, since routes are tried in order and it is asked most
         "/": {"GET": Operation(summary="the version document; nobody needs a token for it", endpoint=_versions)},
         **Providers(ledger).operations(),
         **Inventories(ledger).operations(),
@@ -40,7 +41,6 @@ def operations(ledger: Ledger, policy: Policy) -> Operations:
         **Traits(ledger).operations(),
         **ProviderTraits(ledger).operations(),
         **Allocations(ledger).operations(),
-        **candidate_operations(ledger),
         **reshaper_operations(ledger),
     }
 

@@ -1,67 +1,86 @@
-"""GET /allocation_candidates. Source: Placement API 1.39."""
+"""GET /allocation_candidates, and Roost's own GET /explain, which says why it is empty. Source: Placement API 1.39."""
 
-from typing import Any
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.placement import service_read
-from roost.placement.api.protocol import Operation, Operations, answer
-from roost.placement.candidates import amounts_of, rows_by_suffix
-from roost.placement.index import NO_ROW, Index
-from roost.placement.query import parse_candidates
+from roost.placement.answers import encode
+from roost.placement.api.protocol import Operation, Operations, Versions, answer, answer_bytes, version_of
+from roost.placement.query import read_candidates
+from roost.placement.query_schema import CANDIDATE_PARAMETERS, LONG_SUFFIXES_SINCE, candidate_schema
 from roost.placement.service_ledger import Ledger
-from roost.placement.service_read import Matches
+from roost.seams.placement import CandidateQuery, Funnel
+
+CANDIDATES_SINCE = (1, 10)
+CANDIDATE_QUERY = Versions(
+    {
+        since: candidate_schema(since)
+        for since in sorted({LONG_SUFFIXES_SINCE, *(since for since, _, _ in CANDIDATE_PARAMETERS)})
+    }
+)
+EXPLAIN_HEADER = "X-Roost-Explain"
+RULE = "placement:allocation_candidates:list"
 
 
-def candidate_operations(ledger: Ledger) -> Operations:
-    """The operation of candidates."""
+@dataclass(frozen=True)
+class CandidateOperations:
+    """The operations of candidates."""
 
-    async def list_candidates(request: Request) -> Response:
-        query = parse_candidates(request.query_params.multi_items())
-        matches = await service_read.match_candidates(ledger, query)
-        return answer(request, encode_matches(matches))
+    ledger: Ledger
 
-    return {
-        "/allocation_candidates": {
-            "GET": Operation(
-                summary="the ways to satisfy a request, with granular groups",
-                endpoint=list_candidates,
-                rule="placement:allocation_candidates:list",
-                since=(1, 10),
-            )
+    async def list_candidates(self, request: Request) -> Response:
+        version = version_of(request)
+        matches = await service_read.match_candidates(self.ledger, _query(request))
+        body = encode(matches.index, matches.plan, matches.found, version)
+        why = {} if matches.funnel is None else {EXPLAIN_HEADER: describe(matches.funnel)}
+        return answer_bytes(request, body, headers=why)
+
+    async def explain(self, request: Request) -> Response:
+        funnel = await service_read.explain_candidates(self.ledger, _query(request))
+        steps = [
+            {
+                "requirement": step.requirement.name.lower(), "description": step.describe(), "group": step.suffix,
+                "names": step.names, "amount": step.amount, "hosts_left": step.hosts_left,
+            }
+            for step in funnel.steps
+        ]  # fmt: skip
+        return answer(request, {"explanation": describe(funnel), "steps": steps})
+
+    def operations(self) -> Operations:
+        """By path and method."""
+        return {
+            "/allocation_candidates": {
+                "GET": Operation(
+                    summary="the ways to satisfy a request, with granular groups",
+                    endpoint=self.list_candidates,
+                    rule=RULE,
+                    since=CANDIDATES_SINCE,
+                    query=CANDIDATE_QUERY,
+                )
+            },
+            "/explain": {
+                "GET": Operation(
+                    summary="Roost's own: how many hosts each requirement of a query for candidates leaves",
+                    endpoint=self.explain,
+                    rule=RULE,
+                    since=CANDIDATES_SINCE,
+                    query=CANDIDATE_QUERY,
+                )
+            },
         }
-    }
 
 
-def encode_matches(matches: Matches) -> dict[str, Any]:
-    """The answer's body: the candidates, and every provider of the trees that they touch."""
-    index, plan = matches.index, matches.plan
-    uuids = index.uuids
-    requests = [
-        {
-            "allocations": {uuids[row]: {"resources": taken} for row, taken in amounts_of(plan, found).items()},
-            "mappings": {suffix: [uuids[row] for row in rows] for suffix, rows in rows_by_suffix(plan, found).items()},
-        }
-        for found in matches.found
-    ]
-    roots = dict.fromkeys(int(index.root_row[row]) for found in matches.found for row in found.rows)
-    rows = [row for root in roots for row in index.trees().rows_of(root)]
-    return {
-        "allocation_requests": requests,
-        "provider_summaries": {uuids[row]: _summary(index, row) for row in rows},
-    }
+def describe(funnel: Funnel) -> str:
+    """The requirement that the last hosts did not meet, in one line."""
+    before = funnel.steps[0]
+    for step in funnel.steps:
+        if step.hosts_left == 0:
+            return f"none of {before.hosts_left} hosts left: {step.describe()}"
+        before = step
+    return f"{before.hosts_left} hosts left"
 
 
-def _summary(index: Index, row: int) -> dict[str, Any]:
-    used = index.used[row]
-    parent = int(index.parent_row[row])
-    return {
-        "resources": {
-            name: {"capacity": inventory.capacity, "used": used[name]}
-            for name, inventory in index.inventories[row].items()
-        },
-        "traits": sorted(index.traits[row]),
-        "parent_provider_uuid": None if parent == NO_ROW else index.uuids[parent],
-        "root_provider_uuid": index.uuids[index.root_row[row]],
-    }
+def _query(request: Request) -> CandidateQuery:
+    return read_candidates(request.scope["query_string"], version_of(request))

@@ -90,7 +90,15 @@ def version_of(request: Request) -> Version:
 
 def answer(request: Request, body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """An answer in JSON, None for none at all, that no cache may give again. Source: Placement API 1.15."""
-    response = json_response(body, status, headers)
+    return _uncached(request, json_response(body, status, headers))
+
+
+def answer_bytes(request: Request, body: bytes, headers: Mapping[str, str]) -> Response:
+    """The same, of JSON that is encoded already."""
+    return _uncached(request, Response(body, headers=headers, media_type=JSON))
+
+
+def _uncached(request: Request, response: Response) -> Response:
     if version_of(request) >= CACHE_HEADERS_SINCE:
         response.headers["Cache-Control"] = "no-cache"
         response.headers["Last-Modified"] = formatdate(usegmt=True)

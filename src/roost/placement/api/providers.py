@@ -9,9 +9,10 @@ from starlette.responses import Response
 from roost.placement import service_read, service_write
 from roost.placement.api import schemas
 from roost.placement.api.bodies import read_body
-from roost.placement.api.protocol import Operation, Operations, answer, link_to, provider_uuid, version_of
+from roost.placement.api.protocol import Operation, Operations, Versions, answer, link_to, provider_uuid, version_of
 from roost.placement.model import ProviderHead
-from roost.placement.query import parse_providers
+from roost.placement.query import decode_pairs, parse_providers
+from roost.placement.query_schema import PROVIDER_PARAMETERS, provider_schema
 from roost.placement.service_ledger import Ledger
 from roost.placement.service_read import ProviderView
 from roost.platform.http import canonical_uuid
@@ -28,6 +29,8 @@ AGGREGATE_GENERATION_SINCE = (1, 19)
 CREATED_BODY_SINCE = (1, 20)
 REPARENT_SINCE = (1, 37)
 
+PROVIDER_QUERY = Versions({since: provider_schema(since) for since, _, _ in PROVIDER_PARAMETERS})
+
 RULE = "placement:resource_providers:{}".format
 
 
@@ -38,7 +41,7 @@ class Providers:
     ledger: Ledger
 
     async def list_providers(self, request: Request) -> Response:
-        query = parse_providers(request.query_params.multi_items())
+        query = parse_providers(decode_pairs(request.scope["query_string"]), version_of(request))
         providers = await service_read.list_providers(self.ledger, query)
         return answer(request, {"resource_providers": [_body(request, provider) for provider in providers]})
 
@@ -81,7 +84,10 @@ class Providers:
         return {
             "/resource_providers": {
                 "GET": Operation(
-                    summary="providers that satisfy the query", endpoint=self.list_providers, rule=RULE("list")
+                    summary="providers that satisfy the query",
+                    endpoint=self.list_providers,
+                    rule=RULE("list"),
+                    query=PROVIDER_QUERY,
                 ),
                 "POST": Operation(
                     summary="make a provider", endpoint=self.create, rule=RULE("create"), body=schemas.PROVIDER_CREATE
