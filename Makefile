@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test conformance format bench clean
+.PHONY: demo test conformance format bench bench-placement clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -19,10 +19,6 @@ $(VENV)/.dev: pyproject.toml $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $(VENV)/.run $@
 
-$(VENV)/.conformance: pyproject.toml $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,conformance]'
-	@touch $(VENV)/.run $(VENV)/.dev $@
-
 demo: $(VENV)/.run  ## Boot servers over three racks until the addresses run out, and tell the story.
 	$(BIN)/roost demo examples/three-racks.yaml
 
@@ -32,7 +28,7 @@ test: $(VENV)/.dev  ## Format, lint, strict types and every test.
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -n 2
 
-conformance: $(VENV)/.conformance  ## Upstream Placement's own tests against `roost serve placement`.
+conformance: $(VENV)/.dev  ## Upstream Placement's own tests against `roost serve placement`.
 	$(BIN)/python -m tests.conformance.run -j 2
 
 format: $(VENV)/.dev
@@ -41,6 +37,11 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev  ## Every workload of benchmarks/, as a table.
 	$(BIN)/python -m benchmarks
+
+bench-placement: $(VENV)/.dev  ## Roost beside upstream Placement, which UPSTREAM_VENV=DIR has, and by itself.
+	@test -n "$(UPSTREAM_VENV)" || { echo "name upstream's virtual environment: UPSTREAM_VENV=DIR" >&2; exit 1; }
+	$(BIN)/python -m benchmarks.placement side-by-side --upstream-venv $(UPSTREAM_VENV)
+	$(BIN)/python -m benchmarks.placement alone
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

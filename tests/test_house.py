@@ -17,7 +17,7 @@ SRC = Path(__file__).parents[1] / "src" / "roost"
 LINES_USUAL_MAX, LINES_MAX, FUNCTION_LINES_MAX = 500, 800, 60
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 SERVICES = ("placement", "network", "compute")
-ENTRY_POINTS = {"roost.cli.main", "roost.cli.process"}
+ENTRY_POINTS = {"roost.cli.main", "roost.cli.manage", "roost.cli.process"}
 OPERATIONS = {"network/reconciler.py", "placement/refresh.py", "placement/service_read.py"}
 """Service code with a file of its own beside service.py: it works with the database, as a service does."""
 

@@ -13,6 +13,7 @@ from starlette.routing import Mount
 from roost.cli import cloudfile
 from roost.cli.cloud_wiring import CloudParts
 from roost.cli.main import app
+from roost.cli.manage import app as manage_app
 from roost.cli.roles import SERVICES, ProcessConfig
 from roost.cli.settings import Settings
 from roost.cli.wiring import Parts, agent_app, main_app
@@ -22,13 +23,14 @@ from roost.platform.http import MethodRoute
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 
-def test_every_command_and_option_is_in_the_reference() -> None:
+@pytest.mark.parametrize(("program", "commands"), [("roost", app), ("roost-manage", manage_app)])
+def test_every_command_and_option_is_in_the_reference(program: str, commands: typer.Typer) -> None:
     text = (REFERENCE / "command-line.md").read_text()
-    group = typer.main.get_command(app)
+    group = typer.main.get_command(commands)
     assert isinstance(group, click.Group) or hasattr(group, "commands")
     for name, command in group.commands.items():
-        assert f"## `roost {name}`" in text
-        section = text.split(f"## `roost {name}`")[1].split("\n## ")[0]
+        assert f"## `{program} {name}`" in text
+        section = text.split(f"## `{program} {name}`")[1].split("\n## ")[0]
         missing = [
             word for option in command.params for word in option.opts if word[0] == "-" and f"`{word}`" not in section
         ]

@@ -1,32 +1,19 @@
 """The refresh on real PostgreSQL: what was committed before a request came, the request sees."""
 
 import asyncio
-import random
-import uuid
-from collections import Counter
-from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 
 import msgspec
 import pytest
+from tests.placement.providers import Undo, a_state, a_uuid, claim_of, touch
 
-from roost.placement import index_store, service, service_names, service_write, store
-from roost.placement.errors import ConcurrentUpdate
-from roost.placement.index import NO_ROW, Index, IndexedProvider
+from roost.placement import index_store, service, service_write, store
+from roost.placement.index import Index
 from roost.placement.refresh import CHANGES_KEPT, IndexRefresher, prune_changes
 from roost.placement.service_ledger import Ledger, sync_standard_names
-from roost.platform.database import Connection, Database
-from roost.platform.errors import DatabaseUnavailable
-from roost.seams.placement import SHARING, VCPU, ClaimGroup, ConsumerClaim, Inventory, ProviderState
-
-
-class Undo(Exception):
-    """A writer changes its mind."""
-
-
-def a_uuid() -> str:
-    return str(uuid.uuid4())
+from roost.platform.database import Database
+from roost.seams.placement import SHARING, VCPU, Inventory, ProviderState
 
 
 @pytest.fixture
@@ -34,24 +21,6 @@ async def ledger(database: Database) -> Ledger:
     made = Ledger(database)
     await sync_standard_names(made)
     return made
-
-
-def a_state(name: str, *, total: int = 8, parent: str | None = None, **fields) -> ProviderState:
-    return ProviderState(
-        uuid=a_uuid(), name=name, parent_uuid=parent,
-        inventories={VCPU: Inventory(total=total, max_unit=total)}, **fields,
-    )  # fmt: skip
-
-
-def claim_of(provider_uuid: str, amount: int) -> ClaimGroup:
-    return ClaimGroup(
-        (
-            ConsumerClaim(
-                consumer_uuid=a_uuid(), generation=None, consumer_type="INSTANCE", project_id="p", user_id="u",
-                allocations={provider_uuid: {VCPU: amount}},
-            ),
-        )
-    )  # fmt: skip
 
 
 async def test_every_kind_of_change_reaches_the_index(ledger: Ledger) -> None:
@@ -81,10 +50,18 @@ async def test_every_kind_of_change_reaches_the_index(ledger: Ledger) -> None:
     assert index.names[row] == "renamed"
     assert index.columns[VCPU].most[row] == 1
 
-    await service.delete_providers(ledger, [child.uuid])
+    grandchild, other = a_state("h1-numa0-pf0", parent=child.uuid), a_state("h2")
+    await service.ensure_providers(ledger, [grandchild, other])
+    await refresher.fresh()
+    await service_write.update_provider(ledger, child.uuid, name="moved", parent=(other.uuid,), may_reparent=True)
     index = await refresher.fresh()
-    assert index.find_row(child.uuid) is None
-    assert len(index) == 1
+    row_of = index.row_by_uuid
+    assert index.root_row[row_of[grandchild.uuid]] == index.root_row[row_of[child.uuid]] == row_of[other.uuid]
+
+    await service.delete_providers(ledger, [grandchild.uuid])
+    index = await refresher.fresh()
+    assert index.find_row(grandchild.uuid) is None
+    assert len(index) == 3
 
 
 async def test_a_change_that_was_under_way_during_a_refresh_is_not_missed(ledger: Ledger) -> None:
@@ -146,12 +123,6 @@ async def test_another_server_has_the_index_loaded_anew(ledger: Ledger) -> None:
     second = await refresher.fresh()
     assert second is not first
     assert len(second) == 1
-
-
-async def touch(tx: Connection, *uuids: str) -> list[int]:
-    ids = list((await store.lock_providers(tx, uuids)).values())
-    await store.touch_providers(tx, ids, generation_steps=1)
-    return ids
 
 
 def generations(index: Index) -> dict[str, int]:
@@ -322,177 +293,3 @@ async def test_the_journal_is_pruned_in_batches(ledger: Ledger) -> None:
         await tx.execute("INSERT INTO placement.change SELECT '5', false, '{1}' FROM generate_series(1, 25)")
         assert [await index_store.delete_changes(tx, horizon=6, limit=10) for _ in range(4)] == [10, 10, 5, 0]
     assert await count_changes(ledger) == 2  # the provider's own
-
-
-Shown = tuple[object, ...]
-
-
-def shown(providers: Iterable[IndexedProvider]) -> dict[int, Shown]:
-    """By id: generation first, then everything else."""
-    return {
-        one.id: (
-            one.generation, one.uuid, one.name, one.parent_id, one.root_id, dict(one.inventories), dict(one.used),
-            one.traits, one.placement_aggregates,
-        )
-        for one in providers
-    }  # fmt: skip
-
-
-def shown_of_index(index: Index) -> dict[int, Shown]:
-    def parent_id(row: int) -> int | None:
-        parent = int(index.parent_row[row])
-        return None if parent == NO_ROW else index.ids[parent]
-
-    return {
-        provider_id: (
-            index.generations[row], index.uuids[row], index.names[row], parent_id(row),
-            index.ids[int(index.root_row[row])], dict(index.inventories[row]), dict(index.used[row]),
-            index.traits[row], index.placement_aggregates[row],
-        )
-        for provider_id, row in index.row_by_id.items()
-    }  # fmt: skip
-
-
-async def stored(database: Database) -> dict[int, Shown]:
-    async with database.transaction(snapshot=True) as tx:
-        return shown(await index_store.list_all(tx))
-
-
-class Storm:
-    """Writers of every kind at once, some of which take long, and some of which change their mind."""
-
-    def __init__(self, ledger: Ledger, seed: int) -> None:
-        self.ledger, self.seed, self.lot = ledger, seed, random.Random(seed)
-        self.states = {state.uuid: state for state in (a_state(f"h{number}", total=1000) for number in range(12))}
-        self.roots, self.movable = list(self.states)[:6], list(self.states)[6:]
-        self.rare, self.rare_name = a_state("rare"), f"CUSTOM_{a_uuid().replace('-', '_').upper()}"
-        self.renaming = asyncio.Lock()
-        self.held: list[str] = []
-        self.done: Counter[str] = Counter()
-
-    async def write(self, times: int) -> None:
-        shapes = (self.change_shape, self.replace, self.dawdle, self.move, self.join, self.rename_class)
-        for _ in range(times):
-            # The same twice at a time may refuse one of them, or find a deadlock.
-            with suppress(ConcurrentUpdate, DatabaseUnavailable):
-                work = self.lot.choice((self.claim, self.claim, self.claim, self.release, *shapes))
-                await work()
-                self.done[work.__name__] += 1
-
-    async def claim(self) -> None:
-        group = claim_of(self.lot.choice(list(self.states)), 1)
-        await service.claim(self.ledger, [group])
-        self.held.append(group.consumers[0].consumer_uuid)
-
-    async def release(self) -> None:
-        if self.held:
-            await service.release(self.ledger, [self.held.pop()])
-
-    async def change_shape(self) -> None:
-        state = self.lot.choice(list(self.states.values()))
-        total = self.lot.randrange(500, 1000)
-        traits = frozenset({SHARING}) if total % 2 else frozenset[str]()
-        await service.ensure_providers(
-            self.ledger,
-            [
-                ProviderState(
-                    uuid=state.uuid,
-                    name=f"{state.name}-{a_uuid()}",
-                    inventories={VCPU: Inventory(total=total)},
-                    traits=traits,
-                )
-            ],
-        )
-
-    async def move(self) -> None:
-        """Under another name each time, so that no state comes back: the generation stays as it was."""
-        uuid, parent = self.lot.choice(self.movable), self.lot.choice([None, *self.roots])
-        await service_write.update_provider(
-            self.ledger, uuid, name=f"moved-{a_uuid()}", parent=(parent,), may_reparent=True
-        )
-
-    async def join(self) -> None:
-        await service_write.set_aggregates(
-            self.ledger, self.lot.choice(self.movable), frozenset({a_uuid()}), generation=None
-        )
-
-    async def rename_class(self) -> None:
-        """Its inventories have another name, and no generation says so."""
-        async with self.renaming:
-            new = f"CUSTOM_{a_uuid().replace('-', '_').upper()}"
-            await service_names.rename_resource_class(self.ledger, self.rare_name, new)
-            self.rare_name = new
-
-    async def replace(self) -> None:
-        """Under another id, if it comes back."""
-        state = a_state(f"child-{a_uuid()}", parent=self.lot.choice(self.roots))
-        await service.ensure_providers(self.ledger, [state])
-        await service.delete_providers(self.ledger, [state.uuid])
-        if self.lot.random() < 0.5:
-            await service.ensure_providers(self.ledger, [state])
-
-    async def dawdle(self) -> None:
-        with suppress(Undo):
-            async with self.ledger.database.transaction() as tx:
-                ids = await touch(tx, self.lot.choice(list(self.states)))
-                if self.lot.random() < 0.3:
-                    await store.record_reshaped(tx, ids)
-                for _ in range(self.lot.randrange(12)):
-                    await tx.execute("SELECT 1")
-                if self.lot.random() < 0.2:
-                    raise Undo
-
-    async def prune(self, times: int) -> None:
-        for _ in range(times):
-            async with self.ledger.database.transaction() as tx:
-                horizon = await index_store.move_horizon(tx, kept=timedelta(0))
-            assert horizon is not None
-            async with self.ledger.database.transaction() as tx:
-                await index_store.delete_changes(tx, horizon=horizon, limit=1000)
-            for _ in range(self.lot.randrange(200)):
-                await asyncio.sleep(0)
-
-
-@pytest.mark.parametrize("seed", range(3))
-async def test_in_a_storm_of_writers_every_refresh_shows_what_was_committed_before_it(dsn: str, seed: int) -> None:
-    database = await Database.open(dsn, size=12)
-    ledger = Ledger(database)
-    await sync_standard_names(ledger)
-    storm = Storm(ledger, seed)
-    await service_names.create_resource_class(ledger, storm.rare_name)
-    rare = msgspec.structs.replace(storm.rare, inventories={storm.rare_name: Inventory(total=1)})
-    await service.ensure_providers(ledger, [*storm.states.values(), rare])
-    gone: set[int] = set()
-
-    async def look(refresher: IndexRefresher) -> None:
-        gone_before = set(gone)
-        before = await stored(database)
-        seen = shown_of_index(await refresher.fresh())
-        after = await stored(database)
-        gone.update(before.keys() - after.keys())
-        assert not seen.keys() & gone_before
-        assert before.keys() & after.keys() <= seen.keys()
-        for provider_id, one in seen.items():
-            earlier, later = before.get(provider_id), after.get(provider_id)
-            assert earlier is None or earlier[0] <= one[0], f"seed {seed}"
-            assert later is None or one[0] <= later[0], f"seed {seed}"
-            assert earlier is None or earlier != later or one == later, f"seed {seed}"
-
-    async def read(refresher: IndexRefresher) -> None:
-        while not written.is_set():
-            await look(refresher)
-
-    written = asyncio.Event()
-    workers = [IndexRefresher(database) for _ in range(2)]
-    async with asyncio.TaskGroup() as tasks:
-        for worker in (*workers, workers[0]):
-            tasks.create_task(read(worker))
-        async with asyncio.TaskGroup() as writers:
-            for _ in range(6):
-                writers.create_task(storm.write(30))
-            writers.create_task(storm.prune(5))
-        written.set()
-    assert all(times > 5 for times in storm.done.values()), storm.done
-    for worker in workers:
-        assert shown_of_index(await worker.fresh()) == await stored(database)
-    await database.close()

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import msgspec
 import typer
-import uvloop
 
+from roost.cli import endings
 from roost.cli.access_words import AUTHS, PRESETS, check_policy_word
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import SERVICES
@@ -327,22 +327,11 @@ def _misused(text: str) -> NoReturn:
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
     """Run to the end; an error that Roost foresaw is its sentence and exit status 1."""
-    try:
-        uvloop.run(work)
-    except RoostError as error:
-        _fail(error)
-    except ExceptionGroup as errors:
-        foreseen = [error for error in errors.exceptions if isinstance(error, RoostError)]
-        if not foreseen:
-            raise
-        _fail(foreseen[0])
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    endings.run("roost", work)
 
 
 def _fail(error: RoostError) -> NoReturn:
-    print(f"roost: {error}", file=sys.stderr)  # noqa: T201
-    raise typer.Exit(1) from None
+    endings.fail("roost", error)
 
 
 if __name__ == "__main__":

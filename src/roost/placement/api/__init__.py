@@ -4,10 +4,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from roost.placement.api import answer_schemas
 from roost.placement.api.allocations import Allocations
 from roost.placement.api.candidates import CandidateOperations
 from roost.placement.api.inventories import Inventories
 from roost.placement.api.names import ProviderTraits, ResourceClasses, Traits
+from roost.placement.api.openapi import document_operation
 from roost.placement.api.protocol import API, MICROVERSIONS, Operation, Operations, answer, guard
 from roost.placement.api.providers import Aggregates, Providers
 from roost.placement.api.reshaper import reshaper_operations
@@ -30,9 +32,13 @@ async def _versions(request: Request) -> Response:
 
 def operations(ledger: Ledger, policy: Policy) -> Operations:
     """Every operation of the API, by path and method."""
-    return {
+    served: Operations = {
         **CandidateOperations(ledger).operations(),  # first, since routes are tried in order and it is asked most
-        "/": {"GET": Operation(summary="the version document; nobody needs a token for it", endpoint=_versions)},
+        "/": {
+            "GET": Operation(
+                summary="the version document", endpoint=_versions, result=answer_schemas.VERSIONS, needs_token=False
+            )
+        },
         **Providers(ledger).operations(),
         **Inventories(ledger).operations(),
         **Aggregates(ledger).operations(),
@@ -43,6 +49,7 @@ def operations(ledger: Ledger, policy: Policy) -> Operations:
         **Allocations(ledger).operations(),
         **reshaper_operations(ledger),
     }
+    return {**served, **document_operation(served)}
 
 
 def routes(ledger: Ledger, policy: Policy) -> list[Route]:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.placement import service, service_read
-from roost.placement.api import schemas
+from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import check, decode, read_bytes
 from roost.placement.api.errors import refusal
 from roost.placement.api.protocol import Operation, Operations, answer, provider_uuid, version_of
@@ -142,6 +142,7 @@ class Allocations:
                 "POST": Operation(
                     summary="claim for several consumers, all or nothing; 409 with every shortfall",
                     endpoint=self.replace_many,
+                    errors=(409,),
                     rule=rule("manage"),
                     since=(1, 13),
                     body=schemas.ALLOCATIONS_SET_MANY,
@@ -152,11 +153,13 @@ class Allocations:
                 "GET": Operation(
                     summary="what a consumer holds; empty for one that holds nothing",
                     endpoint=self.show,
+                    result=answer_schemas.CONSUMER,
                     rule=rule("list"),
                 ),
                 "PUT": Operation(
                     summary="claim for one consumer, instead of what it held",
                     endpoint=self.replace,
+                    errors=(409,),
                     rule=rule("update"),
                     body=schemas.ALLOCATIONS_SET,
                     status=204,
@@ -164,15 +167,17 @@ class Allocations:
                 "DELETE": Operation(
                     summary="give back all that a consumer holds, whatever its generation",
                     endpoint=self.release,
+                    errors=(404,),
                     rule=rule("delete"),
                     status=204,
-                    answers=False,
                 ),
             },
             "/resource_providers/{uuid}/allocations": {
                 "GET": Operation(
                     summary="what each consumer holds of it",
                     endpoint=self.show_provider,
+                    result=answer_schemas.PROVIDER_ALLOCATIONS,
+                    errors=(404,),
                     rule="placement:resource_providers:allocations:list",
                 )
             },

@@ -4,8 +4,10 @@ Clients and upstream's own tests know jsonschema's sentences, so it has the last
 """
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import jsonschema
@@ -17,7 +19,36 @@ from roost.placement.api.protocol import Schema, Versions, version_of
 from roost.platform.errors import BadRequest
 from roost.platform.http import BODY_BYTES_MAX, is_uuid
 
+ERRORS_MAX = 100
+"""So many of a body's errors are looked at for the one that says most."""
+
+SHOWN_MAX = 10_000
+BRACKETS_MAX = 200
+"""Characters of a refused value that are shown, and how many of them may open something: writing out megabytes in lines
+takes minutes, and what is nested deeply is written out once for each level."""
+
 FORMATS = jsonschema.FormatChecker(formats=())
+
+
+def _unique_strings(
+    _validator: Any, unique: bool, instance: object, _schema: Any
+) -> Iterator[jsonschema.ValidationError]:
+    """Lists that must be unique are lists of strings; jsonschema compares other things two by two, for hours."""
+    if not unique or not isinstance(instance, list) or not all(isinstance(item, str) for item in instance):
+        return
+    if len(set(instance)) < len(instance):
+        yield jsonschema.ValidationError(f"{instance!r} has non-unique elements")
+
+
+def _pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
+    """As JSON Schema means it: `$` is the end, not also before a last line feed as in Python."""
+    if isinstance(instance, str) and not re.search(pattern.replace("$", r"\Z"), instance):
+        yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+VALIDATOR = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
+    jsonschema.Draft202012Validator, {"uniqueItems": _unique_strings, "pattern": _pattern}
+)
 
 
 @FORMATS.checks("uuid")
@@ -65,9 +96,21 @@ def read_query(request: Request, versions: Versions) -> Mapping[str, str]:
 
 def check(data: Any, schema: Schema, opening: str) -> None:
     """Raise BadRequest, in jsonschema's words after the opening ones, unless the data is as the schema says."""
-    error = best_match(_validator(_Identity(schema)).iter_errors(data))
-    if error is not None:
-        raise BadRequest(f"{opening}: {error}")
+    try:
+        error = best_match(islice(_validator(_Identity(schema)).iter_errors(data), ERRORS_MAX))
+        text = None if error is None else _phrase(error)
+    except RecursionError:
+        text = "it is nested too deeply"
+    if text is not None:
+        raise BadRequest(f"{opening}: {text}")
+
+
+def _phrase(error: jsonschema.ValidationError) -> str:
+    """jsonschema's words; of what is large only their beginning, since it shows all that it looked at."""
+    shown = repr(error.instance)
+    if len(shown) <= SHOWN_MAX and shown.count("[") + shown.count("{") <= BRACKETS_MAX:
+        return str(error)
+    return error.message if len(error.message) <= SHOWN_MAX else f"{error.message[:SHOWN_MAX]} …"
 
 
 class _Identity:
@@ -85,4 +128,5 @@ class _Identity:
 
 @cache
 def _validator(key: _Identity) -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(key.schema, format_checker=FORMATS)
+    made: jsonschema.Draft202012Validator = VALIDATOR(key.schema, format_checker=FORMATS)
+    return made

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from roost.placement import service_read
 from roost.placement.answers import encode
+from roost.placement.api import answer_schemas
 from roost.placement.api.protocol import Operation, Operations, Versions, answer, answer_bytes, version_of
 from roost.placement.query import read_candidates
 from roost.placement.query_schema import CANDIDATE_PARAMETERS, LONG_SUFFIXES_SINCE, candidate_schema
@@ -55,6 +56,7 @@ class CandidateOperations:
                 "GET": Operation(
                     summary="the ways to satisfy a request, with granular groups",
                     endpoint=self.list_candidates,
+                    result=answer_schemas.CANDIDATES,
                     rule=RULE,
                     since=CANDIDATES_SINCE,
                     query=CANDIDATE_QUERY,
@@ -64,6 +66,7 @@ class CandidateOperations:
                 "GET": Operation(
                     summary="Roost's own: how many hosts each requirement of a query for candidates leaves",
                     endpoint=self.explain,
+                    result=answer_schemas.EXPLANATION,
                     rule=RULE,
                     since=CANDIDATES_SINCE,
                     query=CANDIDATE_QUERY,

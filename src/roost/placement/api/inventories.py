@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.placement import service_read, service_write
-from roost.placement.api import schemas
+from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import read_body
 from roost.placement.api.protocol import Operation, Operations, answer, provider_uuid, version_of
 from roost.placement.errors import InventoryMalformed, InventoryMissing
@@ -82,48 +82,38 @@ class Inventories:
         return {
             every: {
                 "GET": Operation(
-                    summary="what it has, by resource class", endpoint=self.list_inventories, rule=rule("list")
+                    summary="what it has, by resource class", endpoint=self.list_inventories, rule=rule("list"),
+                    result=answer_schemas.INVENTORIES, errors=(404,),
                 ),
                 "POST": Operation(
-                    summary="have one more inventory",
-                    endpoint=self.add,
-                    rule=rule("create"),
-                    body=schemas.INVENTORY_CREATE,
-                    status=201,
+                    summary="have one more inventory", endpoint=self.add, rule=rule("create"),
+                    body=schemas.INVENTORY_CREATE, status=201, result=answer_schemas.ONE_INVENTORY, errors=(404, 409),
                 ),
                 "PUT": Operation(
                     summary="have these inventories and no others; 409 if one that goes is in use",
-                    endpoint=self.replace_all,
-                    rule=rule("update"),
-                    body=schemas.INVENTORIES_SET,
+                    endpoint=self.replace_all, rule=rule("update"), body=schemas.INVENTORIES_SET,
+                    result=answer_schemas.INVENTORIES, errors=(404, 409),
                 ),
                 "DELETE": Operation(
-                    summary="have no inventory; 409 if some is in use",
-                    endpoint=self.delete_all,
-                    rule=rule("delete"),
-                    since=(1, 5),
-                    status_before=405,
-                    status=204,
-                    answers=False,
+                    summary="have no inventory; 409 if some is in use", endpoint=self.delete_all, rule=rule("delete"),
+                    since=(1, 5), status_before=405, status=204, errors=(404, 409),
                 ),
             },
             f"{every}/{{resource_class}}": {
-                "GET": Operation(summary="one inventory", endpoint=self.show, rule=rule("show")),
+                "GET": Operation(
+                    summary="one inventory", endpoint=self.show, rule=rule("show"),
+                    result=answer_schemas.ONE_INVENTORY, errors=(404,),
+                ),
                 "PUT": Operation(
-                    summary="change it; it may shrink below its use",
-                    endpoint=self.replace,
-                    rule=rule("update"),
-                    body=schemas.INVENTORY_UPDATE,
+                    summary="change it; it may shrink below its use", endpoint=self.replace, rule=rule("update"),
+                    body=schemas.INVENTORY_UPDATE, result=answer_schemas.ONE_INVENTORY, errors=(404, 409),
                 ),
                 "DELETE": Operation(
-                    summary="drop it; 409 if it is in use",
-                    endpoint=self.delete,
-                    rule=rule("delete"),
-                    status=204,
-                    answers=False,
+                    summary="drop it; 409 if it is in use", endpoint=self.delete, rule=rule("delete"), status=204,
+                    errors=(404, 409),
                 ),
             },
-        }
+        }  # fmt: skip
 
 
 def read_inventories(body: Mapping[str, Any]) -> dict[str, Inventory]:

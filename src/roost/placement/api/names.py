@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.placement import service_names, service_read, service_write
-from roost.placement.api import schemas
+from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import check, read_body, read_query
 from roost.placement.api.protocol import (
     Operation,
@@ -66,12 +66,14 @@ class ResourceClasses:
                 "GET": Operation(
                     summary="every resource class, the standard ones first",
                     endpoint=self.list_all,
+                    result=answer_schemas.RESOURCE_CLASSES,
                     rule=rule("list"),
                     since=(1, 2),
                 ),
                 "POST": Operation(
                     summary="make a custom class",
                     endpoint=self.create,
+                    errors=(409,),
                     rule=rule("create"),
                     since=(1, 2),
                     body=schemas.CLASS_CREATE,
@@ -79,22 +81,30 @@ class ResourceClasses:
                 ),
             },
             "/resource_classes/{name}": {
-                "GET": Operation(summary="one resource class", endpoint=self.show, rule=rule("show"), since=(1, 2)),
+                "GET": Operation(
+                    summary="one resource class",
+                    endpoint=self.show,
+                    result=answer_schemas.RESOURCE_CLASS,
+                    errors=(404,),
+                    rule=rule("show"),
+                    since=(1, 2),
+                ),
                 "PUT": Operation(
                     summary="have this custom class; before 1.7 rename it",
                     endpoint=self.ensure,
+                    other_status=204,
+                    errors=(400,),
                     rule=rule("update"),
                     since=(1, 2),
-                    answers=False,
                     status=201,
                 ),
                 "DELETE": Operation(
                     summary="delete a custom class; 409 while there is inventory of it",
                     endpoint=self.delete,
+                    errors=(400, 404, 409),
                     rule=rule("delete"),
                     since=(1, 2),
                     status=204,
-                    answers=False,
                 ),
             },
         }
@@ -141,6 +151,7 @@ class Traits:
                 "GET": Operation(
                     summary="traits, filtered by `name=in:A,B`, `name=startswith:A` and `associated`",
                     endpoint=self.list_all,
+                    result=answer_schemas.TRAITS,
                     rule=rule("list"),
                     since=(1, 6),
                     query=schemas.TRAITS_QUERY,
@@ -150,26 +161,27 @@ class Traits:
                 "GET": Operation(
                     summary="204 if there is such a trait",
                     endpoint=self.show,
+                    errors=(404,),
                     rule=rule("show"),
                     since=(1, 6),
                     status=204,
-                    answers=False,
                 ),
                 "PUT": Operation(
                     summary="have this custom trait",
                     endpoint=self.ensure,
+                    other_status=204,
+                    errors=(400,),
                     rule=rule("update"),
                     since=(1, 6),
                     status=201,
-                    answers=False,
                 ),
                 "DELETE": Operation(
                     summary="delete a custom trait; 409 while a provider has it",
                     endpoint=self.delete,
+                    errors=(400, 404, 409),
                     rule=rule("delete"),
                     since=(1, 6),
                     status=204,
-                    answers=False,
                 ),
             },
         }
@@ -202,10 +214,19 @@ class ProviderTraits:
         rule = "placement:resource_providers:traits:{}".format
         return {
             "/resource_providers/{uuid}/traits": {
-                "GET": Operation(summary="its traits", endpoint=self.show, rule=rule("list"), since=(1, 6)),
+                "GET": Operation(
+                    summary="its traits",
+                    endpoint=self.show,
+                    result=answer_schemas.PROVIDER_TRAITS,
+                    errors=(404,),
+                    rule=rule("list"),
+                    since=(1, 6),
+                ),
                 "PUT": Operation(
                     summary="have these traits and no others",
                     endpoint=self.replace,
+                    result=answer_schemas.PROVIDER_TRAITS,
+                    errors=(404, 409),
                     rule=rule("update"),
                     since=(1, 6),
                     body=schemas.TRAITS_SET,
@@ -213,10 +234,10 @@ class ProviderTraits:
                 "DELETE": Operation(
                     summary="have no traits",
                     endpoint=self.drop,
+                    errors=(404, 409),
                     rule=rule("delete"),
                     since=(1, 6),
                     status=204,
-                    answers=False,
                 ),
             },
         }

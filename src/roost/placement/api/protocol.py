@@ -16,7 +16,7 @@ from starlette.responses import Response
 from roost.placement.api.errors import PROBLEMS, error_response
 from roost.placement.errors import ProviderNotFound
 from roost.platform.auth import Policy, caller_of
-from roost.platform.errors import BadRequest
+from roost.platform.errors import BadRequest, NotFound
 from roost.platform.http import Api, Endpoint, Microversions, Version, canonical_uuid, is_uuid, json_response
 
 MICROVERSIONS = Microversions("placement", lowest=(1, 0), highest=(1, 39))
@@ -47,8 +47,9 @@ class Operation(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
     rule: of oslo.policy; None where the endpoint enforces one itself, or nobody is asked. since: the first
-    microversion; before it, the answer is status_before. body, query: what is read. status: of success.
-    answers: whether with JSON.
+    microversion; before it, the answer is status_before. body, query: what is read. status: of success; other_status:
+    of success that changed nothing. result: the body of success at the highest microversion, None for none. errors:
+    statuses of refusals that do not follow from all this. needs_token: whether callers are asked who they are.
     """
 
     summary: str
@@ -59,7 +60,10 @@ class Operation(Struct, frozen=True, kw_only=True):
     body: Versions | None = None
     query: Versions | None = None
     status: int = 200
-    answers: bool = True
+    other_status: int | None = None
+    result: Schema | None = None
+    errors: tuple[int, ...] = ()
+    needs_token: bool = True
 
 
 Operations = Mapping[str, Mapping[str, Operation]]
@@ -72,8 +76,10 @@ def guard(operation: Operation, policy: Policy) -> Endpoint:
     async def guarded(request: Request) -> Response:
         if version_of(request) < operation.since:
             raise HTTPException(operation.status_before)
+        if any("\0" in segment for segment in request.path_params.values()):
+            raise NotFound("Nothing has a name with the character \\u0000")
         _check_content_type(request, required=operation.body is not None)
-        if operation.answers and operation.body is None:
+        if operation.result is not None and operation.body is None:
             _check_accept(request)
         if operation.rule is not None:
             policy.enforce(caller_of(request.scope), operation.rule)

@@ -37,11 +37,16 @@ def reshaper_operations(ledger: Ledger) -> Operations:
     return {
         "/reshaper": {
             "POST": Operation(
-                summary="change inventories and the allocations on them in one step", endpoint=post,
-                rule="placement:reshaper:reshape", since=(1, 30), body=schemas.RESHAPE, status=204,
+                summary="change inventories and the allocations on them in one step",
+                endpoint=post,
+                rule="placement:reshaper:reshape",
+                since=(1, 30),
+                body=schemas.RESHAPE,
+                status=204,
+                errors=(409,),
             )
         }
-    }  # fmt: skip
+    }
 
 
 def _uuid(text: str) -> str:

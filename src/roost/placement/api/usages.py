@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.placement import service_read
-from roost.placement.api import schemas
+from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import read_query
 from roost.placement.api.protocol import Operation, Operations, answer, provider_uuid, version_of
 from roost.placement.service_ledger import Ledger
@@ -52,13 +52,20 @@ def usage_operations(ledger: Ledger, policy: Policy) -> Operations:
     return {
         "/resource_providers/{uuid}/usages": {
             "GET": Operation(
-                summary="how much of it is in use", endpoint=show_provider, rule="placement:resource_providers:usages"
+                summary="how much of it is in use",
+                endpoint=show_provider,
+                rule="placement:resource_providers:usages",
+                result=answer_schemas.PROVIDER_USAGES,
+                errors=(404,),
             )
         },
         "/usages": {
             "GET": Operation(
                 summary="what a project, or one user of it, holds; from 1.38 by consumer type",
-                endpoint=show_project, since=(1, 9), query=schemas.USAGES_QUERY,
+                endpoint=show_project,
+                since=(1, 9),
+                query=schemas.USAGES_QUERY,
+                result=answer_schemas.USAGES,
             )
         },
-    }  # fmt: skip
+    }

@@ -1,0 +1,94 @@
+"""Starts the servers, each with two workers and a PostgreSQL of its own, and says which processes are which."""
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster import cluster
+
+from benchmarks.placement.client import Client, Closed
+from roost.platform.postgres import PrivatePostgres
+
+SCRIPT = Path(__file__).parent / "upstream_server.sh"
+PG_BIN = "PG_BIN"
+"""The variable that names the programs of another PostgreSQL than Roost brings, for both servers."""
+WORKERS = 2
+START_TIMEOUT_S, STOP_TIMEOUT_S, LOOK_S = 120.0, 30.0, 0.1
+
+
+@dataclass(frozen=True)
+class Server:
+    """One that answers. roots: process id by name, of the tree of the web's processes and of the database's."""
+
+    name: str
+    url: str
+    roots: Mapping[str, int]
+
+
+@contextmanager
+def roost() -> Iterator[Server]:
+    """`roost serve placement` with as little to ask of its callers as upstream's noauth2."""
+    options: dict[str, int | str] = {"workers": WORKERS, "auth": "noauth2", "policy": "default"}
+    if os.environ.get(PG_BIN):
+        options["pg-bin"] = os.environ[PG_BIN]
+    with cluster() as made:
+        made.serve("placement", environment=None, **options)
+        postmaster = PrivatePostgres(made.data_dir).postmaster_pid()
+        assert postmaster is not None
+        yield Server("Roost", made.url, {"web": made.processes[0].pid, "db": postmaster})
+
+
+@contextmanager
+def upstream(venv: Path, *, postgres_like: Server) -> Iterator[Server]:
+    """Upstream Placement from a virtual environment, on the PostgreSQL programs that the other server runs."""
+    programs = Path(f"/proc/{postgres_like.roots['db']}/exe").resolve().parent
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory(prefix="upstream-placement-", ignore_cleanup_errors=True) as name:
+        workdir = Path(name)
+        workdir.chmod(0o711)  # PostgreSQL's user passes through
+        log = workdir / "start.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [str(SCRIPT), "--port", str(port), "--workdir", name, "--venv", str(venv.absolute())],
+                stdout=output, stderr=output, start_new_session=True,
+                env={**os.environ, PG_BIN: str(programs), "PYTHONPATH": ""},
+            )  # fmt: skip
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _wait_for(url, process, log)
+            yield Server("upstream", url, {each: int((workdir / f"{each}.pid").read_text()) for each in ("web", "db")})
+        finally:
+            _stop(process)
+
+
+def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + START_TIMEOUT_S
+    while True:
+        try:
+            with Client(url, timeout_s=5) as client:
+                if client.request("GET", "/")[0] == 200:
+                    return
+        except (OSError, Closed):
+            pass
+        if process.poll() is not None or time.monotonic() > until:
+            raise RuntimeError(f"upstream Placement did not come up:\n{log.read_text(errors='replace')[-3000:]}")
+        time.sleep(LOOK_S)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """The script ends what it started; what does not end in time is killed with its whole group."""
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -1,0 +1,140 @@
+"""What `import-placement` says when it is done: a table for people, JSON for programs, and its exit status."""
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from roost.cli.placement_source import Read
+from roost.placement.importing import Change, Detail, Difference, Kind
+from roost.placement.service_import import Imported
+from roost.seams.placement import Inventory
+
+ROWS_SHOWN, SENTENCES_SHOWN = 40, 10
+DONE, FAILED, DIFFERS, INCOMPLETE = 0, 1, 3, 4
+
+
+def exit_status(read: Read, imported: Imported, *, dry_run: bool) -> int:
+    """DIFFERS is for --dry-run; INCOMPLETE: something stays different, or the source moved while it was read."""
+    plan = imported.plan
+    if dry_run and plan.differences:
+        return DIFFERS
+    if plan.obstacles:
+        return FAILED
+    return INCOMPLETE if plan.remaining or imported.left_out or not read.settled else DONE
+
+
+def report_json(url: str, read: Read, imported: Imported, *, dry_run: bool) -> bytes:
+    """Every difference, and all that the table says."""
+    plan = imported.plan
+    stays = {(one.kind, one.key) for one in plan.remaining}
+    return msgspec.json.encode(
+        {
+            "source": url,
+            "providers": len(read.state.providers),
+            "consumers": len(read.state.consumers),
+            "requests": read.requests,
+            "settled": read.settled,
+            "dry_run": dry_run,
+            "written": imported.written,
+            "summary": _summary(plan.differences),
+            "differences": [
+                {**msgspec.structs.asdict(one), "stays": not imported.written or (one.kind, one.key) in stays}
+                for one in plan.differences
+            ],
+            "left_out": imported.left_out,
+            "obstacles": plan.obstacles,
+        }
+    )
+
+
+def print_report(console: Console, read: Read, imported: Imported, *, dry_run: bool) -> None:
+    """For people: how much of what differs, the first ROWS_SHOWN of it, and what was done."""
+
+    def say(text: str, style: str = "") -> None:
+        console.print(Text(text, style=style))
+
+    plan = imported.plan
+    say(f"The source has {_many(len(read.state.providers), 'provider')} and "
+        f"{_many(len(read.state.consumers), 'consumer')}; {_many(read.requests, 'request')} read them.")  # fmt: skip
+    if not read.settled:
+        say("It changed all the time while it was read: import it again when nobody writes to it.", "yellow")
+    if plan.differences:
+        console.print(_summary_table(plan.differences))
+        console.print(_details_table(plan.differences))
+    rows = sum(len(one.details) or 1 for one in plan.differences)
+    if rows > ROWS_SHOWN:
+        say(f"... and {rows - ROWS_SHOWN:,} more lines: --json has them all.")
+    _say_some(console, [f"Left out: {one.kind.value} {one.key}: {one.reason}." for one in imported.left_out])
+    _say_some(console, [f"In the way: {sentence}." for sentence in plan.obstacles])
+    say(_conclusion(imported, dry_run=dry_run))
+
+
+def _conclusion(imported: Imported, *, dry_run: bool) -> str:
+    plan = imported.plan
+    if not plan.differences:
+        return "Nothing differs." if not imported.left_out else "Nothing else differs."
+    if dry_run:
+        return f"{_many(len(plan.differences), 'difference')}. Nothing was written."
+    if plan.obstacles:
+        return "Nothing was written."
+    stay = len(plan.remaining)
+    if stay:
+        text = f"{_many(stay, 'difference')} left, of what only Roost has: --delete removes it."
+        return f"Imported. {text}" if imported.written else text
+    return "Imported: Roost's ledger is as the source."
+
+
+def _summary(differences: tuple[Difference, ...]) -> dict[str, dict[str, int]]:
+    """Kind -> how it differs -> how many."""
+    counts = Counter((one.kind, one.change) for one in differences)
+    return {kind.value: {change.value: counts[kind, change] for change in Change} for kind in Kind}
+
+
+def _summary_table(differences: tuple[Difference, ...]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for change in Change:
+        table.add_column(change.value, justify="right")
+    for kind, counts in _summary(differences).items():
+        if any(counts.values()):
+            table.add_row(kind, *(f"{count:,}" for count in counts.values()))
+    return table
+
+
+def _details_table(differences: tuple[Difference, ...]) -> Table:
+    """The first rows; what is new comes last, as there is least to say about it."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("what", "which", "difference", "in Roost", "at the source"):
+        table.add_column(heading, overflow="fold")
+    for one in sorted(differences, key=lambda one: one.change is Change.NEW):
+        which = f"{one.name} ({one.key})" if one.name else one.key
+        for detail in one.details or (Detail(one.change.value, None, None),):
+            if table.row_count == ROWS_SHOWN:
+                return table
+            table.add_row(one.kind.value, which, detail.part, _show(detail.roost), _show(detail.source))
+    return table
+
+
+def _show(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, Inventory):
+        fields: dict[str, Any] = msgspec.structs.asdict(value)
+        return " ".join(f"{name}={number:g}" if isinstance(number, float) else f"{name}={number}"
+                        for name, number in fields.items())  # fmt: skip
+    return "yes" if value is True else str(value)
+
+
+def _say_some(console: Console, sentences: list[str]) -> None:
+    for sentence in sentences[:SENTENCES_SHOWN]:
+        console.print(Text(sentence, style="yellow"))
+    if len(sentences) > SENTENCES_SHOWN:
+        console.print(Text(f"... and {len(sentences) - SENTENCES_SHOWN:,} more like it: --json has them all."))
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,79 @@
+"""Credentials of an OpenStack cloud from the usual OS_… variables, and tokens for them. Source: Identity API v3."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+from msgspec import Struct
+
+from roost.platform.errors import RoostError
+
+
+class KeystoneRefused(RoostError):
+    """Keystone gives no token for the OS_… variables."""
+
+
+class Credentials(Struct, frozen=True):
+    """Where tokens are had, and the body that asks for one."""
+
+    tokens_url: str
+    body: dict[str, Any]
+
+
+def credentials_of(environment: Mapping[str, str]) -> Credentials | None:
+    """A password or an application credential; None where OS_AUTH_URL is not set. Raises KeystoneRefused."""
+    url = environment.get("OS_AUTH_URL", "").rstrip("/")
+    if not url:
+        return None
+    tokens_url = f"{url if url.endswith('/v3') else f'{url}/v3'}/auth/tokens"
+    secret = environment.get("OS_APPLICATION_CREDENTIAL_SECRET")
+    if secret is not None:
+        one: dict[str, Any] = {"secret": secret}
+        if credential_id := environment.get("OS_APPLICATION_CREDENTIAL_ID"):
+            one["id"] = credential_id
+        else:
+            one |= {"name": _required(environment, "OS_APPLICATION_CREDENTIAL_NAME"), "user": _user(environment)}
+        identity = {"methods": ["application_credential"], "application_credential": one}
+        return Credentials(tokens_url, {"auth": {"identity": identity}})
+    user = {**_user(environment), "password": _required(environment, "OS_PASSWORD")}
+    identity = {"methods": ["password"], "password": {"user": user}}
+    return Credentials(tokens_url, {"auth": {"identity": identity, "scope": _scope(environment)}})
+
+
+async def get_token(session: aiohttp.ClientSession, credentials: Credentials) -> str:
+    """A new token. Raises KeystoneRefused."""
+    url = credentials.tokens_url
+    try:
+        async with session.post(url, json=credentials.body) as response:
+            if response.status != 201 or "X-Subject-Token" not in response.headers:
+                raise KeystoneRefused(f"POST {url} was answered {response.status}: {(await response.text())[:300]}")
+            return response.headers["X-Subject-Token"]
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise KeystoneRefused(f"POST {url} failed: {error or type(error).__name__}") from error
+
+
+def _user(environment: Mapping[str, str]) -> dict[str, Any]:
+    if user_id := environment.get("OS_USER_ID"):
+        return {"id": user_id}
+    return {"name": _required(environment, "OS_USERNAME"), "domain": _domain(environment, "USER")}
+
+
+def _scope(environment: Mapping[str, str]) -> dict[str, Any]:
+    if environment.get("OS_SYSTEM_SCOPE"):
+        return {"system": {"all": True}}
+    if project_id := environment.get("OS_PROJECT_ID"):
+        return {"project": {"id": project_id}}
+    return {"project": {"name": _required(environment, "OS_PROJECT_NAME"), "domain": _domain(environment, "PROJECT")}}
+
+
+def _domain(environment: Mapping[str, str], whose: str) -> dict[str, str]:
+    if name := environment.get(f"OS_{whose}_DOMAIN_NAME"):
+        return {"name": name}
+    return {"id": environment.get(f"OS_{whose}_DOMAIN_ID") or environment.get("OS_DEFAULT_DOMAIN") or "default"}
+
+
+def _required(environment: Mapping[str, str], name: str) -> str:
+    value = environment.get(name)
+    if not value:
+        raise KeystoneRefused(f"OS_AUTH_URL is set, and {name} is not: set it, or give --token")
+    return value

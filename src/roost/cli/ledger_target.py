@@ -1,0 +1,65 @@
+"""The database that a `roost-manage` command works on: given, or the private one of a data directory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from roost.platform.database import Database
+from roost.platform.errors import DatabaseUnavailable, RoostError
+from roost.platform.migrate import upgrade
+from roost.platform.postgres import PrivatePostgres
+
+
+class TargetRefused(RoostError):
+    """The database cannot be used."""
+
+
+class LedgerTarget(Struct, frozen=True, kw_only=True):
+    """data_dir or database: exactly one. pg_bin: the binaries of the private instance."""
+
+    data_dir: Path | None
+    database: str | None
+    pg_bin: Path | None
+
+
+@asynccontextmanager
+async def open_ledger(target: LedgerTarget, *, create: bool) -> AsyncIterator[Database | None]:
+    """The ledger's database for as long as the block runs; a private one is started, or shared with who runs it.
+
+    create: make it where it is missing, and bring its schema up to date; else nothing is made and None means that
+    there is none. Raises TargetRefused, PostgresError.
+    """
+    if target.database is not None:
+        async with _connect(target.database, create=create) as database:
+            yield database
+        return
+    assert target.data_dir is not None
+    postgres = PrivatePostgres(target.data_dir, pg_bin=target.pg_bin)
+    if not create and not (postgres.cluster / "PG_VERSION").exists():
+        yield None
+        return
+    await asyncio.to_thread(postgres.start)
+    try:
+        async with _connect(postgres.dsn, create=create) as database:
+            yield database
+    finally:
+        await asyncio.to_thread(postgres.stop)
+
+
+@asynccontextmanager
+async def _connect(dsn: str, *, create: bool) -> AsyncIterator[Database]:
+    try:
+        database = await Database.open(dsn, size=1)
+    except DatabaseUnavailable:
+        raise
+    except Exception as error:  # asyncpg's refusals: a wrong password, no such database, no such option
+        raise TargetRefused(f"the database refuses the connection: {error}") from error
+    try:
+        if create:
+            await asyncio.to_thread(upgrade, dsn, ("placement",))
+        yield database
+    finally:
+        await database.close()

@@ -1,0 +1,138 @@
+"""The `roost-manage` command: what operators do to a Roost's database, beside the services.
+
+Exit status 0: done, nothing is left to do; 1: it failed; 2: it was asked wrongly; 3 and up: as each command says.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec import Struct
+from rich.console import Console
+
+from roost.cli.endings import run
+from roost.cli.import_report import exit_status, print_report, report_json
+from roost.cli.keystone import credentials_of
+from roost.cli.ledger_target import LedgerTarget, open_ledger
+from roost.cli.placement_source import Source, read_placement
+from roost.cli.story_output import Bars
+from roost.placement.service_import import compare_ledger, import_ledger
+from roost.placement.service_ledger import Ledger
+from roost.platform.logs import configure_logging
+
+WIDTH_WITHOUT_TERMINAL = 160
+
+app = typer.Typer(
+    name="roost-manage",
+    help="What operators do to a Roost's database.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def _roost_manage() -> None:
+    """Keep the commands commands, even when there is only one."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+@app.command("import-placement")
+def _import_placement(
+    source_url: Annotated[str, typer.Option("--from", metavar="URL", help="The Placement API to read.")],
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where Roost's private PostgreSQL lives.", show_default="./roost")
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option(help="Roost's PostgreSQL instead: postgresql://user:password@host/name.")
+    ] = None,
+    pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what differs; write nothing.")] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Remove what only Roost has: providers, consumers, custom names.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Undo what was written to Roost since it was imported.")
+    ] = False,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="OS_TOKEN", help="For the source; without it, OS_AUTH_URL and the like are used."),
+    ] = None,
+    ca_file: Annotated[
+        str | None, typer.Option(envvar="OS_CACERT", help="Certificates to trust, for an https source and Keystone.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every difference as one JSON object.")] = False,
+) -> None:
+    """Make Roost's ledger the same as another Placement's, read over its API.
+
+    It may be repeated: only what differs is written, all of it at once or nothing.
+
+    Exit status 3: differences were found on --dry-run. 4: something stays different, and the report says what.
+
+    Example: `roost-manage import-placement --from http://placement.example/placement --dry-run`
+    """
+    if database and (data_dir or pg_bin):
+        raise typer.BadParameter("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
+    if not source_url.startswith(("http://", "https://")):
+        raise typer.BadParameter(f"--from {source_url}: expected a URL such as http://placement.example/placement")
+    asked = ImportRequest(
+        source_url=source_url,
+        target=LedgerTarget(
+            data_dir=None if database else (data_dir or Path("roost")), database=database, pg_bin=pg_bin
+        ),
+        token=token,
+        ca_file=ca_file,
+        dry_run=dry_run,
+        delete=delete,
+        overwrite=overwrite,
+        as_json=as_json,
+    )
+    configure_logging("manage")
+    raise typer.Exit(run("roost-manage", import_placement(asked)))
+
+
+class ImportRequest(Struct, frozen=True, kw_only=True):
+    """What `import-placement` was asked for. token: None for what the environment says."""
+
+    source_url: str
+    target: LedgerTarget
+    token: str | None = None
+    ca_file: str | None = None
+    dry_run: bool = False
+    delete: bool = False
+    overwrite: bool = False
+    as_json: bool = False
+
+
+async def import_placement(asked: ImportRequest) -> int:
+    """Read, compare, write, say; returns the exit status."""
+    credentials = None if asked.token else credentials_of(os.environ)
+    async with open_ledger(asked.target, create=not asked.dry_run) as database:
+        ledger = None if database is None else Ledger(database)
+        with Bars() as bars:
+            async with Source.connect(
+                asked.source_url, token=asked.token, credentials=credentials, ca_file=asked.ca_file
+            ) as source:
+                read = await read_placement(source, bars.progress)
+        if asked.dry_run or ledger is None:
+            imported = await compare_ledger(ledger, read.state, delete=asked.delete, overwrite=asked.overwrite)
+        else:
+            imported = await import_ledger(ledger, read.state, delete=asked.delete, overwrite=asked.overwrite)
+    if asked.as_json:
+        print(report_json(asked.source_url, read, imported, dry_run=asked.dry_run).decode(), flush=True)  # noqa: T201
+    else:
+        console = Console()
+        if not console.is_terminal:
+            console.width = WIDTH_WITHOUT_TERMINAL
+        print_report(console, read, imported, dry_run=asked.dry_run)
+    return exit_status(read, imported, dry_run=asked.dry_run)
+
+
+if __name__ == "__main__":
+    main()

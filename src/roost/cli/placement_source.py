@@ -1,0 +1,395 @@
+"""Reads a whole Placement service over its HTTP API: upstream's, or another Roost's.
+
+The API has no snapshot. So what was read is held against the generations of a fresh list of providers, and what moved
+meanwhile is read again, until nothing did or ROUNDS_MAX is reached. Generations do not show all: upstream deletes a
+consumer's allocations without raising those of its providers (DELETE /allocations/{consumer}). Only a source that
+nobody writes to is certainly read as it is. Source: Placement API 1.28 to 1.39.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from ssl import SSLContext, create_default_context
+from sys import intern
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+
+from roost.cli.keystone import Credentials, get_token
+from roost.placement.importing import ImportedProvider, LedgerState
+from roost.platform.errors import RoostError
+from roost.platform.http import canonical_uuid, is_uuid
+from roost.seams.placement import ConsumerState, Inventory
+
+READS_MAX = 8
+"""Requests in flight at once."""
+ROUNDS_MAX = 5
+TRIES_MAX, PAUSE_FIRST_S = 5, 0.25
+CALL_TIMEOUT_S = 120.0
+PASSING = (429, 502, 503, 504)
+"""Answers that say nothing about the request: it is made again."""
+OLDEST, NEWEST = (1, 28), (1, 39)
+UNKNOWN_TYPE = "unknown"
+"""What a consumer without a type is shown as."""
+MOVED = -1
+"""The generation of what changed while it was read."""
+
+Progress = Callable[[str, int, int], None]
+"""(kind, done, total)"""
+Answer = TypeVar("Answer")
+
+
+class SourceRefused(RoostError):
+    """The source of an import cannot be read."""
+
+    def __init__(self, text: str, *, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class Read(Struct, frozen=True):
+    """What a source has. settled: nothing moved between the last two looks at it."""
+
+    state: LedgerState
+    settled: bool
+    requests: int
+
+
+class Source:
+    """One Placement API at `url`. token: sent as it is; credentials: tokens are had from Keystone, and again."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, url: str, *, token: str | None, credentials: Credentials | None
+    ) -> None:
+        self._session = session
+        self.url = url.rstrip("/")
+        self._token = token
+        self._credentials = credentials
+        self._asking = asyncio.Lock()
+        self._version = ""
+        self.requests = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls,
+        url: str,
+        *,
+        token: str | None = None,
+        credentials: Credentials | None = None,
+        ca_file: str | None = None,
+    ) -> AsyncIterator["Source"]:
+        """The source for as long as the block runs. ca_file: certificates to trust. Raises SourceRefused."""
+        connector = aiohttp.TCPConnector(limit=READS_MAX, ssl=_tls(ca_file))
+        timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S)
+        async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+            source = cls(session, url, token=token, credentials=credentials)
+            await source._negotiate()
+            yield source
+
+    async def get(self, path: str, kind: type[Answer]) -> Answer:
+        """One answer 200 to a GET. Raises SourceRefused, KeystoneRefused."""
+        for attempt in range(1, TRIES_MAX + 1):
+            token = await self._get_token()
+            status, body = await self._try(path, token, last=attempt == TRIES_MAX)
+            if status == 200:
+                return self._decode(path, body, kind)
+            if status == 401 and self._credentials is not None and attempt == 1:
+                await self._renew(token)
+            elif status in (0, *PASSING) and attempt < TRIES_MAX:
+                await asyncio.sleep(PAUSE_FIRST_S * 2 ** (attempt - 1))
+            else:
+                break
+        text = body.decode(errors="replace")[:300]
+        raise SourceRefused(f"GET {self.url}{path} was answered {status}: {text}", status=status)
+
+    # How it is done.
+
+    async def _try(self, path: str, token: str | None, *, last: bool) -> tuple[int, bytes]:
+        """(status, body); status 0: no answer. Raises SourceRefused for that if it is the last attempt."""
+        headers = {"Accept": "application/json"}
+        if self._version:
+            headers["OpenStack-API-Version"] = f"placement {self._version}"
+        if token:
+            headers["X-Auth-Token"] = token
+        self.requests += 1
+        try:
+            async with self._session.get(self.url + path, headers=headers) as response:
+                return response.status, await response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            if last or isinstance(error, aiohttp.InvalidURL):
+                text = f"GET {self.url}{path} failed: {error or type(error).__name__}"
+                raise SourceRefused(text) from error
+            return 0, b""
+
+    async def _get_token(self) -> str | None:
+        if self._token is None and self._credentials is not None:
+            await self._renew(None)
+        return self._token
+
+    async def _renew(self, refused: str | None) -> None:
+        """Get a token instead of the refused one, unless another request did so meanwhile."""
+        assert self._credentials is not None
+        async with self._asking:
+            if self._token == refused:
+                self._token = await get_token(self._session, self._credentials)
+
+    async def _negotiate(self) -> None:
+        """Ask in the newest version that both know. Raises SourceRefused for a source that is too old."""
+        versions = (await self.get("/", _Versions)).versions
+        newest = max((_version(one.max_version) for one in versions), default=(0, 0))
+        if newest < OLDEST:
+            asked, has = ".".join(map(str, OLDEST)), ".".join(map(str, newest))
+            raise SourceRefused(f"{self.url} serves the Placement API up to {has}: {asked} or later is needed")
+        self._version = ".".join(map(str, min(newest, NEWEST)))
+
+    def _decode(self, path: str, body: bytes, kind: type[Answer]) -> Answer:
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise SourceRefused(f"GET {self.url}{path} was not answered as Placement does: {error}") from error
+
+
+def _tls(ca_file: str | None) -> SSLContext | bool:
+    if ca_file is None:
+        return True
+    try:
+        return create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise SourceRefused(f"{ca_file} cannot be used: {error.strerror or error}") from error
+
+
+def _version(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else (0, 0)
+
+
+# What the source answers.
+
+
+class _Version(Struct):
+    max_version: str
+
+
+class _Versions(Struct):
+    versions: list[_Version]
+
+
+class _Listed(Struct):
+    uuid: str
+    name: str
+    generation: int
+    parent_provider_uuid: str | None
+
+
+class _ProviderList(Struct):
+    resource_providers: list[_Listed]
+
+
+class _Inventories(Struct):
+    inventories: dict[str, Inventory]
+    resource_provider_generation: int
+
+
+class _Traits(Struct):
+    traits: list[str]
+    resource_provider_generation: int
+
+
+class _Aggregates(Struct):
+    aggregates: list[str]
+    resource_provider_generation: int
+
+
+class _Holder(Struct):
+    consumer_generation: int
+
+
+class _Holders(Struct):
+    allocations: dict[str, _Holder]
+    resource_provider_generation: int
+
+
+class _Held(Struct):
+    resources: dict[str, int]
+
+
+class _Consumer(Struct):
+    """Without allocations there is nothing else."""
+
+    allocations: dict[str, _Held]
+    consumer_generation: int = 0
+    consumer_type: str = UNKNOWN_TYPE
+    project_id: str = ""
+    user_id: str = ""
+
+
+class _Name(Struct):
+    name: str
+
+
+class _ClassList(Struct):
+    resource_classes: list[_Name]
+
+
+class _TraitList(Struct):
+    traits: list[str]
+
+
+# Reading it.
+
+
+async def read_placement(source: Source, progress: Progress) -> Read:
+    """All that it has, with READS_MAX requests at a time. Raises SourceRefused, KeystoneRefused."""
+    reading = _Reading(source, progress)
+    settled = await reading.read()
+    classes = await source.get("/resource_classes", _ClassList)
+    traits = await source.get("/traits", _TraitList)
+    state = LedgerState(
+        resource_classes=frozenset(one.name for one in classes.resource_classes),
+        traits=frozenset(traits.traits),
+        providers={one.uuid: one for one in reading.list_providers()},
+        consumers={one.consumer_uuid: one for one in reading.list_consumers()},
+    )
+    return Read(state, settled, source.requests)
+
+
+class _Provider(Struct, frozen=True):
+    """What was read of a provider, at which generation. holders: consumer -> its generation."""
+
+    generation: int
+    inventories: Mapping[str, Inventory]
+    traits: frozenset[str]
+    placement_aggregates: frozenset[str]
+    holders: Mapping[str, int]
+
+
+class _Reading:
+    """What is read so far, by the identifiers of the source. What changed since is found by `read`."""
+
+    def __init__(self, source: Source, progress: Progress) -> None:
+        self._source = source
+        self._progress = progress
+        self._listed: dict[str, _Listed] = {}
+        self._providers: dict[str, _Provider] = {}
+        self._consumers: dict[str, _Consumer] = {}
+        self._alike: dict[Any, Any] = {}
+
+    async def read(self) -> bool:
+        """Read all that is new or moved, round by round; returns whether a round found nothing."""
+        for _ in range(ROUNDS_MAX):
+            found = await self._source.get("/resource_providers", _ProviderList)
+            self._listed = {one.uuid: one for one in found.resource_providers}
+            self._providers = {uuid: one for uuid, one in self._providers.items() if uuid in self._listed}
+            moved = [uuid for uuid, one in self._listed.items() if not self._is_current(uuid, one.generation)]
+            await self._each("providers", moved, self._read_provider)
+            held = self._list_held()
+            self._consumers = {uuid: one for uuid, one in self._consumers.items() if uuid in held}
+            unread = [uuid for uuid, generations in held.items() if generations != {self._generation_of(uuid)}]
+            await self._each("consumers", unread, self._read_consumer)
+            if not moved and not unread:
+                return True
+            self._mark_moved()
+        return False
+
+    def list_providers(self) -> Iterator[ImportedProvider]:
+        """Those that were read."""
+        for uuid, one in self._providers.items():
+            listed = self._listed[uuid]
+            parent = listed.parent_provider_uuid
+            yield ImportedProvider(
+                uuid=_canonical(uuid), name=listed.name, generation=listed.generation,
+                parent_uuid=None if parent is None else _canonical(parent), inventories=one.inventories,
+                traits=one.traits, placement_aggregates=one.placement_aggregates,
+            )  # fmt: skip
+
+    def list_consumers(self) -> Iterator[ConsumerState]:
+        """Those that hold something."""
+        for uuid, one in self._consumers.items():
+            if one.allocations:
+                yield ConsumerState(
+                    consumer_uuid=_canonical(uuid), generation=one.consumer_generation,
+                    consumer_type=None if one.consumer_type == UNKNOWN_TYPE else one.consumer_type,
+                    project_id=one.project_id, user_id=one.user_id,
+                    allocations={_canonical(at): held.resources for at, held in one.allocations.items()},
+                )  # fmt: skip
+
+    def _is_current(self, uuid: str, generation: int) -> bool:
+        return uuid in self._providers and self._providers[uuid].generation == generation
+
+    def _generation_of(self, consumer: str) -> int:
+        one = self._consumers.get(consumer)
+        return MOVED if one is None or not one.allocations else one.consumer_generation
+
+    def _list_held(self) -> dict[str, set[int]]:
+        """Every consumer that some provider names, with the generations that it is said to have."""
+        held: dict[str, set[int]] = {}
+        for one in self._providers.values():
+            for consumer, generation in one.holders.items():
+                held.setdefault(consumer, set()).add(generation)
+        return held
+
+    def _mark_moved(self) -> None:
+        """Have providers read again that name a consumer which says otherwise, or are not named by one."""
+        moved = {
+            uuid
+            for uuid, one in self._providers.items()
+            for consumer, generation in one.holders.items()
+            if self._generation_of(consumer) != generation or uuid not in self._consumers[consumer].allocations
+        }
+        for consumer, held in self._consumers.items():
+            known = (at for at in held.allocations if at in self._providers)
+            moved |= {at for at in known if consumer not in self._providers[at].holders}
+        for uuid in moved:
+            self._providers[uuid] = msgspec.structs.replace(self._providers[uuid], generation=MOVED)
+
+    async def _read_provider(self, uuid: str) -> None:
+        path = f"/resource_providers/{uuid}"
+        try:
+            inventories = await self._source.get(f"{path}/inventories", _Inventories)
+            traits = await self._source.get(f"{path}/traits", _Traits)
+            aggregates = await self._source.get(f"{path}/aggregates", _Aggregates)
+            holders = await self._source.get(f"{path}/allocations", _Holders)
+        except SourceRefused as error:
+            if error.status != 404:
+                raise
+            self._providers.pop(uuid, None)  # deleted since it was listed
+            return
+        answers = (inventories, traits, aggregates, holders)
+        generations = {answer.resource_provider_generation for answer in answers}
+        self._providers[uuid] = _Provider(
+            generation=generations.pop() if len(generations) == 1 else MOVED,
+            inventories={intern(name): self._one(held) for name, held in inventories.inventories.items()},
+            traits=self._one(frozenset(map(intern, traits.traits))),
+            placement_aggregates=self._one(frozenset(_canonical(one) for one in aggregates.aggregates)),
+            holders={consumer: held.consumer_generation for consumer, held in holders.allocations.items()},
+        )
+
+    async def _read_consumer(self, uuid: str) -> None:
+        self._consumers[uuid] = await self._source.get(f"/allocations/{uuid}", _Consumer)
+
+    async def _each(self, kind: str, items: Sequence[str], read: Callable[[str], Awaitable[None]]) -> None:
+        done, left = 0, iter(items)
+
+        async def work() -> None:
+            nonlocal done
+            for item in left:
+                await read(item)
+                done += 1
+                self._progress(kind, done, len(items))
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(READS_MAX, len(items))):
+                group.create_task(work())
+
+    def _one(self, value: Answer) -> Answer:
+        """One object for equal values: most hosts are like others."""
+        one: Answer = self._alike.setdefault(value, value)
+        return one
+
+
+def _canonical(uuid: str) -> str:
+    """As Roost writes it; what is no UUID stays, to be left out by name."""
+    return canonical_uuid(uuid) if is_uuid(uuid) else uuid

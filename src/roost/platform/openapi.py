@@ -1,0 +1,177 @@
+"""Describes an HTTP API as an OpenAPI document: a wing says what is read and answered, this file how that is written.
+
+Schemas are plain JSON Schemas. One that is among the components, the very same object, is written once and referred to.
+Source: OpenAPI Specification 3.1.1.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from msgspec import Struct
+
+OPENAPI = "3.1.1"
+JSON = "application/json"
+SECURITY_SCHEME = "keystone"
+OPENSTACK = "x-openstack"
+OPTIONAL_SUFFIX = re.compile(r"\^(\w+)\(.*\)\?\$")
+SUFFIX = "1"
+
+Schema = Mapping[str, Any]
+"""A JSON Schema of 2020-12, as OpenAPI 3.1 has it."""
+
+
+class About(Struct, frozen=True, kw_only=True):
+    """What all operations of an API have in common.
+
+    version: of the API, which the header of that name asks for, as in "placement 1.39". path_parameters: by name.
+    error: the body of every refusal. components: name -> schema, those that deserve a name in generated clients.
+    """
+
+    title: str
+    description: str
+    version: str
+    version_header: str
+    version_value: str
+    path_parameters: Mapping[str, Schema]
+    error: Schema
+    components: Mapping[str, Schema]
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One operation. query: an object by parameter; body: what is read; None for none.
+
+    answers: status -> body, None for none. errors: statuses of refusals. needs_token: whether callers are asked who
+    they are. since: the first version that has it. policy: the rule that is asked.
+    """
+
+    method: str
+    path: str
+    summary: str
+    query: Schema | None
+    body: Schema | None
+    answers: Mapping[int, Schema | None]
+    errors: Sequence[int]
+    needs_token: bool
+    since: str
+    policy: str | None
+
+
+def document(about: About, entries: Iterable[Entry], *, server: str) -> dict[str, Any]:
+    """The whole document; server: where the API is mounted, as a URL or a path."""
+    writer = _Writer(about.components)
+    paths: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        item = paths.setdefault(entry.path, _path_item(about, entry.path))
+        item[entry.method.lower()] = _operation(writer, entry)
+    return {
+        "openapi": OPENAPI,
+        "info": {"title": about.title, "version": about.version, "description": about.description},
+        "servers": [{"url": server}],
+        "security": [{SECURITY_SCHEME: []}],
+        "paths": paths,
+        "components": {
+            "schemas": {name: writer.inner(schema) for name, schema in about.components.items()},
+            "parameters": {"version": _version_parameter(about)},
+            "headers": {"version": {"description": "the version that answers", "schema": {"type": "string"}}},
+            "responses": {"refusal": _response("what is wrong", writer.schema(about.error))},
+            "securitySchemes": {SECURITY_SCHEME: {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
+        },
+    }
+
+
+def _path_item(about: About, path: str) -> dict[str, Any]:
+    named = [
+        {"name": name, "in": "path", "required": True, "schema": dict(about.path_parameters[name])}
+        for name in re.findall(r"{(\w+)}", path)
+    ]
+    return {"parameters": [{"$ref": "#/components/parameters/version"}, *named]}
+
+
+def _operation(writer: "_Writer", entry: Entry) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": _operation_id(entry),
+        "summary": entry.summary,
+        "tags": [entry.path.split("/")[1] or "versions"],
+        OPENSTACK: {"min-ver": entry.since, **({"policy": entry.policy} if entry.policy else {})},
+    }
+    if not entry.needs_token:
+        operation["security"] = []
+    if entry.query is not None:
+        operation["parameters"] = list(_query_parameters(writer, entry.query))
+    if entry.body is not None:
+        operation["requestBody"] = {"required": True, "content": {JSON: {"schema": writer.schema(entry.body)}}}
+    operation["responses"] = {
+        **{
+            str(status): _response(HTTPStatus(status).phrase, None if body is None else writer.schema(body))
+            for status, body in entry.answers.items()
+        },
+        **{str(status): {"$ref": "#/components/responses/refusal"} for status in entry.errors},
+    }
+    return operation
+
+
+def _operation_id(entry: Entry) -> str:
+    words = re.sub(r"{(\w+)}", r"by_\1", entry.path).replace(".", "_").split("/")
+    return "_".join([entry.method.lower(), *filter(None, words)])
+
+
+def _query_parameters(writer: "_Writer", query: Schema) -> Iterable[dict[str, Any]]:
+    """A parameter for each property; those whose names are only known by patterns are the properties of one more.
+
+    OpenAPI has no patterns of names: where a pattern is a name with an optional suffix, the bare name is a parameter
+    too, and the name with one suffix, so that generated clients can ask for groups.
+    """
+    required = query.get("required", ())
+    for name, schema in query.get("properties", {}).items():
+        yield {"name": name, "in": "query", "required": name in required, "schema": writer.schema(schema)}
+    if "patternProperties" in query:
+        for pattern, schema in query["patternProperties"].items():
+            if suffixed := OPTIONAL_SUFFIX.fullmatch(pattern):
+                for name in (suffixed[1], f"{suffixed[1]}{SUFFIX}"):
+                    yield {"name": name, "in": "query", "required": False, "schema": writer.schema(schema)}
+        patterns = {
+            "type": "object", "patternProperties": query["patternProperties"], "additionalProperties": False,
+        }  # fmt: skip
+        yield {
+            "name": "by_pattern", "in": "query", "style": "form", "explode": True, "schema": writer.schema(patterns),
+            "description": "each property is a parameter of its own; its name is one that a pattern allows",
+        }  # fmt: skip
+
+
+def _response(description: str, schema: Any) -> dict[str, Any]:
+    response: dict[str, Any] = {
+        "description": description,
+        "headers": {"OpenStack-API-Version": {"$ref": "#/components/headers/version"}},
+    }
+    if schema is not None:
+        response["content"] = {JSON: {"schema": schema}}
+    return response
+
+
+def _version_parameter(about: About) -> dict[str, Any]:
+    return {
+        "name": about.version_header, "in": "header", "required": True, "schema": {"const": about.version_value},
+        "description": "the version that this document describes; without it, the lowest one answers",
+    }  # fmt: skip
+
+
+class _Writer:
+    """Writes schemas with references to those that have a name."""
+
+    def __init__(self, components: Mapping[str, Schema]) -> None:
+        self._names = {id(schema): name for name, schema in components.items()}
+
+    def schema(self, schema: Any) -> Any:
+        """The schema, or a reference to it."""
+        name = self._names.get(id(schema))
+        return self.inner(schema) if name is None else {"$ref": f"#/components/schemas/{name}"}
+
+    def inner(self, schema: Any) -> Any:
+        """The schema itself, whose parts may be references."""
+        if isinstance(schema, Mapping):
+            return {key: self.schema(value) for key, value in schema.items()}
+        if isinstance(schema, list | tuple):
+            return [self.schema(value) for value in schema]
+        return schema

@@ -1,0 +1,132 @@
+"""The Placement API on a small ledger that has one of everything, asked in this process with any bytes whatever."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.types import ASGIApp, Message
+
+from roost.placement.api import routes
+from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.platform.auth import Unrestricted
+from roost.platform.database import Database
+from roost.platform.http import mount
+
+AGGREGATE, HOST, NUMA, SEGMENT, OTHER_HOST, SERVER, MIGRATION, NOTHING = (
+    f"00000000-0000-4000-8000-00000000000{n}" for n in range(1, 9)
+)
+CLASS, UNUSED_CLASS, TRAIT, UNUSED_TRAIT = "CUSTOM_FPGA", "CUSTOM_UNUSED", "CUSTOM_FAST", "CUSTOM_IDLE"
+PROJECT, USER = "p1", "u1"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back; body: decoded where there is one, the text itself where it is not JSON."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+
+
+@dataclass(frozen=True)
+class Api:
+    """The Placement API below /placement."""
+
+    app: ASGIApp
+
+    @classmethod
+    def on(cls, ledger: Ledger) -> "Api":
+        """The API on a ledger; everybody may do everything."""
+        return cls(Starlette(routes=[mount("/placement", routes(ledger, Unrestricted()))]))
+
+    async def send(
+        self,
+        method: str,
+        target: bytes,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        body: Sequence[bytes] = (b"",),
+    ) -> Answer:
+        """Ask for a target (a percent-encoded path, perhaps with a query) with the chunks of a body."""
+        path, _, query = target.partition(b"?")
+        raw_path = b"/placement" + path
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+            "path": unquote_to_bytes(raw_path).decode("utf-8", "replace"), "raw_path": raw_path, "root_path": "",
+            "query_string": query, "headers": [(name.lower(), value) for name, value in headers],
+            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+        }  # fmt: skip
+        left, sent = list(body), list[Message]()
+
+        async def receive() -> Message:
+            chunk = left.pop(0) if left else b""
+            return {"type": "http.request", "body": chunk, "more_body": bool(left)}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        await self.app(scope, receive, send)
+        answered = {name.decode(): value.decode("latin-1") for name, value in sent[0]["headers"]}
+        text = b"".join(message.get("body", b"") for message in sent[1:])
+        if text and answered.get("content-type") == "application/json":
+            return Answer(sent[0]["status"], answered, msgspec.json.decode(text))
+        return Answer(sent[0]["status"], answered, text.decode() or None)
+
+    async def call(self, method: str, target: str, body: Any = None, *, version: str = "1.39") -> Answer:
+        """The same with a body in JSON, at a microversion."""
+        headers = [(b"host", b"roost.test"), (b"openstack-api-version", f"placement {version}".encode())]
+        if body is None:
+            return await self.send(method, target.encode(), headers)
+        headers.append((b"content-type", b"application/json"))
+        return await self.send(method, target.encode(), headers, [msgspec.json.encode(body)])
+
+
+async def populate(database: Database) -> Api:
+    """An API on an empty database, in which there is one of everything then."""
+    ledger = Ledger(database)
+    await sync_standard_names(ledger)
+    api = Api.on(ledger)
+    for method, target, body in _requests():
+        answer = await api.call(method, target, body)
+        assert answer.status < 300, (method, target, answer)
+    return api
+
+
+def _requests() -> list[tuple[str, str, Any]]:
+    provider = "/resource_providers/{}".format
+    owner = {"project_id": PROJECT, "user_id": USER, "consumer_generation": None}
+    wants = {HOST: {"resources": {"VCPU": 2}}, SEGMENT: {"resources": {"IPV4_ADDRESS": 1}}}
+    return [
+        ("PUT", f"/resource_classes/{CLASS}", None),
+        ("PUT", f"/resource_classes/{UNUSED_CLASS}", None),
+        ("PUT", f"/traits/{TRAIT}", None),
+        ("PUT", f"/traits/{UNUSED_TRAIT}", None),
+        ("POST", "/resource_providers", {"uuid": HOST, "name": "host1"}),
+        ("POST", "/resource_providers", {"uuid": NUMA, "name": "numa0", "parent_provider_uuid": HOST}),
+        ("POST", "/resource_providers", {"uuid": SEGMENT, "name": "rack1"}),
+        ("POST", "/resource_providers", {"uuid": OTHER_HOST, "name": "host2"}),
+        ("PUT", f"{provider(HOST)}/inventories", _inventories(VCPU=8, MEMORY_MB=4096)),
+        ("PUT", f"{provider(NUMA)}/inventories", _inventories(**{CLASS: 4})),
+        ("PUT", f"{provider(SEGMENT)}/inventories", _inventories(IPV4_ADDRESS=5)),
+        ("PUT", f"{provider(OTHER_HOST)}/inventories", _inventories(VCPU=4)),
+        ("PUT", f"{provider(SEGMENT)}/traits", _at_generation(1, traits=["MISC_SHARES_VIA_AGGREGATE"])),
+        ("PUT", f"{provider(HOST)}/traits", _at_generation(1, traits=[TRAIT, "HW_CPU_X86_AVX2"])),
+        ("PUT", f"{provider(SEGMENT)}/aggregates", _at_generation(2, aggregates=[AGGREGATE])),
+        ("PUT", f"{provider(HOST)}/aggregates", _at_generation(2, aggregates=[AGGREGATE])),
+        ("PUT", f"/allocations/{SERVER}", {"allocations": wants, "consumer_type": "INSTANCE", **owner}),
+        (
+            "PUT",
+            f"/allocations/{MIGRATION}",
+            {"allocations": {NUMA: {"resources": {CLASS: 1}}}, "consumer_type": "MIGRATION", **owner},
+        ),
+    ]
+
+
+def _inventories(**totals: int) -> dict[str, Any]:
+    return _at_generation(0, inventories={name: {"total": total} for name, total in totals.items()})
+
+
+def _at_generation(generation: int, **body: Any) -> dict[str, Any]:
+    return {"resource_provider_generation": generation, **body}
