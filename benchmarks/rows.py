@@ -23,8 +23,8 @@ class Row:
 
     hosts, segments: the world; every segment reaches hosts / segments hosts. held: servers that run there before the
     measurement, each with an address. amount: what one round does: servers, claim groups, searches or refreshes.
-    batch: servers in a request, groups in a claim, or the limit of a search, 0 for none. floor, ceiling: the promise for
-    the median of all rounds, in `unit`. small: the smallest of its kind, which the tests run too, for its result only.
+    batch: servers in a request, groups in a claim, or the limit of a search, 0 for none. floor, ceiling: the promise
+    for the median of all rounds, in `unit`. small: the smallest of its kind, which the tests run too, for its result.
     """
 
     name: str
