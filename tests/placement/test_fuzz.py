@@ -4,6 +4,7 @@ ROOST_FUZZ_SEEDS=N asks for N times REQUESTS requests; `make test` is content wi
 request as Python text.
 """
 
+import asyncio
 import os
 from random import Random
 from typing import Any
@@ -24,6 +25,7 @@ from roost.platform.policy import OsloPolicy
 
 SEEDS = int(os.environ.get("ROOST_FUZZ_SEEDS", "3"))
 REQUESTS = 400
+AT_ONCE = 8
 NO_LEDGER: Any = None
 OPERATIONS = operations(NO_LEDGER, Unrestricted())
 CODES_SINCE = (1, 23)
@@ -95,6 +97,23 @@ async def test_no_request_is_answered_by_a_500_or_half_done(database: Database, 
         if answer.status >= 400 or sent.method not in ("POST", "PUT", "DELETE"):
             assert after == before, f"something was written\n{what}"
         before = after
+    await watch.check_books()
+    await assert_the_index_is_the_ledger(api, Api.on(Ledger(database)), known)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_requests_at_once_do_not_spoil_each_other(database: Database, seed: int) -> None:
+    """Claims that come together share a transaction, readers an index: the worst neighbour must not matter."""
+    api, known = await populate(database, OsloPolicy(policies.rules())), Known()
+    watch, maker = Watch(database, known), Maker(Random(-seed - 1), OPERATIONS, known)
+    for number in range(REQUESTS // AT_ONCE):
+        await watch.look()
+        batch = [maker.request() for _ in range(AT_ONCE)]
+        answers = await asyncio.gather(*(api.send(sent.method, sent.target, sent.headers, sent.body) for sent in batch))
+        for sent, answer in zip(batch, answers, strict=True):
+            problem = wrong_with(sent, answer)
+            assert problem is None, f"{problem}\nseed {seed}, batch {number}: {str(sent)[:3000]}\n{str(answer)[:3000]}"
+    await watch.look()
     await watch.check_books()
     await assert_the_index_is_the_ledger(api, Api.on(Ledger(database)), known)
 
