@@ -44,7 +44,7 @@ NO_TYPE = ""
 class ConsumerWrite(NamedTuple):
     """A consumer that is to be written.
 
-    consumer_type: None leaves the one that it has. created: it did not exist before. allocations: all that it holds now.
+    consumer_type: None leaves the one that it has. created: it did not exist before. allocations: all that it holds.
     """
 
     uuid: str
