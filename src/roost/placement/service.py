@@ -205,13 +205,16 @@ async def _insert_providers(tx: Connection, missing: Sequence[ProviderState], *,
     waiting = {state.uuid: state for state in missing}
     if unknown := {state.parent_uuid for state in missing if state.parent_uuid} - known - waiting.keys():
         raise ProviderNotFound(f"No resource provider with uuid {', '.join(sorted(unknown))} found")
+    levels = []
     while waiting:
         ready = [state for state in waiting.values() if state.parent_uuid not in waiting]
         if not ready:
             raise ProviderNotFound(f"parent providers form a circle: {sorted(waiting)}")
-        await store.insert_providers(tx, [(state.uuid, state.name, state.parent_uuid) for state in ready])
+        levels.append([(state.uuid, state.name, state.parent_uuid) for state in ready])
         for state in ready:
             del waiting[state.uuid]
+    for level in levels:
+        await store.insert_providers(tx, level)
 
 
 async def set_placement_aggregates(
