@@ -20,6 +20,22 @@ ALWAYS: dict[str, str] = {
         LEFT JOIN placement.inventory i USING (provider_id, resource_class_id)
         LEFT JOIN placement.consumer c ON c.uuid = a.consumer_uuid
         WHERE i.provider_id IS NULL OR c.uuid IS NULL""",
+    "something has no provider, or no name": """
+        SELECT 'inventory' AS what, h.provider_id FROM placement.inventory h
+        LEFT JOIN placement.provider p ON p.id = h.provider_id
+        LEFT JOIN placement.resource_class r ON r.id = h.resource_class_id WHERE p.id IS NULL OR r.id IS NULL
+        UNION ALL SELECT 'trait', h.provider_id FROM placement.provider_trait h
+        LEFT JOIN placement.provider p ON p.id = h.provider_id
+        LEFT JOIN placement.trait t ON t.id = h.trait_id WHERE p.id IS NULL OR t.id IS NULL
+        UNION ALL SELECT 'aggregate', h.provider_id FROM placement.provider_aggregate h
+        LEFT JOIN placement.provider p ON p.id = h.provider_id WHERE p.id IS NULL""",
+    "the root of a provider is not the top of its tree": """
+        WITH RECURSIVE tree (id, root_id) AS (
+            SELECT id, id FROM placement.provider WHERE parent_id IS NULL
+            UNION ALL SELECT p.id, tree.root_id FROM placement.provider p JOIN tree ON p.parent_id = tree.id
+        )
+        SELECT p.name, p.root_id, tree.root_id AS top FROM placement.provider p LEFT JOIN tree USING (id)
+        WHERE p.root_id IS DISTINCT FROM tree.root_id""",
     "a consumer holds nothing": """
         SELECT c.uuid FROM placement.consumer c
         WHERE NOT EXISTS (SELECT FROM placement.allocation a WHERE a.consumer_uuid = c.uuid)""",

@@ -48,66 +48,91 @@ class Known:
 
 
 BAD_TEXT = [
-    "", " ", "\0", "a\0b", "\n", "VCPU\n", "CUSTOM_A\n", "CUSTOM_", "CUSTOM_É", "custom_a", "é" * 300, "A" * 256, "A" * 70_000,
+    "", " ", "\0", "a\0b", "\n", "VCPU\n", "CUSTOM_A\n", "CUSTOM_", "CUSTOM_É", "custom_a", "é" * 300, "A" * 256,
+    "A" * 70_000,
     "null", "-1", "0", "1e400", "NaN", "٣", "１", "\u2028", "\U0001f600", "'; DROP TABLE provider; --", "%00", "../..",
-    "{uuid}", "in:", "!", "!in:", ":", ",", ",,", "VCPU:", "VCPU:1:1", "in:,", "\x7f", "\ufffe", "\x85", "a" * 36, "-" * 36,
+    "{uuid}", "in:", "!", "!in:", ":", ",", ",,", "VCPU:", "VCPU:1:1", "in:,", "\x7f", "\ufffe", "\x85", "a" * 36,
+    "-" * 36,
     "0" * 32, "{" + "0" * 36 + "}", "00000000-0000-4000-8000-00000000000٣", "00000000-0000-4000-8000-000000000001\n",
     "00000000000040008000000000000001", "urn:uuid:00000000-0000-4000-8000-000000000001",
 ]  # fmt: skip
 BAD_VALUES: list[Any] = [
-    None, True, False, 0, -1, 1.0, 1.5, -0.0, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**400,
+    None, True, False, 0, -1, 1.0, 1.5, -0.0, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, -(2**63) - 1, 2**64,
+    10**400,
     [], {}, [[]], [None], {"": None}, 3.5e38, 1e308, 5e-324, 0.1, 1e-9,
     *map(Raw, (
-        "NaN", "Infinity", "-Infinity", "1e400", "-1e400", "-0", "-0.0", "1E2", "1e2", "0.0e0", "01", "+1", "0x10", "1.",
-        '"\\ud800"', '"\\udfff\\ud800"', '"\\u0000"', '"a\\u0000b"', '"\\u00e9"', '"\\x"', '"', "'a'", "nul", "undefined",
+        "NaN", "Infinity", "-Infinity", "1e400", "-1e400", "-0", "-0.0", "1E2", "1e2", "0.0e0", "01", "+1", "0x10",
+        "1.",
+        '"\\ud800"', '"\\udfff\\ud800"', '"\\u0000"', '"a\\u0000b"', '"\\u00e9"', '"\\x"', '"', "'a'", "nul",
+        "undefined",
         "/**/1", "[" * 300 + "]" * 300, '{"a":' * 300 + "1" + "}" * 300, "[" * 100_000, '{"a":' * 50_000, "9" * 5000,
         "1" + "0" * 400 + ".5", '"' + "x" * 100_000 + '"', "[" + "0," * 5000 + "0]",
     )),
 ]  # fmt: skip
 BAD_BODIES = [
-    b"", b" ", b"\0", b"\xff\xfe", b"\xef\xbb\xbf{}", b"{", b"}", b"[]", b"null", b"1", b'"a"', b"{}{}", b'{"a":1,}', b"{,}",
+    b"", b" ", b"\0", b"\xff\xfe", b"\xef\xbb\xbf{}", b"{", b"}", b"[]", b"null", b"1", b'"a"', b"{}{}", b'{"a":1,}',
+    b"{,}",
     b'{"name":"\xff"}', b'{"name":"\xed\xa0\x80"}', b'{"name":"\xc0\x80"}', b'{"\xff":1}', '{"é":1}'.encode("utf-16"),
-    b'{"name":"a","name":"b"}', b"[" * 200_000, b'{"a":' * 100_000, b"[" * 900 + b"]" * 900, b'{"a":[' * 450 + b"]}" * 450,
+    b'{"name":"a","name":"b"}', b"[" * 200_000, b'{"a":' * 100_000, b"[" * 900 + b"]" * 900,
+    b'{"a":[' * 450 + b"]}" * 450,
     b"-", b"NaN", b"1e999999999", b"9" * 100_000, b"[" + b"1," * 100_000 + b"1]", b"\x00" * 1000, b"%7B%7D", b"a=b&c=d",
     b'{"' + b"k" * 100_000 + b'":1}', b"{" + b",".join(b'"k%d":1' % n for n in range(3000)) + b"}",
 ]  # fmt: skip
 BAD_SEGMENTS = [
-    b"%00", b"%0A", b"%0D%0A", b"a%00b", b"%FF", b"%C3%28", b"%ED%A0%80", b"%", b"%2", b"%zz", b"%2F", b"%2e%2e", b"..", b".",
-    b"%20", b"+", b"a;b", b"{uuid}", b"%F0%9F%98%80", b"%E2%80%A8", b"x" * 8000, b"%41" * 3000, b"CUSTOM_A%0A", b"VCPU%0A",
-    b"CUSTOM_%C3%89", b"CUSTOM_" + b"A" * 248, b"CUSTOM_" + b"A" * 249, b"%D9%A3", b"-", b"nul", b"00000000000040008000000000000005",
+    b"%00", b"%0A", b"%0D%0A", b"a%00b", b"%FF", b"%C3%28", b"%ED%A0%80", b"%", b"%2", b"%zz", b"%2F", b"%2e%2e",
+    b"..", b".",
+    b"%20", b"+", b"a;b", b"{uuid}", b"%F0%9F%98%80", b"%E2%80%A8", b"x" * 8000, b"%41" * 3000, b"CUSTOM_A%0A",
+    b"VCPU%0A",
+    b"CUSTOM_%C3%89", b"CUSTOM_" + b"A" * 248, b"CUSTOM_" + b"A" * 249, b"%D9%A3", b"-", b"nul",
+    b"00000000000040008000000000000005",
     b"00000000-0000-4000-8000-000000000005%0A", b"00000000-0000-4000-8000-00000000000%D9%A3", b"1" * 40,
 ]  # fmt: skip
 BAD_QUERY_BYTES = [
-    b"%", b"%zz", b"%FF", b"%ED%A0%80", b"%00", b"&&&", b"=", b"a", b"a=b=c", b";", b"resources", b"resources=%FF:1", b"\xff",
-    b"limit=%D9%A3", b"x" * 30_000, b"&".join([b"member_of=x"] * 2000), b"name=%C3%28", b"%00=%00", b"resources%00=VCPU:1",
+    b"%", b"%zz", b"%FF", b"%ED%A0%80", b"%00", b"&&&", b"=", b"a", b"a=b=c", b";", b"resources", b"resources=%FF:1",
+    b"\xff",
+    b"limit=%D9%A3", b"x" * 30_000, b"&".join([b"member_of=x"] * 2000), b"name=%C3%28", b"%00=%00",
+    b"resources%00=VCPU:1",
 ]  # fmt: skip
 MEDIA_TYPES = [
-    b"application/json; charset=utf-8", b"application/json;charset=utf-16", b"APPLICATION/JSON", b"text/plain", b"", b";", b"*/*",
-    b"application/jsonx", b"multipart/form-data; boundary=x", b"application/x-www-form-urlencoded", b"\xff", b"a" * 5000,
+    b"application/json; charset=utf-8", b"application/json;charset=utf-16", b"APPLICATION/JSON", b"text/plain", b"",
+    b";", b"*/*",
+    b"application/jsonx", b"multipart/form-data; boundary=x", b"application/x-www-form-urlencoded", b"\xff",
+    b"a" * 5000,
 ]  # fmt: skip
 ACCEPTS = [
-    b"*/*", b"application/json", b"application/*", b"text/html", b"text/plain", b"text/html;q=0.1, application/json;q=0", b"",
+    b"*/*", b"application/json", b"application/*", b"text/html", b"text/plain",
+    b"text/html;q=0.1, application/json;q=0", b"",
     b"\xff\xfe", b"a" * 5000, b";q=x", b",,,", b"image/png",
 ]  # fmt: skip
 VERSION_HEADERS = [
-    b"placement latest", b"placement 1.40", b"placement 2.0", b"placement 0.9", b"placement", b"placement 1", b"placement 1.",
-    b"placement .1", b"placement -1.0", b"placement 1.0.0", b"placement 1.1e1", b"placement \xff", b"placement 1." + b"9" * 5000,
-    b"compute 2.1", b"compute 2.1, placement 1.39", b",,,", b"placement 1.10,placement 1.39", b"placement  1.39", b"", b"1.39",
+    b"placement latest", b"placement 1.40", b"placement 2.0", b"placement 0.9", b"placement", b"placement 1",
+    b"placement 1.",
+    b"placement .1", b"placement -1.0", b"placement 1.0.0", b"placement 1.1e1", b"placement \xff",
+    b"placement 1." + b"9" * 5000,
+    b"compute 2.1", b"compute 2.1, placement 1.39", b",,,", b"placement 1.10,placement 1.39", b"placement  1.39",
+    b"", b"1.39",
     b"placement \xd9\xa1.\xd9\xa1", b"placement 1.39\x00", b"PLACEMENT 1.39",
 ]  # fmt: skip
 MORE_HEADERS = [
-    (b"X-Roles", b"admin,\xff,,"), (b"X-Auth-Token", b"\xff:::"), (b"X-Project-Id", b"a" * 5000), (b"Content-Length", b"abc"),
+    (b"X-Roles", b"admin,\xff,,"), (b"X-Auth-Token", b"\xff:::"), (b"X-Project-Id", b"a" * 5000),
+    (b"Content-Length", b"abc"),
     (b"Content-Length", b"-1"), (b"X-OpenStack-Request-ID", b"\xff" * 300), (b"X-OpenStack-Request-ID", b"req-\xe9"),
     (b"Host", b"\xff[::"), (b"Host", b"[::1"), (b"Host", b"a:b:c"), (b"Host", b""), (b"X-Forwarded-Proto", b"\xff"),
-    (b"If-Match", b"*"), (b"Range", b"bytes=9-1"), (b"Origin", b"null"), (b"Transfer-Encoding", b"chunked"), (b"Cookie", b"\x80=;"),
+    (b"If-Match", b"*"), (b"Range", b"bytes=9-1"), (b"Origin", b"null"), (b"Transfer-Encoding", b"chunked"),
+    (b"Cookie", b"\x80=;"),
     (b"Content-Encoding", b"gzip"), (b"Expect", b"100-continue"), (b"X-HTTP-Method-Override", b"DELETE"),
 ]  # fmt: skip
 METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", "FOO", ""]
 QUERIES: Mapping[str, Sequence[str]] = {
-    "resources": ["VCPU:1", f"VCPU:1,{CLASS}:1", "VCPU:1,IPV4_ADDRESS:1", f"{CLASS}:99", "NO_SUCH:1", "VCPU:9223372036854775808"],
+    "resources": [
+        "VCPU:1", f"VCPU:1,{CLASS}:1", "VCPU:1,IPV4_ADDRESS:1", f"{CLASS}:99", "NO_SUCH:1", f"VCPU:{2**63}",
+    ],
     "required": [TRAIT, f"!{TRAIT}", f"in:{TRAIT},HW_CPU_X86_AVX2", "NO_SUCH", f"{TRAIT},!{TRAIT}", f"in:!{TRAIT}"],
-    "member_of": [AGGREGATE, f"!{AGGREGATE}", f"in:{AGGREGATE},{NOTHING}", f"!in:{AGGREGATE}", f"{AGGREGATE},{NOTHING}"],
-    "in_tree": [NOTHING], "name": ["host1", "in:CUSTOM_FAST", "startswith:CUSTOM_"], "uuid": [NOTHING], "associated": ["true", "0"],
+    "member_of": [
+        AGGREGATE, f"!{AGGREGATE}", f"in:{AGGREGATE},{NOTHING}", f"!in:{AGGREGATE}", f"{AGGREGATE},{NOTHING}",
+    ],
+    "in_tree": [NOTHING], "name": ["host1", "in:CUSTOM_FAST", "startswith:CUSTOM_"], "uuid": [NOTHING],
+    "associated": ["true", "0"],
     "limit": ["1", "0", "-1", "99999999999999999999999", "1.5"], "group_policy": ["none", "isolate", "x"],
     "root_required": [TRAIT, f"!{TRAIT}"], "same_subtree": ["_a,_b", "_a", "1"],
     "project_id": [PROJECT, "x"], "user_id": [USER], "consumer_type": ["all", "unknown", "INSTANCE", "all\n", "allx"],

@@ -107,6 +107,24 @@ def test_a_group_without_resources_is_in_the_mappings_alone() -> None:
     ]
 
 
+def test_a_tree_that_gives_no_resources_is_not_summarized() -> None:
+    found = answer(numa_host(), "resources_n=IPV4_ADDRESS:1&required_r=A&same_subtree=_r&group_policy=none", 36)
+    assert [one["mappings"] for one in found["allocation_requests"]] == [{"_n": ["p10"], "_r": ["p1"]}]
+    assert list(found["provider_summaries"]) == ["p10"]
+
+
+def test_hosts_with_a_disk_of_their_own_and_hosts_with_a_shared_one_are_answered_together() -> None:
+    with_disk = [provider(number, totals={VCPU: 4, DISK_GB: 9}) for number in range(1, 41)]
+    without = [provider(number, totals={VCPU: 4}, placement_aggregates=frozenset("a")) for number in range(41, 81)]
+    shared = provider(99, totals={DISK_GB: 999}, placement_aggregates=frozenset("a"), traits=frozenset({SHARING}))
+    found = answer(index_of(*with_disk, *without, shared), "resources=VCPU:1,DISK_GB:2", 39)
+    assert {tuple(one["mappings"][""]) for one in found["allocation_requests"]} == {
+        *((f"p{number}",) for number in range(1, 41)), *((f"p{number}", "p99") for number in range(41, 81)),
+    }  # fmt: skip
+    for one in found["allocation_requests"]:
+        assert sorted(name for held in one["allocations"].values() for name in held["resources"]) == [DISK_GB, VCPU]
+
+
 def test_groups_on_one_provider_are_added_up_and_old_clients_see_no_candidate_twice() -> None:
     query = "resources=VCPU:1&resources1=VCPU:2&resources2=VCPU:2&group_policy=none"
     one = index_of(provider(1, totals={VCPU: 5}))

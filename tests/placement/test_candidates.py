@@ -20,6 +20,7 @@ from roost.seams.placement import (
     DISK_GB,
     IPV4_ADDRESS,
     MEMORY_MB,
+    SHARING,
     VCPU,
     CandidateQuery,
     Candidates,
@@ -150,6 +151,62 @@ def test_a_search_that_finds_nothing_for_long_ends() -> None:
     patience.steps_left = 2000
     assert list(combinations(index, plan, options, patience)) == []
     assert patience.steps_left < 0
+
+
+def test_sharing_providers_that_share_with_each_other_give_each_combination_once() -> None:
+    index = index_of(segment(10, "a", addresses=9), segment(11, "a", addresses=9))
+    found = {tuple(sorted(pick[1:])) for pick in picks(ask(index, nic("_0"), nic("_1")))}
+    assert len(found) == len(ask(index, nic("_0"), nic("_1")).candidates) == 3
+
+
+def test_a_sharing_provider_that_can_help_itself_is_found_where_hosts_fail() -> None:
+    marked = frozenset({"CUSTOM_ROOT"})
+    index = index_of(
+        host(1, "a", traits=marked),
+        segment(10, "a", "b", addresses=1),
+        provider(11, totals={IPV4_ADDRESS: 1}, placement_aggregates=frozenset("b"), traits=marked | {SHARING}),
+    )
+    query = CandidateQuery(groups=(nic("_0"), nic("_1")), root_required=marked)
+    assert [set(pick) for pick in picks(search(index, query))] == [{"p11", "p10"}]
+
+
+@settings(max_examples=150, deadline=None)
+@given(RANDOM)
+def test_many_groups_on_few_devices_are_found_as_by_trying_everything(random: Random) -> None:
+    world = [provider(1, totals={MEMORY_MB: 1})]
+    world += [
+        provider(n, totals={name: random.randint(1, 4) for name in CLASSES}, parent_id=1, root_id=1)
+        for n in range(2, random.randint(5, 7))
+    ]
+    kinds = [{VCPU: random.randint(1, 2)}, {VCPU: random.randint(1, 3)}, {IPV4_ADDRESS: 1, VCPU: random.randint(1, 2)}]
+    made = [RequestGroup(suffix=f"_{n}", resources=random.choice(kinds)) for n in range(random.randint(3, 5))]
+    policy, distinct = random.choice(["none", "none", "isolate"]), random.choice(list(Distinct))
+    query = CandidateQuery(groups=tuple(made), group_policy=policy, distinct=distinct)
+    index, by_uuid = index_of(*world), {one.uuid: one for one in world}
+    parts = [(group, group.resources) for group in made]
+    found = find(index, make_plan(index, query), limit=0)
+    keys = [key_of(query, parts, [by_uuid[index.uuids[row]] for row in one.rows]) for one in found]
+    assert len(keys) == len(set(keys))
+    assert set(keys) == tried(world, query)
+
+
+def test_a_dead_end_is_one_only_for_the_same_groups_on_the_same_providers() -> None:
+    """p1 and p2 have given the same both times, but only with the unsuffixed group on p2 is there room for `_1`."""
+    marked = frozenset({"CUSTOM_A"})
+    index = index_of(
+        provider(1, totals={VCPU: 5}),
+        provider(2, totals={VCPU: 5}, parent_id=1, root_id=1, traits=marked),
+        provider(3, totals={DISK_GB: 1}, parent_id=1, root_id=1),
+    )
+    groups = [
+        RequestGroup(suffix="", resources={VCPU: 1}),
+        RequestGroup(suffix="_0", resources={VCPU: 1}),
+        RequestGroup(suffix="_1", resources={VCPU: 1}, required=(marked,)),
+        RequestGroup(suffix="_2", resources={DISK_GB: 1}),
+    ]
+    found = ask(index, *groups, policy="isolate").candidates
+    assert [one.providers_by_suffix[""] for one in found] == [("p1",), ("p2",)]
+    assert {one.providers_by_suffix["_1"] for one in found} == {("p2",)}
 
 
 def test_breadth_first_gives_one_of_each_host_and_depth_first_all_of_one() -> None:

@@ -12,10 +12,10 @@ import jsonschema
 import pytest
 from tests.invariants import ALWAYS
 from tests.placement.malformed import HIGHEST, Known, Maker, Sent
-from tests.placement.populated import Answer, Api, populate
+from tests.placement.populated import AGGREGATE, NOTHING, OTHER_HOST, Answer, Api, populate
 
 from roost.placement.api import answer_schemas, operations
-from roost.placement.api.bodies import FORMATS
+from roost.placement.api.bodies import FORMATS, SHOWN_MAX
 from roost.placement.api.openapi import refusals
 from roost.placement.service_ledger import Ledger
 from roost.platform.auth import Unrestricted
@@ -28,8 +28,9 @@ OPERATIONS = operations(NO_LEDGER, Unrestricted())
 CODES_SINCE = (1, 23)
 
 TABLES = (
-    "provider", "inventory", "provider_trait", "provider_aggregate", "allocation", "consumer", "resource_class", "trait",
-)  # fmt: skip
+    *("provider", "inventory", "provider_trait", "provider_aggregate", "allocation", "consumer"),
+    *("resource_class", "trait"),
+)
 EVERYTHING = "-- test.everything\nSELECT " + ", ".join(
     f"(SELECT md5(coalesce(string_agg(t::text, '|' ORDER BY t::text), '')) FROM placement.{table} t) AS {table}"
     for table in TABLES
@@ -39,6 +40,11 @@ MUST_NOT_BE = [
     "an allocation has no inventory or no consumer",
     "a consumer holds nothing",
 ]
+
+
+@pytest.fixture
+async def api(database: Database) -> Api:
+    return await populate(database)
 
 
 class Watch:
@@ -92,11 +98,61 @@ async def test_no_request_is_answered_by_a_500_or_half_done(database: Database, 
     await assert_the_index_is_the_ledger(api, database, known)
 
 
+DEEP = b'{"resource_provider_generation":0,"inventories":' + b'{"a":' * 300 + b"1" + b"}" * 301
+MANY = b'{"resource_provider_generation":0,"aggregates":[' + b"0," * 300_000 + b"0]}"
+INVENTORIES = f"/resource_providers/{OTHER_HOST}/inventories"
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "status"),
+    [
+        ("GET", b"/resource_classes/a%00b", b"", 404),
+        ("DELETE", b"/traits/a%00b", b"", 404),
+        ("GET", b"/traits%0A", b"", 404),
+        ("GET", b"/resource_providers/a%0Ab/usages", b"", 404),
+        ("GET", b"/traits?name=\xff", b"", 400),
+        ("GET", b"/traits?name=in:a%00b", b"", 400),
+        ("PUT", b"/traits/CUSTOM_A%0A", b"", 400),
+        ("PUT", b"/resource_classes/CUSTOM_A%0A", b"", 400),
+        ("POST", b"/resource_classes", b'{"name":"CUSTOM_A\\n"}', 400),
+        ("FROB", b"/traits", b"", 405),
+        ("PUT", INVENTORIES.encode(), DEEP, 400),
+        ("PUT", INVENTORIES.encode(), b"[" * 900 + b"]" * 900, 400),
+        ("PUT", f"/resource_providers/{OTHER_HOST}/aggregates".encode(), MANY, 400),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+async def test_what_once_failed_is_refused(api: Api, method: str, target: bytes, body: bytes, status: int) -> None:
+    headers = [
+        (b"openstack-api-version", b"placement 1.39"),
+        (b"host", b"[::1"),
+        (b"content-type", b"application/json"),
+    ]
+    answer = await api.send(method, target, headers, [body])
+    assert answer.status == status, answer
+    assert first_problem(answer.body, answer_schemas.ERRORS) is None
+    assert len(answer.body["errors"][0]["detail"]) < 2 * SHOWN_MAX
+
+
+async def test_a_ratio_that_bursts_64_bits_leaves_room_for_every_claim(api: Api) -> None:
+    inventory = {"total": 2**31 - 1, "allocation_ratio": 3.4e38}
+    replaced = {"resource_provider_generation": 1, "inventories": {"VCPU": inventory}}
+    assert (await api.call("PUT", INVENTORIES, replaced)).status == 200
+    claim = {"allocations": {OTHER_HOST: {"resources": {"VCPU": 2**31 - 1}}}, "project_id": "p", "user_id": "u"}
+    for consumer in (NOTHING, AGGREGATE):
+        body = {**claim, "consumer_generation": None, "consumer_type": "INSTANCE"}
+        assert (await api.call("PUT", f"/allocations/{consumer}", body)).status == 204
+    found = await api.call("GET", f"/allocation_candidates?resources=VCPU:{2**31 - 1}&in_tree={OTHER_HOST}")
+    assert len(found.body["allocation_requests"]) == 1
+
+
 def wrong_with(sent: Sent, answer: Answer) -> str | None:
     """What an answer should not be, in words."""
     operation = OPERATIONS[sent.path].get(sent.method)
     if answer.status >= 500:
         return "a failure"
+    if any(ord(character) < 32 for value in answer.headers.values() for character in value):
+        return "a header in several lines"
     if answer.status >= 400:
         return wrong_with_refusal(sent, answer)
     if sent.version != HIGHEST or operation is None or not matches(sent):

@@ -88,12 +88,12 @@ def test_nobody_is_refused_where_nobody_is_asked_who_they_are() -> None:
     assert allowed(policy, system_scope="all") == set(OPERATIONS)
 
 
-def test_every_rule_guards_an_operation_and_every_operation_but_the_version_document_has_one() -> None:
+def test_every_rule_guards_an_operation_and_every_operation_but_the_documents_has_one() -> None:
     nothing: Any = None  # the operations need no ledger to be listed
     served = [one for methods in operations(nothing, Unrestricted()).values() for one in methods.values()]
     unruled = {one.endpoint.__name__ for one in served if one.rule is None}
     assert {one.rule for one in served if one.rule is not None} == set(OPERATIONS) - {USAGES}
-    assert unruled == {"_versions", "show_project"}, "show_project enforces the rule of usages itself"
+    assert unruled == {"_versions", "show_document", "show_project"}, "show_project enforces the rule of usages itself"
 
 
 def test_there_are_upstreams_rules_and_no_others() -> None:

@@ -162,10 +162,10 @@ async def test_in_a_storm_of_writers_every_refresh_shows_what_was_committed_befo
     known: dict[tuple[object, ...], Shown] = {}
 
     def learn(state: dict[int, Shown]) -> None:
-        """What a generation means: the inventories, usages and traits that a provider has in it."""
-        for provider_id, (generation, uuid, *_, inventories, used, traits, _aggregates) in state.items():
+        """What a generation means: the inventories and traits that a provider has in it."""
+        for provider_id, (generation, uuid, *_, inventories, _used, traits, _aggregates) in state.items():
             if uuid != storm.rare.uuid:
-                meaning = (inventories, used, traits)
+                meaning = (inventories, traits)
                 assert known.setdefault((provider_id, generation), meaning) == meaning, f"seed {seed}"
 
     async def look(refresher: IndexRefresher) -> None:

@@ -245,3 +245,19 @@ async def test_a_new_consumer_that_exists_and_holds_the_last_unit_is_told_that_i
     (answer,) = await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 1}}, consumer),))])
     assert isinstance(answer, Refused)
     assert [shortfall.rule for shortfall in answer.shortfalls] == [Rule.CONSUMER_GENERATION]
+
+
+async def test_a_consumer_that_a_group_released_is_a_new_one_to_the_next_group(ledger: Ledger) -> None:
+    """As if the groups came one by one: who was there before leaves nothing, not even a generation."""
+    host = await a_provider(ledger, VCPU=4)
+    was, was_not = a_uuid(), a_uuid()
+    await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 4}}, was),))])
+    groups = [
+        ClaimGroup((claim_of({}, was, 1), claim_of({}, was_not))),
+        ClaimGroup((claim_of({host: {"VCPU": 3}}, was), claim_of({host: {"VCPU": 1}}, was_not))),
+    ]
+    answers = await service.claim(ledger, groups)
+    assert all(isinstance(answer, Claimed) for answer in answers)
+    held = await service.get_consumers(ledger, [was, was_not])
+    assert {uuid: state.generation for uuid, state in held.items()} == {was: 1, was_not: 1}
+    await assert_books_agree(ledger)

@@ -6,7 +6,7 @@ It sees only what its caller has locked, and says everything that stands against
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from roost.placement.model import AllocationKey, Changes, ConsumerRow, ConsumerWrite, LockedLedger
+from roost.placement.model import NO_TYPE, AllocationKey, Changes, ConsumerRow, ConsumerWrite, LockedLedger
 from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, Refused, Rule, Shortfall
 
 _NOBODY = ConsumerRow(generation=-1, allocations={})
@@ -45,12 +45,25 @@ def decide_claims(
             generation = consumers.get(uuid, _NOBODY).generation + 1 if uuid in consumers else 1
             generations[uuid] = generation
             writes[uuid] = ConsumerWrite(
-                uuid, generation, claim.consumer_type, claim.project_id, claim.user_id,
+                uuid, generation, _consumer_type(claim, writes, ledger), claim.project_id, claim.user_id,
                 uuid not in ledger.consumers, lines,
             )  # fmt: skip
-            consumers[uuid] = ConsumerRow(generation, lines)
+            if lines:
+                consumers[uuid] = ConsumerRow(generation, lines)
+            else:
+                consumers.pop(uuid, None)  # it is gone: a later group that makes it again makes a new one
         answers.append(Claimed(generations))
     return answers, _changes(writes, used_change, ledger.consumers)
+
+
+def _consumer_type(claim: ConsumerClaim, writes: Mapping[str, ConsumerWrite], ledger: LockedLedger) -> str | None:
+    """The type to write: the claim's, or that of an earlier group, unless the consumer was gone in between."""
+    earlier = writes.get(claim.consumer_uuid)
+    if claim.consumer_type is not None or earlier is None:
+        return claim.consumer_type
+    if earlier.allocations:
+        return earlier.consumer_type
+    return NO_TYPE if claim.consumer_uuid in ledger.consumers else None
 
 
 def _resolve(claim: ConsumerClaim, ledger: LockedLedger, shortfalls: list[Shortfall]) -> dict[AllocationKey, int]:

@@ -37,8 +37,15 @@ class LockedLedger(Struct, frozen=True):
     consumers: Mapping[str, ConsumerRow]
 
 
+NO_TYPE = ""
+"""The type to write for a consumer that had one and is to have none."""
+
+
 class ConsumerWrite(NamedTuple):
-    """A consumer that is to be written. created: it did not exist before; allocations: all that it holds now."""
+    """A consumer that is to be written.
+
+    consumer_type: None leaves the one that it has. created: it did not exist before. allocations: all that it holds.
+    """
 
     uuid: str
     generation: int
@@ -62,7 +69,10 @@ class Changes(Struct, frozen=True):
 
 
 class ProviderRow(Struct, frozen=True, kw_only=True):
-    """A provider as locked, with all that it has. inventories: resource class -> (inventory, used)."""
+    """A provider as locked, with all that it has.
+
+    inventories: resource class -> (inventory, used). resource_class_ids: of their names as they were when it was read.
+    """
 
     id: int
     uuid: str
@@ -71,6 +81,7 @@ class ProviderRow(Struct, frozen=True, kw_only=True):
     parent_id: int | None
     root_id: int
     inventories: Mapping[str, tuple[Inventory, int]]
+    resource_class_ids: Mapping[str, int]
     traits: frozenset[str]
     placement_aggregates: frozenset[str]
 
@@ -96,7 +107,8 @@ class ProviderPlace(NamedTuple):
 class ShapeChange(Struct, frozen=True, kw_only=True):
     """What must be written to make one provider as it should be; name: as it will be.
 
-    generation_steps: by how much its generation grows.
+    held_class_ids: ids of the resource classes of its present inventories. generation_steps: by how much its generation
+    grows.
     """
 
     provider_id: int
@@ -107,4 +119,5 @@ class ShapeChange(Struct, frozen=True, kw_only=True):
     traits_gone: frozenset[str]
     aggregates_new: frozenset[str]
     aggregates_gone: frozenset[str]
+    held_class_ids: Mapping[str, int]
     generation_steps: int = 1

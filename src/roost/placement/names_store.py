@@ -29,6 +29,14 @@ LIST_CLASS_PROVIDERS = """-- placement.list_class_providers
 SELECT DISTINCT provider_id FROM placement.inventory WHERE resource_class_id = $1
 """
 
+LOCK_CLASS_NAMES = """-- placement.lock_class_names
+SELECT pg_advisory_xact_lock(0x524F4F5354000001)
+"""
+
+LOCK_CLASS_NAMES_SHARED = """-- placement.lock_class_names_shared
+SELECT pg_advisory_xact_lock_shared(0x524F4F5354000001)
+"""
+
 LOCK_CLASS = """-- placement.lock_class
 SELECT id FROM placement.resource_class WHERE name = $1 FOR UPDATE
 """
@@ -60,6 +68,15 @@ async def list_resource_classes(tx: Connection) -> list[str]:
 async def insert_resource_classes(tx: Connection, names: Sequence[str]) -> list[str]:
     """Add those that are missing, and return them."""
     return [row[0] for row in await tx.fetch(INSERT_RESOURCE_CLASSES, names)]
+
+
+async def lock_class_names(tx: Connection, *, shared: bool = False) -> None:
+    """Before a resource class is renamed, or, shared, before several are made: first of all that a transaction locks.
+
+    Whoever renames waits for the new name with the old one in hand; somebody who makes the one and then uses the other
+    would wait for that in turn.
+    """
+    await tx.execute(LOCK_CLASS_NAMES_SHARED if shared else LOCK_CLASS_NAMES)
 
 
 async def rename_resource_class(tx: Connection, name: str, new_name: str) -> int | None:

@@ -16,6 +16,14 @@ LEFT JOIN placement.provider parent ON parent.id = p.parent_id
 WHERE p.uuid = $1
 """
 
+LOCK_NAMES = """-- placement.lock_names
+SELECT pg_advisory_xact_lock(0x524F4F5354000002)
+"""
+
+LOCK_NAMES_SHARED = """-- placement.lock_names_shared
+SELECT pg_advisory_xact_lock_shared(0x524F4F5354000002)
+"""
+
 LOCK_PARENT = """-- placement.lock_parent
 SELECT id, root_id FROM placement.provider WHERE uuid = $1 FOR SHARE
 """
@@ -33,6 +41,15 @@ async def find_head(tx: Connection, uuid: str) -> ProviderHead | None:
     """A provider as it is now."""
     row = await tx.fetchrow(FIND_HEAD, uuid)
     return None if row is None else ProviderHead._make(row)
+
+
+async def lock_names(tx: Connection, *, shared: bool = False) -> None:
+    """Before providers get names or places: before any of them, or a consumer, is locked.
+
+    Who takes several names waits for one with another in hand, and the places of a tree change together: such writers
+    are alone. shared: who makes one provider, and waits for nothing once it has its name.
+    """
+    await tx.execute(LOCK_NAMES_SHARED if shared else LOCK_NAMES)
 
 
 async def lock_parent(tx: Connection, uuid: str) -> tuple[int, int] | None:
@@ -62,10 +79,7 @@ ORDER BY id FOR NO KEY UPDATE
 
 
 async def lock_trees(tx: Connection, uuids: Sequence[str]) -> dict[str, ProviderPlace]:
-    """Lock every provider of the trees of these providers: uuid -> place.
-
-    A child that was made while this waited for locks is missing from it: look again until two looks agree.
-    """
+    """Lock every provider of the trees of these providers: uuid -> place. With lock_names: no tree grows meanwhile."""
     rows = await tx.fetch(LIST_TREES, uuids)
     return {row[1]: ProviderPlace(row[0], row[2], row[3]) for row in rows}
 

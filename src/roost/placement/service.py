@@ -1,8 +1,8 @@
 """The ledger's operations that write: one function, one transaction."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
-from roost.placement import names_store, store
+from roost.placement import names_store, provider_store, store
 from roost.placement.candidates import search
 from roost.placement.claims import decide_claims
 from roost.placement.errors import (
@@ -153,29 +153,40 @@ async def list_aggregate_providers(ledger: Ledger, aggregates: Sequence[str]) ->
 
 
 async def ensure_providers(ledger: Ledger, states: Sequence[ProviderState]) -> None:
-    """Create or change providers until they are as said; parents come before their children, or exist.
+    """Create or change providers until they are as said; parents are among them, or exist.
 
     Raises ProviderNameTaken, ProviderNotFound (a parent), InventoryInUse, ResourceClassNotFound, TraitNotFound; then
     nothing of its transaction (PROVIDERS_MAX states) is changed.
     """
     for start in range(0, len(states), PROVIDERS_MAX):
-        async with ledger.database.transaction() as tx:
-            await _ensure_providers(ledger, tx, states[start : start + PROVIDERS_MAX])
+        batch = states[start : start + PROVIDERS_MAX]
+        try:
+            async with ledger.database.transaction() as tx:
+                await _ensure_providers(ledger, tx, batch, names_change=False)
+        except _NamesChange:
+            async with ledger.database.transaction() as tx:
+                await _ensure_providers(ledger, tx, batch, names_change=True)
 
 
-async def _ensure_providers(ledger: Ledger, tx: Connection, states: Sequence[ProviderState]) -> None:
+class _NamesChange(ConcurrentUpdate):
+    """Some providers are new or get a new name, which has to be known beforehand: names are locked before providers."""
+
+
+async def _ensure_providers(
+    ledger: Ledger, tx: Connection, states: Sequence[ProviderState], *, names_change: bool
+) -> None:
+    """Raises _NamesChange if it does and was not expected to."""
     await _keep_names(ledger, tx, states)
-    rows = await store.lock_provider_rows(tx, [state.uuid for state in states])
+    if names_change:
+        await provider_store.lock_names(tx)
+    uuids = [state.uuid for state in states]
+    rows = await store.lock_provider_rows(tx, sorted({*uuids, *(state.parent_uuid or state.uuid for state in states)}))
     missing = [state for state in states if state.uuid not in rows]
-    while missing:
-        waiting = {state.uuid for state in missing}
-        ready = [state for state in missing if state.parent_uuid not in waiting]
-        if not ready:
-            raise ProviderNotFound(f"parent providers form a circle: {sorted(waiting)}")
-        await store.insert_providers(tx, [(state.uuid, state.name, state.parent_uuid) for state in ready])
-        missing = [state for state in missing if state.parent_uuid in waiting]
-        if not missing:
-            rows = await store.lock_provider_rows(tx, [state.uuid for state in states])
+    if not names_change and (missing or any(state.name != rows[state.uuid].name for state in states)):
+        raise _NamesChange
+    if missing:
+        await _insert_providers(tx, missing, known=rows.keys())
+        rows = await store.lock_provider_rows(tx, uuids)
     shapes = []
     for state in states:
         shape, in_use = decide_shape(state, rows[state.uuid])
@@ -186,6 +197,20 @@ async def _ensure_providers(ledger: Ledger, tx: Connection, states: Sequence[Pro
         if shape is not None:
             shapes.append(shape)
     await write_shapes(ledger, tx, shapes)
+
+
+async def _insert_providers(tx: Connection, missing: Sequence[ProviderState], *, known: Set[str]) -> None:
+    """Insert parents before their children. Raises ProviderNotFound for a parent that is nowhere, ProviderNameTaken."""
+    waiting = {state.uuid: state for state in missing}
+    if unknown := {state.parent_uuid for state in missing if state.parent_uuid} - known - waiting.keys():
+        raise ProviderNotFound(f"No resource provider with uuid {', '.join(sorted(unknown))} found")
+    while waiting:
+        ready = [state for state in waiting.values() if state.parent_uuid not in waiting]
+        if not ready:
+            raise ProviderNotFound(f"parent providers form a circle: {sorted(waiting)}")
+        await store.insert_providers(tx, [(state.uuid, state.name, state.parent_uuid) for state in ready])
+        for state in ready:
+            del waiting[state.uuid]
 
 
 async def set_placement_aggregates(
@@ -213,7 +238,7 @@ async def set_placement_aggregates(
 
 async def write_shapes(ledger: Ledger, tx: Connection, shapes: Sequence[ShapeChange]) -> None:
     """Write what changed of locked providers; whose new names were kept from being deleted."""
-    classes = {name for shape in shapes for name in (*shape.inventories_set, *shape.inventories_gone)}
+    classes = {name for shape in shapes for name in shape.inventories_set.keys() - shape.held_class_ids.keys()}
     traits = {name for shape in shapes for name in shape.traits_new | shape.traits_gone}
     custom_traits = sorted(traits - ledger.standard_trait_ids.keys())
     custom_ids = await names_store.list_trait_ids(tx, custom_traits) if custom_traits else {}
@@ -229,7 +254,9 @@ async def _keep_names(ledger: Ledger, tx: Connection, states: Sequence[ProviderS
     """Make the custom resource classes and traits that are missing. Raises ResourceClassNotFound, TraitNotFound."""
     classes = {name for state in states for name in state.inventories or ()}
     traits = {name for state in states for name in state.traits or ()}
-    if custom := sorted(name for name in classes if name.startswith("CUSTOM_")):
+    custom = sorted(name for name in classes if name.startswith("CUSTOM_"))
+    if custom and len(await names_store.list_class_ids(tx, custom)) < len(custom):
+        await names_store.lock_class_names(tx, shared=True)
         await names_store.insert_resource_classes(tx, custom)
     if custom := sorted(name for name in traits if name.startswith("CUSTOM_")):
         await names_store.insert_traits(tx, custom)

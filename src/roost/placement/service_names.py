@@ -111,6 +111,7 @@ async def rename_resource_class(ledger: Ledger, name: str, new_name: str) -> Non
     if name in STANDARD_CLASSES:
         raise ResourceClassStandard(f"Cannot update standard resource class {name}")
     async with ledger.database.transaction() as tx:
+        await names_store.lock_class_names(tx)
         class_id = await names_store.rename_resource_class(tx, name, new_name)
         if class_id is None:
             raise ResourceClassTaken(f"Resource class already exists: {new_name}")

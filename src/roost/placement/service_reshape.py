@@ -58,8 +58,9 @@ async def _reshape(
         sorted({provider_id for row in consumers.values() for provider_id, _ in row.allocations}),
     )
     _check_providers(inventories, rows)
-    held_classes = {name for row in rows.values() for name in row.inventories}
-    class_ids = await find_class_ids(ledger, tx, classes | held_classes)
+    class_ids = dict(await find_class_ids(ledger, tx, classes))
+    for row in rows.values():
+        class_ids |= row.resource_class_ids
     locked = LockedLedger(
         provider_ids={uuid: row.id for uuid, row in rows.items()},
         resource_class_ids=class_ids,
@@ -77,7 +78,7 @@ async def _reshape(
     final: list[ShapeChange] = []
     for uuid, new in inventories.items():
         interim.append(decide_interim_shape(rows[uuid], new.inventories))
-        shape, in_use = decide_final_shape(rows[uuid], new.inventories, changes.used, class_ids)
+        shape, in_use = decide_final_shape(rows[uuid], new.inventories, changes.used)
         if in_use:
             raise InventoryInUse(
                 f"update conflict: Inventory for '{', '.join(in_use)}' on resource provider '{uuid}' in use."

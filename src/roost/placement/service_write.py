@@ -27,7 +27,6 @@ from roost.placement.shapes import decide_parent, decide_shape, no_change
 from roost.platform.database import Connection
 from roost.seams.placement import Inventory, ProviderState
 
-TREE_LOOKS_MAX = 10
 IN_USE = "Inventory for '{}' on resource provider '{}' in use."
 
 Inventories = Mapping[str, Inventory]
@@ -44,6 +43,7 @@ async def create_provider(ledger: Ledger, *, uuid: str, name: str, parent_uuid: 
             "there is no parent."
         )
     async with ledger.database.transaction() as tx:
+        await provider_store.lock_names(tx, shared=True)
         parent = None if parent_uuid is None else await provider_store.lock_parent(tx, parent_uuid)
         if parent_uuid is not None and parent is None:
             raise ProviderMalformed(f"{opening}parent provider UUID does not exist.")
@@ -58,9 +58,10 @@ async def update_provider(
 ) -> ProviderHead:
     """Rename a provider and, unless parent is None, put it below another one or, with (None,), below none.
 
-    Its generation stays. Raises ProviderNotFound, ProviderMalformed, ProviderNameTaken, ConcurrentUpdate.
+    Its generation stays. Raises ProviderNotFound, ProviderMalformed, ProviderNameTaken.
     """
     async with ledger.database.transaction() as tx:
+        await provider_store.lock_names(tx)
         await _move(tx, uuid, parent, may_reparent=may_reparent)
         row = await _lock(tx, uuid)
         if row.name != name:
@@ -77,13 +78,6 @@ async def _move(tx: Connection, uuid: str, parent: tuple[str | None] | None, *, 
     (parent_uuid,) = parent
     uuids = [uuid] if parent_uuid is None else [uuid, parent_uuid]
     places = await provider_store.lock_trees(tx, uuids)
-    for _ in range(TREE_LOOKS_MAX):
-        again = await provider_store.lock_trees(tx, uuids)
-        if again == places:
-            break
-        places = again
-    else:
-        raise ConcurrentUpdate("the tree of the resource provider keeps changing: try again")
     if uuid not in places:
         raise ProviderNotFound(f"No resource provider with uuid {uuid} found")
     opening = f"Unable to save resource provider {uuid}: "

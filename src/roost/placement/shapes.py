@@ -27,6 +27,7 @@ def decide_shape(state: ProviderState, row: ProviderRow) -> tuple[ShapeChange | 
         traits_gone=row.traits - traits,
         aggregates_new=aggregates - row.placement_aggregates,
         aggregates_gone=row.placement_aggregates - aggregates,
+        held_class_ids=row.resource_class_ids,
     )
     parts = (
         change.inventories_set, gone, change.traits_new, change.traits_gone, change.aggregates_new,
@@ -40,7 +41,8 @@ def no_change(row: ProviderRow, *, generation_steps: int) -> ShapeChange:
     nothing: frozenset[str] = frozenset()
     return ShapeChange(
         provider_id=row.id, name=row.name, inventories_set={}, inventories_gone=nothing, traits_new=nothing,
-        traits_gone=nothing, aggregates_new=nothing, aggregates_gone=nothing, generation_steps=generation_steps,
+        traits_gone=nothing, aggregates_new=nothing, aggregates_gone=nothing, held_class_ids=row.resource_class_ids,
+        generation_steps=generation_steps,
     )  # fmt: skip
 
 
@@ -99,11 +101,12 @@ def decide_final_shape(
     row: ProviderRow,
     new: Mapping[str, Inventory],
     used_change: Mapping[AllocationKey, int],
-    resource_class_ids: Mapping[str, int],
 ) -> tuple[ShapeChange, tuple[str, ...]]:
     """The second half: what a provider is not to have any more goes; and what of it is in use after the claims."""
     gone = [name for name in row.inventories if name not in new]
     in_use = tuple(
-        name for name in gone if row.inventories[name][1] + used_change.get((row.id, resource_class_ids[name]), 0) > 0
+        name
+        for name in gone
+        if row.inventories[name][1] + used_change.get((row.id, row.resource_class_ids[name]), 0) > 0
     )
     return replace(no_change(row, generation_steps=1), inventories_gone=frozenset(gone)), in_use

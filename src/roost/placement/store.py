@@ -1,7 +1,8 @@
 """The ledger's statements that write, or read under a lock. The index's reads are in `index_store.py`.
 
-Lock order, for every writer: consumers by UUID, then providers by id; a provider's lock guards its inventories, traits,
-aggregates and allocations.
+Lock order, for every writer: names of resource classes and traits (names_store.py), the providers' names and places
+(provider_store.py), consumers by UUID, providers by id; what is new is inserted last. A provider's lock guards its
+inventories, traits, aggregates and allocations.
 """
 
 from collections import defaultdict
@@ -48,7 +49,7 @@ async def lock_providers(tx: Connection, uuids: Iterable[str], ids: Iterable[int
 
 
 LIST_INVENTORIES = """-- placement.list_inventories
-SELECT provider_id, resource_class_id, trunc((total - reserved) * allocation_ratio)::bigint,
+SELECT provider_id, resource_class_id, least(trunc((total - reserved) * allocation_ratio), 2.0 ^ 62)::bigint,
     min_unit, max_unit, step_size, used
 FROM placement.inventory WHERE provider_id = ANY($1::bigint[])
 """
@@ -66,7 +67,7 @@ DELETE FROM placement.consumer WHERE uuid = ANY($1::uuid[])
 
 UPDATE_CONSUMERS = """-- placement.update_consumers
 UPDATE placement.consumer AS held
-SET generation = new.generation, consumer_type = coalesce(new.consumer_type, held.consumer_type),
+SET generation = new.generation, consumer_type = nullif(coalesce(new.consumer_type, held.consumer_type), ''),
     project_id = new.project_id, user_id = new.user_id, updated_at = now()
 FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[])
     AS new (uuid, generation, consumer_type, project_id, user_id)
@@ -218,8 +219,10 @@ async def lock_provider_rows(tx: Connection, uuids: Sequence[str], ids: Sequence
     rows = await tx.fetch(LOCK_PROVIDER_ROWS, uuids, ids)
     ids = [row["id"] for row in rows]
     inventories: defaultdict[int, dict[str, tuple[Inventory, int]]] = defaultdict(dict)
+    class_ids: defaultdict[int, dict[str, int]] = defaultdict(dict)
     for line in await tx.fetch(LIST_FULL_INVENTORIES, ids):
         inventories[line[0]][line[1]] = (Inventory(*line[2:8]), line[8])
+        class_ids[line[0]][line[1]] = line[9]
     traits: defaultdict[int, set[str]] = defaultdict(set)
     for provider_id, name in await tx.fetch(LIST_PROVIDER_TRAITS, ids):
         traits[provider_id].add(name)
@@ -230,15 +233,16 @@ async def lock_provider_rows(tx: Connection, uuids: Sequence[str], ids: Sequence
         row["uuid"]: ProviderRow(
             id=row["id"], uuid=row["uuid"], name=row["name"], generation=row["generation"],
             parent_id=row["parent_id"], root_id=row["root_id"],
-            inventories=inventories[row["id"]], traits=frozenset(traits[row["id"]]),
-            placement_aggregates=frozenset(aggregates[row["id"]]),
+            inventories=inventories[row["id"]], resource_class_ids=class_ids[row["id"]],
+            traits=frozenset(traits[row["id"]]), placement_aggregates=frozenset(aggregates[row["id"]]),
         )
         for row in rows
     }  # fmt: skip
 
 
 LIST_FULL_INVENTORIES = """-- placement.list_full_inventories
-SELECT i.provider_id, r.name, i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, i.allocation_ratio, i.used
+SELECT i.provider_id, r.name, i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, i.allocation_ratio, i.used,
+    i.resource_class_id
 FROM placement.inventory i JOIN placement.resource_class r ON r.id = i.resource_class_id
 WHERE i.provider_id = ANY($1::bigint[]) ORDER BY i.resource_class_id
 """
@@ -257,8 +261,7 @@ INSERT INTO placement.provider (uuid, name, parent_id, root_id)
 SELECT new.uuid, new.name, parent.id, coalesce(parent.root_id, 0)
 FROM unnest($1::uuid[], $2::text[], $3::uuid[]) AS new (uuid, name, parent_uuid)
 LEFT JOIN placement.provider parent ON parent.uuid = new.parent_uuid
-ORDER BY new.uuid
-ON CONFLICT (uuid) DO NOTHING RETURNING id
+ORDER BY new.uuid RETURNING id
 """
 
 ROOT_PROVIDERS = """-- placement.root_providers
@@ -268,7 +271,7 @@ UPDATE placement.provider SET root_id = id WHERE id = ANY($1::bigint[]) AND root
 
 
 async def insert_providers(tx: Connection, new: Sequence[tuple[str, str, str | None]]) -> None:
-    """Insert the missing ones of (uuid, name, parent uuid); parents must exist. Raises ProviderNameTaken."""
+    """Insert (uuid, name, parent uuid) that are missing, below locked parents. Raises ProviderNameTaken."""
     try:
         rows = await tx.fetch(INSERT_PROVIDERS, *(list(column) for column in zip(*new, strict=True)))
     except asyncpg.UniqueViolationError as error:
@@ -335,7 +338,10 @@ async def write_shapes(
     resource_class_ids: Mapping[str, int],
     trait_ids: Mapping[str, int],
 ) -> None:
-    """Write what changed of locked providers. Raises ProviderNameTaken."""
+    """Write what changed of locked providers. Raises ProviderNameTaken.
+
+    resource_class_ids: of the names that are new to a provider; those that it has may have another name by now.
+    """
 
     async def execute(statement: str, rows: Sequence[tuple[object, ...]]) -> None:
         if rows:
@@ -343,14 +349,15 @@ async def write_shapes(
 
     await execute(
         DELETE_INVENTORIES,
-        [(shape.provider_id, resource_class_ids[name]) for shape in shapes for name in shape.inventories_gone],
+        [(shape.provider_id, shape.held_class_ids[name]) for shape in shapes for name in shape.inventories_gone],
     )
     await execute(
         UPSERT_INVENTORIES,
         [
             (
-                shape.provider_id, resource_class_ids[name], inventory.total, inventory.reserved, inventory.min_unit,
-                inventory.max_unit, inventory.step_size, inventory.allocation_ratio,
+                shape.provider_id, shape.held_class_ids.get(name) or resource_class_ids[name], inventory.total,
+                inventory.reserved, inventory.min_unit, inventory.max_unit, inventory.step_size,
+                inventory.allocation_ratio,
             )
             for shape in shapes
             for name, inventory in shape.inventories_set.items()

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Match, Mount, Route
 from starlette.types import Scope
@@ -144,6 +144,7 @@ class Api:
                     version = self.microversions.negotiate(request.headers)
                     request.state.microversion = version
                 endpoint = endpoints.get("GET" if request.method == "HEAD" else request.method)
+                _check_query_string(request)
                 if endpoint is None:
                     problem = Problem(405, title="Method Not Allowed")
                     text = f"The method {request.method} is not allowed for this resource. Allowed: {allowed}."
@@ -174,7 +175,9 @@ class Api:
                     request.state.microversion = self.microversions.negotiate(request.headers)
             except RoostError as error:
                 return self.problem_response(error, request)
-            return self._refusal(problem, f"There is nothing at {request.url.path}: Roost does not serve it.", request)
+            return self._refusal(
+                problem, f"There is nothing at {request.scope['path']}: Roost does not serve it.", request
+            )
 
         route = Route("/{path:path}", answer)
         route.methods = None
@@ -185,11 +188,13 @@ class Api:
         """The answer that an exception stands for; one that nobody foresaw is logged whole and answered 500."""
         if isinstance(error, UnacceptableVersion):
             return self._refusal(Problem(406, title="Not Acceptable"), str(error), request)
+        if isinstance(error, ClientDisconnect):  # or the body's chunks are no chunks
+            return self._refusal(Problem(400, title="Bad Request"), "the body did not come to its end", request)
         if isinstance(error, HTTPException):
             title = HTTPStatus(error.status_code).phrase
             return self._refusal(Problem(error.status_code, title=title), error.detail, request)
         if not isinstance(error, RoostError):
-            log.exception("request failed", method=request.method, path=request.url.path)
+            log.exception("request failed", method=request.method, path=request.scope["path"])
             problem = Problem(500, title="Internal Server Error")
             return self._refusal(problem, "Roost failed; its log has the details.", request)
         for table in (self.problems, PROBLEMS):
@@ -231,8 +236,17 @@ def _whole(path_regex: re.Pattern[str]) -> re.Pattern[str]:
 
 
 def root_url(request: Request) -> str:
-    """Where the API is mounted, as the client came; Starlette's base_url leaves the mount out."""
-    return f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '').rstrip('/')}"
+    """Where the API is mounted, as the client came, whatever it calls the host."""
+    host = request.headers.get("host") or ":".join(map(str, request.scope["server"]))
+    return f"{request.scope['scheme']}://{host}{request.scope.get('root_path', '').rstrip('/')}"
+
+
+def _check_query_string(request: Request) -> None:
+    """Raise BadRequest for what Starlette could not even take apart."""
+    try:
+        request.scope["query_string"].decode()
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"the query string is not UTF-8: {error}") from error
 
 
 def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -28,6 +28,10 @@ class ConsumerType(Enum):
     PORT = "PORT"
 
 
+CAPACITY_MAX = 2**62
+"""Where an allocation_ratio makes more of it, this is as much as any sum in 64 bits needs."""
+
+
 class Inventory(Struct, frozen=True):
     """What a provider has of one resource class; capacity = (total - reserved) * allocation_ratio."""
 
@@ -40,8 +44,8 @@ class Inventory(Struct, frozen=True):
 
     @property
     def capacity(self) -> int:
-        """Whole units that can be in use at once."""
-        return int((self.total - self.reserved) * self.allocation_ratio)
+        """Whole units that can be in use at once, CAPACITY_MAX at most."""
+        return int(min((self.total - self.reserved) * self.allocation_ratio, CAPACITY_MAX))
 
 
 class ProviderState(Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ Clients and upstream's own tests know jsonschema's sentences, so it has the last
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import islice
@@ -39,8 +40,14 @@ def _unique_strings(
         yield jsonschema.ValidationError(f"{instance!r} has non-unique elements")
 
 
+def _pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
+    """As JSON Schema means it: `$` is the end, not also before a last line feed as in Python."""
+    if isinstance(instance, str) and not re.search(pattern.replace("$", r"\Z"), instance):
+        yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
 VALIDATOR = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
-    jsonschema.Draft202012Validator, {"uniqueItems": _unique_strings}
+    jsonschema.Draft202012Validator, {"uniqueItems": _unique_strings, "pattern": _pattern}
 )
 
 

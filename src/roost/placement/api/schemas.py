@@ -77,13 +77,17 @@ INVENTORY_CREATE = Versions(
     }
 )
 INVENTORY_UPDATE = Versions({(1, 0): closed(_WITH_GENERATION, ("total", "resource_provider_generation"))})
+_INVENTORY = closed(_WITH_GENERATION, ("total",))
 _INVENTORIES = closed(
     {
         "resource_provider_generation": GENERATION,
-        "inventories": {"type": "object", "patternProperties": {NAME: closed(_WITH_GENERATION, ("total",))}},
+        # Keys of any form pass, as upstream's: those that name no resource class are refused for that.
+        "inventories": {
+            "type": "object", "patternProperties": {NAME: _INVENTORY}, "additionalProperties": _INVENTORY,
+        },
     },
     ("resource_provider_generation", "inventories"),
-)
+)  # fmt: skip
 INVENTORIES_SET = Versions({(1, 0): _INVENTORIES})
 
 # Resource classes and traits.
