@@ -1,9 +1,9 @@
-# Two targets do everything; each installs what it needs into .venv first.
+# `make test` and `make conformance` are what CI runs; each target installs what it needs into .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test format bench bench-placement clean
+.PHONY: demo test conformance format bench bench-placement clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -27,6 +27,9 @@ test: $(VENV)/.dev  ## Format, lint, strict types and every test.
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -n 2
+
+conformance: $(VENV)/.dev  ## Upstream Placement's own tests against `roost serve placement`.
+	$(BIN)/python -m tests.conformance.run -j 2
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -1,14 +1,18 @@
 """A whole Roost of real processes for a test: `roost serve`, agents, a cloud from a file, and hands to break them."""
 
 import asyncio
+import atexit
+import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,7 @@ from tests.invariants import assert_books_agree
 
 from roost.cli.cloud_client import CloudClient
 from roost.platform.database import Database
+from roost.platform.migrate import upgrade
 from roost.platform.postgres import PrivatePostgres
 
 ROOST = [sys.executable, "-c", "from roost.cli.main import main; main()"]
@@ -58,7 +63,7 @@ class Cluster:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**os.environ, "PYTHONPATH": PATH, **QUICK, **(environment or {})},
+            env={**os.environ, "PYTHONPATH": PATH, "ROOST_PG_TEMPLATE": _template(), **QUICK, **(environment or {})},
         )
         log.close()
         self.processes.append(process)
@@ -132,6 +137,20 @@ class Cluster:
             if process.stdout:
                 process.stdout.close()
         self.processes.clear()
+
+
+@functools.cache
+def _template() -> str:
+    """What every cluster's data directory begins as a copy of: an empty database with all schemas."""
+    directory = Path(tempfile.mkdtemp(prefix="roost-template-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    directory.chmod(0o711)
+    server = PrivatePostgres(directory)
+    server.start()
+    with ThreadPoolExecutor() as elsewhere:  # a test's event loop may be running here
+        elsewhere.submit(upgrade, server.dsn).result()
+    server.stop()
+    return str(directory)
 
 
 @contextmanager

@@ -16,9 +16,10 @@ from tests.platform import asgi
 from tests.platform.asgi import say_who
 from tests.platform.fake_keystone import FakeKeystone, World
 
-from roost.cli.access import PRESETS, check_policy_word, guarded
-from roost.platform.cors import CorsSettings
+from roost.cli.access import guarded
+from roost.cli.access_words import PRESETS, check_policy_word
 from roost.platform.errors import BadRequest
+from roost.platform.settings import CorsSettings
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
 
@@ -63,6 +64,7 @@ def ask(url: str, headers: dict[str, str] | None = None) -> tuple[int, dict[str,
         ("/agent/v1", (200, 200, 200)),
         ("/placement", (200, 200, 200)),
         ("/placement/", (200, 200, 200)),
+        ("/placement/openapi.json", (200, 200, 200)),
         ("/network/", (200, 200, 200)),
         ("/network/v2.0", (200, 200, 200)),
         ("/compute/", (200, 200, 200)),
@@ -152,7 +154,15 @@ def test_a_mistake_ends_it_with_one_sentence(
 
 @pytest.mark.parametrize("policy", [None, *PRESETS])
 async def test_of_the_presets_only_cors_lets_pages_in(policy: str | None) -> None:
-    app = guarded(say_who, keystone=None, auth="noauth2", policy=policy, services=("placement",), cors=CorsSettings())
+    app = guarded(
+        say_who,
+        keystone=None,
+        auth="noauth2",
+        policy=policy,
+        services=("placement",),
+        admins_only={},
+        cors=CorsSettings(),
+    )
     asked = {
         "Origin": "http://valid.example.com",
         "Access-Control-Request-Method": "GET",

@@ -11,9 +11,12 @@ import typer
 from starlette.routing import Mount
 
 from roost.cli import cloudfile
+from roost.cli.cloud_wiring import CloudParts
 from roost.cli.main import app
 from roost.cli.manage import app as manage_app
-from roost.cli.wiring import SERVICES, Parts, ProcessConfig, Settings, agent_app, main_app
+from roost.cli.roles import SERVICES, ProcessConfig
+from roost.cli.settings import Settings
+from roost.cli.wiring import Parts, agent_app, main_app
 from roost.platform.crash import CRASH_POINTS
 from roost.platform.http import MethodRoute
 
@@ -75,9 +78,7 @@ def methods_served() -> set[tuple[str, str]]:
         wakeups=nothing,
         settings=nothing,
         ledger=nothing,
-        networks=nothing,
-        compute=nothing,
-        conductor=nothing,
+        cloud=CloudParts(networks=nothing, compute=nothing, conductor=nothing),
         policy=nothing,
         keystone=None,
     )

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from roost.platform.postgres import PrivatePostgres
+
 TIMEOUT_S = 60.0
 ROOST = [sys.executable, "-c", "from roost.cli.main import main; main()"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
@@ -130,6 +132,19 @@ def test_children_end_with_a_supervisor_that_is_killed_and_the_next_one_adopts(d
     assert not alive(postmaster)
 
 
+def test_one_that_is_stopped_while_the_database_is_made_leaves_nothing_running(data_dir: Path) -> None:
+    command = [*ROOST, "serve", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    wait_for(lambda: (data_dir / "postgres.half").exists() and len(roles_of(process.pid)) == 3)
+    roles = roles_of(process.pid)
+    process.terminate()
+    said, logged = process.communicate(timeout=TIMEOUT_S)
+    assert (process.returncode, said) == (0, "")
+    assert "Traceback" not in logged
+    assert not any(alive(pid) for pid in roles)
+    assert not PrivatePostgres(data_dir).is_running()
+
+
 def test_two_supervisors_share_one_database_and_the_last_stops_it(served: Started, data_dir: Path) -> None:
     first, first_url = served
     second, second_url = start("conductor", "--data-dir", str(data_dir))
@@ -179,3 +194,17 @@ def test_bad_usage_is_exit_status_2(arguments: tuple[str, ...]) -> None:
     code, said = run(*arguments)
     assert code == 2
     assert "Traceback" not in said
+
+
+def test_a_placement_service_alone_makes_its_schema_only_and_others_may_come_later(data_dir: Path) -> None:
+    process, url = start("placement", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0")
+    assert status(url) == 200
+    names = PrivatePostgres(data_dir)._run(
+        *("psql", "-h", str(data_dir / "run"), "-U", "roost", "-Atc"),
+        "SELECT nspname FROM pg_namespace WHERE nspname IN ('placement', 'network', 'compute')",
+    )
+    assert names.split() == ["placement"]
+    assert stop(process) == 0
+    process, url = start("all", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0")
+    assert status(url) == 200
+    assert stop(process) == 0

@@ -4,9 +4,9 @@ import pytest
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
-from roost.conductor.context import ConductorSettings
 from roost.conductor.pipeline import run_once
 from roost.conductor.reconcile import reconcile_once
+from roost.conductor.settings import ConductorSettings
 from roost.network.model import Network, Port, PortRequest
 from roost.network.service import ports
 from roost.platform.database import Database

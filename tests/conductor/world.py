@@ -16,8 +16,9 @@ from roost.compute.service import flavors as flavor_service
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
 from roost.compute.service.flavors import FlavorRequest
-from roost.conductor.context import Conductor, ConductorSettings
+from roost.conductor.context import Conductor
 from roost.conductor.pipeline import run_once
+from roost.conductor.settings import ConductorSettings
 from roost.network.model import Network
 from roost.network.reconciler import reconcile_once as reconcile_ports
 from roost.network.service import Networks

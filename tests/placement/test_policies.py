@@ -7,7 +7,8 @@ import pytest
 from starlette.applications import Starlette
 from tests.platform.asgi import Answer, ask
 
-from roost.cli.access import PRESETS, placement_policy
+from roost.cli.access import placement_policy
+from roost.cli.access_words import PRESETS
 from roost.placement.api import operations, routes
 from roost.placement.api.policies import OPERATIONS, rules
 from roost.placement.service_ledger import Ledger, sync_standard_names

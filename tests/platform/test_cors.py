@@ -5,7 +5,8 @@ import pytest
 from tests.platform.asgi import ask, say_who
 
 from roost.platform.authentication import Authentication, noauth2
-from roost.platform.cors import Cors, CorsSettings
+from roost.platform.cors import Cors
+from roost.platform.settings import CorsSettings
 
 ORIGIN = "http://valid.example.com"
 SETTINGS = CorsSettings(allowed_origin=(ORIGIN,), allow_headers=("openstack-api-version",))

@@ -15,7 +15,8 @@ from roost.platform import keystone as keystone_file
 from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
 from roost.platform.authentication import Authentication
 from roost.platform.errors import BadRequest
-from roost.platform.keystone import DOWN_PAUSE_S, REFUSED_CACHE_S, Keystone, KeystoneSettings
+from roost.platform.keystone import DOWN_PAUSE_S, REFUSED_CACHE_S, Keystone
+from roost.platform.settings import KeystoneSettings
 
 ENOUGH = {"username": "roost", "password": "secret"}
 

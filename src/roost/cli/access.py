@@ -6,29 +6,20 @@ such settings, chosen so that upstream's tests can ask for each of their modes.
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp
 
-from roost.compute.api.errors import nova_fault
-from roost.network.api.errors import neutron_error
-from roost.placement.api import policies
+from roost.cli.access_words import PRESETS
+from roost.cli.settings import Settings
 from roost.placement.settings import PlacementSettings
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.authentication import AdminsOnly, Authentication, noauth2
-from roost.platform.cors import Cors, CorsSettings
-from roost.platform.errors import BadRequest
-from roost.platform.keystone import Keystone
-from roost.platform.policy import OsloPolicy, opened
+from roost.platform.cors import Cors
+from roost.platform.settings import CorsSettings
 
-AUTHS = ("none", "noauth2", "keystone")
-PRESETS: Mapping[str, bool] = {
-    "default": False,
-    "legacy-rbac": False,
-    "secure-rbac": True,
-    "open": False,
-    "cors": False,
-}
-"""What --policy takes besides a file -> enforce_new_defaults. `open` and `cors` have a say of their own below."""
+if TYPE_CHECKING:
+    from roost.platform.keystone import Keystone
 
 CORS_OF_TESTS = CorsSettings(allowed_origin=("http://valid.example.com",), allow_headers=("openstack-api-version",))
 
@@ -42,8 +33,11 @@ VERSION_PATHS: Mapping[str, tuple[str, ...]] = {
 }
 """What clients read before they have a token."""
 
-ADMINS_ONLY: Mapping[str, AdminsOnly] = {"network": AdminsOnly(neutron_error), "compute": AdminsOnly(nova_fault)}
-"""The services that have no policy of their own yet."""
+
+def read_policy(settings: Settings, *, auth: str, policy: str | None, config: Path | str | None) -> Policy:
+    """The rules of the Placement API. Raises BadRequest."""
+    folder = Path(config).absolute().parent if config else Path.cwd()
+    return placement_policy(auth, policy, settings.placement, folder=folder)
 
 
 def placement_policy(auth: str, policy: str | None, settings: PlacementSettings, *, folder: Path) -> Policy:
@@ -54,6 +48,9 @@ def placement_policy(auth: str, policy: str | None, settings: PlacementSettings,
     """
     if auth == "none":
         return Unrestricted()
+    from roost.placement.api import policies  # with oslo.policy, 0.2 s
+    from roost.platform.policy import OsloPolicy, opened
+
     if policy is not None and policy in PRESETS:
         rules = policies.rules()
         if policy == "open":
@@ -68,35 +65,29 @@ def placement_policy(auth: str, policy: str | None, settings: PlacementSettings,
 def guarded(
     app: ASGIApp,
     *,
-    keystone: Keystone | None,
+    keystone: "Keystone | None",
     auth: str,
     policy: str | None,
     services: tuple[str, ...],
+    admins_only: Mapping[str, AdminsOnly],
     cors: CorsSettings,
 ) -> ASGIApp:
-    """The main listener with what stands in front of it: CORS where an origin is allowed, then authentication."""
+    """The main listener with what stands in front of it: CORS where an origin is allowed, then authentication.
+
+    admins_only: service -> its gate, for the services that have no policy of their own.
+    """
     assert (auth == "keystone") == (keystone is not None)
     if auth != "none":
         app = Authentication(
             app,
             noauth2 if keystone is None else keystone.identify,
             open_paths=_open_paths(services),
-            admins_only=_below_their_names(ADMINS_ONLY, services),
+            admins_only=_below_their_names(admins_only, services),
             challenge=None if keystone is None else keystone.challenge,
         )
     if policy == "cors":
         cors = CORS_OF_TESTS
     return Cors(app, cors) if cors.allowed_origin else app
-
-
-def check_policy_word(word: str) -> str:
-    """A name of PRESETS as it is, a file as its absolute path. Raises BadRequest for neither."""
-    if word in PRESETS:
-        return word
-    file = Path(word)
-    if not file.is_file():
-        raise BadRequest(f"no file {word}: expected {', '.join(PRESETS)}, or a policy file")
-    return str(file.absolute())
 
 
 def _prefixes(service: str, services: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,35 +1,29 @@
 """The `roost` command: reads options, calls the part that does it, and turns errors into one sentence and a status.
 
-Exit status 0: done; 1: it failed; 2: it was asked wrongly. Errors and logs go to standard error.
+Exit status 0: done; 1: it failed; 2: it was asked wrongly. Errors and logs go to standard error. Each command imports
+its parts when it is called: those of all together take 0.8 s.
 """
 
 import re
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import msgspec
 import typer
-from rich.console import Console
 
-from roost.agent.agent import fleet as make_fleet
-from roost.agent.agent import run as run_agent
-from roost.agent.drivers.fake import ALWAYS, FakeDriver, Faults, StateInUse
-from roost.agent.model import HostReport
 from roost.cli import endings
-from roost.cli.access import AUTHS, PRESETS, check_policy_word
-from roost.cli.cloud_client import CloudClient
-from roost.cli.cloudfile import Cloud, CloudFileError, read_cloud
-from roost.cli.demo import tell, three_racks
+from roost.cli.access_words import AUTHS, PRESETS, check_policy_word
 from roost.cli.lifeline import end_with_stdin
-from roost.cli.loading import load
-from roost.cli.story_output import Bars, Narrator, Silent, load_text, serving_text, story_json
-from roost.cli.supervisor import ServeOptions, serve
-from roost.cli.wiring import SERVICES
+from roost.cli.roles import SERVICES
 from roost.platform.errors import BadRequest, RoostError
-from roost.platform.telemetry import configure_logging
+from roost.platform.logs import configure_logging
+
+if TYPE_CHECKING:
+    from roost.agent.drivers.fake import Faults
+    from roost.cli.cloudfile import Cloud
 
 STOP_PATIENCE_S = 30.0
 
@@ -40,6 +34,17 @@ Auth = Annotated[str, typer.Option(metavar="|".join(AUTHS), help="How callers ar
 PolicyWord = Annotated[
     str | None, typer.Option(metavar="NAME|FILE", help=f"What callers may: {', '.join(PRESETS)}, or a policy file.")
 ]
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Where the private PostgreSQL lives; several Roosts may share one.", show_default="./roost"),
+]
+Template = Annotated[
+    Path | None,
+    typer.Option(envvar="ROOST_PG_TEMPLATE", help="A data directory, not in use, of which a new one begins as a copy."),
+]
+
+ConfigFile = Annotated[Path | None, typer.Option(help="A roost.toml; ROOST_SECTION_OPTION in the environment wins.")]
 
 app = typer.Typer(
     name="roost",
@@ -66,10 +71,7 @@ def _serve(
     services: Annotated[
         list[str] | None, typer.Argument(help="all, or any of: placement, network, compute, conductor.")
     ] = None,
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(help="Where the private PostgreSQL lives; several Roosts may share one.", show_default="./roost"),
-    ] = None,
+    data_dir: DataDir = None,
     database: Annotated[
         str | None, typer.Option(help="Use this PostgreSQL instead: postgresql://user:password@host/name.")
     ] = None,
@@ -84,9 +86,8 @@ def _serve(
     auth: Auth = "none",
     policy: PolicyWord = None,
     pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="A roost.toml; ROOST_SECTION_OPTION in the environment wins.")
-    ] = None,
+    pg_template: Template = None,
+    config: ConfigFile = None,
     until_stdin_ends: UntilStdinEnds = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
@@ -96,6 +97,8 @@ def _serve(
 
     Example: `roost serve all --data-dir /var/lib/roost --listen 127.0.0.1:8778 --workers 2`
     """
+    from roost.cli.supervisor import ServeOptions, serve
+
     chosen = _services(services or ["all"])
     if database and (data_dir or pg_bin):
         _misused("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
@@ -113,6 +116,7 @@ def _serve(
         workers=workers,
         conductors=conductors,
         pg_bin=pg_bin,
+        pg_template=pg_template,
         listens=chosen != ("conductor",) or listen is not None,
         config=config,
         auth=auth,
@@ -121,7 +125,7 @@ def _serve(
     configure_logging("supervisor")
     if until_stdin_ends:
         end_with_stdin(patience_s=STOP_PATIENCE_S)
-    _run(serve(options, ready=lambda address: _print(serving_text(chosen, address, as_json=as_json))))
+    _run(serve(options, ready=lambda address: _print(_serving_text(chosen, address, as_json=as_json))))
 
 
 @app.command("agent")
@@ -152,6 +156,11 @@ def _agent(
 
     Example: `roost agent --fleet all --api http://127.0.0.1:8778`
     """
+    from roost.agent.agent import fleet as make_fleet
+    from roost.agent.agent import run as run_agent
+    from roost.agent.drivers.fake import FakeDriver, StateInUse
+    from roost.agent.model import HostReport
+
     if driver != "fake":
         _misused(f"--driver {driver}: expected fake")
     if (host is None) == (fleet is None):
@@ -187,6 +196,10 @@ def _load(
 
     Example: `roost load examples/three-racks.yaml --api http://127.0.0.1:8778`
     """
+    from roost.cli.cloud_client import CloudClient
+    from roost.cli.loading import load
+    from roost.cli.story_output import Bars, load_text
+
     cloud = _read_cloud(cloud_file)
 
     async def work() -> None:
@@ -211,6 +224,11 @@ def _demo(
 
     Example: `roost demo examples/three-racks.yaml`
     """
+    from rich.console import Console
+
+    from roost.cli.demo import tell, three_racks
+    from roost.cli.story_output import Bars, Narrator, Silent, story_json
+
     cloud = _read_cloud(cloud_file) if cloud_file else three_racks()
     agree = False
 
@@ -231,8 +249,10 @@ def _demo(
         raise typer.Exit(1)
 
 
-def _read_cloud(file: Path) -> Cloud:
+def _read_cloud(file: Path) -> "Cloud":
     """The file, checked whole; its warnings are said, its errors end the command."""
+    from roost.cli.cloudfile import CloudFileError, read_cloud
+
     try:
         cloud, warnings = read_cloud(file)
     except CloudFileError as error:
@@ -244,7 +264,9 @@ def _read_cloud(file: Path) -> Cloud:
     return cloud
 
 
-def _faults(delay_s: float, fail: str | None) -> Faults:
+def _faults(delay_s: float, fail: str | None) -> "Faults":
+    from roost.agent.drivers.fake import ALWAYS, Faults
+
     if fail == "vanish":
         return Faults(delay_s=delay_s, vanish_first=ALWAYS)
     if fail == "always":
@@ -285,6 +307,13 @@ def _address(option: str, text: str) -> tuple[str, int]:
     if match is None or int(match[2]) > 65535:
         _misused(f"{option} {text}: expected an address and a port such as 127.0.0.1:8778")
     return match[1], int(match[2])
+
+
+def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:
+    """The one line of `serve`; address "": a conductor alone, which answers nobody."""
+    if as_json:
+        return msgspec.json.encode({"url": address or None, "services": services}).decode()
+    return f"Roost serves {', '.join(services)}" + (f" at {address}" if address else "")
 
 
 def _print(text: str) -> None:

@@ -19,7 +19,7 @@ from roost.cli.placement_source import Source, read_placement
 from roost.cli.story_output import Bars
 from roost.placement.service_import import compare_ledger, import_ledger
 from roost.placement.service_ledger import Ledger
-from roost.platform.telemetry import configure_logging
+from roost.platform.logs import configure_logging
 
 WIDTH_WITHOUT_TERMINAL = 160
 

@@ -1,12 +1,14 @@
-"""One child process of `roost serve`: `python -m roost.cli.process ROLE`, told what to be in ROOST_PROCESS.
+"""One child process of `roost serve`: `python -m roost.cli.process ROLE SERVICE...`.
 
-It opens the database, waiting until there is one, wires its parts (wiring.py), serves or works until it is told to
-stop, and ends at once when its supervisor is gone: its standard input is a pipe that only the supervisor holds.
+It imports what its services need and is then told what to be, in a line on its standard input: its supervisor starts it
+before there is a database to speak of. It opens the database, waiting until it answers, wires its parts (wiring.py),
+serves or works until it is told to stop, and ends at once when its supervisor is gone: its standard input is a pipe
+that only the supervisor holds.
 """
 
 import asyncio
-import os
 import signal
+import sys
 from collections.abc import Coroutine
 from typing import Any
 
@@ -18,12 +20,12 @@ from granian.server.embed import Server
 from starlette.types import ASGIApp
 
 from roost.cli.lifeline import end_with_stdin
-from roost.cli.wiring import Parts, ProcessConfig, agent_app, background_tasks, main_listener
+from roost.cli.roles import ProcessConfig, is_placement_alone
+from roost.cli.wiring import Parts, agent_app, background_tasks, main_listener
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
-from roost.platform.telemetry import configure_logging
+from roost.platform.logs import configure_logging
 
-ENVIRONMENT_KEY = "ROOST_PROCESS"
 STOP_TIMEOUT_S = 4.0
 DATABASE_RETRY_S = 0.2
 BACKLOG = 1024
@@ -105,7 +107,12 @@ def _server(config: ProcessConfig, parts: Parts) -> Server | None:
 
 def main() -> None:
     """Run one role. Exit status 0 after SIGTERM, 1 after a failure, which is logged."""
-    config = msgspec.json.decode(os.environ.pop(ENVIRONMENT_KEY), type=ProcessConfig)
+    if not is_placement_alone(sys.argv[2:]):
+        import roost.cli.cloud_wiring  # noqa: F401 - while the supervisor waits for the database
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return  # the supervisor is gone
+    config = msgspec.json.decode(line, type=ProcessConfig)
     configure_logging(f"{config.role}-{config.number}")
     end_with_stdin(patience_s=STOP_TIMEOUT_S + 1)
     try:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
 from rich.console import Console
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
@@ -140,13 +139,6 @@ class Narrator(Silent):
 
     def _line(self, text: str) -> None:
         self._say.print(Padding(Text(text), (0, 0, 0, INDENT)))
-
-
-def serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:
-    """The one line of `serve`; address "": a conductor alone, which answers nobody."""
-    if as_json:
-        return msgspec.json.encode({"url": address or None, "services": services}).decode()
-    return f"Roost serves {', '.join(services)}" + (f" at {address}" if address else "")
 
 
 def load_text(created: Mapping[str, int], found: Mapping[str, int]) -> str:

@@ -1,7 +1,8 @@
 """`roost serve`: holds the private PostgreSQL, and keeps one child process for each role and worker alive.
 
 Children do the work (process.py). The supervisor starts them, starts those that die again with a growing pause, starts
-a killed PostgreSQL again, and stops everything in order. It serves nothing itself, so that it never fails with them.
+a killed PostgreSQL again, and stops everything in order. It serves nothing itself, so that it never fails with them,
+and imports little, so that it is there at once: children import what they need while the database starts.
 """
 
 import asyncio
@@ -16,18 +17,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import msgspec
 import structlog
 
-from roost.cli.process import ENVIRONMENT_KEY
-from roost.cli.wiring import ProcessConfig, read_policy, read_settings
+from roost.cli.access_words import PRESETS
+from roost.cli.roles import ProcessConfig, is_placement_alone
+from roost.cli.settings import read_settings
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable, RoostError
-from roost.platform.migrate import upgrade
+from roost.platform.migrate import SCHEMAS, list_outdated, upgrade
 from roost.platform.postgres import PostgresError, PrivatePostgres
 
 READY_TIMEOUT_S = 60.0
+READY_CHECK_S = 0.01
+ANSWER_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 6.0
 POSTMASTER_CHECK_S = 0.5
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 5.0
@@ -48,7 +51,7 @@ class ServeOptions:
 
     services: of SERVICES. data_dir or database: exactly one. host, port: the main listener, port 0 takes a free one;
     agent_port likewise. listens: False for a conductor alone, which answers nobody. workers: processes per role.
-    auth, policy: access.py.
+    auth, policy: access_words.py.
     """
 
     services: tuple[str, ...]
@@ -61,15 +64,20 @@ class ServeOptions:
     workers: int
     conductors: int
     pg_bin: Path | None = None
+    pg_template: Path | None = None
     config: Path | None = None
     listens: bool = True
     auth: str = "none"
     policy: str | None = None
 
 
+Opening = asyncio.Task[str]
+"""Having the database: started if it is a private one, and migrated. Gives the address where children connect."""
+
+
 @dataclass
 class Child:
-    """One child process and how often it died."""
+    """One child process and how often it died. config: without the database's address, until that is known."""
 
     config: ProcessConfig
     process: asyncio.subprocess.Process | None = None
@@ -94,18 +102,18 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
     with contextlib.ExitStack() as held:
         port = _hold_port(held, options.host, options.port) if options.listens else 0
         agent_port = _hold_port(held, options.agent_host, options.agent_port)
-        async with _database(options) as (dsn, postgres):
-            await _check_database(dsn)
-            await asyncio.to_thread(upgrade, dsn)
-            if not stopping.is_set():
-                children = [Child(config) for config in _configs(options, dsn, port, agent_port)]
-                await _supervise(children, postgres, stopping, ready)
+        children = [Child(config) for config in _configs(options, port, agent_port)]
+        async with _database(options) as (opening, postgres):
+            await _supervise(children, opening, postgres, stopping, ready)
 
 
 def _check_settings(options: ServeOptions) -> None:
     """Read what the children will read, so that a mistake ends this with one sentence. Raises BadRequest."""
     settings = read_settings(options.config)
-    read_policy(settings, auth=options.auth, policy=options.policy, config=options.config)
+    if options.auth != "none" and options.policy not in PRESETS and (options.policy or settings.placement.policy_file):
+        from roost.cli.access import read_policy  # oslo.policy, which only a file that may be wrong is worth
+
+        read_policy(settings, auth=options.auth, policy=options.policy, config=options.config)
     if options.auth == "keystone":
         settings.keystone.check()
     if options.auth == "noauth2":
@@ -113,28 +121,44 @@ def _check_settings(options: ServeOptions) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _database(options: ServeOptions) -> AsyncIterator[tuple[str, PrivatePostgres | None]]:
-    if options.database is not None:
-        yield options.database, None
-        return
-    assert options.data_dir is not None
-    postgres = PrivatePostgres(options.data_dir, pg_bin=options.pg_bin)
-    await asyncio.to_thread(postgres.start)
+async def _database(options: ServeOptions) -> AsyncIterator[tuple[Opening, PrivatePostgres | None]]:
+    """The database for as long as this runs; what is begun is brought to its end, even if nobody waits for it."""
+    postgres = None
+    if options.database is None:
+        assert options.data_dir is not None
+        postgres = PrivatePostgres(options.data_dir, pg_bin=options.pg_bin, template=options.pg_template)
+    opening = asyncio.create_task(_open_database(options, postgres))
     try:
-        yield postgres.dsn, postgres
+        yield opening, postgres
     finally:
-        await asyncio.to_thread(postgres.stop)
+        await asyncio.wait([opening])
+        if postgres is not None:
+            await asyncio.to_thread(postgres.stop)
 
 
-async def _check_database(dsn: str) -> None:
-    """Fail with a sentence and not in the middle of a migration."""
+async def _open_database(options: ServeOptions, postgres: PrivatePostgres | None) -> str:
+    dsn = options.database
+    if postgres is not None:
+        await asyncio.to_thread(postgres.start)
+        dsn = postgres.dsn
+    assert dsn is not None
+    if outdated := await _find_outdated(dsn, ("placement",) if is_placement_alone(options.services) else SCHEMAS):
+        await asyncio.to_thread(upgrade, dsn, outdated)
+    return dsn
+
+
+async def _find_outdated(dsn: str, schemas: Sequence[str]) -> list[str]:
+    """The schemas that must be migrated; fails with a sentence and not in the middle of a migration."""
     try:
         database = await Database.open(dsn, size=1)
     except DatabaseUnavailable as error:
         raise ServeError(str(error)) from error
     except Exception as error:  # asyncpg's refusals: a wrong password, no such database, no such option
         raise ServeError(f"the database refuses the connection: {error}") from error
-    await database.close()
+    try:
+        return await list_outdated(database, schemas)
+    finally:
+        await database.close()
 
 
 def _hold_port(held: contextlib.ExitStack, host: str, port: int) -> int:
@@ -153,7 +177,7 @@ def _hold_port(held: contextlib.ExitStack, host: str, port: int) -> int:
     return int(shared.getsockname()[1])
 
 
-def _configs(options: ServeOptions, dsn: str, port: int, agent_port: int) -> list[ProcessConfig]:
+def _configs(options: ServeOptions, port: int, agent_port: int) -> list[ProcessConfig]:
     roles: list[tuple[str, int]] = []
     if options.listens:
         roles += [("api", number) for number in range(1, options.workers + 1)]
@@ -169,7 +193,7 @@ def _configs(options: ServeOptions, dsn: str, port: int, agent_port: int) -> lis
             role=role,
             number=number,
             services=options.services,
-            dsn=dsn,
+            dsn="",
             pool_size=pool_size,
             host=options.host,
             port=port,
@@ -185,19 +209,20 @@ def _configs(options: ServeOptions, dsn: str, port: int, agent_port: int) -> lis
 
 async def _supervise(
     children: Sequence[Child],
+    opening: Opening,
     postgres: PrivatePostgres | None,
     stopping: asyncio.Event,
     ready: Callable[[str], None],
 ) -> None:
-    """Run the children until told to stop; raises ServeError when they do not come up."""
+    """Run the children until told to stop; raises ServeError, or what opening the database raised."""
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     all_ready = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_keep_alive(child, stopping, all_ready, failed)) for child in children]
+        tasks = [group.create_task(_keep_alive(child, opening, stopping, all_ready, failed)) for child in children]
         if postgres:
-            tasks.append(group.create_task(_keep_postgres(postgres, stopping)))
+            tasks.append(group.create_task(_keep_postgres(postgres, opening, stopping)))
         stop = asyncio.create_task(stopping.wait())
-        come_up = asyncio.create_task(_wait_until_ready(children))
+        come_up = asyncio.create_task(_wait_until_ready(children, opening))
         ends: tuple[asyncio.Future[Any], ...] = (come_up, stop, failed)
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -206,7 +231,7 @@ async def _supervise(
                 all_ready.set()
                 ready(address)
                 await stop
-        except ServeError as error:
+        except RoostError as error:
             if not failed.done():
                 failed.set_exception(error)
         finally:
@@ -222,13 +247,16 @@ async def _supervise(
 
 
 async def _keep_alive(
-    child: Child, stopping: asyncio.Event, all_ready: asyncio.Event, failed: "asyncio.Future[None]"
+    child: Child, opening: Opening, stopping: asyncio.Event, all_ready: asyncio.Event, failed: "asyncio.Future[None]"
 ) -> None:
     """Start a child whenever it is not there; one that dies over and over before all are ready ends everything."""
     pause_s = PAUSE_FIRST_S
     while not stopping.is_set():
         await _start(child)
         assert child.process is not None
+        if not await _is_open(opening):
+            return
+        await _tell(child.process, msgspec.structs.replace(child.config, dsn=opening.result()))
         status = await child.process.wait()
         if stopping.is_set():
             return
@@ -246,17 +274,29 @@ async def _keep_alive(
 
 async def _start(child: Child) -> None:
     environment = dict(os.environ)
-    environment[ENVIRONMENT_KEY] = msgspec.json.encode(child.config).decode()
     if child.deaths:
         environment.pop("ROOST_CRASH_AT", None)  # a test's crash point kills a process once
     child.started_at_s = time.monotonic()
     child.process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "roost.cli.process", child.config.role,
+        sys.executable, "-m", "roost.cli.process", child.config.role, *child.config.services,
         stdin=asyncio.subprocess.PIPE,  # its end tells the child that the supervisor is gone
         stdout=sys.stderr.fileno(),
         env=environment,
         start_new_session=True,  # a terminal's Ctrl-C is for the supervisor
     )  # fmt: skip
+
+
+async def _is_open(opening: Opening) -> bool:
+    """Whether there is a database, once that is known."""
+    await asyncio.wait([opening])
+    return not opening.cancelled() and opening.exception() is None
+
+
+async def _tell(process: asyncio.subprocess.Process, config: ProcessConfig) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is dead already, and will be waited for
+        process.stdin.write(msgspec.json.encode(config) + b"\n")
+        await process.stdin.drain()
 
 
 async def _stop(child: Child) -> None:
@@ -275,8 +315,8 @@ async def _stop(child: Child) -> None:
         await process.wait()
 
 
-async def _keep_postgres(postgres: PrivatePostgres, stopping: asyncio.Event) -> None:
-    while not stopping.is_set():
+async def _keep_postgres(postgres: PrivatePostgres, opening: Opening, stopping: asyncio.Event) -> None:
+    while await _is_open(opening) and not stopping.is_set():
         await asyncio.sleep(POSTMASTER_CHECK_S)
         if postgres.is_running():
             continue
@@ -287,36 +327,48 @@ async def _keep_postgres(postgres: PrivatePostgres, stopping: asyncio.Event) -> 
             log.error("PostgreSQL does not start", error=str(error))
 
 
-async def _wait_until_ready(children: Sequence[Child]) -> str:
-    """Until every listener answers 200; returns the main one's address, "" without one. Raises ServeError."""
+async def _wait_until_ready(children: Sequence[Child], opening: Opening) -> str:
+    """Until every listener answers 200; returns the main one's address, "" without one.
+
+    Raises ServeError, and what opening the database raised.
+    """
+    await asyncio.shield(opening)
     listeners = {}
     for child in children:
         config = child.config
         if config.role == "api":
-            listeners["api"] = _url(config.host, config.port)
+            listeners["api"] = (_here(config.host), config.port)
         if config.role == "agent-api":
-            listeners["agent-api"] = _url(config.agent_host, config.agent_port)
+            listeners["agent-api"] = (_here(config.agent_host), config.agent_port)
     deadline_s = time.monotonic() + READY_TIMEOUT_S
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
-        for role, url in listeners.items():
-            while not await _answers(session, url):
-                if time.monotonic() > deadline_s:
-                    raise ServeError(f"the {role} at {url} did not answer within {READY_TIMEOUT_S:.0f} s")
-                await asyncio.sleep(0.03)
+    for role, (host, port) in listeners.items():
+        while not await _answers(host, port):
+            if time.monotonic() > deadline_s:
+                raise ServeError(f"the {role} at {_url(host, port)} did not answer within {READY_TIMEOUT_S:.0f} s")
+            await asyncio.sleep(READY_CHECK_S)
     while any(child.process is None for child in children):
-        await asyncio.sleep(0.03)
-    return listeners.get("api", "")
+        await asyncio.sleep(READY_CHECK_S)
+    return _url(*listeners["api"]) if "api" in listeners else ""
 
 
-async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
+async def _answers(host: str, port: int) -> bool:
+    """Whether `GET /healthz` is answered 200. By hand: an HTTP client takes longer to import than all of this file."""
     try:
-        async with session.get(f"{url}/healthz") as response:
-            return response.status == 200
-    except (aiohttp.ClientError, TimeoutError):
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(f"GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+                return b" 200 " in await reader.readline()
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
         return False
 
 
-def _url(host: str, port: int) -> str:
+def _here(host: str) -> str:
     """Where this machine itself reaches a listener."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def _url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,12 +1,9 @@
-"""What is built from what: the one place that knows every wing. Nothing is decided here."""
+"""What is built from what: with cloud_wiring.py the one place that knows every wing. Nothing is decided here."""
 
-import os
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,129 +11,70 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from roost.cli import access
-from roost.clients.local_compute import LocalCompute
-from roost.clients.local_network import LocalNetwork
-from roost.clients.local_placement import LocalPlacement
-from roost.compute import api as compute_api
-from roost.compute.api import agent as agent_api
-from roost.compute.service import Compute
-from roost.compute.service.hosts import publish_hosts
-from roost.conductor import pipeline
-from roost.conductor.context import Conductor, ConductorSettings
-from roost.conductor.reconcile import reconcile_once as reconcile_claims
-from roost.network import api as network_api
-from roost.network.reconciler import reconcile_once as reconcile_network
-from roost.network.service import Networks, NetworkSettings
+from roost.cli.roles import ProcessConfig, is_placement_alone
+from roost.cli.settings import Settings, read_settings
 from roost.placement import api as placement_api
 from roost.placement.refresh import prune_changes
 from roost.placement.service_ledger import Ledger, sync_standard_names
-from roost.placement.settings import PlacementSettings
 from roost.platform.auth import Policy
-from roost.platform.config import load_section
-from roost.platform.cors import CorsSettings
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.http import Api, json_response, mount
-from roost.platform.keystone import Keystone, KeystoneSettings
 from roost.platform.repeat import repeat
 from roost.platform.telemetry import metrics_route
 from roost.platform.wakeup import Wakeups
 
-SERVICES = ("placement", "network", "compute", "conductor")
-PUBLISH_HOSTS_S = 5.0
+if TYPE_CHECKING:
+    from roost.cli.cloud_wiring import CloudParts
+    from roost.platform.keystone import Keystone
+
 PRUNE_CHANGES_S = 60.0
 
 API = Api()
 """Roost's own paths."""
 
 
-class ProcessConfig(Struct, frozen=True, kw_only=True):
-    """What the supervisor tells a child.
-
-    role: api, agent-api, conductor or reconciler. services: those that this supervisor runs. pool_size: database
-    connections. host, port: the main listener; agent_host, agent_port: where agents ask. config: the roost.toml.
-    auth, policy: access.py.
-    """
-
-    role: str
-    number: int
-    services: tuple[str, ...]
-    dsn: str
-    pool_size: int
-    host: str
-    port: int
-    agent_host: str
-    agent_port: int
-    config: str | None = None
-    auth: str = "none"
-    policy: str | None = None
-
-
-class Settings(Struct, frozen=True, kw_only=True):
-    """Every section of roost.toml; docs/reference/configuration.md."""
-
-    placement: PlacementSettings
-    network: NetworkSettings
-    conductor: ConductorSettings
-    keystone: KeystoneSettings
-    cors: CorsSettings
-
-
-def read_settings(file: Path | str | None) -> Settings:
-    """The configuration from `file` and the environment. Raises BadRequest, which names the option."""
-    path = None if file is None else Path(file)
-    return Settings(
-        placement=load_section(PlacementSettings, "placement", file=path, environment=os.environ),
-        network=load_section(NetworkSettings, "network", file=path, environment=os.environ),
-        conductor=load_section(ConductorSettings, "conductor", file=path, environment=os.environ),
-        keystone=load_section(KeystoneSettings, "keystone", file=path, environment=os.environ),
-        cors=load_section(CorsSettings, "cors", file=path, environment=os.environ),
-    )
-
-
-def read_policy(settings: Settings, *, auth: str, policy: str | None, config: Path | str | None) -> Policy:
-    """The rules of the Placement API. Raises BadRequest, which names the file and what is wrong with it."""
-    folder = Path(config).absolute().parent if config else Path.cwd()
-    return access.placement_policy(auth, policy, settings.placement, folder=folder)
-
-
 @dataclass(frozen=True)
 class Parts:
-    """Everything that a process may serve or work with; each talks to its own schema of one database."""
+    """Everything that a process may serve or work with; each service talks to its own schema of one database.
+
+    cloud: None in a process of a placement service alone.
+    """
 
     database: Database
     wakeups: Wakeups
     settings: Settings
     ledger: Ledger
-    networks: Networks
-    compute: Compute
-    conductor: Conductor
     policy: Policy
-    keystone: Keystone | None
+    keystone: "Keystone | None"
+    cloud: "CloudParts | None"
 
     @classmethod
     async def wire(cls, database: Database, config: ProcessConfig) -> "Parts":
-        """Build the parts on one pool of connections; network and compute know each other, through their seams."""
+        """Build the parts that these services need, on one pool of connections."""
         settings = read_settings(config.config)
-        env, wakeups = Env(), Wakeups(database)
-        ledger = Ledger(database, env, settings.placement)
+        wakeups = Wakeups(database)
+        ledger = Ledger(database, Env(), settings.placement)
         await sync_standard_names(ledger)
-        placement = LocalPlacement(ledger)
-        compute = Compute(database, env, placement, wakeups=wakeups)
-        networks = Networks(database, env, placement, LocalCompute(compute), settings=settings.network)
-        compute.network = LocalNetwork(networks)
-        conductor = Conductor(compute, placement, compute.network, env, wakeups, settings.conductor)
+        cloud = None
+        if not is_placement_alone(config.services):
+            from roost.cli.cloud_wiring import CloudParts
+
+            cloud = CloudParts.wire(ledger, wakeups, settings)
+        keystone = None
+        if config.auth == "keystone":
+            from roost.platform.keystone import Keystone
+
+            keystone = Keystone(settings.keystone)
         return cls(
             database=database,
             wakeups=wakeups,
             settings=settings,
             ledger=ledger,
-            networks=networks,
-            compute=compute,
-            conductor=conductor,
-            policy=read_policy(settings, auth=config.auth, policy=config.policy, config=config.config),
-            keystone=Keystone(settings.keystone) if config.auth == "keystone" else None,
+            policy=access.read_policy(settings, auth=config.auth, policy=config.policy, config=config.config),
+            keystone=keystone,
+            cloud=cloud,
         )
 
     async def close(self) -> None:
@@ -153,17 +91,16 @@ def main_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
         auth=config.auth,
         policy=config.policy,
         services=config.services,
+        admins_only=parts.cloud.admins_only() if parts.cloud else {},
         cors=parts.settings.cors,
     )
 
 
 def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
     """The main listener: each service below its name, and at the root too if it is alone."""
-    apis: dict[str, Callable[[], list[Route]]] = {
-        "placement": lambda: placement_api.routes(parts.ledger, parts.policy),
-        "network": lambda: network_api.routes(parts.networks),
-        "compute": lambda: compute_api.routes(parts.compute),
-    }
+    apis: dict[str, Callable[[], list[Route]]] = {"placement": lambda: placement_api.routes(parts.ledger, parts.policy)}
+    if parts.cloud is not None:
+        apis |= parts.cloud.apis()
     served = [service for service in config.services if service in apis]
     routes: list[BaseRoute] = [_healthz(parts), metrics_route()]
     if "compute" in served:
@@ -175,35 +112,18 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
 
 def agent_app(parts: Parts) -> Starlette:
     """The listener of the agents, whose held polls would use up the main one's connections."""
-    agents = mount("/agent/v1", agent_api.routes(parts.compute))
+    assert parts.cloud is not None
+    agents = mount("/agent/v1", parts.cloud.agent_routes())
     return Starlette(routes=[_healthz(parts), metrics_route(), agents, API.not_found()])
 
 
 def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
     """What a process of this role does besides answering requests; none of these ever returns."""
-    work: list[Coroutine[Any, Any, None]] = [
+    return [
         parts.wakeups.run(),
         repeat(lambda: prune_changes(parts.database), "pruning the journal of changes", interval_s=PRUNE_CHANGES_S),
+        *(parts.cloud.background_tasks(config.role) if parts.cloud else []),
     ]
-    if config.role == "conductor":
-        work += [
-            pipeline.run(parts.conductor),
-            repeat(
-                lambda: reconcile_claims(parts.conductor),
-                "returning claims of servers that are gone",
-                interval_s=parts.settings.conductor.reconcile_s,
-            ),
-            repeat(lambda: publish_hosts(parts.compute), "publishing hosts", interval_s=PUBLISH_HOSTS_S),
-        ]
-    if config.role in ("conductor", "reconciler"):
-        work.append(
-            repeat(
-                lambda: reconcile_network(parts.networks),
-                "reconciling networks and ports",
-                interval_s=parts.settings.network.reconcile_s,
-            )
-        )
-    return work
 
 
 def _healthz(parts: Parts) -> Route:

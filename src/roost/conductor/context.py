@@ -4,34 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
-from msgspec import Struct
 
 from roost.compute.model import Move, Stage, Work
 from roost.compute.service import Compute
 from roost.compute.service.work import list_held, move
+from roost.conductor.settings import ConductorSettings
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups
 from roost.seams.network import NetworkClient, Port, ServerNics
 from roost.seams.placement import PlacementClient
-
-
-class ConductorSettings(Struct, frozen=True, kw_only=True):
-    """Limits and times of the pipeline.
-
-    max_attempts: launches that may fail, and binds that may be refused, before a server ends in ERROR. lease_s: how
-    long a conductor that died holds its servers up. begin_timeout_s: how long a host may take to begin a launch before
-    another is chosen; launch_timeout_s: how long it may take in all.
-    """
-
-    max_attempts: int = 3
-    lease_s: float = 30.0
-    begin_timeout_s: float = 60.0
-    launch_timeout_s: float = 900.0
-    recheck_s: float = 5.0
-    poll_s: float = 1.0
-    reconcile_s: float = 30.0
-    batch_rows: int = 256
-    batches_at_once: int = 2
 
 
 @dataclass

