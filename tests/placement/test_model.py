@@ -346,11 +346,15 @@ class Story(RuleBasedStateMachine):
         grown = {uuid for uuid in before if before[uuid] != self.used_of(uuid)}
         self.adopt_generations(grown=grown | (shapes.keys() if answer and not broken else set()))
 
-    @rule(source=a_provider, heir=a_provider, name=a_class, left=st.integers(0, 1))
-    def reshape_away(self, source: str, heir: str, name: str, left: int) -> None:
+    @rule(pick=st.integers(0, 7), heir=a_provider, left=st.integers(0, 1))
+    def reshape_away(self, pick: int, heir: str, left: int) -> None:
         """As Nova moves inventory to a child with all that is held of it; left: some consumers are forgotten."""
         known = self.model.providers
-        if source == heir or not {source, heir} <= known.keys() or name not in known[source].inventories:
+        held_keys = sorted({key for one in self.model.consumers.values() for key in one.held})
+        if not held_keys or heir not in known:
+            return
+        source, name = held_keys[pick % len(held_keys)]
+        if source == heir:
             return
         rest = dict(known[source].inventories)
         moved = {**known[heir].inventories, name: rest.pop(name)}
