@@ -15,6 +15,7 @@ from roost.platform.database import Database
 from roost.platform.postgres import PrivatePostgres
 
 CLIENTS = 16
+CUTS = 40
 RECOVERY_MAX_S = 30.0
 """Generous: this also runs beside other tests. On a quiet machine it takes 2 s."""
 
@@ -39,6 +40,8 @@ async def test_postgresql_killed_and_restarted_under_load_leaves_no_claim_half_t
                     started = time.monotonic()
                     await load.some_more()
                     assert time.monotonic() - started < RECOVERY_MAX_S
+                await _cut_connections(made)
+                await load.some_more()
                 over.set()
             assert load.statuses.keys() <= {204, 409, 503}, load.statuses
             assert load.statuses[503] > 0
@@ -58,6 +61,20 @@ async def _strike(made: Cluster, number: signal.Signals) -> None:
         return PrivatePostgres(made.data_dir).postmaster_pid() != pid
 
     await until(gone)
+
+
+async def _cut_connections(made: Cluster) -> None:
+    """Again and again, at whatever moment of a claim it is: also between two of its statements."""
+    database = await Database.open(made.dsn, size=1)
+    random = Random(1)
+    async with database.connection() as connection:
+        for _ in range(CUTS):
+            await asyncio.sleep(random.random() * 0.1)  # claims are under way
+            await connection.execute(
+                """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                WHERE application_name = 'roost' AND pid <> pg_backend_pid()"""
+            )
+    await database.close()
 
 
 class Load:

@@ -39,10 +39,10 @@ an_age = st.sampled_from([0, 0, 0, 0, 0, 0, 1])
 """Of the generation that a writer has seen, in steps; mostly the present one."""
 an_inventory = st.builds(
     Inventory,
-    total=st.integers(1, 12),
+    total=st.integers(1, 8),
     reserved=st.integers(0, 1),
     min_unit=st.sampled_from([1, 1, 1, 2]),
-    max_unit=st.sampled_from([12, 12, 3]),
+    max_unit=st.sampled_from([12, 12, 12, 3]),
     step_size=st.sampled_from([1, 1, 1, 2]),
     allocation_ratio=st.sampled_from([1.0, 1.0, 1.5, 0.7]),
 )
@@ -51,10 +51,9 @@ some_traits = st.frozensets(st.sampled_from(TRAITS), max_size=2)
 some_aggregates = st.frozensets(st.sampled_from(AGGREGATES))
 some_resources = st.dictionaries(a_class, st.integers(1, 4), min_size=1, max_size=2)
 some_allocations = st.dictionaries(a_provider, some_resources, max_size=2)
+a_consumer = st.sampled_from(CONSUMERS)
 a_type = st.sampled_from([None, None, "INSTANCE", "MIGRATION"])
-some_holders = st.dictionaries(
-    st.sampled_from(CONSUMERS), st.tuples(some_allocations, an_age, a_type), min_size=1, max_size=3
-)
+some_holders = st.dictionaries(a_consumer, st.tuples(some_allocations, an_age, a_type), min_size=1, max_size=3)
 some_states = st.lists(
     st.builds(
         ProviderState,
@@ -123,7 +122,7 @@ class Story(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         """Most stories need a place to happen in."""
-        inventories = {name: Inventory(total=10) for name in CLASSES[:3]}
+        inventories = {name: Inventory(total=6) for name in CLASSES[:3]}
         self.ensure_all(
             [
                 ProviderState(uuid=PROVIDERS[0], name=NAMES[0], inventories=inventories, traits=frozenset(TRAITS[:2])),
@@ -280,18 +279,40 @@ class Story(RuleBasedStateMachine):
         assert [_rules(answer) for answer in answers] == expected
         self.adopt_generations(grown={uuid for uuid in before if before[uuid] != self.used_of(uuid)})
 
-    @rule(source=st.sampled_from(CONSUMERS), heir=st.sampled_from(CONSUMERS), back=some_allocations)
+    @rule(consumer=a_consumer, name=a_class, inventory=an_inventory)
+    def claim_again(self, consumer: str, name: str, inventory: Inventory) -> None:
+        """What it holds already, under units that may be others by now, and perhaps below what is in use."""
+        seen = self.model.consumers.get(consumer)
+        if seen is not None:
+            for uuid, held in seen.held:
+                if held == name:
+                    self.model.update_inventory(uuid, name, inventory, self.generation(uuid, 0))
+                    generation = self.generation(uuid, 1)
+                    work = service_write.update_inventory(self.ledger, uuid, name, inventory, generation=generation)
+                    self.do("", work)
+            self.claim_groups([{consumer: (_by_provider(seen.held), 0, None)}], blind=False)
+
+    @rule(consumer=a_consumer, uuid=st.sampled_from(PROVIDERS[:3]), name=a_class, beyond=st.integers(0, 1))
+    def fill(self, consumer: str, uuid: str, name: str, beyond: int) -> None:
+        """All that is free and that the consumer holds already, which must fit; or one unit more, which must not."""
+        inventory = self.model.providers[uuid].inventories.get(name) if uuid in self.model.providers else None
+        if inventory is None:
+            return
+        seen = self.model.consumers.get(consumer)
+        free = inventory.capacity - self.model.used(uuid, name) + (seen.held.get((uuid, name), 0) if seen else 0)
+        if free + beyond > 0:
+            self.claim_groups([{consumer: ({uuid: {name: free + beyond}}, 0, None)}], blind=False)
+
+    @rule(source=a_consumer, heir=a_consumer, back=some_allocations)
     def move(self, source: str, heir: str, back: dict[str, dict[str, int]]) -> None:
         """As a migration does: the one holds what the other held, which holds something else or nothing."""
         seen = self.model.consumers.get(source)
         if seen is None or heir == source:
             return
-        moved: dict[str, dict[str, int]] = {}
-        for (uuid, name), amount in seen.held.items():
-            moved.setdefault(uuid, {})[name] = amount
+        moved = _by_provider(seen.held)
         self.claim_groups([{heir: (moved, 0, "MIGRATION"), source: (back, 0, None)}], blind=False)
 
-    @rule(uuids=st.lists(st.sampled_from(CONSUMERS), unique=True), age=an_age | st.none())
+    @rule(uuids=st.lists(a_consumer, unique=True), age=an_age | st.none())
     def release(self, uuids: list[str], age: int | None) -> None:
         seen = {uuid: one.generation - (age or 0) for uuid, one in self.model.consumers.items()}
         generations = None if age is None else seen
@@ -304,6 +325,9 @@ class Story(RuleBasedStateMachine):
         keep=st.booleans(),
     )
     def reshape(self, new: Any, holders: Any, keep: bool) -> None:
+        self.reshape_to(new, holders, keep=keep)
+
+    def reshape_to(self, new: Any, holders: Any, *, keep: bool) -> None:
         """keep: what is in use of the providers stays, so that not all reshapes are refused."""
         shapes = {}
         for uuid, (inventories, age) in new.items():
@@ -317,6 +341,27 @@ class Story(RuleBasedStateMachine):
         assert answer is None or _rules(answer) == broken
         grown = {uuid for uuid in before if before[uuid] != self.used_of(uuid)}
         self.adopt_generations(grown=grown | (shapes.keys() if answer and not broken else set()))
+
+    @rule(
+        source=st.sampled_from(PROVIDERS[:3]), heir=st.sampled_from(PROVIDERS[:3]), name=a_class, left=st.integers(0, 1)
+    )
+    def reshape_away(self, source: str, heir: str, name: str, left: int) -> None:
+        """As Nova moves inventory to a child with all that is held of it; left: some consumers are forgotten."""
+        known = self.model.providers
+        if source == heir or not {source, heir} <= known.keys() or name not in known[source].inventories:
+            return
+        rest = dict(known[source].inventories)
+        moved = {**known[heir].inventories, name: rest.pop(name)}
+        holders = {}
+        for consumer, one in self.model.consumers.items():
+            if (source, name) in one.held:
+                allocations: dict[str, dict[str, int]] = {}
+                for (uuid, held), amount in one.held.items():
+                    resources = allocations.setdefault(heir if (uuid, held) == (source, name) else uuid, {})
+                    resources[held] = resources.get(held, 0) + amount
+                holders[consumer] = (allocations, 0, None)
+        shapes = {source: (rest, 0), heir: (moved, 0)}
+        self.reshape_to(shapes, dict(list(holders.items())[left:]), keep=False)
 
     def used_of(self, uuid: str) -> dict[tuple[str, str], int]:
         """Consumer and resource class -> amount, of a provider."""
@@ -398,6 +443,14 @@ def replace_name(state: ProviderState, name: str) -> ProviderState:
         uuid=state.uuid, name=name, parent_uuid=state.parent_uuid, inventories=state.inventories, traits=state.traits,
         managed_traits=state.managed_traits, placement_aggregates=state.placement_aggregates,
     )  # fmt: skip
+
+
+def _by_provider(held: dict[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    """As a claim has it."""
+    allocations: dict[str, dict[str, int]] = {}
+    for (uuid, name), amount in held.items():
+        allocations.setdefault(uuid, {})[name] = amount
+    return allocations
 
 
 def _rules(answer: Any) -> set[str]:
