@@ -13,7 +13,11 @@ from pathlib import Path
 from benchmarks.machine import Server, get_server
 from benchmarks.rows import Kind, Row
 from roost.placement import service
-from roost.placement.candidates import search
+from roost.placement.answers import encode
+from roost.placement.candidates import gather, search
+from roost.placement.index import Index
+from roost.placement.narrowing import make_plan
+from roost.placement.query import decode_pairs, parse_candidates
 from roost.placement.refresh import IndexRefresher
 from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
@@ -37,6 +41,7 @@ HOST = {
 }
 ADDRESSES = {"IPV4_ADDRESS": Inventory(total=65000, max_unit=65000)}
 SERVER = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 10}
+VERSION = (1, 39)
 SEGMENTS_ASKED = 8
 """A search asks for an address from one of this many segments."""
 
@@ -113,6 +118,44 @@ async def candidates(world: World) -> float:
     return seconds * 1000 / row.amount
 
 
+async def answer(world: World) -> float:
+    """Milliseconds from a query string, for a server on any host with room, to the body of its answer."""
+    index = await world.ledger.index.fresh()
+    limit = f"&limit={world.row.batch}" if world.row.batch else ""
+    wanted = ",".join(f"{name}:{amount}" for name, amount in SERVER.items())
+    return _answer(index, f"resources={wanted}{limit}", world.row, world.row.batch or world.row.hosts)
+
+
+async def devices(world: World) -> float:
+    """Milliseconds for six groups that are alike, each on one of eight devices of one host that are alike as well."""
+    made = [
+        ProviderState(
+            uuid=_uuid(), name=f"device{n}", parent_uuid=world.hosts[0], inventories={"PGPU": Inventory(total=1)}
+        )
+        for n in range(8)
+    ]
+    await service.ensure_providers(world.ledger, made)
+    index = await world.ledger.index.fresh()
+    groups = "".join(f"&resources{n}=PGPU:1" for n in range(1, 7))
+    query = f"resources=VCPU:1{groups}&group_policy=isolate&limit={world.row.batch}"
+    try:
+        return _answer(index, query, world.row, world.row.batch)
+    finally:
+        await service.delete_providers(world.ledger, [state.uuid for state in made])
+
+
+def _answer(index: Index, query_string: str, row: Row, count: int) -> float:
+    started = time.perf_counter()
+    for _ in range(row.amount):
+        query = parse_candidates(decode_pairs(query_string.encode()), VERSION)
+        plan = make_plan(index, query)
+        found = gather(index, plan, limit=query.limit)
+        body = encode(index, plan, found, VERSION)
+    seconds = time.perf_counter() - started
+    assert body.count(b'"mappings"') == count
+    return seconds * 1000 / row.amount
+
+
 async def refresh_idle(world: World) -> float:
     """Milliseconds of a refresh when nothing has changed."""
     await world.ledger.index.fresh()
@@ -143,6 +186,8 @@ MEASUREMENTS: dict[Kind, Callable[[World], Awaitable[float]]] = {
     Kind.CLAIMS: claims,
     Kind.INDEX_LOAD: index_load,
     Kind.CANDIDATES: candidates,
+    Kind.ANSWER: answer,
+    Kind.DEVICES: devices,
     Kind.REFRESH_IDLE: refresh_idle,
     Kind.REFRESH_CLAIM: refresh_claim,
 }

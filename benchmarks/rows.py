@@ -11,6 +11,8 @@ class Kind(StrEnum):
     CLAIMS = "claim(groups)"
     INDEX_LOAD = "load the index"
     CANDIDATES = "candidates, in process"
+    ANSWER = "query string to answer, in process"
+    DEVICES = "six groups on eight devices, in process"
     REFRESH_IDLE = "idle refresh"
     REFRESH_CLAIM = "refresh after one claim"
 
@@ -21,8 +23,8 @@ class Row:
 
     hosts, segments: the world; every segment reaches hosts / segments hosts. held: servers that run there before the
     measurement, each with an address. amount: what one round does: servers, claim groups, searches or refreshes.
-    batch: servers in a request, groups in a claim, or the limit of a search. floor, ceiling: the promise for the median
-    of all rounds, in `unit`. small: the smallest of its kind, which the tests run too, for its result only.
+    batch: servers in a request, groups in a claim, or the limit of a search, 0 for none. floor, ceiling: the promise
+    for the median of all rounds, in `unit`. small: the smallest of its kind, which the tests run too, for its result.
     """
 
     name: str
@@ -65,6 +67,17 @@ ROWS = (
         rounds=1, small=True),
     Row(name="candidates-10000", kind=Kind.CANDIDATES, hosts=10000, segments=250, held=10000, amount=200, batch=10,
         unit="ms", ceiling=1),
+    Row(name="answer-small", kind=Kind.ANSWER, hosts=50, segments=5, held=50, amount=5, batch=10, unit="ms", rounds=1,
+        small=True),
+    Row(name="answer-10", kind=Kind.ANSWER, hosts=10000, segments=250, held=10000, amount=200, batch=10, unit="ms",
+        ceiling=0.6),
+    Row(name="answer-1000", kind=Kind.ANSWER, hosts=10000, segments=250, held=10000, amount=50, batch=1000, unit="ms",
+        ceiling=3),
+    Row(name="answer-all", kind=Kind.ANSWER, hosts=10000, segments=250, held=10000, amount=10, batch=0, unit="ms",
+        ceiling=40),
+    Row(name="devices-small", kind=Kind.DEVICES, hosts=2, segments=1, amount=2, batch=50, unit="ms", rounds=1,
+        small=True),
+    Row(name="devices-1000", kind=Kind.DEVICES, hosts=2, segments=1, amount=10, batch=1000, unit="ms", ceiling=100),
     Row(name="idle-small", kind=Kind.REFRESH_IDLE, hosts=50, segments=5, held=50, amount=5, unit="ms", rounds=1,
         small=True),
     Row(name="idle-10000", kind=Kind.REFRESH_IDLE, hosts=10000, segments=250, held=10000, amount=100, unit="ms"),

@@ -70,9 +70,10 @@ class Cluster:
         return process
 
     def serve(self, *services: str, environment: Mapping[str, str] | None = None, **options: int | str) -> None:
-        """`roost serve` on a free port, up when this returns."""
+        """`roost serve` on a free port, up when this returns; with the option `database`, on that one."""
+        options = options if "database" in options else {"data-dir": str(self.data_dir), **options}
         words = [f"--{name}={value}" for name, value in options.items()]
-        arguments = ("serve", *services, "--data-dir", str(self.data_dir), "--json", *words)
+        arguments = ("serve", *services, "--json", *words)
         listens = services != ("conductor",)
         process = self.spawn(*arguments, *(["--listen", "127.0.0.1:0"] if listens else []), environment=environment)
         assert process.stdout is not None

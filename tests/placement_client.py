@@ -74,6 +74,18 @@ class PlacementClient:
             await self.do("PUT", f"/resource_providers/{made}/inventories", inventories(0, **totals))
         return made
 
+    async def everything(self) -> dict[str, Any]:
+        """All that a worker says of every provider, by UUID."""
+        shown = {}
+        for provider in (await self.do("GET", "/resource_providers"))["resource_providers"]:
+            parts = ("inventories", "usages", "traits", "aggregates")
+            answers = [await self.do("GET", f"/resource_providers/{provider['uuid']}/{part}") for part in parts]
+            for answer in answers:
+                for names in answer.keys() & {"traits", "aggregates"}:
+                    answer[names].sort()
+            shown[provider["uuid"]] = ({key: provider[key] for key in provider if key != "links"}, answers)
+        return shown
+
     async def used(self, provider: str) -> dict[str, int]:
         """Resource class -> what is in use of a provider."""
         usages: dict[str, int] = (await self.do("GET", f"/resource_providers/{provider}/usages"))["usages"]

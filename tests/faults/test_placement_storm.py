@@ -50,6 +50,10 @@ CREATE FUNCTION audit.generation() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 END $$;
 CREATE TRIGGER audit BEFORE UPDATE ON placement.provider FOR EACH ROW EXECUTE FUNCTION audit.generation();
 """.replace("OLD.provider_id, OLD.generation", "OLD.id, OLD.generation")
+WRITES = {
+    "claim", "claim many", "move", "release", "inventories", "inventory", "add inventory", "drop inventory",
+    "aggregates", "traits", "re-parent", "reshape", "create", "delete",
+}  # fmt: skip
 OVER_CAPACITY = "an inventory is over its capacity"
 """Of what always holds, what does not where a capacity may shrink below its use."""
 
@@ -69,7 +73,8 @@ async def test_a_storm_of_every_kind_of_write_loses_none_and_locks_nothing_up(
             await storm.blow()
             log = (ledger_cluster.data_dir / "postgres" / "server.log").read_text()
             assert storm.broken == [], (storm.broken[:10], log[-6000:])
-            assert len(storm.answered) > CLIENTS
+            done = {what for what, status in storm.answered if status < 300}
+            assert done >= WRITES, f"nobody succeeded with {WRITES - done}"
             await storm.check()
         async with ledger_database.connection() as connection:
             assert await connection.fetch("SELECT * FROM audit.broken") == []
@@ -166,7 +171,7 @@ class Storm:
     def _state(self, random: Random, uuid: str) -> ProviderState:
         return ProviderState(
             uuid=uuid,
-            name=f"storm passing {random.randrange(5)}",
+            name=f"storm passing {random.randrange(8)}",
             parent_uuid=random.choice([None, *self.lasting]),
             inventories={
                 name: Inventory(total=random.randrange(1, 30)) for name in random.sample([*CUSTOM, "VCPU"], 2)
@@ -193,22 +198,8 @@ class Storm:
                     found = await client.do("GET", f"/allocations/{consumer}")
                     kept = {uuid: line["resources"] for uuid, line in found["allocations"].items()}
                     assert (kept, found.get("consumer_generation")) == (held, generation), consumer
-        first, second = [await self._shown(client) for client in self.clients]
+        first, second = [await client.everything() for client in self.clients]
         assert first == second
-
-    async def _shown(self, client: PlacementClient) -> dict[str, Any]:
-        """All that a worker says of every provider."""
-        providers = (await client.do("GET", "/resource_providers"))["resource_providers"]
-        shown = {}
-        for provider in providers:
-            parts = ("inventories", "usages", "traits", "aggregates")
-            answers = [await client.do("GET", f"/resource_providers/{provider['uuid']}/{part}") for part in parts]
-            for answer in answers:
-                for names in ("traits", "aggregates"):
-                    if names in answer:
-                        answer[names].sort()
-            shown[provider["uuid"]] = ({key: provider[key] for key in provider if key != "links"}, answers)
-        return shown
 
 
 def _plain_claim(consumer: str, provider: str) -> ConsumerClaim:
@@ -230,13 +221,13 @@ class Client:
 
     async def work_until(self, over_at: float) -> None:
         """Do one thing after another."""
-        own: list[Callable[[], Awaitable[None]]] = [self.take, self.take, self.take_many, self.move, self.release]
+        own: list[Callable[[], Awaitable[None]]] = [self.take, self.take_many, self.move, self.release, self.release]
         shapes = [
             self.set_inventories, self.set_inventory, self.add_inventory, self.drop_inventory, self.set_aggregates,
             self.set_traits, self.reparent, self.reshape, self.create, self.delete, self.names, self.take_shared,
         ]  # fmt: skip
         while time.monotonic() < over_at:
-            await self.random.choice(own if self.random.random() < 0.4 else shapes)()
+            await self.random.choice(own if self.random.random() < 0.5 else shapes)()
 
     async def call(self, what: str, method: str, path: str, body: Any = None, **more: Any) -> Answer:
         """To one of the workers."""
@@ -264,7 +255,7 @@ class Client:
 
     async def take_many(self) -> None:
         known = self.random.sample(list(self.consumers), min(2, len(self.consumers)))
-        wishes = {consumer: self.wish() for consumer in (*known, a_uuid(), a_uuid())}
+        wishes = {consumer: self.wish() for consumer in (*known, a_uuid())}
         await self._post("claim many", wishes)
 
     async def move(self) -> None:
@@ -313,7 +304,7 @@ class Client:
 
     def inventory(self) -> dict[str, Any]:
         """Of any size, also below what is in use."""
-        return {"total": self.random.randrange(5, 80), "reserved": self.random.randrange(3), "max_unit": 100}
+        return {"total": self.random.choice([20, 100, 300]), "reserved": self.random.randrange(3), "max_unit": 300}
 
     def wanted(self) -> dict[str, Any]:
         """Inventories, mostly with what is in use."""
@@ -377,7 +368,7 @@ class Client:
             parent = self.random.choice([None, self.any_provider(), self.any_provider()])
             name = found.body["name"]
             if self.random.random() < 0.3:
-                name = f"storm passing {self.random.randrange(5)}"
+                name = f"storm passing {self.random.randrange(8)}"
             body = {"name": name, "parent_provider_uuid": parent}
             await self.call("re-parent", "PUT", f"/resource_providers/{provider}", body)
 
@@ -386,7 +377,9 @@ class Client:
         shapes = {}
         for provider in {self.any_provider() for _ in range(2)}:
             if seen := await self.seen(provider):
-                shapes[provider] = {"resource_provider_generation": seen[0], "inventories": self.wanted()}
+                kept = seen[1] if self.random.random() < 0.7 else {}  # what is in use may not go
+                inventories = {**kept, **self.wanted()}
+                shapes[provider] = {"resource_provider_generation": seen[0], "inventories": inventories}
         chosen = self.random.sample(list(self.consumers), min(2, len(self.consumers)))
         wishes = {consumer: self.wish() for consumer in (*chosen, a_uuid())}
         generations = {consumer: self.consumers.get(consumer, (None, {}))[0] for consumer in wishes}
@@ -399,9 +392,9 @@ class Client:
                 self.consumers[consumer] = ((generations[consumer] or 0) + 1, wish)
 
     async def create(self) -> None:
-        body = {"uuid": self.random.choice(self.storm.passing), "name": f"storm passing {self.random.randrange(5)}"}
+        body = {"uuid": self.random.choice(self.storm.passing), "name": f"storm passing {self.random.randrange(8)}"}
         if self.random.random() < 0.7:
-            body["parent_provider_uuid"] = self.any_provider()
+            body["parent_provider_uuid"] = self.random.choice(self.storm.lasting + self.storm.passing)
         await self.call("create", "POST", "/resource_providers", body)
 
     async def delete(self) -> None:

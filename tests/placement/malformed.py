@@ -113,6 +113,16 @@ VERSION_HEADERS = [
     b"", b"1.39",
     b"placement \xd9\xa1.\xd9\xa1", b"placement 1.39\x00", b"PLACEMENT 1.39",
 ]  # fmt: skip
+CALLERS: list[list[tuple[bytes, bytes]]] = [
+    [(b"x-auth-token", b"admin"), (b"x-roles", b"admin,service")],
+    [], [(b"x-auth-token", b"")], [(b"x-auth-token", b":")], [(b"x-auth-token", b"\xff:\xff")],
+    [(b"x-auth-token", b"user:" + PROJECT.encode()), (b"x-roles", b"reader")],
+    [(b"x-auth-token", b"admin"), (b"x-roles", b",\xff, ,ADMIN")], [(b"x-auth-token", b"a" * 8000)],
+    [(b"x-auth-token", b"admin"), (b"openstack-system-scope", b"all")],
+    [(b"x-auth-token", b"u"), (b"x-project-id", b"%(project_id)s"), (b"x-roles", b"reader,%s,rule:admin_api")],
+]  # fmt: skip
+"""Who asks; the first may do everything."""
+
 MORE_HEADERS = [
     (b"X-Roles", b"admin,\xff,,"), (b"X-Auth-Token", b"\xff:::"), (b"X-Project-Id", b"a" * 5000),
     (b"Content-Length", b"abc"),
@@ -159,6 +169,7 @@ class Maker:
         if method == "DELETE" and self._odds(0.7):  # or there would soon be nothing left
             path, method, operation = self.random.choice(self.operations)
         version, headers = self._version()
+        headers += self.random.choice(CALLERS) if self._bad(0.05) else CALLERS[0]
         if self._bad(0.03):
             method = self.random.choice(METHODS)
         place = self._path(path)

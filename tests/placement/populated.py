@@ -11,7 +11,8 @@ from starlette.types import ASGIApp, Message
 
 from roost.placement.api import routes
 from roost.placement.service_ledger import Ledger, sync_standard_names
-from roost.platform.auth import Unrestricted
+from roost.platform.auth import Policy, Unrestricted
+from roost.platform.authentication import Authentication, noauth2
 from roost.platform.database import Database
 from roost.platform.http import mount
 
@@ -20,6 +21,7 @@ AGGREGATE, HOST, NUMA, SEGMENT, OTHER_HOST, SERVER, MIGRATION, NOTHING = (
 )
 CLASS, UNUSED_CLASS, TRAIT, UNUSED_TRAIT = "CUSTOM_FPGA", "CUSTOM_UNUSED", "CUSTOM_FAST", "CUSTOM_IDLE"
 PROJECT, USER = "p1", "u1"
+OPEN = frozenset({"/placement/", "/placement/openapi.json"})
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,10 @@ class Api:
     app: ASGIApp
 
     @classmethod
-    def on(cls, ledger: Ledger) -> "Api":
-        """The API on a ledger; everybody may do everything."""
-        return cls(Starlette(routes=[mount("/placement", routes(ledger, Unrestricted()))]))
+    def on(cls, ledger: Ledger, policy: Policy | None = None) -> "Api":
+        """The API on a ledger, where everybody may do everything, or callers say who they are and policy is asked."""
+        app = Starlette(routes=[mount("/placement", routes(ledger, policy or Unrestricted()))])
+        return cls(app) if policy is None else cls(Authentication(app, noauth2, open_paths=OPEN, admins_only={}))
 
     async def send(
         self,
@@ -83,15 +86,15 @@ class Api:
         return await self.send(method, target.encode(), headers, [msgspec.json.encode(body)])
 
 
-async def populate(database: Database) -> Api:
-    """An API on an empty database, in which there is one of everything then."""
+async def populate(database: Database, policy: Policy | None = None) -> Api:
+    """An API on an empty database, in which there is one of everything then. policy: whether callers are asked."""
     ledger = Ledger(database)
     await sync_standard_names(ledger)
     api = Api.on(ledger)
     for method, target, body in _requests():
         answer = await api.call(method, target, body)
         assert answer.status < 300, (method, target, answer)
-    return api
+    return Api.on(ledger, policy)
 
 
 def _requests() -> list[tuple[str, str, Any]]:

@@ -1,7 +1,10 @@
 """Another server behind the same address, real ones: nothing of the first stays in the index."""
 
 import asyncio
+import os
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -97,3 +100,37 @@ async def test_a_standby_answers_nothing_and_is_another_server_once_promoted(
         await database.close()
     finally:
         await asyncio.to_thread(standby.stop)
+
+
+async def test_a_crash_of_one_backend_that_uses_transaction_ids_again_hides_no_change(data_dir: Path) -> None:
+    """The postmaster lives on, but ids of aborted transactions that left nothing on disk are given again."""
+    server = PrivatePostgres(data_dir / "crashing", settings={**REPLICATED, "wal_writer_delay": "10s"})
+    await asyncio.to_thread(server.start)
+    try:
+        await asyncio.to_thread(upgrade, server.dsn, ["placement"])
+        await fill(server.dsn, "h1")
+        database = await Database.open(server.dsn)
+        refresher = IndexRefresher(database)
+        await refresher.fresh()
+        async with database.connection() as connection:
+            for _ in range(100):
+                await connection.execute("BEGIN; SELECT pg_current_xact_id(); ROLLBACK")
+            pid = connection.get_server_pid()
+        await refresher.fresh()
+        seen = refresher._seen
+        os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                await fill(server.dsn, "h1", "h2")
+                break
+            except DatabaseUnavailable:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.05)  # another process recovers
+        with suppress(DatabaseUnavailable):  # if the connection is not yet known to be cut
+            await refresher.fresh()
+        assert names(await refresher.fresh()) == ["h1", "h2"]
+        assert refresher._seen.xmax < seen.xmax, "the ids were used again, or this shows nothing"
+        await database.close()
+    finally:
+        await asyncio.to_thread(server.stop)

@@ -1,5 +1,6 @@
 """The OpenAPI document is valid, names every operation and no other, and says what is answered."""
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -22,11 +23,15 @@ from tests.placement.populated import (
     Api,
     populate,
 )
+from tests.platform.asgi import ask
 
+from roost.cli.access import guarded
+from roost.cli.wiring import Parts, ProcessConfig, main_app
 from roost.placement.api import operations, routes
 from roost.placement.api.bodies import FORMATS
 from roost.placement.api.openapi import describe
 from roost.platform.auth import Unrestricted
+from roost.platform.cors import CorsSettings
 from roost.platform.database import Database
 from roost.platform.http import MethodRoute
 
@@ -132,6 +137,25 @@ async def test_the_document_is_served_for_the_microversion_that_is_asked_for(api
     assert "/reshaper" not in old.body["paths"]
     for bad in ("1.40", "2.0", "x", "1.5%0A", "1.%D9%A3"):
         assert (await api.call("GET", f"/openapi.json?microversion={bad}")).status == 400, bad
+
+
+async def test_a_placement_service_alone_has_the_document_at_the_root_too_for_who_has_no_token() -> None:
+    parts = Parts(**dict.fromkeys((field.name for field in dataclasses.fields(Parts)), NO_LEDGER))
+    config = ProcessConfig(
+        role="api", number=1, services=("placement",), dsn="", pool_size=1, host="", port=0, agent_host="", agent_port=0
+    )
+    app = guarded(
+        main_app(config, parts),
+        keystone=None,
+        auth="noauth2",
+        policy=None,
+        services=config.services,
+        cors=CorsSettings(),
+    )
+    for path, server in (("/openapi.json", "/"), ("/placement/openapi.json", "/placement")):
+        answer = await ask(app, path)
+        assert (answer.status, answer.body["servers"]) == (200, [{"url": server}])
+    assert (await ask(app, "/traits")).status == 401
 
 
 async def test_answers_are_as_the_document_says(api: Api) -> None:

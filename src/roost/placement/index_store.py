@@ -21,11 +21,11 @@ from roost.seams.placement import Inventory
 class Snapshot(Struct, frozen=True):
     """Which state of which server is seen.
 
-    server: system identifier, timeline and the postmaster's start. xmin: every transaction below it is over. xmax: none
-    at or above it is seen, and of those below only the running ones are not.
+    server: system identifier, timeline, and since when it runs without a crash. xmin: every transaction below it is
+    over. xmax: none at or above it is seen, and of those below only the running ones are not.
     """
 
-    server: tuple[str, str, float]
+    server: tuple[str, str, str]
     xmin: int
     xmax: int
     running: tuple[int, ...]
@@ -44,13 +44,16 @@ class News(Struct, frozen=True):
     usages: Sequence[Usage]
 
 
-NOTHING = Snapshot(("", "", 0.0), 0, 2**63 - 1, ())
+NOTHING = Snapshot(("", "", ""), 0, 2**63 - 1, ())
 """What is seen before the first refresh: of no server, so that all is news."""
 
 # One statement, so one snapshot without a transaction around it. The server is asked for each time: behind one address,
 # and behind one connection to a pooler, there may be another the next time. The timeline is the one being written:
-# pg_control_checkpoint() learns of a new one with the next checkpoint only. The upper bound holds for every row, and
-# tells the planner that few are meant; ANY(ARRAY(...)) has it look providers up by key, whatever number it expects.
+# pg_control_checkpoint() learns of a new one with the next checkpoint only. After a crash, ids of transactions that had
+# left nothing on disk are given again; a crash of one backend leaves the postmaster and its start as they were, but
+# statistics begin anew after every recovery (whoever resets them by hand has the index loaded anew, no more). The upper
+# bound holds for every row, and tells the planner that few are meant; ANY(ARRAY(...)) has it look providers up by key,
+# whatever number it expects.
 GET_NEWS = """-- placement.get_news
 WITH change AS MATERIALIZED (
     SELECT reshaped, provider_ids FROM placement.change
@@ -60,7 +63,7 @@ WITH change AS MATERIALIZED (
 )
 SELECT s.system_identifier::text,
     CASE WHEN NOT pg_is_in_recovery() THEN substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END,
-    extract(epoch FROM pg_postmaster_start_time())::float8, pg_current_snapshot(),
+    concat_ws(' ', pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time()), pg_current_snapshot(),
     (SELECT xid FROM placement.change_horizon),
     ARRAY(SELECT unnest(provider_ids) FROM change WHERE reshaped),
     used.provider_ids, used.generations, used.names, used.amounts

@@ -73,7 +73,7 @@ async def _claim_batch(ledger: Ledger, groups: Sequence[ClaimGroup]) -> list[Cla
 async def _claim(
     ledger: Ledger, tx: Connection, groups: Sequence[ClaimGroup], *, look: bool
 ) -> list[Claimed | Refused]:
-    """Decide and write. Raises ConcurrentUpdate, when nothing is written, if consumers must be looked at again.
+    """Decide and write. Raises ConcurrentUpdate, to undo what is written, if consumers must be looked at again.
 
     That is also when a group is refused unlooked: it may be short of what it holds itself.
     """
@@ -93,9 +93,8 @@ async def _claim(
     )
     answers, changes = decide_claims(groups, locked)
     unlooked = not look and any(isinstance(answer, Refused) for answer in answers)
-    if unlooked or await store.insert_consumers(tx, changes):
+    if unlooked or await store.write_changes(tx, changes):
         raise ConcurrentUpdate("another claim made one of the consumers at the same time: read it and try again")
-    await store.write_changes(tx, changes)
     return answers
 
 
@@ -205,13 +204,16 @@ async def _insert_providers(tx: Connection, missing: Sequence[ProviderState], *,
     waiting = {state.uuid: state for state in missing}
     if unknown := {state.parent_uuid for state in missing if state.parent_uuid} - known - waiting.keys():
         raise ProviderNotFound(f"No resource provider with uuid {', '.join(sorted(unknown))} found")
+    levels = []
     while waiting:
         ready = [state for state in waiting.values() if state.parent_uuid not in waiting]
         if not ready:
             raise ProviderNotFound(f"parent providers form a circle: {sorted(waiting)}")
-        await store.insert_providers(tx, [(state.uuid, state.name, state.parent_uuid) for state in ready])
+        levels.append([(state.uuid, state.name, state.parent_uuid) for state in ready])
         for state in ready:
             del waiting[state.uuid]
+    for level in levels:
+        await store.insert_providers(tx, level)
 
 
 async def set_placement_aggregates(

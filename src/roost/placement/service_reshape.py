@@ -85,9 +85,8 @@ async def _reshape(
             )
         final.append(shape)
     await write_shapes(ledger, tx, interim)
-    if await store.insert_consumers(tx, changes):
+    if await store.write_changes(tx, changes):
         raise _MadeMeanwhile("another claim made one of the consumers at the same time: read it and try again")
-    await store.write_changes(tx, changes)
     await write_shapes(ledger, tx, final)
     return answer
 

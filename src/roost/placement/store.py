@@ -7,6 +7,7 @@ inventories, traits, aggregates and allocations.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import asyncpg
 
@@ -60,41 +61,6 @@ async def list_inventories(tx: Connection, provider_ids: Sequence[int]) -> dict[
     return {(row[0], row[1]): InventoryRow._make(row[2:]) for row in rows}
 
 
-INSERT_CONSUMERS = """-- placement.insert_consumers
-INSERT INTO placement.consumer (uuid, generation, consumer_type, project_id, user_id)
-SELECT new.uuid, new.generation, head.consumer_type, head.project_id, head.user_id
-FROM unnest($1::text::uuid[], $2::text::bigint[], $3::text::integer[]) AS new (uuid, generation, head)
-JOIN unnest($4::text[], $5::text[], $6::text[]) WITH ORDINALITY AS head (consumer_type, project_id, user_id, number)
-    ON head.number = new.head
-ORDER BY new.uuid ON CONFLICT DO NOTHING
-"""
-
-
-async def insert_consumers(tx: Connection, changes: Changes) -> bool:
-    """Insert the new consumers; returns whether somebody else made one of them in the meantime."""
-    new = [write for write in changes.consumers if write.created and write.allocations]
-    if not new:
-        return False
-    # Type, project and user are the same for nearly all of a batch: each kind is sent once.
-    numbers = {head: number for number, head in enumerate(dict.fromkeys(write[2:5] for write in new), 1)}
-    status: str = await tx.execute(
-        INSERT_CONSUMERS,
-        _literal(write.uuid for write in new),
-        _literal(write.generation for write in new),
-        _literal(numbers[write[2:5]] for write in new),
-        *zip(*numbers, strict=True),
-    )
-    return status != f"INSERT 0 {len(new)}"
-
-
-def _literal(values: Iterable[str | int]) -> str:
-    """UUIDs or integers as the text of a PostgreSQL array.
-
-    The server reads it several times as fast as asyncpg encodes an array element by element; a claim's arrays are long.
-    """
-    return "{" + ",".join(map(str, values)) + "}"
-
-
 DELETE_CONSUMERS = """-- placement.delete_consumers
 DELETE FROM placement.consumer WHERE uuid = ANY($1::uuid[])
 """
@@ -112,17 +78,80 @@ DELETE_ALLOCATIONS = """-- placement.delete_allocations
 DELETE FROM placement.allocation WHERE consumer_uuid = ANY($1::uuid[])
 """
 
-INSERT_ALLOCATIONS = """-- placement.insert_allocations
-INSERT INTO placement.allocation (consumer_uuid, provider_id, resource_class_id, used)
-SELECT * FROM unnest($1::text::uuid[], $2::text::bigint[], $3::text::integer[], $4::text::integer[])
+# One statement for all that every claim writes: each costs a way to the server and back. Its parts see nothing of each
+# other but `made`: without all of the new consumers no allocation is inserted, which might be there already.
+WRITE_CLAIMS = """-- placement.write_claims
+WITH made AS (
+    INSERT INTO placement.consumer (uuid, generation, consumer_type, project_id, user_id)
+    SELECT new.uuid, new.generation, head.consumer_type, head.project_id, head.user_id
+    FROM unnest($1::text::uuid[], $2::text::bigint[], $3::text::integer[]) AS new (uuid, generation, head)
+    JOIN unnest($4::text[], $5::text[], $6::text[]) WITH ORDINALITY
+        AS head (consumer_type, project_id, user_id, number) ON head.number = new.head
+    ORDER BY new.uuid ON CONFLICT DO NOTHING RETURNING 1
+), taken AS (
+    INSERT INTO placement.allocation (consumer_uuid, provider_id, resource_class_id, used)
+    SELECT * FROM unnest($7::text::uuid[], $8::text::bigint[], $9::text::integer[], $10::text::integer[])
+    WHERE (SELECT count(*) FROM made) = $16
+), used AS (
+    UPDATE placement.inventory AS held SET used = held.used + new.change
+    FROM unnest($11::text::bigint[], $12::text::integer[], $13::text::bigint[])
+        AS new (provider_id, resource_class_id, change)
+    WHERE held.provider_id = new.provider_id AND held.resource_class_id = new.resource_class_id
+), change AS (
+    INSERT INTO placement.change (reshaped, provider_ids) VALUES (false, $14::text::bigint[])
+), touched AS (
+    UPDATE placement.provider SET generation = generation + $15, updated_at = now()
+    WHERE id = ANY($14::text::bigint[])
+)
+SELECT count(*) FROM made
 """
 
-UPDATE_USED = """-- placement.update_used
-UPDATE placement.inventory AS held SET used = held.used + new.change
-FROM unnest($1::text::bigint[], $2::text::integer[], $3::text::bigint[])
-    AS new (provider_id, resource_class_id, change)
-WHERE held.provider_id = new.provider_id AND held.resource_class_id = new.resource_class_id
-"""
+
+async def write_changes(tx: Connection, changes: Changes) -> bool:
+    """Write decided claims; returns whether somebody else made one of the new consumers in the meantime.
+
+    The transaction must then be undone: only a part is written.
+    """
+    gone = [write.uuid for write in changes.consumers if not write.allocations and not write.created]
+    kept = [write for write in changes.consumers if write.allocations and not write.created]
+    if gone or kept:
+        await tx.execute(DELETE_ALLOCATIONS, gone + [write.uuid for write in kept])
+    if gone:
+        await tx.execute(DELETE_CONSUMERS, gone)
+    if kept:
+        await tx.execute(UPDATE_CONSUMERS, *(list(column) for column in zip(*(w[:5] for w in kept), strict=True)))
+    if not changes.provider_ids:
+        return False
+    new = [write for write in changes.consumers if write.created and write.allocations]
+    # Type, project and user are the same for nearly all of a batch: each kind is sent once.
+    numbers = {head: number for number, head in enumerate(dict.fromkeys(write[2:5] for write in new), 1)}
+    lines = [(write.uuid, *key, used) for write in changes.consumers for key, used in write.allocations.items()]
+    made: int = await tx.fetchval(
+        WRITE_CLAIMS,
+        _literal(write.uuid for write in new),
+        _literal(write.generation for write in new),
+        _literal(numbers[write[2:5]] for write in new),
+        *_columns(numbers, 3),
+        *map(_literal, _columns(lines, 4)),
+        *map(_literal, _columns([(*key, change) for key, change in changes.used.items()], 3)),
+        _literal(changes.provider_ids),
+        changes.generation_steps,
+        len(new),
+    )
+    return made != len(new)
+
+
+def _columns(rows: Iterable[tuple[Any, ...]], count: int) -> list[tuple[Any, ...]]:
+    return list(zip(*rows, strict=True)) or [()] * count
+
+
+def _literal(values: Iterable[str | int]) -> str:
+    """UUIDs or integers as the text of a PostgreSQL array.
+
+    The server reads it several times as fast as asyncpg encodes an array element by element; a claim's arrays are long.
+    """
+    return "{" + ",".join(map(str, values)) + "}"
+
 
 TOUCH_PROVIDERS = """-- placement.touch_providers
 WITH change AS (INSERT INTO placement.change (reshaped, provider_ids) VALUES (false, $1::bigint[]))
@@ -136,26 +165,6 @@ async def touch_providers(tx: Connection, provider_ids: Iterable[int], *, genera
     Every transaction that changes what an index holds ends with this, or writes its own rows of `placement.change`.
     """
     await tx.execute(TOUCH_PROVIDERS, list(provider_ids), generation_steps)
-
-
-async def write_changes(tx: Connection, changes: Changes) -> None:
-    """Write decided claims; the new consumers are inserted already."""
-    gone = [write.uuid for write in changes.consumers if not write.allocations and not write.created]
-    kept = [write for write in changes.consumers if write.allocations and not write.created]
-    if gone or kept:
-        await tx.execute(DELETE_ALLOCATIONS, gone + [write.uuid for write in kept])
-    if gone:
-        await tx.execute(DELETE_CONSUMERS, gone)
-    if kept:
-        await tx.execute(UPDATE_CONSUMERS, *(list(column) for column in zip(*(w[:5] for w in kept), strict=True)))
-    lines = [(write.uuid, *key, used) for write in changes.consumers for key, used in write.allocations.items()]
-    if lines:
-        await tx.execute(INSERT_ALLOCATIONS, *map(_literal, zip(*lines, strict=True)))
-    if changes.used:
-        used = [(*key, change) for key, change in changes.used.items()]
-        await tx.execute(UPDATE_USED, *map(_literal, zip(*used, strict=True)))
-    if changes.provider_ids:
-        await touch_providers(tx, changes.provider_ids, generation_steps=changes.generation_steps)
 
 
 GET_CONSUMERS = """-- placement.get_consumers
