@@ -109,7 +109,7 @@ def _pair_table(pairs: Sequence[Pair]) -> Table:
     table = Table(box=None)
     table.add_column("row", no_wrap=True)
     for heading in (
-        *("hosts", "upstream p50 ms", "CPU ms", "placed/s", "Roost p50 ms", "CPU ms", "(web + db)", "placed/s"),
+        *("hosts", "upstream p50 ms", "CPU ms", "placed/s", "Roost p50 ms", "CPU ms", "web + db", "placed/s"),
         *("factor", "required", "kept"),
     ):
         table.add_column(heading, justify="right")
@@ -118,7 +118,7 @@ def _pair_table(pairs: Sequence[Pair]) -> Table:
         table.add_row(
             pair.row.name, f"{pair.hosts:,}",
             _number(left.p50_ms), _number(left.cpu_ms), _number(left.per_s),
-            _number(right.p50_ms), _number(right.cpu_ms), f"({right.web_cpu_ms:.2f} + {right.db_cpu_ms:.2f})",
+            _number(right.p50_ms), _number(right.cpu_ms), f"{right.web_cpu_ms:.2f}+{right.db_cpu_ms:.2f}",
             _number(right.per_s),
             f"{pair.factor:.0f}x", "" if pair.required is None else f"{pair.required:g}x",
             _kept(pair.kept, promised=pair.required is not None),

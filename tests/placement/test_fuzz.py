@@ -154,6 +154,14 @@ async def test_what_once_failed_is_refused(api: Api, method: str, target: bytes,
     assert len(answer.body["errors"][0]["detail"]) < 2 * SHOWN_MAX
 
 
+async def test_a_reshape_makes_no_inventory_of_less_than_nothing(api: Api) -> None:
+    """Source: PUT inventories, which refuses it too; upstream's reshaper lets it pass."""
+    reserved = {"resource_provider_generation": 1, "inventories": {"VCPU": {"total": 4, "reserved": 10}}}
+    answer = await api.call("POST", "/reshaper", {"inventories": {OTHER_HOST: reserved}, "allocations": {}})
+    assert answer.status == 400
+    assert "The reserved value is greater than total" in answer.body["errors"][0]["detail"]
+
+
 async def test_a_ratio_that_bursts_64_bits_leaves_room_for_every_claim(api: Api) -> None:
     inventory = {"total": 2**31 - 1, "allocation_ratio": 3.4e38}
     replaced = {"resource_provider_generation": 1, "inventories": {"VCPU": inventory}}

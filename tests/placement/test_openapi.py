@@ -25,13 +25,11 @@ from tests.placement.populated import (
 )
 from tests.platform.asgi import ask
 
-from roost.cli.access import guarded
-from roost.cli.wiring import Parts, ProcessConfig, main_app
+from roost.cli.wiring import Parts, ProcessConfig, main_listener, read_settings
 from roost.placement.api import operations, routes
 from roost.placement.api.bodies import FORMATS
 from roost.placement.api.openapi import describe
 from roost.platform.auth import Unrestricted
-from roost.platform.cors import CorsSettings
 from roost.platform.database import Database
 from roost.platform.http import MethodRoute
 
@@ -140,18 +138,13 @@ async def test_the_document_is_served_for_the_microversion_that_is_asked_for(api
 
 
 async def test_a_placement_service_alone_has_the_document_at_the_root_too_for_who_has_no_token() -> None:
-    parts = Parts(**dict.fromkeys((field.name for field in dataclasses.fields(Parts)), NO_LEDGER))
+    nothing = dict.fromkeys((field.name for field in dataclasses.fields(Parts)), NO_LEDGER)
+    parts = Parts(**nothing | {"settings": read_settings(None)})
     config = ProcessConfig(
-        role="api", number=1, services=("placement",), dsn="", pool_size=1, host="", port=0, agent_host="", agent_port=0
-    )
-    app = guarded(
-        main_app(config, parts),
-        keystone=None,
-        auth="noauth2",
-        policy=None,
-        services=config.services,
-        cors=CorsSettings(),
-    )
+        role="api", number=1, services=("placement",), dsn="", pool_size=1, host="", port=0, agent_host="",
+        agent_port=0, auth="noauth2",
+    )  # fmt: skip
+    app = main_listener(config, parts)
     for path, server in (("/openapi.json", "/"), ("/placement/openapi.json", "/placement")):
         answer = await ask(app, path)
         assert (answer.status, answer.body["servers"]) == (200, [{"url": server}])

@@ -33,7 +33,9 @@ async def _versions(request: Request) -> Response:
 def operations(ledger: Ledger, policy: Policy) -> Operations:
     """Every operation of the API, by path and method."""
     served: Operations = {
-        **CandidateOperations(ledger).operations(),  # first, since routes are tried in order and it is asked most
+        # First, since routes are tried in order, what schedulers ask all day.
+        **CandidateOperations(ledger).operations(),
+        **Allocations(ledger).operations(),
         "/": {
             "GET": Operation(
                 summary="the version document", endpoint=_versions, result=answer_schemas.VERSIONS, needs_token=False
@@ -46,7 +48,6 @@ def operations(ledger: Ledger, policy: Policy) -> Operations:
         **ResourceClasses(ledger).operations(),
         **Traits(ledger).operations(),
         **ProviderTraits(ledger).operations(),
-        **Allocations(ledger).operations(),
         **reshaper_operations(ledger),
     }
     return {**served, **document_operation(served)}

@@ -7,7 +7,7 @@ from roost.placement.api import schemas
 from roost.placement.api.allocations import slow_claims
 from roost.placement.api.bodies import read_body
 from roost.placement.api.errors import refusal
-from roost.placement.api.inventories import read_inventories
+from roost.placement.api.inventories import check_capacity, read_inventories
 from roost.placement.api.protocol import Operation, Operations, version_of
 from roost.placement.errors import ReshapeProviderNotFound, ResourceClassNotFound
 from roost.placement.service_ledger import Ledger
@@ -25,6 +25,9 @@ def reshaper_operations(ledger: Ledger) -> Operations:
             _uuid(uuid): NewInventories(new["resource_provider_generation"], read_inventories(new["inventories"]))
             for uuid, new in body["inventories"].items()
         }
+        for uuid, new in inventories.items():
+            for name, inventory in new.inventories.items():
+                check_capacity(uuid, name, inventory, version_of(request), "update")
         claims = slow_claims(body["allocations"], version_of(request))
         try:
             answered = await reshape(ledger, inventories, claims)
