@@ -81,6 +81,19 @@ async def test_a_storm_of_every_kind_of_write_loses_none_and_locks_nothing_up(
     finally:
         async with ledger_database.connection() as connection:
             await connection.execute("DROP SCHEMA audit CASCADE")
+        await clear_up(ledger_database)
+
+
+async def clear_up(database: Database) -> None:
+    """Leave nothing over its capacity to the tests that come after this one on the same database."""
+    ledger = Ledger(database)
+    async with database.connection() as connection:
+        consumers = [row[0] for row in await connection.fetch("SELECT uuid FROM placement.consumer")]
+        providers = [row[0] for row in await connection.fetch("SELECT uuid FROM placement.provider")]
+    await service.release(ledger, consumers)
+    while len(left := await service.delete_providers(ledger, providers)) < len(providers):
+        providers = left  # parents go when their children are gone
+    assert providers == []
 
 
 class Storm:
