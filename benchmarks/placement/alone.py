@@ -46,11 +46,10 @@ def measure(size: Size, effort: Effort, say: Say) -> list[Figure]:
 def measure_loaded(large: World, small: World, size: Size, effort: Effort, say: Say) -> list[Figure]:
     """Every figure but the loading's, of servers that have their clouds."""
     figures = _search_all(large, small, effort, say)
-    # Before the many claims of a set, whose bodies and answers a worker then still has in its memory.
-    memory = resident_mib(large.server.roots["web"])[0]
-    figures.append(Figure("worker", "memory of the larger worker", memory, "MiB", ceiling=WORKER_MIB))
     for clients in BULK_CLIENTS:
         figures += _bulk(large, size, effort, say, clients=clients)
+    memory = resident_mib(large.server.roots["web"])[0]
+    figures.append(Figure("worker", "memory of the larger worker, after all of it", memory, "MiB", ceiling=WORKER_MIB))
     return figures
 
 

@@ -102,7 +102,7 @@ def _check_generation(claim: ConsumerClaim, consumer: ConsumerRow, shortfalls: l
     if claim.any_generation:
         return
     asked = -1 if claim.generation is None else claim.generation
-    if asked != consumer.generation:
+    if asked != consumer.generation or (claim.generation is None) != (consumer is _NOBODY):
         shortfalls.append(
             Shortfall(
                 rule=Rule.CONSUMER_GENERATION, consumer_uuid=claim.consumer_uuid, asked=asked, free=consumer.generation

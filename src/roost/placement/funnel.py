@@ -16,19 +16,22 @@ def explain(index: Index, query: CandidateQuery) -> Funnel:
 
     First what the root is, then what providers are (inventory, traits, trees, placement aggregates), of every group;
     then what they have free; then what the groups ask of each other. Cost: a search's narrowing for each requirement,
-    and the first combination of each tree that is left for each of the last ones.
+    and the first combination of each tree that is left for each of the last ones; when the patience of one search is
+    used up, the trees that were not looked at count as failing.
     """
     hosts = index.trees().hosts
     steps = [FunnelStep(requirement=Requirement.HOSTS, hosts_left=int(np.count_nonzero(hosts)))]
     for step, asked in _growing(query):
         viable = make_plan(index, asked).viable
         steps.append(replace(step, hosts_left=int(np.count_nonzero(viable & hosts))))
+    patience = Patience()  # one for all: explaining must not cost more than searching did
     for step, asked in _together(query):
         if steps[-1].hosts_left == 0:
             break
         plan = make_plan(index, asked)
         rows = np.flatnonzero(plan.viable & hosts).tolist()
-        steps.append(replace(step, hosts_left=sum(1 for root in rows if _has_combination(index, plan, root))))
+        left = sum(1 for root in rows if _has_combination(index, plan, root, patience))
+        steps.append(replace(step, hosts_left=left))
     return Funnel(tuple(steps))
 
 
@@ -89,11 +92,11 @@ def _together(query: CandidateQuery) -> Iterator[tuple[FunnelStep, CandidateQuer
         yield FunnelStep(requirement=Requirement.SAME_SUBTREE, names=tuple(sorted(suffixes))), asked
 
 
-def _has_combination(index: Index, plan: Plan, root: int) -> bool:
+def _has_combination(index: Index, plan: Plan, root: int, patience: Patience) -> bool:
     options = options_of(index, plan, root)
     if only_combination(plan, options) is not None:
         return True
-    return next(combinations(index, plan, options, Patience()), None) is not None
+    return next(combinations(index, plan, options, patience), None) is not None
 
 
 def options_of(index: Index, plan: Plan, root: int) -> Options:

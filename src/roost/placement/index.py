@@ -169,8 +169,10 @@ class Index:
         """The rows in a placement aggregate, ascending."""
         array = self._aggregate_arrays.get(aggregate)
         if array is None:
-            array = np.array(sorted(self.aggregate_rows.get(aggregate, ())), np.int64)
-            self._aggregate_arrays[aggregate] = array
+            rows = self.aggregate_rows.get(aggregate)
+            array = np.array(sorted(rows or ()), np.int64)
+            if rows:  # not of every UUID that somebody asks for
+                self._aggregate_arrays[aggregate] = array
         return array
 
     def trees(self) -> "Trees":

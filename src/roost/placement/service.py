@@ -16,6 +16,7 @@ from roost.placement.service_names import find_class_ids, keep_class_ids, keep_t
 from roost.placement.shapes import decide_shape
 from roost.platform.batches import Batches
 from roost.platform.database import Connection
+from roost.platform.errors import TransactionVictim
 from roost.seams.placement import (
     CandidateQuery,
     Candidates,
@@ -62,7 +63,7 @@ async def _claim_batch(ledger: Ledger, groups: Sequence[ClaimGroup]) -> list[Cla
         try:
             async with ledger.database.transaction() as tx:
                 return await _claim(ledger, tx, groups, look=look)
-        except ConcurrentUpdate:
+        except (ConcurrentUpdate, TransactionVictim):
             # The other claim is committed now: the next look refuses only the group that lost to it.
             look = True
             if claim_round == CLAIM_ROUNDS_MAX - 1:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from roost.placement import read_store
 from roost.placement.candidates import Gathered, gather
-from roost.placement.errors import ConsumerNotFound, ProviderNotFound, ResourceClassNotFound, TraitNotFound
+from roost.placement.errors import ProviderNotFound, ResourceClassNotFound, TraitNotFound
 from roost.placement.funnel import explain
 from roost.placement.index import NO_ROW, Index
 from roost.placement.narrowing import Plan, fitting, make_plan
@@ -95,14 +95,6 @@ async def find_consumer(ledger: Ledger, uuid: str) -> tuple[ConsumerHead | None,
     """A consumer, None when it holds nothing; by provider UUID the provider's generation and what is held there."""
     async with ledger.database.connection() as connection:
         return await read_store.find_consumer(connection, uuid)
-
-
-async def get_consumer(ledger: Ledger, uuid: str) -> ConsumerHead:
-    """A consumer that holds something. Raises ConsumerNotFound."""
-    head, _held = await find_consumer(ledger, uuid)
-    if head is None:
-        raise ConsumerNotFound(f"No allocations for consumer '{uuid}'")
-    return head
 
 
 async def list_project_usages(ledger: Ledger, project_id: str, *, user_id: str | None) -> list[TypeUsage]:

@@ -74,6 +74,13 @@ FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[])
 WHERE held.uuid = new.uuid
 """
 
+INSERT_CONSUMERS = """-- placement.insert_consumers
+INSERT INTO placement.consumer (uuid, generation, consumer_type, project_id, user_id)
+SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::text[])
+    AS new (uuid, generation, consumer_type, project_id, user_id)
+ORDER BY new.uuid ON CONFLICT DO NOTHING
+"""
+
 DELETE_ALLOCATIONS = """-- placement.delete_allocations
 DELETE FROM placement.allocation WHERE consumer_uuid = ANY($1::uuid[])
 """
@@ -114,6 +121,13 @@ async def write_changes(tx: Connection, changes: Changes) -> bool:
     """
     gone = [write.uuid for write in changes.consumers if not write.allocations and not write.created]
     kept = [write for write in changes.consumers if write.allocations and not write.created]
+    new = [write for write in changes.consumers if write.created and write.allocations]
+    if new and (gone or kept):
+        # Before the others are touched: who inserts one of those waits for its updater, who must not wait in turn.
+        status: str = await tx.execute(INSERT_CONSUMERS, *_columns([write[:5] for write in new], 5))
+        if status != f"INSERT 0 {len(new)}":
+            return True
+        new = []
     if gone or kept:
         await tx.execute(DELETE_ALLOCATIONS, gone + [write.uuid for write in kept])
     if gone:
@@ -122,7 +136,6 @@ async def write_changes(tx: Connection, changes: Changes) -> bool:
         await tx.execute(UPDATE_CONSUMERS, *(list(column) for column in zip(*(w[:5] for w in kept), strict=True)))
     if not changes.provider_ids:
         return False
-    new = [write for write in changes.consumers if write.created and write.allocations]
     # Type, project and user are the same for nearly all of a batch: each kind is sent once.
     numbers = {head: number for number, head in enumerate(dict.fromkeys(write[2:5] for write in new), 1)}
     lines = [(write.uuid, *key, used) for write in changes.consumers for key, used in write.allocations.items()]

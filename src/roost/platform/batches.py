@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from roost.platform.errors import DatabaseUnavailable
+from roost.platform.errors import DatabaseUnavailable, TransactionVictim
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,8 +38,8 @@ class Batches(Generic[T, R]):
             if error is None:
                 continue
             for one in batch:
-                alone = len(batch) == 1 or isinstance(error, DatabaseUnavailable)
-                failed = error if alone else await self._try([one])
+                away = isinstance(error, DatabaseUnavailable) and not isinstance(error, TransactionVictim)
+                failed = error if away or len(batch) == 1 else await self._try([one])
                 if failed is not None and not one[1].done():
                     one[1].set_exception(failed)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg
 
-from roost.platform.errors import DatabaseUnavailable
+from roost.platform.errors import DatabaseUnavailable, TransactionVictim
 
 POOL_SIZE = 8
 CONNECT_TIMEOUT_S = 10.0
@@ -29,12 +29,14 @@ UNAVAILABLE = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # used just between the server's last words and the end of the connection
     asyncpg.ReadOnlySQLTransactionError,
-    asyncpg.DeadlockDetectedError,
-    asyncpg.SerializationError,
     OSError,
     TimeoutError,
 )
-"""Failures that say nothing about the request: the server is away, restarting or another one, or chose a victim."""
+"""Failures that say nothing about the request: the server is away, restarting or another one, or has no time."""
+
+VICTIM = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+POOL_WAIT_S = 30.0
+"""Who waits longer for a connection is told that the database is away: all are held by others that wait."""
 
 
 async def _prepare_connection(connection: Connection) -> None:
@@ -96,9 +98,11 @@ class Database:
         """
         isolation = {"isolation": "repeatable_read", "readonly": True} if snapshot else {}
         try:
-            async with self._pool.acquire() as connection:
+            async with self._pool.acquire(timeout=POOL_WAIT_S) as connection:
                 async with connection.transaction(**isolation):
                     yield connection
+        except VICTIM as error:
+            raise TransactionVictim(f"the transaction gave way to another: {error}") from error
         except UNAVAILABLE as error:
             raise DatabaseUnavailable(f"the database went away: {error or type(error).__name__}") from error
 
@@ -106,8 +110,10 @@ class Database:
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection without a transaction: each statement is one of its own."""
         try:
-            async with self._pool.acquire() as connection:
+            async with self._pool.acquire(timeout=POOL_WAIT_S) as connection:
                 yield connection
+        except VICTIM as error:
+            raise TransactionVictim(f"the transaction gave way to another: {error}") from error
         except UNAVAILABLE as error:
             raise DatabaseUnavailable(f"the database went away: {error or type(error).__name__}") from error
 

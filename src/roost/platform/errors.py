@@ -30,6 +30,10 @@ class DatabaseUnavailable(RoostError):
     retry = Retry.NOW
 
 
+class TransactionVictim(DatabaseUnavailable):
+    """PostgreSQL ended this transaction so that another could go on; the same again may well succeed."""
+
+
 class BadRequest(RoostError):
     """The request is malformed."""
 

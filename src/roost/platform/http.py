@@ -256,11 +256,20 @@ def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | Non
     return Response(content, status, headers=dict(headers or {}), media_type=media_type)
 
 
+async def read_bytes(request: Request) -> bytes:
+    """The body as it came. Raises BadRequest for one that is too long, of which no more is read than is allowed."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > BODY_BYTES_MAX:
+            raise BadRequest(f"the body has more than {BODY_BYTES_MAX} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
 async def read_json(request: Request, kind: type[T]) -> T:
     """The request's body as `kind`. Raises BadRequest, naming the field and what was expected there."""
-    body = await request.body()
-    if len(body) > BODY_BYTES_MAX:
-        raise BadRequest(f"the body has {len(body)} bytes, {BODY_BYTES_MAX} are allowed")
+    body = await read_bytes(request)
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -28,6 +28,12 @@ from starlette.datastructures import Headers
 from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
 from roost.platform.settings import KeystoneSettings
 
+LOOKS_LIKE_ONE = r"[\x21-\x7e]{1,2048}"
+"""Longer ones would be refused by Keystone's own server, which must not look like an outage."""
+
+REFUSALS = frozenset({404, 414, 431})
+"""What Keystone, or the server in front of it, says of a token that is none."""
+
 REMEMBERED_MAX = 10_000
 """Verdicts, of those that were good and of those that were not; the least recently used go first."""
 
@@ -128,7 +134,7 @@ class Keystone:
 
     async def _caller(self, token: str, *, allow_expired: bool) -> Caller:
         token = token.strip()
-        if not re.fullmatch(r"[\x21-\x7e]+", token):
+        if not re.fullmatch(LOOKS_LIKE_ONE, token):
             raise Unauthorized
         key = (blake2b(token.encode(), digest_size=16).digest(), allow_expired)
         verdict = self._remembered(key)
@@ -174,7 +180,7 @@ class Keystone:
         if status == 401:
             headers["X-Auth-Token"] = await self._own(refused=own)
             status, _, body = await self._request("GET", headers=headers, parameters=parameters)
-        if status == 404:
+        if status in REFUSALS:
             return self._refusal()
         if status != 200:
             hint = "; its user needs the role service or admin" if status == 403 else ""

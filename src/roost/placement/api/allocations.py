@@ -15,14 +15,14 @@ from starlette.responses import Response
 
 from roost.placement import service, service_read
 from roost.placement.api import answer_schemas, schemas
-from roost.placement.api.bodies import check, decode, read_bytes
+from roost.placement.api.bodies import check, decode
 from roost.placement.api.errors import refusal
 from roost.placement.api.protocol import Operation, Operations, answer, provider_uuid, version_of
 from roost.placement.errors import ConsumerNotFound, ResourceClassNotFound
 from roost.placement.service_ledger import Ledger
 from roost.placement.service_names import check_resource_classes
 from roost.platform.errors import BadRequest
-from roost.platform.http import Version, canonical_uuid, is_uuid
+from roost.platform.http import Version, canonical_uuid, is_uuid, read_bytes
 from roost.seams.placement import ClaimGroup, ConsumerClaim, Refused
 
 BY_PROVIDER_SINCE = (1, 12)

@@ -17,7 +17,7 @@ from starlette.requests import Request
 
 from roost.placement.api.protocol import Schema, Versions, version_of
 from roost.platform.errors import BadRequest
-from roost.platform.http import BODY_BYTES_MAX, is_uuid
+from roost.platform.http import is_uuid, read_bytes
 
 ERRORS_MAX = 100
 """So many of a body's errors are looked at for the one that says most."""
@@ -61,14 +61,6 @@ async def read_body(request: Request, versions: Versions) -> Any:
     data = decode(await read_bytes(request))
     check(data, versions.at(version_of(request)), "JSON does not validate")
     return data
-
-
-async def read_bytes(request: Request) -> bytes:
-    """The body as it came. Raises BadRequest for one that is too long."""
-    body = await request.body()
-    if len(body) > BODY_BYTES_MAX:
-        raise BadRequest(f"the body has {len(body)} bytes, {BODY_BYTES_MAX} are allowed")
-    return body
 
 
 def decode(body: bytes) -> Any:

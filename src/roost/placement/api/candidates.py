@@ -22,6 +22,7 @@ CANDIDATE_QUERY = Versions(
     }
 )
 EXPLAIN_HEADER = "X-Roost-Explain"
+EXPLAIN_CHARACTERS_MAX = 500
 RULE = "placement:allocation_candidates:list"
 
 
@@ -35,7 +36,7 @@ class CandidateOperations:
         version = version_of(request)
         matches = await service_read.match_candidates(self.ledger, _query(request))
         body = encode(matches.index, matches.plan, matches.found, version)
-        why = {} if matches.funnel is None else {EXPLAIN_HEADER: describe(matches.funnel)}
+        why = {} if matches.funnel is None else {EXPLAIN_HEADER: _short(describe(matches.funnel))}
         return answer_bytes(request, body, headers=why)
 
     async def explain(self, request: Request) -> Response:
@@ -83,6 +84,11 @@ def describe(funnel: Funnel) -> str:
             return f"none of {before.hosts_left} hosts left: {step.describe()}"
         before = step
     return f"{before.hosts_left} hosts left"
+
+
+def _short(text: str) -> str:
+    """As much as a header may have: proxies bound them, and `/explain` has the whole."""
+    return text if len(text) <= EXPLAIN_CHARACTERS_MAX else f"{text[:EXPLAIN_CHARACTERS_MAX]}..."
 
 
 def _query(request: Request) -> CandidateQuery:
