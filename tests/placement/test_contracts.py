@@ -100,10 +100,11 @@ async def test_a_stale_generation_has_the_code_on_which_clients_try_again(api: A
     ):
         status, answer = await api.call("PUT", f"/resource_providers/{host}/{path}", {**stale, **more})
         assert (status, code(answer)) == (409, "placement.concurrent_update"), path
-    body = claim({host: {"VCPU": 1}}, consumer_generation=3)
-    status, answer = await api.call("PUT", f"/allocations/{CONSUMER}", body)
-    assert (status, code(answer)) == (409, "placement.concurrent_update")
-    assert "consumer generation conflict - expected null but got 3" in detail(answer)
+    for generation in (3, -1):
+        body = claim({host: {"VCPU": 1}}, consumer_generation=generation)
+        status, answer = await api.call("PUT", f"/allocations/{CONSUMER}", body)
+        assert (status, code(answer)) == (409, "placement.concurrent_update")
+        assert "consumer generation conflict - expected null but got" in detail(answer)
     assert await api.call("GET", f"/allocations/{CONSUMER}") == (200, {"allocations": {}})
 
 

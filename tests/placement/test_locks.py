@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 
+import msgspec
 import pytest
 from tests.invariants import ALWAYS
 
@@ -198,3 +199,27 @@ async def test_a_claim_that_another_statement_blocks_is_told_to_come_back_and_no
         await operator.execute("ROLLBACK")
     await service.claim(ledger, [claim_on(1, *hosts)])
     await database.close()
+
+
+async def test_old_consumers_with_new_ones_and_all_of_them_as_new(ledger: Ledger) -> None:
+    """Who inserts what is there already waits for its updater; the updater must not wait in turn for a new one."""
+    await service.ensure_providers(
+        ledger,
+        [ProviderState(uuid=uuid_of(n), name=str(n), inventories={"VCPU": Inventory(total=10**6)}) for n in (1, 2)],
+    )
+    new, old = range(300), range(400, 700)
+
+    async def claim(provider: int, *, look: bool, after: int) -> None:
+        consumers = [claim_on(n, uuid_of(provider)).consumers[0] for n in (*new, *old)]
+        group = ClaimGroup(tuple(msgspec.structs.replace(one, any_generation=look) for one in consumers))
+        async with ledger.database.transaction() as tx:
+            for _ in range(after):
+                await tx.execute("SELECT 1")
+            await service._claim(ledger, tx, [group], look=look)
+
+    for after in range(0, 60, 2):  # the second begins a little later each time
+        await service.release(ledger, [uuid_of(10_000 + n) for n in new])
+        await service.claim(ledger, [claim_on(n, uuid_of(1)) for n in old])
+        both = claim(1, look=True, after=0), claim(2, look=False, after=after)
+        answers = await asyncio.gather(*both, return_exceptions=True)
+        assert not [one for one in answers if isinstance(one, DatabaseUnavailable)], answers
