@@ -3,6 +3,7 @@
 import uuid
 
 from roost.placement import store
+from roost.placement.model import Changes
 from roost.platform.database import Connection
 from roost.seams.placement import VCPU, ClaimGroup, ConsumerClaim, Inventory, ProviderState
 
@@ -35,5 +36,5 @@ def claim_of(provider_uuid: str, amount: int) -> ClaimGroup:
 
 async def touch(tx: Connection, *uuids: str) -> list[int]:
     ids = list((await store.lock_providers(tx, uuids)).values())
-    await store.touch_providers(tx, ids, generation_steps=1)
+    await store.write_changes(tx, Changes(consumers=(), used={}, provider_ids=frozenset(ids)))
     return ids

@@ -10,6 +10,7 @@ from tests.placement.providers import Undo, a_state, a_uuid, claim_of, touch
 
 from roost.placement import index_store, service, service_write, store
 from roost.placement.index import Index
+from roost.placement.model import Changes
 from roost.placement.refresh import CHANGES_KEPT, IndexRefresher, prune_changes
 from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
@@ -69,7 +70,8 @@ async def test_a_change_that_was_under_way_during_a_refresh_is_not_missed(ledger
     await service.ensure_providers(ledger, [host, other])
     refresher = IndexRefresher(ledger.database)
     async with ledger.database.transaction() as slow:
-        await store.touch_providers(slow, (await store.lock_providers(slow, [host.uuid])).values(), generation_steps=1)
+        ids = frozenset((await store.lock_providers(slow, [host.uuid])).values())
+        await store.write_changes(slow, Changes(consumers=(), used={}, provider_ids=ids))
         await service.claim(ledger, [claim_of(other.uuid, 1)])  # younger, and committed earlier
         index = await refresher.fresh()
         row = index.find_row(host.uuid)

@@ -1,4 +1,4 @@
-"""The ledger's operations that write: one function, one transaction."""
+"""What the other services ask of the ledger: claims, releases, providers in sets. One function, one transaction."""
 
 from collections.abc import Mapping, Sequence, Set
 

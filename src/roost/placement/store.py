@@ -166,20 +166,6 @@ def _literal(values: Iterable[str | int]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
-TOUCH_PROVIDERS = """-- placement.touch_providers
-WITH change AS (INSERT INTO placement.change (reshaped, provider_ids) VALUES (false, $1::bigint[]))
-UPDATE placement.provider SET generation = generation + $2, updated_at = now() WHERE id = ANY($1::bigint[])
-"""
-
-
-async def touch_providers(tx: Connection, provider_ids: Iterable[int], *, generation_steps: int) -> None:
-    """Raise the generation of locked providers, and tell every index of their usage.
-
-    Every transaction that changes what an index holds ends with this, or writes its own rows of `placement.change`.
-    """
-    await tx.execute(TOUCH_PROVIDERS, list(provider_ids), generation_steps)
-
-
 GET_CONSUMERS = """-- placement.get_consumers
 SELECT c.uuid, c.generation, c.consumer_type, c.project_id, c.user_id, p.uuid, r.name, a.used
 FROM placement.consumer c

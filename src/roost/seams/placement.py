@@ -259,7 +259,10 @@ class PlacementClient(Protocol):
     """The ledger, next door or over HTTP. Every call raises DatabaseUnavailable when it cannot be reached."""
 
     async def ensure_providers(self, states: Sequence[ProviderState]) -> None:
-        """Create or change providers until they are as said. Inventory may shrink below its use, not vanish then."""
+        """Create or change providers until they are as said, but for the parent of one that exists, which stays.
+
+        Inventory may shrink below its use, not vanish then.
+        """
 
     async def delete_providers(self, uuids: Sequence[str]) -> list[str]:
         """Delete providers that nobody uses; those that are in use or have children stay and are returned."""
