@@ -320,7 +320,7 @@ class Doorman:
 @pytest.fixture
 async def doorman(upstream: Upstream) -> AsyncIterator[tuple[Doorman, str]]:
     async with aiohttp.ClientSession() as session:
-        doorman = Doorman(upstream, session, uses=25)
+        doorman = Doorman(upstream, session, uses=12)
         application = web.Application()
         application.router.add_post("/identity/v3/auth/tokens", doorman.give_token)
         application.router.add_get("/placement/{path:.*}", doorman.let_in)

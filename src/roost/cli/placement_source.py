@@ -96,7 +96,7 @@ class Source:
             status, body = await self._try(path, token, last=attempt == TRIES_MAX)
             if status == 200:
                 return self._decode(path, body, kind)
-            if status == 401 and self._credentials is not None and attempt == 1:
+            if status == 401 and self._credentials is not None and attempt < TRIES_MAX:
                 await self._renew(token)
             elif status in (0, *PASSING) and attempt < TRIES_MAX:
                 await asyncio.sleep(PAUSE_FIRST_S * 2 ** (attempt - 1))
