@@ -42,11 +42,11 @@ ALWAYS: dict[str, str] = {
     "an address belongs to no port": """
         SELECT a.address, a.port_id FROM network.address a LEFT JOIN network.port p ON p.id = a.port_id
         WHERE p.id IS NULL""",
-    "an address in a pool is not claimed by its port": """
+    "an address that counts is not claimed by its port": """
         SELECT a.address, a.port_id FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
         LEFT JOIN placement.provider p ON p.uuid = coalesce(s.segment_id, s.network_id)
         LEFT JOIN placement.allocation l ON l.provider_id = p.id AND l.consumer_uuid = a.port_id
-        WHERE a.in_pool AND l.consumer_uuid IS NULL""",
+        WHERE a.claimed AND l.consumer_uuid IS NULL""",
     "an address is held and free, or neither": """
         WITH pools AS (SELECT subnet_id, sum(last_address - first_address + 1) AS n FROM network.pool GROUP BY 1),
         free AS (SELECT subnet_id, sum(last_address - first_address + 1) AS n FROM network.free_range GROUP BY 1),
@@ -78,7 +78,7 @@ SETTLED: dict[str, str] = {
             ON r.id = a.resource_class_id WHERE r.name = 'IPV4_ADDRESS' GROUP BY 1, 2
         ), held AS (
             SELECT a.port_id, coalesce(s.segment_id, s.network_id) AS provider, count(*) AS n
-            FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id WHERE a.in_pool GROUP BY 1, 2
+            FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id WHERE a.claimed GROUP BY 1, 2
         )
         SELECT * FROM claimed FULL JOIN held USING (port_id, provider)
         WHERE claimed.n IS DISTINCT FROM held.n""",

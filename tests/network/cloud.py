@@ -7,7 +7,7 @@ from typing import Any
 from roost.clients.local_network import LocalNetwork
 from roost.network import addressing
 from roost.network.model import Network, Segment, Subnet
-from roost.network.service import Networks, networks
+from roost.network.service import Networks, networks, subnets
 from roost.platform.env import Env
 from roost.seams.network import Bound, EnsuredPorts, Nic, Port, PortBind, ServerNics
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim
@@ -56,7 +56,7 @@ class Cloud:
             project_id=PROJECT, ip_version=4, cidr=cidr, gateway_ip=plan.gateway_ip, enable_dhcp=True, deleting=False,
             revision=1, created_at=NEVER, updated_at=NEVER, pools=plan.pools,
         )  # fmt: skip
-        return await networks.create_subnet(self.networks, wanted)
+        return await subnets.create_subnet(self.networks, wanted)
 
     async def routed(self, *cidrs: str) -> tuple[Network, list[Segment]]:
         """A network with a segment `rack<n>` for each cidr, and a host `h<n>` on it."""

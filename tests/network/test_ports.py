@@ -16,7 +16,7 @@ from roost.network.errors import (
 from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest
 from roost.network.reconciler import reconcile_once
 from roost.network.service import networks as network_service
-from roost.network.service import ports
+from roost.network.service import ports, subnets
 from roost.seams.network import Bound, EnsuredPorts, Nic, PortBind, PortsRefused
 
 
@@ -155,16 +155,16 @@ async def test_a_nic_that_names_an_address_has_it_before_it_is_placed(cloud: Clo
 
 async def test_a_subnet_that_ports_or_builds_use_cannot_go(cloud: Cloud) -> None:
     network, (rack1,) = await cloud.routed("10.1.0.0/29")
-    subnet_id = (await network_service.list_subnets(cloud.networks))[0].id
+    subnet_id = (await subnets.list_subnets(cloud.networks))[0].id
     server = cloud.server(Nic(tag="0", network_id=network.id))
     (port,) = await cloud.ensure(server)
     assert await cloud.claim([port.id], rack1.id)
     with pytest.raises(SubnetInUse):
-        await network_service.delete_subnet(cloud.networks, subnet_id)
+        await subnets.delete_subnet(cloud.networks, subnet_id)
     assert await cloud.used(rack1.id) == (5, 1)
     await cloud.bind(server, port, "h1", rack1.id)
     with pytest.raises(SubnetInUse):
-        await network_service.delete_subnet(cloud.networks, subnet_id)
+        await subnets.delete_subnet(cloud.networks, subnet_id)
     await cloud.client.release_ports([server], restore=True)
     await network_service.delete_network(cloud.networks, network.id)
     assert await cloud.networks.placement.list_usages([rack1.id]) == {}

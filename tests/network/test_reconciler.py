@@ -6,9 +6,9 @@ from tests.network.test_builds import assert_sound
 from roost.network.model import PortFilter, PortRequest
 from roost.network.reconciler import Reconciled, reconcile_once
 from roost.network.service import networks as network_service
-from roost.network.service import ports
-from roost.network.store import networks as network_rows
+from roost.network.service import ports, subnets
 from roost.network.store import publications
+from roost.network.store import subnets as subnet_rows
 from roost.seams.network import Nic
 
 
@@ -90,9 +90,9 @@ async def test_releases_and_publications_that_were_cut_off_are_finished(cloud: C
 
 async def test_the_delete_of_a_subnet_that_was_cut_off_is_finished(cloud: Cloud) -> None:
     network = await cloud.plain("10.0.0.0/28")
-    (subnet,) = await network_service.list_subnets(cloud.networks)
+    (subnet,) = await subnets.list_subnets(cloud.networks)
     async with cloud.networks.database.transaction() as tx:
-        await network_rows.mark_subnet(tx, subnet.id, deleting=True)
+        await subnet_rows.mark_subnet(tx, subnet.id, deleting=True)
         await publications.want(tx, [network.id])
     await reconcile_once(cloud.networks)
     assert await cloud.networks.placement.list_usages([network.id]) == {}

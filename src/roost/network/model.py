@@ -12,6 +12,7 @@ PLAIN_NAME = "Neutron network id {}"
 VIF_TYPE_BOUND = "ovs"
 VIF_TYPE_UNBOUND = "unbound"
 COMPUTE_OWNER = "compute:"
+MTU_DEFAULT = 1500
 
 
 class AddressRange(Struct, frozen=True, order=True):
@@ -22,7 +23,10 @@ class AddressRange(Struct, frozen=True, order=True):
 
 
 class Network(Struct, frozen=True, kw_only=True):
-    """A network; routed when it has segments, else plain."""
+    """A network; routed when its subnets belong to segments, else plain.
+
+    segmented: a subnet belongs to a segment. network_type, physical_network, segmentation_id: of a plain network.
+    """
 
     id: str
     name: str
@@ -31,10 +35,16 @@ class Network(Struct, frozen=True, kw_only=True):
     network_type: str | None
     physical_network: str | None
     segmentation_id: int | None
+    admin_state_up: bool = True
+    shared: bool = False
+    external: bool = False
+    mtu: int = MTU_DEFAULT
+    tags: tuple[str, ...] = ()
     revision: int
     created_at: datetime
     updated_at: datetime
     subnet_ids: tuple[str, ...] = ()
+    segment_ids: tuple[str, ...] = ()
     segmented: bool = False
 
 
@@ -48,13 +58,21 @@ class Segment(Struct, frozen=True, kw_only=True):
     network_type: str
     physical_network: str | None
     segmentation_id: int | None
+    tags: tuple[str, ...] = ()
     revision: int
     created_at: datetime
     updated_at: datetime
 
 
+class HostRoute(Struct, frozen=True):
+    """A route that hosts of a subnet are given: to a CIDR, by way of an address."""
+
+    destination: str
+    nexthop: str
+
+
 class Subnet(Struct, frozen=True, kw_only=True):
-    """A subnet with its allocation pools, in order."""
+    """A subnet with its allocation pools, in order. service_types: the device owners that it is for; none: for all."""
 
     id: str
     network_id: str
@@ -67,6 +85,12 @@ class Subnet(Struct, frozen=True, kw_only=True):
     gateway_ip: str | None
     enable_dhcp: bool
     deleting: bool
+    dns_nameservers: tuple[str, ...] = ()
+    host_routes: tuple[HostRoute, ...] = ()
+    ipv6_ra_mode: str | None = None
+    ipv6_address_mode: str | None = None
+    service_types: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
     revision: int
     created_at: datetime
     updated_at: datetime
@@ -79,12 +103,17 @@ class Subnet(Struct, frozen=True, kw_only=True):
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """One address of a port. assigned_for: the server whose build assigned it, until that server is ACTIVE."""
+    """One address of a port.
+
+    in_pool: taken from the subnet's free ranges. claimed: the port's claim in the ledger counts it.
+    assigned_for: the server whose build assigned it, until that server is ACTIVE.
+    """
 
     subnet_id: str
     address: str
     port_id: str
     in_pool: bool
+    claimed: bool
     provider_uuid: str
     assigned_for: str | None = None
 
@@ -120,6 +149,7 @@ class Port(Struct, frozen=True, kw_only=True):
     vif_type: str
     made_for: str | None
     reserved_from: PortOrigin | None
+    tags: tuple[str, ...] = ()
     revision: int
     created_at: datetime
     updated_at: datetime

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from roost.network.errors import PublicationPending
 from roost.network.model import Port, PortFilter
-from roost.network.service import Networks, builds, networks, publications, releases
+from roost.network.service import Networks, builds, publications, releases, subnets
 from roost.network.store import claims, ports
 from roost.seams.placement import ConsumerType
 
@@ -36,15 +36,15 @@ async def reconcile_once(context: Networks) -> Reconciled:
     """One pass over everything that can hang; nothing wakes it early, since whoever leaves work behind has died."""
     try:
         await publications.publish_due(context)
-        subnets = await networks.finish_subnets(context)
+        finished = await subnets.finish_subnets(context)
     except PublicationPending:
-        subnets = 0
+        finished = 0
     parted = await _part_orphans(context)
     abandoned = await _expire_intents(context) + await _release_hanging(context)
     released = 0
     while count := await releases.work_off(context):
         released += count
-    done = Reconciled(released=released, abandoned=abandoned, parted=parted, subnets=subnets)
+    done = Reconciled(released=released, abandoned=abandoned, parted=parted, subnets=finished)
     if done != Reconciled():
         log.info("networks and ports were reconciled", **msgspec.structs.asdict(done))
     return done

@@ -67,7 +67,7 @@ def plan_addresses(
     for subnet in sorted(state.subnets, key=lambda subnet: subnet.deleting):
         by_provider[subnet.provider_uuid] = (*by_provider.get(subnet.provider_uuid, ()), subnet.id)
     if not by_provider:
-        return AddressPlan(DEFERRED if state.network.segmented else NONE)
+        return AddressPlan(DEFERRED if state.network.segment_ids else NONE)
     if state.network.segmented and not host_name:
         return AddressPlan(DEFERRED)
     reached = {

@@ -9,7 +9,6 @@ from roost.network import addressing
 from roost.network.model import Network, Port, Segment, Subnet
 
 Document = dict[str, Any]
-MTU = 1500
 
 
 def network(item: Network) -> Document:
@@ -20,22 +19,22 @@ def network(item: Network) -> Document:
         "tenant_id": item.project_id,
         "project_id": item.project_id,
         "description": item.description,
-        "admin_state_up": True,
-        "status": "ACTIVE",
-        "shared": False,
-        "router:external": False,
-        "mtu": MTU,
+        "admin_state_up": item.admin_state_up,
+        "status": "ACTIVE" if item.admin_state_up else "DOWN",
+        "shared": item.shared,
+        "router:external": item.external,
+        "mtu": item.mtu,
         "subnets": list(item.subnet_ids),
         "availability_zone_hints": [],
         "availability_zones": [],
         "ipv4_address_scope": None,
         "ipv6_address_scope": None,
         "port_security_enabled": False,
-        "l2_adjacency": not (item.segmented and item.subnet_ids),
+        "l2_adjacency": not item.segmented,
         "provider:network_type": item.network_type,
         "provider:physical_network": item.physical_network,
         "provider:segmentation_id": item.segmentation_id,
-        "tags": [],
+        "tags": list(item.tags),
         **_times(item.created_at, item.updated_at, item.revision),
     }
 
@@ -50,6 +49,7 @@ def segment(item: Segment) -> Document:
         "network_type": item.network_type,
         "physical_network": item.physical_network,
         "segmentation_id": item.segmentation_id,
+        "tags": list(item.tags),
         **_times(item.created_at, item.updated_at, item.revision),
     }
 
@@ -70,13 +70,13 @@ def subnet(item: Subnet) -> Document:
         "gateway_ip": item.gateway_ip,
         "allocation_pools": pools,
         "enable_dhcp": item.enable_dhcp,
-        "dns_nameservers": [],
-        "host_routes": [],
-        "ipv6_ra_mode": None,
-        "ipv6_address_mode": None,
-        "service_types": [],
+        "dns_nameservers": list(item.dns_nameservers),
+        "host_routes": [{"destination": r.destination, "nexthop": r.nexthop} for r in item.host_routes],
+        "ipv6_ra_mode": item.ipv6_ra_mode,
+        "ipv6_address_mode": item.ipv6_address_mode,
+        "service_types": list(item.service_types),
         "subnetpool_id": None,
-        "tags": [],
+        "tags": list(item.tags),
         **_times(item.created_at, item.updated_at, item.revision),
     }
 
@@ -107,7 +107,7 @@ def port(item: Port) -> Document:
         "binding:vif_type": item.vif_type,
         "binding:vif_details": {},
         "binding:profile": msgspec.json.decode(item.binding_profile),
-        "tags": [],
+        "tags": list(item.tags),
         **_times(item.created_at, item.updated_at, item.revision),
     }
 

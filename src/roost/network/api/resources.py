@@ -9,7 +9,7 @@ from starlette.responses import Response
 from roost.network.api import bodies, documents, listing
 from roost.network.api.documents import Document
 from roost.network.errors import NetworkNotFound, SegmentNotFound, SubnetNotFound
-from roost.network.service import Networks
+from roost.network.service import Networks, subnets
 from roost.network.service import networks as service
 from roost.platform.errors import NotFound
 from roost.platform.http import Endpoint, canonical_uuid, is_uuid, json_response, read_json
@@ -56,14 +56,14 @@ def subnet_endpoints(context: Networks) -> tuple[dict[str, Endpoint], dict[str, 
 
     async def create(request: Request) -> Response:
         body = await read_json(request, bodies.SubnetEnvelope)
-        made = await service.create_subnet(context, bodies.subnet(body.subnet, context.env, context.default_project))
+        made = await subnets.create_subnet(context, bodies.subnet(body.subnet, context.env, context.default_project))
         return json_response({"subnet": documents.subnet(made)}, 201)
 
     return (
-        {"GET": _list(context, "subnets", service.list_subnets, documents.subnet), "POST": create},
+        {"GET": _list(context, "subnets", subnets.list_subnets, documents.subnet), "POST": create},
         {
-            "GET": _show(context, "subnet", service.list_subnets, documents.subnet, SubnetNotFound),
-            "DELETE": _delete(context, "Subnet", service.delete_subnet, SubnetNotFound),
+            "GET": _show(context, "subnet", subnets.list_subnets, documents.subnet, SubnetNotFound),
+            "DELETE": _delete(context, "Subnet", subnets.delete_subnet, SubnetNotFound),
         },
     )
 

@@ -18,6 +18,7 @@ from roost.network.requests import NetworkState, Placing
 from roost.network.service import Networks, releases
 from roost.network.store import addresses, claims, ports
 from roost.network.store import networks as store
+from roost.network.store import subnets as subnet_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.seams.placement import (
@@ -134,8 +135,8 @@ async def read_network(tx: Connection, network_id: str, host_name: str) -> tuple
     found = await store.keep_networks(tx, [network_id])
     if not found:
         raise NetworkNotFound(f"Network {network_id} could not be found.")
-    subnets = tuple(await store.list_subnets(tx, network_ids=[network_id]))
-    reach = await store.list_physical_networks(tx, sorted({subnet.provider_uuid for subnet in subnets}))
+    subnets = tuple(await subnet_rows.list_subnets(tx, network_ids=[network_id]))
+    reach = await subnet_rows.list_physical_networks(tx, sorted({subnet.provider_uuid for subnet in subnets}))
     hosts = await store.list_hosts(tx, [host_name]) if host_name else []
     state = NetworkState(network=found[0], subnets=subnets, physical_networks=reach)
     return state, hosts[0] if hosts else None

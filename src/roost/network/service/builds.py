@@ -12,7 +12,7 @@ from roost.network.errors import InvalidInput, PortChanged
 from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortFilter, PortOrigin
 from roost.network.service import Networks, assignments, releases
 from roost.network.service.macs import new_mac
-from roost.network.store import addresses, claims, ports
+from roost.network.store import addresses, claims, ports, subnets
 from roost.network.store import networks as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
@@ -220,5 +220,5 @@ async def _lock_providers(
     }
     holding = {port.provider_uuid for port in found.values() if port.provider_uuid}
     subnet_ids = await addresses.lock_provider_subnets(tx, sorted(assigning))
-    reach = await store.list_physical_networks(tx, sorted(assigning | holding))
+    reach = await subnets.list_physical_networks(tx, sorted(assigning | holding))
     return {uuid: ReachableSubnets(reached, subnet_ids.get(uuid, ())) for uuid, reached in reach.items()}

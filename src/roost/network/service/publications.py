@@ -12,6 +12,7 @@ from roost.network.model import Host, ProviderSource
 from roost.network.service import Networks
 from roost.network.store import networks as store
 from roost.network.store import publications
+from roost.network.store import subnets as subnet_rows
 from roost.platform.crash import crash_point
 from roost.seams.compute import HostAggregateState
 
@@ -66,7 +67,7 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
     async with networks.database.transaction() as tx:
         await publications.finish(tx, told, owner=owner)
         await publications.give_up(tx, list(stayed), owner=owner)
-        behind = {source.provider_uuid for source in await store.list_sources(tx, list(told))}
+        behind = {source.provider_uuid for source in await subnet_rows.list_sources(tx, list(told))}
         await publications.forget(tx, [uuid for uuid in told if uuid not in behind])
     return stayed
 
@@ -80,7 +81,7 @@ async def set_hosts(networks: Networks, physical_networks_by_host: Mapping[str, 
     applied: Wanted | None = None
     for _ in range(ROUNDS_MAX):
         async with networks.database.transaction() as tx:
-            sources = await store.list_sources(tx)
+            sources = await subnet_rows.list_sources(tx)
             wanted = _wanted(await store.list_hosts(tx, names), sources)
         if wanted == applied:
             return
@@ -103,7 +104,7 @@ class Wanted(Struct, frozen=True):
 async def _tell(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
     """Make host aggregates and providers be as they should; returns the providers that should go and are in use."""
     async with networks.database.transaction() as tx:
-        sources = await store.list_sources(tx, provider_uuids)
+        sources = await subnet_rows.list_sources(tx, provider_uuids)
     await networks.compute.ensure_host_aggregates(_host_aggregates(sources))
     await _place_hosts(networks, sources)
     states = {source.provider_uuid: inventory.provider_state(source) for source in sources}

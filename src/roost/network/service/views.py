@@ -6,6 +6,7 @@ from roost.network import segments
 from roost.network.model import Network, Segment
 from roost.network.service import Networks
 from roost.network.store import networks as store
+from roost.network.store import subnets as subnet_rows
 from roost.seams import network as seam
 
 
@@ -14,13 +15,16 @@ async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[s
     async with networks.database.transaction(snapshot=True) as tx:
         found = await store.list_networks(tx, network_ids)
         parts = await store.list_segments(tx, network_ids=network_ids)
-        subnets = await store.list_subnets(tx, network_ids=network_ids)
+        subnets = await subnet_rows.list_subnets(tx, network_ids=network_ids)
     with_pools = {subnet.provider_uuid for subnet in subnets if subnet.pools and not subnet.deleting}
     views = {}
     for network in found:
-        mine = [part for part in parts if part.network_id == network.id]
-        shown = tuple(_segment(part, with_pools) for part in mine) or (_whole(network, with_pools),)
-        views[network.id] = seam.NetworkView(id=network.id, name=network.name, routed=bool(mine), segments=shown)
+        shown: tuple[seam.Segment, ...] = (_whole(network, with_pools),)
+        if network.segmented:
+            with_subnets = {subnet.segment_id for subnet in subnets}
+            mine = [part for part in parts if part.network_id == network.id and part.id in with_subnets]
+            shown = tuple(_segment(part, with_pools) for part in mine)
+        views[network.id] = seam.NetworkView(id=network.id, name=network.name, routed=network.segmented, segments=shown)
     return views
 
 

@@ -9,7 +9,7 @@ from roost.platform.database import Connection
 
 LIST_ADDRESSES = """
 -- network.list_addresses
-SELECT a.subnet_id, a.address, a.port_id, a.in_pool, a.assigned_for,
+SELECT a.subnet_id, a.address, a.port_id, a.in_pool, a.claimed, a.assigned_for,
     coalesce(s.segment_id, s.network_id) AS provider_uuid
 FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
 WHERE a.port_id = ANY($1::uuid[])
@@ -130,8 +130,8 @@ async def change_free(tx: Connection, change: FreeChange) -> None:
 
 INSERT_ADDRESSES = """
 -- network.insert_addresses
-INSERT INTO network.address (subnet_id, address, port_id, in_pool, assigned_for)
-SELECT subnet_id, address, port_id, in_pool, assigned_for
+INSERT INTO network.address (subnet_id, address, port_id, in_pool, claimed, assigned_for)
+SELECT subnet_id, address, port_id, in_pool, in_pool, assigned_for
 FROM unnest($1::uuid[], $2::inet[], $3::uuid[], $4::boolean[], $5::uuid[])
     AS a (subnet_id, address, port_id, in_pool, assigned_for)
 ON CONFLICT DO NOTHING

@@ -12,7 +12,8 @@ from roost.platform.database import Connection
 
 _PORT = """
     id, network_id, project_id, name, description, mac_address, admin_state_up, device_id, device_owner,
-    ip_allocation, host, vnic_type, binding_profile, vif_type, made_for, reserved_from, revision, created_at, updated_at
+    ip_allocation, host, vnic_type, binding_profile, vif_type, made_for, reserved_from, tags,
+    revision, created_at, updated_at
 """
 
 LOCK_PORTS = f"""
@@ -255,6 +256,7 @@ def _port(row: Any, held: tuple[Address, ...]) -> Port:
     fields = dict(row)
     if fields["reserved_from"] is not None:
         fields["reserved_from"] = msgspec.json.decode(fields["reserved_from"], type=PortOrigin)
+    fields["tags"] = tuple(fields["tags"])
     return Port(**fields, addresses=held)
 
 

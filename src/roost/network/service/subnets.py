@@ -1,0 +1,147 @@
+"""Subnets: made, shown, deleted; what changes capacity is published before the call returns."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from roost.network import addressing
+from roost.network.errors import (
+    InvalidInput,
+    NetworkIdsDontMatch,
+    NetworkNotFound,
+    PublicationPending,
+    SegmentNotFound,
+    SubnetInUse,
+    SubnetNotFound,
+    SubnetsNotAllAssociatedWithSegments,
+)
+from roost.network.model import Network, Subnet
+from roost.network.service import Networks, publications
+from roost.network.store import addresses
+from roost.network.store import networks as network_rows
+from roost.network.store import publications as publication_rows
+from roost.network.store import subnets as store
+from roost.platform.database import Connection
+
+SUBNETS_MAX = 1000
+
+
+async def list_subnets(networks: Networks, ids: Sequence[str] | None = None) -> list[Subnet]:
+    """Subnets by id, or all; those on their way out are gone already."""
+    async with networks.database.transaction() as tx:
+        return [subnet for subnet in await store.list_subnets(tx, ids) if not subnet.deleting]
+
+
+async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
+    """Keep a new subnet, checked by addressing.plan_subnet; its pools are capacity when the call returns.
+
+    Raises NetworkNotFound, SegmentNotFound, NetworkIdsDontMatch, SubnetsNotAllAssociatedWithSegments, InvalidInput.
+    """
+    now = networks.env.now()
+    made = msgspec.structs.replace(subnet, id=networks.env.new_uuid(), created_at=now, updated_at=now)
+    async with networks.database.transaction() as tx:
+        network = await lock_network(tx, made.network_id)
+        await _refuse_wrong_segment(tx, network, made)
+        await _refuse_overlap(tx, made)
+        await store.insert_subnet(tx, made)
+        await publication_rows.want(tx, [made.provider_uuid])
+    await publications.publish(networks, [made.provider_uuid])
+    return made
+
+
+async def delete_subnet(networks: Networks, subnet_id: str) -> None:
+    """Delete a subnet: first it is capacity no more, then it goes.
+
+    Raises SubnetNotFound, SubnetInUse while ports have addresses in it or builds have claims on the last of a segment.
+    """
+    async with networks.database.transaction() as tx:
+        subnet = await _lock_subnet(tx, subnet_id)
+        if subnet is None:
+            raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
+        if await addresses.is_subnet_held(tx, subnet_id):
+            raise SubnetInUse(f"Ports have addresses in subnet {subnet_id}: delete them first.")
+        await store.mark_subnet(tx, subnet_id, deleting=True)
+        await publication_rows.want(tx, [subnet.provider_uuid])
+    await finish_subnet(networks, subnet)
+
+
+async def finish_subnet(networks: Networks, subnet: Subnet) -> None:
+    """Carry the delete of a marked subnet to its end, or take it back. Raises SubnetInUse, PublicationPending."""
+    claimed = bool(await publications.publish(networks, [subnet.provider_uuid]))
+    usages = await networks.placement.list_usages([subnet.provider_uuid])
+    for capacity, in_use in usages.get(subnet.provider_uuid, {}).values():
+        claimed = claimed or in_use > capacity
+    async with networks.database.transaction() as tx:
+        marked = await _lock_subnet(tx, subnet.id)
+        if marked is None or not marked.deleting:
+            return
+        used = claimed or await addresses.is_subnet_held(tx, subnet.id)
+        if used:
+            await store.mark_subnet(tx, subnet.id, deleting=False)
+            await publication_rows.want(tx, [subnet.provider_uuid])
+        else:
+            await store.delete_subnet(tx, subnet.id)
+            await publication_rows.want(tx, [subnet.provider_uuid])
+    await publications.publish(networks, [subnet.provider_uuid])
+    if used:
+        raise SubnetInUse(f"Servers are being built with addresses of subnet {subnet.id}: delete them first.")
+
+
+async def finish_subnets(networks: Networks) -> int:
+    """Carry all deletes of subnets that were cut off to their end; returns how many went."""
+    async with networks.database.transaction() as tx:
+        ids = await store.list_subnets_deleting(tx)
+        subnets = await store.list_subnets(tx, ids)
+    done = 0
+    for subnet in subnets:
+        try:
+            await finish_subnet(networks, subnet)
+            done += 1
+        except (SubnetInUse, PublicationPending):
+            continue
+    return done
+
+
+async def lock_network(tx: Connection, network_id: str) -> Network:
+    """The network, held as it is. Raises NetworkNotFound."""
+    network = await network_rows.lock_network(tx, network_id)
+    if network is None:
+        raise NetworkNotFound(f"Network {network_id} could not be found.")
+    return network
+
+
+async def _lock_subnet(tx: Connection, subnet_id: str) -> Subnet | None:
+    await addresses.lock_subnets(tx, [subnet_id])
+    found = await store.list_subnets(tx, [subnet_id])
+    return found[0] if found else None
+
+
+async def _refuse_wrong_segment(tx: Connection, network: Network, subnet: Subnet) -> None:
+    if network.subnet_ids and network.segmented != (subnet.segment_id is not None):
+        said = "belong to segments: name one as segment_id" if network.segmented else "do not: leave segment_id out"
+        raise SubnetsNotAllAssociatedWithSegments(
+            f"Either all subnets of a network belong to segments, or none does; those of network {network.id} {said}."
+        )
+    if subnet.segment_id is None and len(network.segment_ids) > 1:
+        raise SubnetsNotAllAssociatedWithSegments(
+            f"Network {network.id} has {len(network.segment_ids)} segments: name the subnet's as segment_id."
+        )
+    if subnet.segment_id is None:
+        return
+    found = await network_rows.list_segments(tx, [subnet.segment_id])
+    if not found:
+        raise SegmentNotFound(f"Segment {subnet.segment_id} could not be found.")
+    if found[0].network_id != network.id:
+        raise NetworkIdsDontMatch(f"Segment {subnet.segment_id} is not of network {network.id}.")
+
+
+async def _refuse_overlap(tx: Connection, subnet: Subnet) -> None:
+    others = await store.list_subnets(tx, network_ids=[subnet.network_id])
+    if len(others) >= SUBNETS_MAX:
+        raise InvalidInput(f"A network has at most {SUBNETS_MAX} subnets.")
+    for other in others:
+        if addressing.overlap(subnet.cidr, other.cidr):
+            raise InvalidInput(
+                f"Requested subnet with cidr: {subnet.cidr} for network: {subnet.network_id} overlaps with subnet "
+                f"{other.id} ({other.cidr})."
+            )

@@ -1,0 +1,156 @@
+"""Subnets with their pools, and what stands behind each resource provider."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from roost.network import addressing
+from roost.network.model import AddressRange, HostRoute, ProviderSource, Subnet
+from roost.platform.database import Connection
+
+LIST_SUBNETS = """
+-- network.list_subnets
+SELECT s.id, s.network_id, s.segment_id, s.name, s.description, s.project_id, s.ip_version, s.cidr, s.gateway_ip,
+    s.enable_dhcp, s.deleting, s.dns_nameservers, s.host_routes, s.ipv6_ra_mode, s.ipv6_address_mode, s.service_types,
+    s.tags, s.revision, s.created_at, s.updated_at,
+    ARRAY(SELECT p.first_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS firsts,
+    ARRAY(SELECT p.last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS lasts
+FROM network.subnet s
+WHERE ($1::uuid[] IS NULL OR s.id = ANY($1)) AND ($2::uuid[] IS NULL OR s.network_id = ANY($2))
+ORDER BY s.id
+"""
+
+
+async def list_subnets(
+    tx: Connection, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
+) -> list[Subnet]:
+    """Subnets by id, of networks, or all of them."""
+    return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids)]
+
+
+INSERT_SUBNET = """
+-- network.insert_subnet
+INSERT INTO network.subnet
+    (id, network_id, segment_id, name, description, project_id, ip_version, cidr, gateway_ip, enable_dhcp,
+    dns_nameservers, host_routes, ipv6_ra_mode, ipv6_address_mode, service_types, tags, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $17)
+"""
+
+INSERT_POOLS = """
+-- network.insert_pools
+WITH pools AS (
+    INSERT INTO network.pool (subnet_id, first_address, last_address)
+    SELECT $1, p.first, p.last FROM unnest($2::inet[], $3::inet[]) AS p (first, last)
+)
+INSERT INTO network.free_range (subnet_id, first_address, last_address)
+SELECT $1, p.first, p.last FROM unnest($2::inet[], $3::inet[]) AS p (first, last)
+"""
+
+
+async def insert_subnet(tx: Connection, subnet: Subnet) -> None:
+    """A new subnet; all of its pools are free."""
+    await tx.execute(
+        INSERT_SUBNET, subnet.id, subnet.network_id, subnet.segment_id, subnet.name, subnet.description,
+        subnet.project_id, subnet.ip_version, subnet.cidr, subnet.gateway_ip, subnet.enable_dhcp,
+        subnet.dns_nameservers, msgspec.json.encode(subnet.host_routes).decode(), subnet.ipv6_ra_mode,
+        subnet.ipv6_address_mode, subnet.service_types, subnet.tags, subnet.created_at,
+    )  # fmt: skip
+    firsts = [addressing.show(pool.first) for pool in subnet.pools]
+    await tx.execute(INSERT_POOLS, subnet.id, firsts, [addressing.show(pool.last) for pool in subnet.pools])
+
+
+MARK_SUBNET = """
+-- network.mark_subnet
+UPDATE network.subnet SET deleting = $2, updated_at = now() WHERE id = $1
+"""
+
+
+async def mark_subnet(tx: Connection, subnet_id: str, *, deleting: bool) -> None:
+    """Whether the subnet's pools still count in inventory."""
+    await tx.execute(MARK_SUBNET, subnet_id, deleting)
+
+
+DELETE_SUBNET = """
+-- network.delete_subnet
+DELETE FROM network.subnet WHERE id = $1
+"""
+
+
+async def delete_subnet(tx: Connection, subnet_id: str) -> None:
+    """The subnet with its pools; no port may have an address in it."""
+    await tx.execute(DELETE_SUBNET, subnet_id)
+
+
+LIST_SUBNETS_DELETING = """
+-- network.list_subnets_deleting
+SELECT id FROM network.subnet WHERE deleting ORDER BY id
+"""
+
+
+async def list_subnets_deleting(tx: Connection) -> list[str]:
+    """Subnets on their way out."""
+    return [row["id"] for row in await tx.fetch(LIST_SUBNETS_DELETING)]
+
+
+LIST_SOURCES = """
+-- network.list_sources
+SELECT g.id AS provider_uuid, true AS routed, g.physical_network,
+    ARRAY(SELECT p.first_address FROM network.pool p JOIN network.subnet s ON s.id = p.subnet_id
+        WHERE s.segment_id = g.id AND NOT s.deleting ORDER BY p.first_address) AS firsts,
+    ARRAY(SELECT p.last_address FROM network.pool p JOIN network.subnet s ON s.id = p.subnet_id
+        WHERE s.segment_id = g.id AND NOT s.deleting ORDER BY p.first_address) AS lasts
+FROM network.segment g
+WHERE ($1::uuid[] IS NULL OR g.id = ANY($1)) AND EXISTS (SELECT FROM network.subnet s WHERE s.segment_id = g.id)
+UNION ALL
+SELECT n.id, false, n.physical_network,
+    ARRAY(SELECT p.first_address FROM network.pool p JOIN network.subnet s ON s.id = p.subnet_id
+        WHERE s.network_id = n.id AND NOT s.deleting ORDER BY p.first_address),
+    ARRAY(SELECT p.last_address FROM network.pool p JOIN network.subnet s ON s.id = p.subnet_id
+        WHERE s.network_id = n.id AND NOT s.deleting ORDER BY p.first_address)
+FROM network.network n
+WHERE ($1::uuid[] IS NULL OR n.id = ANY($1))
+    AND EXISTS (SELECT FROM network.subnet s WHERE s.network_id = n.id AND s.segment_id IS NULL)
+"""
+
+
+async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = None) -> list[ProviderSource]:
+    """What stands behind these providers, or behind all; those with nothing behind them are left out."""
+    rows = await tx.fetch(LIST_SOURCES, provider_uuids)
+    return [
+        ProviderSource(
+            provider_uuid=row["provider_uuid"],
+            routed=row["routed"],
+            physical_network=row["physical_network"],
+            pools=_ranges(row),
+        )
+        for row in rows
+    ]
+
+
+LIST_PHYSICAL_NETWORKS = """
+-- network.list_physical_networks
+SELECT id, physical_network FROM network.segment WHERE id = ANY($1::uuid[])
+UNION ALL
+SELECT id, physical_network FROM network.network WHERE id = ANY($1::uuid[])
+"""
+
+
+async def list_physical_networks(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, str | None]:
+    """Provider UUID -> its physical network, None when every host reaches it."""
+    rows = await tx.fetch(LIST_PHYSICAL_NETWORKS, provider_uuids)
+    return {row["id"]: row["physical_network"] for row in rows}
+
+
+def _subnet(row: Any) -> Subnet:
+    fields = dict(row)
+    del fields["firsts"], fields["lasts"]
+    for name in ("dns_nameservers", "service_types", "tags"):
+        fields[name] = tuple(fields[name])
+    fields["host_routes"] = msgspec.json.decode(fields["host_routes"], type=tuple[HostRoute, ...])
+    return Subnet(**fields, pools=_ranges(row))
+
+
+def _ranges(row: Any) -> tuple[AddressRange, ...]:
+    pairs = zip(row["firsts"], row["lasts"], strict=True)
+    return tuple(AddressRange(addressing.parse(first), addressing.parse(last)) for first, last in pairs)

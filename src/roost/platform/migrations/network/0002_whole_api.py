@@ -1,0 +1,53 @@
+"""What the whole Network API keeps of networks, segments, subnets and ports. Before."""
+
+from alembic import op
+
+from roost.platform.migrate import statements
+
+revision = "network_0002"
+down_revision = "network_0001"
+
+SQL = """
+ALTER TABLE network.network
+    ADD COLUMN admin_state_up boolean NOT NULL DEFAULT true,
+    ADD COLUMN shared boolean NOT NULL DEFAULT false,
+    ADD COLUMN external boolean NOT NULL DEFAULT false,
+    ADD COLUMN mtu integer NOT NULL DEFAULT 1500,
+    ADD COLUMN tags text[] NOT NULL DEFAULT '{}';
+ALTER TABLE network.segment ADD COLUMN tags text[] NOT NULL DEFAULT '{}';
+ALTER TABLE network.subnet
+    ADD COLUMN dns_nameservers text[] NOT NULL DEFAULT '{}',
+    -- What its owner gave: those to the peers of a routed network are computed.
+    ADD COLUMN host_routes jsonb NOT NULL DEFAULT '[]',
+    ADD COLUMN ipv6_ra_mode text,
+    ADD COLUMN ipv6_address_mode text,
+    ADD COLUMN service_types text[] NOT NULL DEFAULT '{}',
+    ADD COLUMN tags text[] NOT NULL DEFAULT '{}';
+ALTER TABLE network.port ADD COLUMN tags text[] NOT NULL DEFAULT '{}';
+-- Whether the port's claim counts the address: one outside the pools, or of a subnet that is no capacity, is not.
+ALTER TABLE network.address ADD COLUMN claimed boolean;
+UPDATE network.address SET claimed = in_pool;
+ALTER TABLE network.address ALTER COLUMN claimed SET NOT NULL;
+-- A port's inactive bindings, as live migration makes them; the active one is in its port's row.
+CREATE TABLE network.binding (
+    port_id uuid NOT NULL REFERENCES network.port ON DELETE CASCADE,
+    host text NOT NULL,
+    vnic_type text NOT NULL DEFAULT 'normal',
+    binding_profile jsonb NOT NULL DEFAULT '{}',
+    vif_type text NOT NULL,
+    PRIMARY KEY (port_id, host)
+);
+CREATE TABLE network.quota (
+    project_id text NOT NULL,
+    resource text NOT NULL,
+    maximum bigint NOT NULL,
+    PRIMARY KEY (project_id, resource)
+);
+CREATE INDEX port_project ON network.port (project_id);
+"""
+
+
+def upgrade() -> None:
+    """Add the columns and tables."""
+    for statement in statements(SQL):
+        op.execute(statement)
