@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import boot, ledger
+from benchmarks import boot, ledger, network
 from benchmarks.machine import Machine, Server, this_machine
 from benchmarks.rows import ROWS, Kind, Row
 
@@ -46,8 +46,8 @@ app = typer.Typer(add_completion=False, rich_markup_mode="markdown", pretty_exce
 
 def run(row: Row) -> Result:
     """Build the row's world, measure, and take the world down again."""
-    measure = boot.measure if row.kind is Kind.BOOT else ledger.measure
-    return Result(row, *asyncio.run(measure(row)))
+    measure = network.measure if row.kind in network.MEASUREMENTS else ledger.measure
+    return Result(row, *asyncio.run((boot.measure if row.kind is Kind.BOOT else measure)(row)))
 
 
 @app.command()

@@ -195,6 +195,13 @@ MEASUREMENTS: dict[Kind, Callable[[World], Awaitable[float]]] = {
 
 @asynccontextmanager
 async def _world(row: Row) -> AsyncIterator[World]:
+    async with private_database() as database:
+        yield await _filled(row, Ledger(database))
+
+
+@asynccontextmanager
+async def private_database() -> AsyncIterator[Database]:
+    """An empty database with every schema, on a PostgreSQL of its own that goes when the block ends."""
     with tempfile.TemporaryDirectory(prefix="roost-benchmark-") as name:
         directory = Path(name)
         directory.chmod(0o711)  # noqa: ASYNC240  # PostgreSQL's user passes through
@@ -204,7 +211,7 @@ async def _world(row: Row) -> AsyncIterator[World]:
             await asyncio.to_thread(upgrade, postgres.dsn)  # migrations run a loop of their own
             database = await Database.open(postgres.dsn)
             try:
-                yield await _filled(row, Ledger(database))
+                yield database
             finally:
                 await database.close()
         finally:

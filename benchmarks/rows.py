@@ -15,6 +15,10 @@ class Kind(StrEnum):
     DEVICES = "six groups on eight devices, in process"
     REFRESH_IDLE = "idle refresh"
     REFRESH_CLAIM = "refresh after one claim"
+    BIND = "claim and bind ports, in sets"
+    FILL = "last thousand addresses over first thousand"
+    PORT_CREATE = "POST ports, eight clients"
+    PORT_LIST = "GET ports of one device"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +26,10 @@ class Row:
     """One workload.
 
     hosts, segments: the world; every segment reaches hosts / segments hosts. held: servers that run there before the
-    measurement, each with an address. amount: what one round does: servers, claim groups, searches or refreshes.
-    batch: servers in a request, groups in a claim, or the limit of a search, 0 for none. floor, ceiling: the promise
-    for the median of all rounds, in `unit`. small: the smallest of its kind, which the tests run too, for its result.
+    measurement, each with an address, or ports without. amount: what one round does: servers, claim groups, searches,
+    refreshes, ports or requests. batch: servers in a request, groups in a claim, ports in a set, or the limit of a
+    search, 0 for none. floor, ceiling: the promise for the median of all rounds, in `unit`. small: the smallest of its
+    kind, which the tests run too, for its result.
     """
 
     name: str
@@ -84,4 +89,18 @@ ROWS = (
     Row(name="refresh-small", kind=Kind.REFRESH_CLAIM, hosts=50, segments=5, held=50, amount=5, unit="ms", rounds=1,
         small=True),
     Row(name="refresh-10000", kind=Kind.REFRESH_CLAIM, hosts=10000, segments=250, held=10000, amount=50, unit="ms"),
+    Row(name="bind-small", kind=Kind.BIND, hosts=4, segments=4, amount=40, batch=10, unit="ports/s", rounds=1,
+        small=True),
+    Row(name="bind-250", kind=Kind.BIND, hosts=250, segments=250, amount=10000, batch=250, unit="ports/s", floor=3000),
+    Row(name="fill-small", kind=Kind.FILL, hosts=1, segments=1, amount=50, batch=10, unit="times", rounds=1,
+        small=True),
+    Row(name="fill-65536", kind=Kind.FILL, hosts=1, segments=1, amount=65533, batch=250, unit="times", ceiling=2,
+        rounds=3),
+    Row(name="ports-small", kind=Kind.PORT_CREATE, hosts=0, segments=1, amount=30, unit="ports/s", rounds=1,
+        small=True),
+    Row(name="ports-2000", kind=Kind.PORT_CREATE, hosts=0, segments=1, amount=2000, unit="ports/s", floor=300),
+    Row(name="device-small", kind=Kind.PORT_LIST, hosts=0, segments=1, held=30, amount=5, unit="ms", rounds=1,
+        small=True),
+    Row(name="device-10000", kind=Kind.PORT_LIST, hosts=0, segments=1, held=10000, amount=200, unit="ms", ceiling=10,
+        rounds=3),
 )  # fmt: skip
