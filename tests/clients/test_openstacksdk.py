@@ -46,7 +46,6 @@ NOT_SERVED = (
     "openstack availability zone list",
     "openstack router list",
     "openstack security group list",
-    "openstack ip availability list",
     "openstack keypair list",
     "openstack image list",
 )
@@ -100,6 +99,10 @@ def test_openstacksdk_drives_the_whole_story(roost: Cluster, cloud: Connection) 
     assert cloud.network.get_port(port.id).device_id == pinned.id
 
     _check_placement(cloud, rack2.id, pinned)
+    counts = cloud.network.get_network_ip_availability(network.id)
+    assert (counts.network_name, counts.total_ips, counts.used_ips) == ("sdk", 10, 2)
+    assert counts.ip_availability_details["free_ips_in_allocation_pool"] == 8
+    assert [one.network_id for one in cloud.network.network_ip_availabilities(network_name="sdk")] == [network.id]
     for server in (roaming, pinned):
         cloud.compute.delete_server(server)
         cloud.compute.wait_for_delete(server, wait=WAIT_S)
@@ -133,6 +136,8 @@ def test_every_command_of_the_how_to_works(roost: Cluster, clouds_file: Path) ->
     )
     assert re.search(r"\bIPV4_ADDRESS\b.* 5 ", printed["openstack resource provider inventory list $SEGMENT"])
     assert "'IPV4_ADDRESS': 1" in printed["openstack resource provider allocation show $PORT"]
+    assert re.search(r"\boffice +\|( +(10|3|12) \|){6}", printed["openstack ip availability list"])
+    assert re.search(r"\bused_ips +\| 3 ", printed["openstack ip availability show office"])
     asyncio.run(settle(roost))
 
 

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from roost.network.api.availability import availability_endpoints
 from roost.network.api.errors import PROBLEMS, neutron_error
 from roost.network.api.ports import port_endpoints
 from roost.network.api.resources import network_endpoints, segment_endpoints, subnet_endpoints
@@ -18,6 +19,8 @@ EXTENSIONS: dict[str, str] = {
     "ip_allocation": "IP Allocation",
     "l2_adjacency": "L2 Adjacency",
     "multi-provider": "Multi Provider Network",
+    "network-ip-availability": "Network IP Availability",
+    "network-ip-availability-details": "Network IP Availability Details Extension",
     "pagination": "Pagination support",
     "project-id": "project_id field enabled",
     "provider": "Provider Network",
@@ -40,6 +43,7 @@ def routes(networks: Networks) -> list[Route]:
         "segments": segment_endpoints(networks),
         "subnets": subnet_endpoints(networks),
         "ports": port_endpoints(networks),
+        "network-ip-availabilities": availability_endpoints(networks),
     }
     found: list[Route] = [
         api.route("/", {"GET": _versions}),

@@ -1,0 +1,26 @@
+"""How many addresses networks have, and how many of them are held."""
+
+from roost.network import availability as rules
+from roost.network.availability import AvailabilityFilter, NetworkAvailability
+from roost.network.errors import NetworkNotFound
+from roost.network.service import Networks
+from roost.network.store import availability as store
+from roost.network.store import networks as network_rows
+from roost.network.store import subnets as subnet_rows
+
+
+async def list_availabilities(networks: Networks, wanted: AvailabilityFilter) -> list[NetworkAvailability]:
+    """The networks that the filter means, by id, as of one instant. Costs one count over the addresses they hold."""
+    async with networks.database.transaction(snapshot=True) as tx:
+        found = rules.wanted_networks(await network_rows.list_networks(tx, wanted.network_ids), wanted)
+        subnets = await subnet_rows.list_subnets(tx, network_ids=[network.id for network in found])
+        held = await store.count_held(tx, [subnet.id for subnet in subnets])
+    return rules.availabilities(found, subnets, held, wanted)
+
+
+async def get_availability(networks: Networks, network_id: str) -> NetworkAvailability:
+    """One network's. Raises NetworkNotFound."""
+    found = await list_availabilities(networks, AvailabilityFilter(network_ids=(network_id,)))
+    if not found:
+        raise NetworkNotFound(f"Network {network_id} could not be found.")
+    return found[0]

@@ -1,0 +1,20 @@
+"""How many addresses of subnets are held, counted by the database."""
+
+from collections.abc import Sequence
+
+from roost.network.availability import Held
+from roost.platform.database import Connection
+
+# Nearly all addresses are known to be in a pool; the pools are looked at for the others only.
+COUNT_HELD = """
+-- network.count_held
+SELECT a.subnet_id, count(*) AS held, count(*) FILTER (WHERE a.in_pool OR EXISTS (
+    SELECT FROM network.pool p
+    WHERE p.subnet_id = a.subnet_id AND a.address BETWEEN p.first_address AND p.last_address)) AS in_pools
+FROM network.address a WHERE a.subnet_id = ANY($1::uuid[]) GROUP BY a.subnet_id
+"""
+
+
+async def count_held(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, Held]:
+    """Subnet id -> how many addresses ports hold there; a subnet without any is left out."""
+    return {row["subnet_id"]: Held(row["held"], row["in_pools"]) for row in await tx.fetch(COUNT_HELD, subnet_ids)}
