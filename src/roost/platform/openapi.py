@@ -25,15 +25,16 @@ Schema = Mapping[str, Any]
 class About(Struct, frozen=True, kw_only=True):
     """What all operations of an API have in common.
 
-    version: of the API, which the header of that name asks for, as in "placement 1.39". path_parameters: by name.
-    error: the body of every refusal. components: name -> schema, those that deserve a name in generated clients.
+    version: of the API, which the header of that name asks for, as in "placement 1.39"; "" where there is no such
+    header. path_parameters: by name. error: the body of every refusal. components: name -> schema, those that deserve
+    a name in generated clients.
     """
 
     title: str
     description: str
     version: str
-    version_header: str
-    version_value: str
+    version_header: str = ""
+    version_value: str = ""
     path_parameters: Mapping[str, Schema]
     error: Schema
     components: Mapping[str, Schema]
@@ -64,7 +65,7 @@ def document(about: About, entries: Iterable[Entry], *, server: str) -> dict[str
     paths: dict[str, dict[str, Any]] = {}
     for entry in entries:
         item = paths.setdefault(entry.path, _path_item(about, entry.path))
-        item[entry.method.lower()] = _operation(writer, entry)
+        item[entry.method.lower()] = _operation(about, writer, entry)
     return {
         "openapi": OPENAPI,
         "info": {"title": about.title, "version": about.version, "description": about.description},
@@ -73,9 +74,8 @@ def document(about: About, entries: Iterable[Entry], *, server: str) -> dict[str
         "paths": paths,
         "components": {
             "schemas": {name: writer.inner(schema) for name, schema in about.components.items()},
-            "parameters": {"version": _version_parameter(about)},
-            "headers": {"version": {"description": "the version that answers", "schema": {"type": "string"}}},
-            "responses": {"refusal": _response("what is wrong", writer.schema(about.error))},
+            **(_version_components(about) if about.version_header else {}),
+            "responses": {"refusal": _response(about, "what is wrong", writer.schema(about.error))},
             "securitySchemes": {SECURITY_SCHEME: {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
         },
     }
@@ -86,14 +86,15 @@ def _path_item(about: About, path: str) -> dict[str, Any]:
         {"name": name, "in": "path", "required": True, "schema": dict(about.path_parameters[name])}
         for name in re.findall(r"{(\w+)}", path)
     ]
-    return {"parameters": [{"$ref": "#/components/parameters/version"}, *named]}
+    version = [{"$ref": "#/components/parameters/version"}] if about.version_header else []
+    return {"parameters": [*version, *named]}
 
 
-def _operation(writer: "_Writer", entry: Entry) -> dict[str, Any]:
+def _operation(about: About, writer: "_Writer", entry: Entry) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": _operation_id(entry),
         "summary": entry.summary,
-        "tags": [entry.path.split("/")[1] or "versions"],
+        "tags": [_tag(entry.path)],
         OPENSTACK: {"min-ver": entry.since, **({"policy": entry.policy} if entry.policy else {})},
     }
     if not entry.needs_token:
@@ -104,7 +105,7 @@ def _operation(writer: "_Writer", entry: Entry) -> dict[str, Any]:
         operation["requestBody"] = {"required": True, "content": {JSON: {"schema": writer.schema(entry.body)}}}
     operation["responses"] = {
         **{
-            str(status): _response(HTTPStatus(status).phrase, None if body is None else writer.schema(body))
+            str(status): _response(about, HTTPStatus(status).phrase, None if body is None else writer.schema(body))
             for status, body in entry.answers.items()
         },
         **{str(status): {"$ref": "#/components/responses/refusal"} for status in entry.errors},
@@ -112,9 +113,16 @@ def _operation(writer: "_Writer", entry: Entry) -> dict[str, Any]:
     return operation
 
 
+def _tag(path: str) -> str:
+    """The first word of the path that is no version."""
+    words = [word for word in path.split("/") if word and not re.fullmatch(r"v[0-9.]+", word)]
+    return words[0] if words else "versions"
+
+
 def _operation_id(entry: Entry) -> str:
-    words = re.sub(r"{(\w+)}", r"by_\1", entry.path).replace(".", "_").split("/")
-    return "_".join([entry.method.lower(), *filter(None, words)])
+    words = re.sub(r"{(\w+)}", r"by_\1", entry.path).replace(".", "_").replace("-", "_").split("/")
+    slash = ["slash"] if len(entry.path) > 1 and entry.path.endswith("/") else []
+    return "_".join([entry.method.lower(), *filter(None, words), *slash])
 
 
 def _query_parameters(writer: "_Writer", query: Schema) -> Iterable[dict[str, Any]]:
@@ -140,14 +148,20 @@ def _query_parameters(writer: "_Writer", query: Schema) -> Iterable[dict[str, An
         }  # fmt: skip
 
 
-def _response(description: str, schema: Any) -> dict[str, Any]:
-    response: dict[str, Any] = {
-        "description": description,
-        "headers": {"OpenStack-API-Version": {"$ref": "#/components/headers/version"}},
-    }
+def _response(about: About, description: str, schema: Any) -> dict[str, Any]:
+    response: dict[str, Any] = {"description": description}
+    if about.version_header:
+        response["headers"] = {"OpenStack-API-Version": {"$ref": "#/components/headers/version"}}
     if schema is not None:
         response["content"] = {JSON: {"schema": schema}}
     return response
+
+
+def _version_components(about: About) -> dict[str, Any]:
+    return {
+        "parameters": {"version": _version_parameter(about)},
+        "headers": {"version": {"description": "the version that answers", "schema": {"type": "string"}}},
+    }
 
 
 def _version_parameter(about: About) -> dict[str, Any]:

@@ -3,39 +3,94 @@
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import listing
-from roost.network.api.documents import Document
-from roost.network.api.resources import path_id
+from roost.network.api.documents import Uuid
+from roost.network.api.protocol import Operation, Operations, path_id
+from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.availability import AvailabilityFilter, Counts, NetworkAvailability, SubnetAvailability
 from roost.network.errors import InvalidInput, NetworkNotFound
 from roost.network.service import Networks
 from roost.network.service import availability as service
-from roost.platform.http import Endpoint, canonical_uuid, is_uuid, json_response
-
-ATTRIBUTES = frozenset({"id", "network_id", "network_name", "project_id", "tenant_id", "total_ips", "used_ips"})
+from roost.platform.http import canonical_uuid, is_uuid, json_response
 
 
-def availability_endpoints(context: Networks) -> tuple[dict[str, Endpoint], dict[str, Endpoint]]:
+class DetailsDocument(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What the counts are made of: the first four are upstream's, the others say what those leave to be guessed."""
+
+    total_ips_in_subnet: int
+    total_ips_in_allocation_pool: int
+    used_ips_in_subnet: int
+    used_ips_in_allocation_pool: int
+    used_ips_outside_allocation_pool: int
+    reserved_ips: int
+    free_ips_in_allocation_pool: int
+
+
+class SubnetAvailabilityDocument(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How many addresses a subnet has."""
+
+    subnet_id: Uuid
+    subnet_name: str
+    cidr: str
+    ip_version: int
+    total_ips: int
+    used_ips: int
+    ip_availability_details: DetailsDocument
+
+
+class AvailabilityDocument(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How many addresses a network has."""
+
+    network_id: Uuid
+    network_name: str
+    tenant_id: str
+    project_id: str
+    subnet_ip_availability: list[SubnetAvailabilityDocument]
+    total_ips: int
+    used_ips: int
+    ip_availability_details: DetailsDocument
+
+
+def availability_operations(context: Networks) -> Operations:
     """Of all networks, and of one."""
 
     async def list_all(request: Request) -> Response:
-        wanted = _filter(request)
-        found = await service.list_availabilities(context, wanted)
-        # The pages need an id, the versions were chosen by the service.
-        marks = {"ip_version": str(request.query_params.get("ip_version"))}
-        shown = [{**_network(item), **marks, "id": item.network.id} for item in found]
-        chosen = listing.select(shown, request, ATTRIBUTES | marks.keys())
-        unmarked = [{name: item[name] for name in item if name not in ("id", "ip_version")} for item in chosen]
-        return json_response({"network_ip_availabilities": _encodable(unmarked)})
+        found = await service.list_availabilities(context, _filter(request))
+        shown = [_network(item) for item in found]
+        chosen = listing.select(
+            shown, request, AvailabilityDocument, key="network_id", besides=frozenset({"id", "ip_version"})
+        )
+        return json_response({"network_ip_availabilities": _encodable(msgspec.to_builtins(chosen))})
 
     async def show(request: Request) -> Response:
         found = await service.get_availability(context, path_id(request, "Network", NetworkNotFound))
-        return json_response({"network_ip_availability": _encodable(listing.show_fields(_network(found), request))})
+        shown = listing.show_fields(_network(found), request)
+        return json_response({"network_ip_availability": _encodable(msgspec.to_builtins(shown))})
 
-    return {"GET": list_all}, {"GET": show}
+    return {
+        "/v2.0/network-ip-availabilities": {
+            "GET": Operation(
+                summary="how many addresses networks and their subnets have",
+                endpoint=list_all,
+                rule="get_network_ip_availability",
+                query=list_query(AvailabilityDocument, "ip_version"),
+                result=list_answer("network_ip_availabilities", AvailabilityDocument),
+            )
+        },
+        "/v2.0/network-ip-availabilities/{id}": {
+            "GET": Operation(
+                summary="how many addresses the network with this id has",
+                endpoint=show,
+                rule="get_network_ip_availability",
+                query=SHOW_QUERY,
+                result=answer("network_ip_availability", AvailabilityDocument),
+            )
+        },
+    }
 
 
 def _filter(request: Request) -> AvailabilityFilter:
@@ -53,42 +108,41 @@ def _filter(request: Request) -> AvailabilityFilter:
     )
 
 
-def _network(item: NetworkAvailability) -> Document:
-    return {
-        "network_id": item.network.id,
-        "network_name": item.network.name,
-        "tenant_id": item.network.project_id,
-        "project_id": item.network.project_id,
-        "subnet_ip_availability": [_subnet(part) for part in item.subnets],
-        **_counts(item.counts),
-    }
+def _network(item: NetworkAvailability) -> AvailabilityDocument:
+    return AvailabilityDocument(
+        network_id=item.network.id,
+        network_name=item.network.name,
+        tenant_id=item.network.project_id,
+        project_id=item.network.project_id,
+        subnet_ip_availability=[_subnet(part) for part in item.subnets],
+        total_ips=item.counts.total,
+        used_ips=item.counts.used,
+        ip_availability_details=_details(item.counts),
+    )
 
 
-def _subnet(item: SubnetAvailability) -> Document:
-    return {
-        "subnet_id": item.subnet.id,
-        "subnet_name": item.subnet.name,
-        "cidr": item.subnet.cidr,
-        "ip_version": item.subnet.ip_version,
-        **_counts(item.counts),
-    }
+def _subnet(item: SubnetAvailability) -> SubnetAvailabilityDocument:
+    return SubnetAvailabilityDocument(
+        subnet_id=item.subnet.id,
+        subnet_name=item.subnet.name,
+        cidr=item.subnet.cidr,
+        ip_version=item.subnet.ip_version,
+        total_ips=item.counts.total,
+        used_ips=item.counts.used,
+        ip_availability_details=_details(item.counts),
+    )
 
 
-def _counts(counts: Counts) -> dict[str, Any]:
-    """The first four details are upstream's, the others say what those leave to be guessed."""
-    return {
-        "total_ips": counts.total,
-        "used_ips": counts.used,
-        "ip_availability_details": {
-            "total_ips_in_subnet": counts.in_subnet,
-            "total_ips_in_allocation_pool": counts.in_pools,
-            "used_ips_in_subnet": counts.used,
-            "used_ips_in_allocation_pool": counts.used_in_pools,
-            "used_ips_outside_allocation_pool": counts.used_outside,
-            "reserved_ips": counts.reserved,
-            "free_ips_in_allocation_pool": counts.free,
-        },
-    }
+def _details(counts: Counts) -> DetailsDocument:
+    return DetailsDocument(
+        total_ips_in_subnet=counts.in_subnet,
+        total_ips_in_allocation_pool=counts.in_pools,
+        used_ips_in_subnet=counts.used,
+        used_ips_in_allocation_pool=counts.used_in_pools,
+        used_ips_outside_allocation_pool=counts.used_outside,
+        reserved_ips=counts.reserved,
+        free_ips_in_allocation_pool=counts.free,
+    )
 
 
 def _encodable(value: Any) -> Any:

@@ -1,120 +1,248 @@
-"""Networks, segments, subnets and ports as the Network API shows them. Source: Network API v2.0 reference."""
+"""Networks, segments, subnets and ports as the Network API shows them: each a struct, whose schema clients can read.
 
+Source: Network API v2.0 reference.
+"""
+
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from functools import cache
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta, Struct, field
 
 from roost.network import addressing
 from roost.network.model import Network, Port, Segment, Subnet
 
-Document = dict[str, Any]
+Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
+Time = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
+Status = Literal["ACTIVE", "DOWN"]
 
 
-def network(item: Network) -> Document:
+class Document(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What all four have."""
+
+    id: Uuid
+    description: str
+    revision_number: int
+    created_at: Time
+    updated_at: Time
+    tags: tuple[str, ...]
+
+
+class NetworkDocument(Document, kw_only=True, forbid_unknown_fields=True):
     """One network."""
-    return {
-        "id": item.id,
-        "name": item.name,
-        "tenant_id": item.project_id,
-        "project_id": item.project_id,
-        "description": item.description,
-        "admin_state_up": item.admin_state_up,
-        "status": "ACTIVE" if item.admin_state_up else "DOWN",
-        "shared": item.shared,
-        "router:external": item.external,
-        "mtu": item.mtu,
-        "subnets": list(item.subnet_ids),
-        "availability_zone_hints": [],
-        "availability_zones": [],
-        "ipv4_address_scope": None,
-        "ipv6_address_scope": None,
-        "port_security_enabled": False,
-        "l2_adjacency": not item.segmented,
-        "provider:network_type": item.network_type,
-        "provider:physical_network": item.physical_network,
-        "provider:segmentation_id": item.segmentation_id,
-        "tags": list(item.tags),
-        **_times(item.created_at, item.updated_at, item.revision),
-    }
+
+    name: str
+    tenant_id: str
+    project_id: str
+    admin_state_up: bool
+    status: Status
+    shared: bool
+    external: bool = field(name="router:external")
+    mtu: int
+    subnets: tuple[Uuid, ...]
+    availability_zone_hints: tuple[str, ...] = ()
+    availability_zones: tuple[str, ...] = ()
+    ipv4_address_scope: None = None
+    ipv6_address_scope: None = None
+    port_security_enabled: bool = False
+    l2_adjacency: bool
+    network_type: str | None = field(name="provider:network_type")
+    physical_network: str | None = field(name="provider:physical_network")
+    segmentation_id: int | None = field(name="provider:segmentation_id")
 
 
-def segment(item: Segment) -> Document:
+class SegmentDocument(Document, kw_only=True, forbid_unknown_fields=True):
     """One segment."""
-    return {
-        "id": item.id,
-        "network_id": item.network_id,
-        "name": item.name,
-        "description": item.description,
-        "network_type": item.network_type,
-        "physical_network": item.physical_network,
-        "segmentation_id": item.segmentation_id,
-        "tags": list(item.tags),
-        **_times(item.created_at, item.updated_at, item.revision),
-    }
+
+    name: str | None
+    network_id: Uuid
+    network_type: str
+    physical_network: str | None
+    segmentation_id: int | None
 
 
-def subnet(item: Subnet) -> Document:
+class PoolDocument(Struct, forbid_unknown_fields=True):
+    """One allocation pool, both ends included."""
+
+    start: str
+    end: str
+
+
+class HostRouteDocument(Struct, forbid_unknown_fields=True):
+    """One route that hosts are given."""
+
+    destination: str
+    nexthop: str
+
+
+class SubnetDocument(Document, kw_only=True, forbid_unknown_fields=True):
     """One subnet."""
-    pools = [{"start": addressing.show(pool.first), "end": addressing.show(pool.last)} for pool in item.pools]
-    return {
-        "id": item.id,
-        "name": item.name,
-        "tenant_id": item.project_id,
-        "project_id": item.project_id,
-        "description": item.description,
-        "network_id": item.network_id,
-        "segment_id": item.segment_id,
-        "ip_version": item.ip_version,
-        "cidr": item.cidr,
-        "gateway_ip": item.gateway_ip,
-        "allocation_pools": pools,
-        "enable_dhcp": item.enable_dhcp,
-        "dns_nameservers": list(item.dns_nameservers),
-        "host_routes": [{"destination": r.destination, "nexthop": r.nexthop} for r in item.host_routes],
-        "ipv6_ra_mode": item.ipv6_ra_mode,
-        "ipv6_address_mode": item.ipv6_address_mode,
-        "service_types": list(item.service_types),
-        "subnetpool_id": None,
-        "tags": list(item.tags),
-        **_times(item.created_at, item.updated_at, item.revision),
-    }
+
+    name: str
+    tenant_id: str
+    project_id: str
+    network_id: Uuid
+    segment_id: Uuid | None
+    ip_version: Literal[4, 6]
+    cidr: str
+    gateway_ip: str | None
+    allocation_pools: tuple[PoolDocument, ...]
+    enable_dhcp: bool
+    dns_nameservers: tuple[str, ...]
+    host_routes: tuple[HostRouteDocument, ...]
+    ipv6_ra_mode: str | None
+    ipv6_address_mode: str | None
+    service_types: tuple[str, ...]
+    subnetpool_id: None = None
 
 
-def port(item: Port) -> Document:
+class FixedIpDocument(Struct, forbid_unknown_fields=True):
+    """One address of a port."""
+
+    subnet_id: Uuid
+    ip_address: str
+
+
+class PortDocument(Document, kw_only=True, forbid_unknown_fields=True):
     """One port."""
-    bound = item.host is not None
-    return {
-        "id": item.id,
-        "name": item.name,
-        "tenant_id": item.project_id,
-        "project_id": item.project_id,
-        "description": item.description,
-        "network_id": item.network_id,
-        "mac_address": item.mac_address,
-        "admin_state_up": item.admin_state_up,
-        "status": "ACTIVE" if bound else "DOWN",
-        "device_id": item.device_id,
-        "device_owner": item.device_owner,
-        "fixed_ips": [{"subnet_id": held.subnet_id, "ip_address": held.address} for held in item.addresses],
-        "ip_allocation": item.ip_allocation,
-        "allowed_address_pairs": [],
-        "extra_dhcp_opts": [],
-        "security_groups": [],
-        "port_security_enabled": False,
-        "binding:host_id": item.host or "",
-        "binding:vnic_type": item.vnic_type,
-        "binding:vif_type": item.vif_type,
-        "binding:vif_details": {},
-        "binding:profile": msgspec.json.decode(item.binding_profile),
-        "tags": list(item.tags),
-        **_times(item.created_at, item.updated_at, item.revision),
-    }
+
+    name: str
+    tenant_id: str
+    project_id: str
+    network_id: Uuid
+    mac_address: str
+    admin_state_up: bool
+    status: Status
+    device_id: str
+    device_owner: str
+    fixed_ips: tuple[FixedIpDocument, ...]
+    ip_allocation: Literal["immediate", "deferred", "none"]
+    allowed_address_pairs: tuple[str, ...] = ()
+    extra_dhcp_opts: tuple[str, ...] = ()
+    security_groups: tuple[str, ...] = ()
+    port_security_enabled: bool = False
+    host_id: str = field(name="binding:host_id")
+    vnic_type: str = field(name="binding:vnic_type")
+    vif_type: str = field(name="binding:vif_type")
+    vif_details: dict[str, Any] = field(name="binding:vif_details", default_factory=dict)
+    profile: dict[str, Any] = field(name="binding:profile")
 
 
-def _times(created_at: datetime, updated_at: datetime, revision: int) -> Document:
-    return {
-        "revision_number": revision,
-        "created_at": created_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "updated_at": updated_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
+def network(item: Network) -> NetworkDocument:
+    """One network."""
+    return NetworkDocument(
+        id=item.id,
+        name=item.name,
+        tenant_id=item.project_id,
+        project_id=item.project_id,
+        description=item.description,
+        admin_state_up=item.admin_state_up,
+        status=_status(item.admin_state_up),
+        shared=item.shared,
+        external=item.external,
+        mtu=item.mtu,
+        subnets=item.subnet_ids,
+        l2_adjacency=not item.segmented,
+        network_type=item.network_type,
+        physical_network=item.physical_network,
+        segmentation_id=item.segmentation_id,
+        tags=item.tags,
+        revision_number=item.revision,
+        created_at=_time(item.created_at),
+        updated_at=_time(item.updated_at),
+    )
+
+
+def segment(item: Segment) -> SegmentDocument:
+    """One segment."""
+    return SegmentDocument(
+        id=item.id,
+        network_id=item.network_id,
+        name=item.name,
+        description=item.description,
+        network_type=item.network_type,
+        physical_network=item.physical_network,
+        segmentation_id=item.segmentation_id,
+        tags=item.tags,
+        revision_number=item.revision,
+        created_at=_time(item.created_at),
+        updated_at=_time(item.updated_at),
+    )
+
+
+def subnet(item: Subnet) -> SubnetDocument:
+    """One subnet."""
+    return SubnetDocument(
+        id=item.id,
+        name=item.name,
+        tenant_id=item.project_id,
+        project_id=item.project_id,
+        description=item.description,
+        network_id=item.network_id,
+        segment_id=item.segment_id,
+        ip_version=6 if item.ip_version == 6 else 4,
+        cidr=item.cidr,
+        gateway_ip=item.gateway_ip,
+        allocation_pools=tuple(
+            PoolDocument(start=addressing.show(pool.first), end=addressing.show(pool.last)) for pool in item.pools
+        ),
+        enable_dhcp=item.enable_dhcp,
+        dns_nameservers=item.dns_nameservers,
+        host_routes=tuple(HostRouteDocument(route.destination, route.nexthop) for route in item.host_routes),
+        ipv6_ra_mode=item.ipv6_ra_mode,
+        ipv6_address_mode=item.ipv6_address_mode,
+        service_types=item.service_types,
+        tags=item.tags,
+        revision_number=item.revision,
+        created_at=_time(item.created_at),
+        updated_at=_time(item.updated_at),
+    )
+
+
+def port(item: Port) -> PortDocument:
+    """One port."""
+    return PortDocument(
+        id=item.id,
+        name=item.name,
+        tenant_id=item.project_id,
+        project_id=item.project_id,
+        description=item.description,
+        network_id=item.network_id,
+        mac_address=item.mac_address,
+        admin_state_up=item.admin_state_up,
+        status=_status(item.host is not None),
+        device_id=item.device_id,
+        device_owner=item.device_owner,
+        fixed_ips=tuple(FixedIpDocument(subnet_id=held.subnet_id, ip_address=held.address) for held in item.addresses),
+        ip_allocation=_ip_allocation(item.ip_allocation),
+        host_id=item.host or "",
+        vnic_type=item.vnic_type,
+        vif_type=item.vif_type,
+        profile=msgspec.json.decode(item.binding_profile),
+        tags=item.tags,
+        revision_number=item.revision,
+        created_at=_time(item.created_at),
+        updated_at=_time(item.updated_at),
+    )
+
+
+@cache
+def attributes(kind: type[Struct]) -> Mapping[str, str]:
+    """The attributes of a kind of document, by the names that clients use -> the names of the struct's fields."""
+    return {item.encode_name: item.name for item in msgspec.structs.fields(kind)}
+
+
+def _status(active: bool) -> Status:
+    return "ACTIVE" if active else "DOWN"
+
+
+def _ip_allocation(text: str) -> Literal["immediate", "deferred", "none"]:
+    if text == "immediate":
+        return "immediate"
+    return "deferred" if text == "deferred" else "none"
+
+
+def _time(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,39 +1,49 @@
 """Lists as clients ask for them: filters, fields, order and pages. Source: Network API v2.0, "Filtering"."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
+from msgspec import Struct
 from starlette.requests import Request
 
-from roost.network.api.documents import Document
+from roost.network.api.documents import attributes
 from roost.network.errors import InvalidInput
 from roost.platform.http import canonical_uuid, integer_parameter, is_uuid
 
 RESERVED = {"fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"}
 LIMIT_MAX = 100_000
 
+D = TypeVar("D", bound=Struct)
 
-def select(documents: Sequence[Document], request: Request, attributes: frozenset[str]) -> list[Document]:
-    """Those that the query string asks for, in its order, with its fields.
 
-    attributes: the names by which may be filtered and sorted. Raises InvalidInput, naming what is wrong.
+def select(
+    documents: Sequence[D], request: Request, kind: type[D], *, key: str = "id", besides: frozenset[str] = frozenset()
+) -> list[D] | list[dict[str, Any]]:
+    """Those that the query string asks for, in its order, with its fields. Raises InvalidInput, naming what is wrong.
+
+    kind: of the documents; all of its attributes can be filtered and sorted by. key: the attribute that tells them
+    apart. besides: other filters, which the caller has applied.
     """
-    chosen = [item for item in documents if _matches(item, request, attributes)]
-    keys = request.query_params.getlist("sort_key") or ["id"]
+    names = attributes(kind)
+    chosen = [item for item in documents if _matches(item, request, names, besides)]
+    keys = request.query_params.getlist("sort_key") or [key]
     directions = request.query_params.getlist("sort_dir") or ["asc"]
     if len(directions) < len(keys):
         directions += ["asc"] * (len(keys) - len(directions))
-    for key, direction in reversed(list(zip(keys, directions, strict=False))):
-        if key not in attributes or direction not in ("asc", "desc"):
-            raise InvalidInput(f"sort_key={key}, sort_dir={direction}: expected an attribute, and asc or desc.")
-        chosen.sort(key=lambda item: _comparable(item[key]), reverse=direction == "desc")
-    return [show_fields(item, request) for item in _page(chosen, request)]
+    for name, direction in reversed(list(zip(keys, directions, strict=False))):
+        if name not in names or direction not in ("asc", "desc"):
+            raise InvalidInput(f"sort_key={name}, sort_dir={direction}: expected an attribute, and asc or desc.")
+        chosen.sort(key=_sorting_by(names[name]), reverse=direction == "desc")
+    page = _page(chosen, request, names[key])
+    if wanted := request.query_params.getlist("fields"):
+        return [_some(item, wanted) for item in page]
+    return page
 
 
-def show_fields(item: Document, request: Request) -> Document:
+def show_fields(item: D, request: Request) -> D | dict[str, Any]:
     """Only the attributes that `fields` names, or all."""
-    wanted = set(request.query_params.getlist("fields"))
-    return {name: value for name, value in item.items() if name in wanted} if wanted else item
+    wanted = request.query_params.getlist("fields")
+    return _some(item, wanted) if wanted else item
 
 
 def fixed_ip_filters(request: Request) -> dict[str, list[str]]:
@@ -48,23 +58,24 @@ def fixed_ip_filters(request: Request) -> dict[str, list[str]]:
     return found
 
 
-def _matches(item: Document, request: Request, attributes: frozenset[str]) -> bool:
-    for name in set(request.query_params.keys()) - RESERVED:
-        if name == "fixed_ips" and name in attributes:
-            held = item["fixed_ips"]
+def _some(item: Struct, wanted: Sequence[str]) -> dict[str, Any]:
+    names = attributes(type(item))
+    return {name: getattr(item, names[name]) for name in names if name in wanted}
+
+
+def _matches(item: Struct, request: Request, names: Mapping[str, str], besides: frozenset[str]) -> bool:
+    for name in set(request.query_params.keys()) - RESERVED - besides:
+        if name not in names:
+            raise InvalidInput(f"['{name}'] is invalid attribute for filtering")
+        value = getattr(item, names[name])
+        if name == "fixed_ips":
             wanted = fixed_ip_filters(request)
-            if not all(any(address[key] in values for address in held) for key, values in wanted.items()):
+            if not all(any(getattr(held, key) in values for held in value) for key, values in wanted.items()):
                 return False
             continue
-        if name not in attributes:
-            raise InvalidInput(f"['{name}'] is invalid attribute for filtering")
-        if _text(item[name]) not in {_wanted(text, item[name]) for text in request.query_params.getlist(name)}:
+        if str(value) not in {_wanted(text, value) for text in request.query_params.getlist(name)}:
             return False
     return True
-
-
-def _text(value: Any) -> str:
-    return str(value)
 
 
 def _wanted(text: str, like: Any) -> str:
@@ -75,17 +86,21 @@ def _wanted(text: str, like: Any) -> str:
     return canonical_uuid(text) if is_uuid(text) and is_uuid(str(like)) else text
 
 
+def _sorting_by(field: str) -> Callable[[Struct], tuple[bool, Any]]:
+    return lambda item: _comparable(getattr(item, field))
+
+
 def _comparable(value: Any) -> tuple[bool, Any]:
     return (value is not None, value if isinstance(value, (int, str)) else str(value))
 
 
-def _page(items: list[Document], request: Request) -> list[Document]:
+def _page(items: list[D], request: Request, key: str) -> list[D]:
     limit = integer_parameter(request, "limit", default=0, highest=LIMIT_MAX)
     reverse = request.query_params.get("page_reverse", "false").lower() == "true"
     ordered = items[::-1] if reverse else items
     marker = request.query_params.get("marker")
     if marker is not None:
-        known = [index for index, item in enumerate(ordered) if item["id"] == marker]
+        known = [index for index, item in enumerate(ordered) if getattr(item, key) == marker]
         if not known:
             raise InvalidInput(f"marker {marker}: there is no such resource in this list.")
         ordered = ordered[known[0] + 1 :]

@@ -1,59 +1,76 @@
 """Ports over HTTP."""
 
-import re
+from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network import addressing
-from roost.network.api import bodies, documents, listing
-from roost.network.api.resources import ATTRIBUTES, path_id
+from roost.network.api import bodies_ports as bodies
+from roost.network.api import documents, listing
+from roost.network.api.documents import PortDocument
+from roost.network.api.protocol import Operation, Operations, revision
+from roost.network.api.resources import Resource, answer
 from roost.network.errors import InvalidInput, PortNotFound
-from roost.network.model import PortFilter
+from roost.network.model import Port, PortFilter
 from roost.network.service import Networks
 from roost.network.service import ports as service
-from roost.platform.http import Endpoint, canonical_uuid, is_uuid, json_response, read_json
+from roost.platform.http import canonical_uuid, is_uuid, json_response, read_json
 
 
-def port_endpoints(context: Networks) -> tuple[dict[str, Endpoint], dict[str, Endpoint]]:
+async def _find(context: Networks, ids: Sequence[str] | None) -> list[Port]:
+    return await service.list_ports(context, PortFilter(ids=None if ids is None else tuple(ids)))
+
+
+PORT = Resource(
+    one="port", many="ports", document=PortDocument, missing=PortNotFound, find=_find, show=documents.port
+)  # fmt: skip
+
+
+def port_operations(context: Networks) -> Operations:
     """Of the collection, and of one port."""
 
     async def list_all(request: Request) -> Response:
-        found = await service.list_ports(context, _filter(request))
-        shown = [documents.port(item) for item in found]
-        return json_response({"ports": listing.select(shown, request, ATTRIBUTES["ports"])})
+        shown = [documents.port(item) for item in await service.list_ports(context, _filter(request))]
+        return json_response({"ports": listing.select(shown, request, PortDocument)})
 
     async def create(request: Request) -> Response:
         body = await read_json(request, bodies.PortEnvelope)
         made = await service.create_port(context, bodies.port(body.port, context.default_project))
         return json_response({"port": documents.port(made)}, 201)
 
-    async def show(request: Request) -> Response:
-        found = await service.get_port(context, path_id(request, "Port", PortNotFound))
-        return json_response({"port": listing.show_fields(documents.port(found), request)})
-
     async def update(request: Request) -> Response:
-        port_id = path_id(request, "Port", PortNotFound)
+        port_id = PORT.id_of(request)
         body = await read_json(request, bodies.PortUpdateEnvelope)
-        changed = await service.update_port(context, port_id, bodies.port_changes(body.port, _revision(request)))
+        changed = await service.update_port(context, port_id, bodies.port_changes(body.port, revision(request)))
         return json_response({"port": documents.port(changed)})
 
-    async def delete(request: Request) -> Response:
-        await service.delete_port(context, path_id(request, "Port", PortNotFound))
-        return Response(status_code=204)
-
-    return {"GET": list_all, "POST": create}, {"GET": show, "PUT": update, "DELETE": delete}
-
-
-def _revision(request: Request) -> int | None:
-    """The revision that the request insists on. Source: Network API, extension revision-if-match."""
-    text = request.headers.get("if-match")
-    if text is None:
-        return None
-    match = re.fullmatch(r"revision_number=([0-9]{1,9})", text)
-    if match is None:
-        raise InvalidInput("If-Match: expected revision_number=<number>.")
-    return int(match[1])
+    return {
+        "/v2.0/ports": {
+            "GET": PORT.list_operation(list_all),
+            "POST": Operation(
+                summary="make a port; unless its address is deferred, it has it when the answer comes",
+                endpoint=create,
+                rule="create_port",
+                body=bodies.PortEnvelope,
+                status=201,
+                result=answer("port", PortDocument),
+                errors=(404, 409),
+            ),
+        },
+        "/v2.0/ports/{id}": {
+            "GET": PORT.show_operation(context),
+            "PUT": Operation(
+                summary="change the port, or bind it by `binding:host_id`",
+                endpoint=update,
+                rule="update_port",
+                body=bodies.PortUpdateEnvelope,
+                result=answer("port", PortDocument),
+                errors=(409, 412),
+            ),
+            "DELETE": PORT.delete_operation(context, service.delete_port),
+        },
+    }
 
 
 def _filter(request: Request) -> PortFilter:

@@ -1,140 +1,130 @@
-"""Networks, segments and subnets over HTTP."""
+"""What networks, segments, subnets and ports have in common over HTTP: listed, shown and deleted in the same way."""
 
+import types
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from functools import cache
+from typing import Generic, Literal, TypeVar
 
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from roost.network.api import bodies, documents, listing
-from roost.network.api.documents import Document
-from roost.network.errors import NetworkNotFound, SegmentNotFound, SubnetNotFound
-from roost.network.service import Networks, subnets
-from roost.network.service import networks as service
+from roost.network.api import listing
+from roost.network.api.documents import Document, attributes
+from roost.network.api.protocol import Operation, Schema, path_id
+from roost.network.service import Networks
 from roost.platform.errors import NotFound
-from roost.platform.http import Endpoint, canonical_uuid, is_uuid, json_response, read_json
+from roost.platform.http import json_response
 
 T = TypeVar("T")
 
 
-def network_endpoints(context: Networks) -> tuple[dict[str, Endpoint], dict[str, Endpoint]]:
-    """Of the collection, and of one network."""
+class Link(Struct, forbid_unknown_fields=True):
+    """Where a list goes on."""
 
-    async def create(request: Request) -> Response:
-        body = await read_json(request, bodies.NetworkEnvelope)
-        made = await service.create_network(context, bodies.network(body.network, context.env, context.default_project))
-        return json_response({"network": documents.network(made)}, 201)
-
-    return (
-        {"GET": _list(context, "networks", service.list_networks, documents.network), "POST": create},
-        {
-            "GET": _show(context, "network", service.list_networks, documents.network, NetworkNotFound),
-            "DELETE": _delete(context, "Network", service.delete_network, NetworkNotFound),
-        },
-    )
+    rel: Literal["next", "previous"]
+    href: str
 
 
-def segment_endpoints(context: Networks) -> tuple[dict[str, Endpoint], dict[str, Endpoint]]:
-    """Of the collection, and of one segment."""
+class Resource(Struct, Generic[T], frozen=True, kw_only=True):
+    """One kind of what the API shows.
 
-    async def create(request: Request) -> Response:
-        body = await read_json(request, bodies.SegmentEnvelope)
-        made = await service.create_segment(context, bodies.segment(body.segment, context.env))
-        return json_response({"segment": documents.segment(made)}, 201)
+    one, many: as in paths, envelopes and names of rules. missing: the error for an id that nothing has. find: by id, or
+    all. show: as a document.
+    """
 
-    return (
-        {"GET": _list(context, "segments", service.list_segments, documents.segment), "POST": create},
-        {
-            "GET": _show(context, "segment", service.list_segments, documents.segment, SegmentNotFound),
-            "DELETE": _delete(context, "Segment", service.delete_segment, SegmentNotFound),
-        },
-    )
+    one: str
+    many: str
+    document: type[Document]
+    missing: type[NotFound]
+    find: Callable[[Networks, Sequence[str] | None], Awaitable[list[T]]]
+    show: Callable[[T], Document]
 
+    @property
+    def title(self) -> str:
+        """As errors call it."""
+        return self.one.capitalize()
 
-def subnet_endpoints(context: Networks) -> tuple[dict[str, Endpoint], dict[str, Endpoint]]:
-    """Of the collection, and of one subnet."""
+    def id_of(self, request: Request) -> str:
+        """The id in the path. Raises the error for what has none."""
+        return path_id(request, self.title, self.missing)
 
-    async def create(request: Request) -> Response:
-        body = await read_json(request, bodies.SubnetEnvelope)
-        made = await subnets.create_subnet(context, bodies.subnet(body.subnet, context.env, context.default_project))
-        return json_response({"subnet": documents.subnet(made)}, 201)
+    def list_operation(self, endpoint: Callable[[Request], Awaitable[Response]]) -> Operation:
+        """GET of the collection."""
+        return Operation(
+            summary=f"{self.many}: filtered, in order, in pages",
+            endpoint=endpoint,
+            rule=f"get_{self.one}",
+            query=list_query(self.document),
+            result=list_answer(self.many, self.document),
+        )
 
-    return (
-        {"GET": _list(context, "subnets", subnets.list_subnets, documents.subnet), "POST": create},
-        {
-            "GET": _show(context, "subnet", subnets.list_subnets, documents.subnet, SubnetNotFound),
-            "DELETE": _delete(context, "Subnet", subnets.delete_subnet, SubnetNotFound),
-        },
-    )
+    def show_operation(self, context: Networks) -> Operation:
+        """GET of one."""
 
+        async def endpoint(request: Request) -> Response:
+            wanted = self.id_of(request)
+            found = await self.find(context, [wanted])
+            if not found:
+                raise self.missing(f"{self.title} {wanted} could not be found.")
+            return json_response({self.one: listing.show_fields(self.show(found[0]), request)})
 
-def path_id(request: Request, kind: str, missing: type[NotFound]) -> str:
-    """The id in the path; what is no UUID names nothing."""
-    text: str = request.path_params["id"]
-    if not is_uuid(text):
-        raise missing(f"{kind} {text} could not be found.")
-    return canonical_uuid(text)
+        return Operation(
+            summary=f"one {self.one}",
+            endpoint=endpoint,
+            rule=f"get_{self.one}",
+            query=SHOW_QUERY,
+            result=answer(self.one, self.document),
+        )
 
+    def delete_operation(self, context: Networks, delete: Callable[[Networks, str], Awaitable[None]]) -> Operation:
+        """DELETE of one."""
 
-def _list(
-    context: Networks,
-    key: str,
-    find: Callable[[Networks, Sequence[str] | None], Awaitable[list[T]]],
-    show: Callable[[T], Document],
-) -> Endpoint:
-    async def endpoint(request: Request) -> Response:
-        named = request.query_params.getlist("id")
-        ids = [canonical_uuid(text) for text in named if is_uuid(text)] if named else None
-        shown = [show(item) for item in await find(context, ids)]
-        return json_response({key: listing.select(shown, request, ATTRIBUTES[key])})
+        async def endpoint(request: Request) -> Response:
+            await delete(context, self.id_of(request))
+            return Response(status_code=204)
 
-    return endpoint
-
-
-def _show(
-    context: Networks,
-    key: str,
-    find: Callable[[Networks, Sequence[str] | None], Awaitable[list[T]]],
-    show: Callable[[T], Document],
-    missing: type[NotFound],
-) -> Endpoint:
-    async def endpoint(request: Request) -> Response:
-        wanted = path_id(request, key.capitalize(), missing)
-        found = await find(context, [wanted])
-        if not found:
-            raise missing(f"{key.capitalize()} {wanted} could not be found.")
-        return json_response({key: listing.show_fields(show(found[0]), request)})
-
-    return endpoint
+        return Operation(
+            summary=f"delete the {self.one}",
+            endpoint=endpoint,
+            rule=f"delete_{self.one}",
+            status=204,
+            errors=(409,),
+        )
 
 
-def _delete(
-    context: Networks, kind: str, delete: Callable[[Networks, str], Awaitable[None]], missing: type[NotFound]
-) -> Endpoint:
-    async def endpoint(request: Request) -> Response:
-        await delete(context, path_id(request, kind, missing))
-        return Response(status_code=204)
-
-    return endpoint
-
-
-def _attributes(*names: str) -> frozenset[str]:
-    return frozenset((*names, "id", "name", "description", "revision_number", "created_at", "updated_at"))
+_VALUES = {"type": "array", "items": {"type": "string"}}
+_ORDER = {
+    "sort_key": _VALUES,
+    "sort_dir": {"type": "array", "items": {"enum": ["asc", "desc"]}},
+    "limit": {"type": "integer", "minimum": 0},
+    "marker": {"type": "string"},
+    "page_reverse": {"type": "boolean"},
+}
+SHOW_QUERY: Schema = {"type": "object", "properties": {"fields": _VALUES}}
+"""The parameters that are read where one is shown."""
 
 
-ATTRIBUTES: dict[str, frozenset[str]] = {
-    "networks": _attributes(
-        "tenant_id", "project_id", "admin_state_up", "status", "shared", "router:external", "mtu",
-        "provider:network_type", "provider:physical_network", "provider:segmentation_id",
-    ),
-    "segments": _attributes("network_id", "network_type", "physical_network", "segmentation_id"),
-    "subnets": _attributes(
-        "tenant_id", "project_id", "network_id", "segment_id", "ip_version", "cidr", "gateway_ip", "enable_dhcp",
-        "subnetpool_id", "ipv6_ra_mode", "ipv6_address_mode",
-    ),
-    "ports": _attributes(
-        "tenant_id", "project_id", "network_id", "mac_address", "admin_state_up", "status", "device_id",
-        "device_owner", "fixed_ips", "ip_allocation", "binding:host_id", "binding:vnic_type", "binding:vif_type",
-    ),
-}  # fmt: skip
-"""By what each collection may be filtered and sorted."""
+def list_query(document: type[Struct], *besides: str) -> Schema:
+    """The parameters of a list: filters by every attribute and by others, order, pages, fields."""
+    names = sorted({*attributes(document), *besides})
+    return {"type": "object", "properties": {**dict.fromkeys(names, _VALUES), **_ORDER, "fields": _VALUES}}
+
+
+@cache
+def answer(one: str, document: type[Struct]) -> type[Struct]:
+    """The type of an answer with one."""
+    return msgspec.defstruct(f"{_camel(one)}Answer", [(one, document)], forbid_unknown_fields=True)
+
+
+@cache
+def list_answer(many: str, document: type[Struct]) -> type[Struct]:
+    """The type of an answer with many."""
+    links = (f"{many}_links", list[Link] | UnsetType, UNSET)
+    items = types.GenericAlias(list, (document,))
+    return msgspec.defstruct(f"{_camel(many)}Answer", [(many, items), links], forbid_unknown_fields=True)
+
+
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))

@@ -1,0 +1,115 @@
+"""What clients send of ports, decoded and checked; what is not served is refused by name."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, field
+
+from roost.network import addressing
+from roost.network.api.bodies import Text, parse_uuid
+from roost.network.errors import InvalidInput
+from roost.network.model import FixedIpRequest, PortChanges, PortRequest
+
+
+class FixedIpBody(Struct, forbid_unknown_fields=True):
+    """One address wanted: by its subnet, by itself, or both."""
+
+    subnet_id: str | None = None
+    ip_address: str | None = None
+
+
+class PortBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """POST ports: one port. fixed_ips: left out for Roost's choice, empty for no address."""
+
+    network_id: str
+    name: Text = ""
+    description: Text = ""
+    project_id: Text | None = None
+    tenant_id: Text | None = None
+    mac_address: Text | None = None
+    admin_state_up: bool = True
+    device_id: Text = ""
+    device_owner: Text = ""
+    fixed_ips: list[FixedIpBody] | None = None
+    host_id: Text | None = field(default=None, name="binding:host_id")
+    vnic_type: Text = field(default="normal", name="binding:vnic_type")
+    profile: dict[str, Any] | None = field(default=None, name="binding:profile")
+
+
+class PortUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """PUT ports/{id}: what is left out stays. binding:host_id: empty or null to unbind."""
+
+    name: Text | None = None
+    description: Text | None = None
+    admin_state_up: bool | None = None
+    device_id: Text | None = None
+    device_owner: Text | None = None
+    fixed_ips: list[FixedIpBody] | None = None
+    host_id: Text | UnsetType | None = field(default=UNSET, name="binding:host_id")
+    vnic_type: Text | None = field(default=None, name="binding:vnic_type")
+    profile: dict[str, Any] | None = field(default=None, name="binding:profile")
+
+
+class PortEnvelope(Struct, forbid_unknown_fields=True):
+    """The body around one port."""
+
+    port: PortBody
+
+
+class PortUpdateEnvelope(Struct, forbid_unknown_fields=True):
+    """The body around a port's changes."""
+
+    port: PortUpdateBody
+
+
+def port(body: PortBody, default_project: str) -> PortRequest:
+    """Raises InvalidInput."""
+    return PortRequest(
+        network_id=parse_uuid("network_id", body.network_id),
+        project_id=body.project_id or body.tenant_id or default_project,
+        name=body.name,
+        description=body.description,
+        mac_address=body.mac_address or None,
+        admin_state_up=body.admin_state_up,
+        device_id=body.device_id,
+        device_owner=body.device_owner,
+        host=body.host_id or None,
+        vnic_type=body.vnic_type,
+        binding_profile=_profile(body.profile or {}),
+        fixed_ips=_fixed_ips(body.fixed_ips),
+    )
+
+
+def port_changes(body: PortUpdateBody, revision: int | None) -> PortChanges:
+    """Raises InvalidInput."""
+    return PortChanges(
+        name=body.name,
+        description=body.description,
+        admin_state_up=body.admin_state_up,
+        device_id=body.device_id,
+        device_owner=body.device_owner,
+        host=None if body.host_id is UNSET else body.host_id or "",
+        vnic_type=body.vnic_type,
+        binding_profile=None if body.profile is None else _profile(body.profile),
+        fixed_ips=_fixed_ips(body.fixed_ips),
+        revision=revision,
+    )
+
+
+def _fixed_ips(items: list[FixedIpBody] | None) -> tuple[FixedIpRequest, ...] | None:
+    if items is None:
+        return None
+    return tuple(
+        FixedIpRequest(
+            subnet_id=None if item.subnet_id is None else parse_uuid("fixed_ips: subnet_id", item.subnet_id),
+            ip_address=None if item.ip_address is None else addressing.show(addressing.parse(item.ip_address)),
+        )
+        for item in items
+    )
+
+
+def _profile(profile: dict[str, Any]) -> str:
+    text = msgspec.json.encode(profile).decode()
+    if "\\u0000" in text or len(text) > 4095:
+        raise InvalidInput("binding:profile: at most 4095 characters, and none of them NUL.")
+    return text

@@ -1,0 +1,74 @@
+"""What clients send of subnets, decoded and checked; what is not served is refused by name."""
+
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from roost.network import addressing
+from roost.network.api.bodies import Text, parse_uuid
+from roost.network.errors import InvalidInput
+from roost.network.model import Subnet
+from roost.platform.env import Env
+
+
+class PoolBody(Struct, forbid_unknown_fields=True):
+    """One allocation pool, both ends included."""
+
+    start: str
+    end: str
+
+
+class SubnetBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """POST subnets: one subnet. gateway_ip: unset for the first host address, null for none."""
+
+    network_id: str
+    cidr: str
+    ip_version: int = 4
+    name: Text = ""
+    description: Text = ""
+    segment_id: str | None = None
+    gateway_ip: str | UnsetType | None = UNSET
+    allocation_pools: list[PoolBody] | None = None
+    enable_dhcp: bool = True
+    project_id: Text | None = None
+    tenant_id: Text | None = None
+    dns_nameservers: list[str] = []
+    host_routes: list[Any] = []
+
+
+class SubnetEnvelope(Struct, forbid_unknown_fields=True):
+    """The body around one subnet."""
+
+    subnet: SubnetBody
+
+
+def subnet(body: SubnetBody, env: Env, default_project: str) -> Subnet:
+    """Raises InvalidInput and what addressing.plan_subnet raises."""
+    if body.ip_version != 4:
+        raise InvalidInput(f"ip_version {body.ip_version}: only IPv4 subnets are served as yet.")
+    if body.dns_nameservers or body.host_routes:
+        raise InvalidInput("dns_nameservers and host_routes are not served as yet: leave them out.")
+    pools = body.allocation_pools
+    plan = addressing.plan_subnet(
+        body.cidr,
+        gateway_ip=body.gateway_ip or None,
+        no_gateway=body.gateway_ip is None,
+        pools=None if pools is None else [(pool.start, pool.end) for pool in pools],
+    )
+    return Subnet(
+        id="",
+        network_id=parse_uuid("network_id", body.network_id),
+        segment_id=None if body.segment_id is None else parse_uuid("segment_id", body.segment_id),
+        name=body.name,
+        description=body.description,
+        project_id=body.project_id or body.tenant_id or default_project,
+        ip_version=4,
+        cidr=plan.cidr,
+        gateway_ip=plan.gateway_ip,
+        enable_dhcp=body.enable_dhcp,
+        deleting=False,
+        revision=1,
+        created_at=env.now(),
+        updated_at=env.now(),
+        pools=plan.pools,
+    )
