@@ -11,10 +11,20 @@ from roost.placement.candidates import search
 from roost.placement.index import Delta, Index, IndexedProvider
 from roost.scheduling.explain import SEGMENTS_MAX, Explanation, addresses_asked, explain
 from roost.scheduling.filters import apply_filters
-from roost.scheduling.request import build_query, build_request
+from roost.scheduling.request import Request, alternatives, build_query, build_request
 from roost.seams.compute import RequestSpec
 from roost.seams.network import NetworkView, Port, Segment
-from roost.seams.placement import DISABLED, DISK_GB, IPV4_ADDRESS, MEMORY_MB, SHARING, VCPU, Candidates, Inventory
+from roost.seams.placement import (
+    DISABLED,
+    DISK_GB,
+    IPV4_ADDRESS,
+    IPV6_ADDRESS,
+    MEMORY_MB,
+    SHARING,
+    VCPU,
+    Candidates,
+    Inventory,
+)
 
 SPEC = RequestSpec(vcpus=1, memory_mb=1024, disk_gb=10)
 
@@ -22,7 +32,13 @@ SPEC = RequestSpec(vcpus=1, memory_mb=1024, disk_gb=10)
 def network(network_id: str, name: str, *segments: str, dry: Sequence[str] = ()) -> NetworkView:
     """A routed network over these segments, or a plain one without; `dry` ones have no subnet."""
     made = tuple(
-        Segment(provider_uuid=f"s-{one}", name=one, placement_aggregate=f"a-{one}", has_inventory=one not in dry)
+        Segment(
+            provider_uuid=f"s-{one}",
+            name=one,
+            placement_aggregate=f"a-{one}",
+            classes=() if one in dry else (IPV4_ADDRESS,),
+            gives_addresses=one not in dry,
+        )
         for one in segments or (name,)
     )
     return NetworkView(id=network_id, name=name, routed=bool(segments), segments=made)
@@ -68,9 +84,12 @@ class Cloud:
             )
         return self
 
-    def segment(self, name: str, total: int, used: int) -> "Cloud":
+    def segment(self, name: str, total: int, used: int, *, ipv6: tuple[int, int] | None = None) -> "Cloud":
+        """ipv6: (total, used) beside IPv4."""
+        of_class = {IPV4_ADDRESS: (total, used), **({IPV6_ADDRESS: ipv6} if ipv6 else {})}
         self._add(
-            f"s-{name}", inventories={IPV4_ADDRESS: Inventory(total, max_unit=total)}, used={IPV4_ADDRESS: used},
+            f"s-{name}", inventories={c: Inventory(n, max_unit=n) for c, (n, _) in of_class.items()},
+            used={c: u for c, (_, u) in of_class.items()},
             traits=frozenset({SHARING}), placement_aggregates=frozenset({f"a-{name}"}),
         )  # fmt: skip
         return self
@@ -82,20 +101,20 @@ class Cloud:
         index = Index()
         index.apply(Delta(providers=self.providers))
         views = {one.id: one for one in networks}
-        request = apply_filters(build_request(SPEC, ports, views, excluded_hosts=excluded))
-        found: Candidates | None = None
-        if request.impossible is None:
-            found = search(index, build_query(request, limit=100))
-            if not {found.summaries[one.root_uuid].name for one in found.candidates} <= set(excluded):
-                raise HasRoomError
+        tried: list[tuple[Request, Candidates | None]] = []
+        for request in map(apply_filters, alternatives(build_request(SPEC, ports, views, excluded_hosts=excluded))):
+            found: Candidates | None = None
+            if request.impossible is None:
+                found = search(index, build_query(request, limit=100))
+                if not {found.summaries[one.root_uuid].name for one in found.candidates} <= set(excluded):
+                    raise HasRoomError
+            tried.append((request, found))
         usages = {
             one.uuid: {name: (held.capacity, one.used[name]) for name, held in one.inventories.items()}
             for one in self.providers
         }
-        asked = addresses_asked(request)
-        return explain(
-            request, found, {uuid: usages[uuid] for uuid in asked if uuid in usages}, ports=ports, earlier=earlier
-        )
+        asked = addresses_asked(tried[0][0])
+        return explain(tried, {uuid: usages[uuid] for uuid in asked if uuid in usages}, ports=ports, earlier=earlier)
 
 
 NAMES = (VCPU, MEMORY_MB, DISK_GB)
@@ -226,7 +245,8 @@ def test_each_no_says_what_is_missing_and_what_to_do(cloud: Cloud, ports: list[P
 def test_a_network_that_cannot_be_had_is_said_without_counting_hosts() -> None:
     dry = network("net", "public", "rack1", dry=["rack1"])
     assert racks(0, 0, 0).ask(port(), networks=(dry,)).message == (
-        "No valid host was found: network public has no subnet with an allocation pool; add an IPv4 subnet to it."
+        "No valid host was found: network public has no subnet with an allocation pool that servers may use; "
+        "add a subnet to it."
     )
     lost = replace(PUBLIC, segments=tuple(replace(one, placement_aggregate=None) for one in PUBLIC.segments))
     said = racks(0, 0, 0).ask(port(address="203.0.113.34", segment="rack3"), networks=(lost,))
@@ -294,3 +314,46 @@ def test_counts_never_grow_and_no_requirement_is_left_out(data: st.DataObject) -
             assert f" {segment.name} " in said.message
     for jargon in ("IPV4_ADDRESS", "aggregate", "_nic", "provider", "group", "COMPUTE_STATUS"):
         assert jargon not in said.message
+
+
+BOTH, FOUR, SIX = (IPV4_ADDRESS, IPV6_ADDRESS), (IPV4_ADDRESS,), (IPV6_ADDRESS,)
+
+
+def mixed(**classes: tuple[str, ...]) -> NetworkView:
+    made = tuple(
+        Segment(provider_uuid=f"s-{name}", name=name, placement_aggregate=f"a-{name}", classes=of)
+        for name, of in classes.items()
+    )
+    return NetworkView(id="net", name="public", routed=True, segments=made)
+
+
+def test_the_family_that_ran_out_is_named() -> None:
+    cloud = Cloud().hosts(4, "rack1").segment("rack1", 13, 2, ipv6=(5, 5))
+    said = cloud.ask(port(), networks=(mixed(rack1=BOTH),))
+    assert "4 with a free IPv4 address on network public, 0 with a free IPv6 address on network public" in said.message
+    assert said.message.endswith(
+        "The IPv6 addresses of network public ran out: rack1 IPv4 11 of 13 free and IPv6 0 of 5 free."
+    )
+
+
+def test_unlike_segments_are_tried_one_kind_after_the_other_and_all_are_told() -> None:
+    cloud = Cloud().hosts(4, "rack1").segment("rack1", 13, 2, ipv6=(5, 5)).hosts(2, "rack2").segment("rack2", 3, 3)
+    said = cloud.ask(port(), networks=(mixed(rack1=BOTH, rack2=FOUR),))
+    assert "4 reach network public where it has IPv4 and IPv6" in said.message
+    assert (
+        "Tried as well: 2 reach network public where it has IPv4 alone, 2 with 1 VCPU free, 2 with 1024 MB memory free,"
+        " 2 with 10 GB disk free, 0 with a free address on network public."
+    ) in said.message
+    assert said.message.endswith("rack1 IPv4 11 of 13 free and IPv6 0 of 5 free, rack2 IPv4 0 of 3 free.")
+    roomy = Cloud().hosts(4, "rack1").segment("rack1", 13, 2, ipv6=(5, 5)).hosts(2, "rack2").segment("rack2", 3, 2)
+    with pytest.raises(HasRoomError):
+        roomy.ask(port(), networks=(mixed(rack1=BOTH, rack2=FOUR),))
+
+
+def test_where_nothing_runs_out_reaching_the_network_is_enough() -> None:
+    view = mixed(rack1=(), rack2=SIX)
+    with pytest.raises(HasRoomError):
+        Cloud().hosts(1, "rack1").ask(port(), networks=(view,))
+    said = Cloud().hosts(2, "elsewhere").ask(port(), networks=(view,))
+    assert "0 reach network public where it has IPv6 alone" in said.message
+    assert "Tried as well: 0 reach network public where it has no addresses that run out." in said.message

@@ -1,7 +1,7 @@
 """Requests and filters: what a server's NICs ask of the ledger."""
 
 from roost.scheduling.filters import apply_filters
-from roost.scheduling.request import build_query, build_request
+from roost.scheduling.request import KINDS_MAX, alternatives, build_query, build_request
 from roost.seams.compute import RequestSpec
 from roost.seams.network import NetworkView, Port, Segment
 from roost.seams.placement import DISABLED
@@ -10,13 +10,13 @@ SPEC = RequestSpec(vcpus=1, memory_mb=512, disk_gb=0)
 ROUTED = NetworkView(
     id="net", name="public", routed=True,
     segments=tuple(
-        Segment(provider_uuid=f"seg{n}", name=f"rack{n}", placement_aggregate=f"agg{n}", has_inventory=True)
+        Segment(provider_uuid=f"seg{n}", name=f"rack{n}", placement_aggregate=f"agg{n}", classes=("IPV4_ADDRESS",))
         for n in (1, 2)
     ),
 )  # fmt: skip
 PLAIN = NetworkView(
     id="plain", name="backend", routed=False,
-    segments=(Segment(provider_uuid="plain", name="backend", placement_aggregate="aggp", has_inventory=True),),
+    segments=(Segment(provider_uuid="plain", name="backend", placement_aggregate="aggp", classes=("IPV4_ADDRESS",)),),
 )  # fmt: skip
 NETWORKS = {"net": ROUTED, "plain": PLAIN}
 
@@ -30,7 +30,7 @@ def a_port(tag: str = "0", network: str = "net", **changes: object) -> Port:
 
 
 def query_of(*ports: Port, **options: object):
-    request = apply_filters(build_request(SPEC, ports, NETWORKS, **options))  # type: ignore[arg-type]
+    request = apply_filters(*alternatives(build_request(SPEC, ports, NETWORKS, **options)))  # type: ignore[arg-type]
     return build_query(request, limit=10)
 
 
@@ -68,11 +68,58 @@ def test_an_address_of_this_very_build_may_be_left_when_its_segment_has_no_host(
 
 
 def test_a_segment_without_an_aggregate_is_skipped_and_a_network_of_such_is_impossible() -> None:
-    bare = Segment(provider_uuid="seg3", name="rack3", placement_aggregate=None, has_inventory=True)
+    bare = Segment(provider_uuid="seg3", name="rack3", placement_aggregate=None, classes=("IPV4_ADDRESS",))
     some = NetworkView(id="net", name="public", routed=True, segments=(*ROUTED.segments, bare))
     none = NetworkView(id="net", name="public", routed=True, segments=(bare,))
-    request = apply_filters(build_request(SPEC, [a_port()], {"net": some}))
+    (bare_request,) = alternatives(build_request(SPEC, [a_port()], {"net": some}))
+    request = apply_filters(bare_request)
     assert request.member_of == (frozenset({"agg1", "agg2"}),)
-    impossible = apply_filters(build_request(SPEC, [a_port()], {"net": none}))
+    impossible = apply_filters(*alternatives(build_request(SPEC, [a_port()], {"net": none})))
     assert impossible.impossible is not None
     assert "public" in impossible.impossible
+
+
+def unlike(name: str, *kinds: tuple[str, ...]) -> NetworkView:
+    made = tuple(
+        Segment(provider_uuid=f"{name}{n}", name=f"{name}{n}", placement_aggregate=f"a{name}{n}", classes=kind)
+        for n, kind in enumerate(kinds)
+    )
+    return NetworkView(id=name, name=name, routed=True, segments=made)
+
+
+V4, V6 = "IPV4_ADDRESS", "CUSTOM_IPV6_ADDRESS"
+
+
+def test_a_group_asks_for_one_address_of_each_class_of_its_kind_of_segment() -> None:
+    network = unlike("n", (V4, V6), (V4,), (V4, V6), ())
+    asked = [
+        build_query(apply_filters(one), limit=9)
+        for one in alternatives(build_request(SPEC, [a_port(network="n")], {"n": network}))
+    ]
+    both, four, none = (query.groups for query in asked)
+    assert both[1].resources == {V4: 1, V6: 1}
+    assert both[1].member_of == both[0].member_of == (frozenset({"an0", "an2"}),)
+    assert four[1].resources == {V4: 1}
+    assert four[1].member_of == four[0].member_of == (frozenset({"an1"}),)
+    assert len(none) == 1
+    assert none[0].member_of == (frozenset({"an3"}),)
+
+
+def test_unlike_networks_are_combined_and_like_ones_cost_one_query() -> None:
+    one, other, same = unlike("n", (V4, V6), (V4,)), unlike("m", (V6,), ()), unlike("s", (V4, V6), (V4, V6))
+    networks = {"n": one, "m": other, "s": same}
+    ports = [a_port("0", "n"), a_port("1", "m"), a_port("2", "s")]
+    assert len(alternatives(build_request(SPEC, ports, networks))) == 4
+    assert len(alternatives(build_request(SPEC, ports[2:], networks))) == 1
+    held = a_port("0", "n", addresses=("10.0.0.1",), provider_uuid="n1", pinned=True, needs_address=False)
+    (request,) = alternatives(build_request(SPEC, [held], networks))
+    assert apply_filters(request).member_of == (frozenset({"an1"}),)
+
+
+def test_too_many_combinations_are_refused_with_the_reason() -> None:
+    networks = {f"n{i}": unlike(f"n{i}", (V4, V6), (V4,), (V6,), ()) for i in range(4)}
+    ports = [a_port(str(i), f"n{i}") for i in range(4)]
+    assert len(alternatives(build_request(SPEC, ports[:3], networks))) == KINDS_MAX
+    (request,) = alternatives(build_request(SPEC, ports, networks))
+    assert "256 combinations" in (request.impossible or "")
+    assert apply_filters(request).impossible == request.impossible

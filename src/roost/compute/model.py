@@ -72,14 +72,16 @@ class HostAggregate(Struct, frozen=True, kw_only=True):
 
 
 class Placed(Struct, frozen=True, kw_only=True):
-    """What `place` claimed. providers_by_port: port id -> provider its address is claimed from.
+    """What `place` claimed. providers_by_port: port id -> provider that its addresses are claimed from.
 
+    classes_by_port: port id -> the resource classes of which it claimed one each; without an entry, IPv4 alone.
     generations: consumer UUID -> the generation that this claim gave it; who releases it names them.
     """
 
     host: str
     providers_by_port: Mapping[str, str]
     generations: Mapping[str, int]
+    classes_by_port: Mapping[str, tuple[str, ...]] = {}
 
 
 class Failure(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from roost.conductor.ports import ensure_ports
 from roost.platform.crash import crash_point
 from roost.seams.compute import ServerPort
 from roost.seams.network import BindRefused, Bound, NetworkView, Port, PortBind, PortsRefused
+from roost.seams.placement import IPV4_ADDRESS
 
 
 async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
@@ -54,6 +55,7 @@ def _binds(build: Build, ports: Sequence[Port]) -> list[PortBind]:
             host=placed.host,
             provider_uuid=placed.providers_by_port.get(port.id),
             revision=port.revision,
+            claimed=placed.classes_by_port.get(port.id, (IPV4_ADDRESS,)),
         )
         for port in ports
     ]

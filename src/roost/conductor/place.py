@@ -16,11 +16,10 @@ from roost.conductor.ports import ensure_ports
 from roost.platform.crash import crash_point
 from roost.scheduling.explain import addresses_asked, explain
 from roost.scheduling.filters import apply_filters
-from roost.scheduling.request import Request, build_query, build_request, suffix_of
-from roost.scheduling.selection import select
+from roost.scheduling.request import Request, alternatives, build_query, build_request, suffix_of
+from roost.scheduling.selection import join, select
 from roost.seams.network import NetworkView, Port, PortsRefused
 from roost.seams.placement import (
-    IPV4_ADDRESS,
     VCPU,
     Allocations,
     Candidate,
@@ -30,6 +29,7 @@ from roost.seams.placement import (
     ConsumerClaim,
     ConsumerState,
     ConsumerType,
+    Resources,
     Rule,
 )
 
@@ -142,10 +142,25 @@ async def _adopt(lease: Lease, placings: Sequence[_Placing]) -> None:
         groups.append(ClaimGroup(tuple(_again(placing.held[uuid]) for uuid in uuids if uuid in placing.held)))
     for (placing, host), answer in zip(adopted, await lease.conductor.placement.claim(groups), strict=True):
         if isinstance(answer, Claimed):
-            providers = _unassigned(placing.ports)
-            placing.outcome = Placed(host=host, providers_by_port=providers, generations=answer.generations)
+            placing.outcome = _placed(host, _kept_claims(placing), answer)
         else:
             placing.beaten = True
+
+
+def _placed(host: str, claims: Mapping[str, tuple[str, Resources]], answer: Claimed) -> Placed:
+    """claims: port id -> the provider where it claimed, and what."""
+    return Placed(
+        host=host,
+        providers_by_port={port_id: provider for port_id, (provider, _) in claims.items()},
+        classes_by_port={port_id: tuple(resources) for port_id, (_, resources) in claims.items()},
+        generations=answer.generations,
+    )
+
+
+def _kept_claims(placing: _Placing) -> dict[str, tuple[str, Resources]]:
+    """Claims of ports that were found without an address, by port id."""
+    unassigned = _unassigned(placing.ports)
+    return {port_id: (uuid, placing.held[port_id].allocations[uuid]) for port_id, uuid in unassigned.items()}
 
 
 def _again(held: ConsumerState) -> ConsumerClaim:
@@ -169,26 +184,31 @@ async def _search_and_claim(lease: Lease, placings: Sequence[_Placing], networks
     alike: dict[Request, list[_Placing]] = {}
     for placing in placings:
         alike.setdefault(_request(placing, networks), []).append(placing)
-    possible: list[tuple[Request, list[_Placing]]] = []
+    possible: list[tuple[list[Request], list[_Placing]]] = []
     for bare, group in alike.items():
-        request = apply_filters(bare)
-        if request.impossible is None:
-            possible.append((request, group))
+        asked = [apply_filters(one) for one in alternatives(bare)]
+        going = [request for request in asked if request.impossible is None]
+        if going:
+            possible.append((going, group))
         else:
-            await _refuse(lease, request, None, group)
+            await _refuse(lease, [(request, None) for request in asked], group)
     queries = [
         build_query(request, limit=min(CANDIDATES_MAX, max(CANDIDATES_MIN, CANDIDATES_PER_SERVER * len(group))))
-        for request, group in possible
+        for requests, group in possible
+        for request in requests
     ]
     chosen: list[tuple[_Placing, Candidate, str]] = []
-    found = await lease.conductor.placement.candidates(queries) if queries else []
-    for (request, group), answer in zip(possible, found, strict=True):
-        candidates = select(answer, len(group), lease.conductor.env.random, excluded=request.excluded_hosts)
+    found = iter(await lease.conductor.placement.candidates(queries) if queries else [])
+    for requests, group in possible:
+        tried = [(request, next(found)) for request in requests]
+        answer = join([answer for _, answer in tried])
+        excluded = requests[0].excluded_hosts
+        candidates = select(answer, len(group), lease.conductor.env.random, excluded=excluded)
         for placing, candidate in zip(group, candidates, strict=False):
             chosen.append((placing, candidate, answer.summaries[candidate.root_uuid].name))
         if not candidates:
-            await _refuse(lease, request, answer, group)
-    await _claim(lease, chosen)
+            await _refuse(lease, tried, group)
+    await _claim(lease, chosen, networks)
 
 
 def _request(placing: _Placing, networks: Mapping[str, NetworkView]) -> Request:
@@ -198,7 +218,9 @@ def _request(placing: _Placing, networks: Mapping[str, NetworkView]) -> Request:
     )
 
 
-async def _refuse(lease: Lease, request: Request, answer: Candidates | None, placings: Sequence[_Placing]) -> None:
+async def _refuse(
+    lease: Lease, tried: Sequence[tuple[Request, Candidates | None]], placings: Sequence[_Placing]
+) -> None:
     """No host has room: let those go that may leave their segment, tell the others why."""
     conductor = lease.conductor
     may_leave = [p for p in placings if not p.leaving and any(x.provider_uuid and not x.pinned for x in p.ports)]
@@ -217,10 +239,10 @@ async def _refuse(lease: Lease, request: Request, answer: Candidates | None, pla
                 placing.ports = tuple(_with_claim(port, placing.held.get(port.id)) for port in ensured.ports)
     final = [placing for placing in placings if placing not in may_leave]
     if final:
-        usages = await conductor.placement.list_usages(addresses_asked(request))
+        usages = await conductor.placement.list_usages(addresses_asked(tried[0][0]))
         for placing in final:
             earlier = placing.build.work.failure
-            said = explain(request, answer, usages, ports=placing.ports, earlier=_told(earlier))
+            said = explain(tried, usages, ports=placing.ports, earlier=_told(earlier))
             host = earlier.host if earlier else None
             placing.outcome = Failure(message=said.message, host=host, funnel=said.funnel)
 
@@ -232,44 +254,53 @@ def _told(failure: Failure | None) -> str | None:
     return f"{failure.message}, on {failure.host}"
 
 
-async def _claim(lease: Lease, chosen: Sequence[tuple[_Placing, Candidate, str]]) -> None:
+async def _claim(
+    lease: Lease, chosen: Sequence[tuple[_Placing, Candidate, str]], networks: Mapping[str, NetworkView]
+) -> None:
     if not chosen:
         return
     placement = lease.conductor.placement
     crash_point("place.before-claim")
-    answers = await placement.claim([_claim_group(placing, candidate) for placing, candidate, _ in chosen])
+    answers = await placement.claim(
+        [ClaimGroup(tuple(_claims(placing, candidate, networks))) for placing, candidate, _ in chosen]
+    )
     crash_point("place.after-claim")
     for (placing, candidate, host), answer in zip(chosen, answers, strict=True):
         if isinstance(answer, Claimed):
-            providers = {**_unassigned(placing.ports), **_claimed_here(placing, candidate)}
-            placing.outcome = Placed(host=host, providers_by_port=providers, generations=answer.generations)
+            claims = {**_kept_claims(placing), **_claimed_here(placing, candidate, networks)}
+            placing.outcome = _placed(host, claims, answer)
         elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in answer.shortfalls):
             # Somebody else claimed for this server: its next holder looks at what there is.
             placing.beaten = True
 
 
-def _claim_group(placing: _Placing, candidate: Candidate) -> ClaimGroup:
-    return ClaimGroup(tuple(_claims(placing, candidate)))
+def _claimed_here(
+    placing: _Placing, candidate: Candidate, networks: Mapping[str, NetworkView]
+) -> dict[str, tuple[str, Resources]]:
+    """Which provider the candidate gives each address-less port, and what of it: by port id."""
+    claims: dict[str, tuple[str, Resources]] = {}
+    for port in placing.ports:
+        chosen = candidate.providers_by_suffix.get(suffix_of(port.tag))
+        if chosen:
+            segments = networks[port.network_id].segments
+            (classes,) = (segment.classes for segment in segments if segment.provider_uuid == chosen[0])
+            claims[port.id] = chosen[0], dict.fromkeys(classes, 1)
+    return claims
 
 
-def _claimed_here(placing: _Placing, candidate: Candidate) -> dict[str, str]:
-    """Which provider the candidate gives each address-less port: port id -> provider UUID."""
-    providers = candidate.providers_by_suffix
-    return {p.id: providers[s][0] for p in placing.ports if (s := suffix_of(p.tag)) in providers}
-
-
-def _claims(placing: _Placing, candidate: Candidate) -> list[ConsumerClaim]:
+def _claims(placing: _Placing, candidate: Candidate, networks: Mapping[str, NetworkView]) -> list[ConsumerClaim]:
     """The server's claim on its host, and one for each port that gets its address from the candidate.
 
     A port's earlier claim, without an address as yet, is made again as it is: see _adopt.
     """
     work = placing.build.work
-    here = _claimed_here(placing, candidate)
+    here = _claimed_here(placing, candidate, networks)
     own: dict[str, dict[str, int]] = {uuid: dict(resources) for uuid, resources in candidate.allocations.items()}
     ports = []
-    for port_id, provider_uuid in here.items():
-        own[provider_uuid][IPV4_ADDRESS] -= 1
-        ports.append((port_id, ConsumerType.PORT, {provider_uuid: {IPV4_ADDRESS: 1}}))
+    for port_id, (provider_uuid, resources) in here.items():
+        for name, amount in resources.items():
+            own[provider_uuid][name] -= amount
+        ports.append((port_id, ConsumerType.PORT, {provider_uuid: resources}))
     left = {
         uuid: {name: amount for name, amount in resources.items() if amount}
         for uuid, resources in own.items()

@@ -11,9 +11,11 @@ from msgspec import Struct
 from roost.scheduling.request import NicRequest, Request, place_of, reached_through, suffix_of
 from roost.seams.network import NetworkView, Port
 from roost.seams.placement import (
+    ADDRESS_CLASSES,
     DISABLED,
     DISK_GB,
     IPV4_ADDRESS,
+    IPV6_ADDRESS,
     MEMORY_MB,
     VCPU,
     Candidates,
@@ -27,6 +29,7 @@ Usages = Mapping[str, Mapping[str, tuple[int, int]]]
 SEGMENTS_MAX = 32
 """Segments of one network that a sentence lists one by one."""
 
+FAMILY_WORDS = {IPV4_ADDRESS: "IPv4", IPV6_ADDRESS: "IPv6"}
 CLASS_WORDS = {VCPU: "CPU", MEMORY_MB: "memory", DISK_GB: "disk"}
 SHAPE = frozenset({Requirement.INVENTORY, Requirement.IN_TREE, Requirement.MEMBER_OF})
 
@@ -48,8 +51,7 @@ class Explanation(Struct, frozen=True):
 
 
 def explain(
-    request: Request,
-    found: Candidates | None,
+    tried: Sequence[tuple[Request, Candidates | None]],
     usages: Usages,
     *,
     ports: Sequence[Port] = (),
@@ -57,14 +59,18 @@ def explain(
 ) -> Explanation:
     """Why a server with these ports cannot be placed.
 
-    found: what the search answered, None where there was none because the request is impossible. usages: of
-    `addresses_asked`. earlier: why the last of the excluded hosts was excluded.
+    tried: the alternatives of its request, with what the search answered, None where there was none because the request
+    is impossible; the one that came furthest is told whole. usages: of `addresses_asked`. earlier: why the last of the
+    excluded hosts was excluded.
     """
-    rows = list(_rows(request, found)) if request.impossible is None and found else []
+    funnels = [list(_rows(asked, found)) if asked.impossible is None and found else [] for asked, found in tried]
+    best = max(range(len(tried)), key=lambda number: sum(row.hosts_left > 0 for row in funnels[number]))
+    request, rows = tried[best][0], funnels[best]
     empty = next((row for row in rows if row.hosts_left == 0), None)
     sentences = [
         _headline(request, rows),
         *_advice(empty, rows),
+        *_others(rows, [others for number, others in enumerate(funnels) if number != best]),
         *_held(request, ports),
         *_addresses(request, empty, usages),
         *_failed(request, earlier),
@@ -123,6 +129,8 @@ def _words(request: Request, step: FunnelStep, nic: NicRequest | None) -> str:
             return "enabled"
         case Requirement.TOGETHER:
             return f"with {_together(request)}"
+        case Requirement.FREE if nic is not None and nic.classes and len(nic.classes) > 1:
+            return f"with a free {FAMILY_WORDS.get(step.names[0], step.names[0])} address on network {nic.network.name}"
         case Requirement.FREE if nic is not None:
             return f"with a free address on network {nic.network.name}"
         case Requirement.FREE if step.suffix == "":
@@ -155,7 +163,7 @@ def _together(request: Request) -> str:
 def _shared(request: Request) -> list[tuple[NetworkView, int]]:
     """The networks of which one server asks for several addresses, and how many."""
     networks = {nic.network.id: nic.network for nic in request.nics}
-    counts = Counter(nic.network.id for nic in request.nics if nic.needs_address)
+    counts = Counter(nic.network.id for nic in request.nics if nic.needs_address and nic.classes)
     return [(networks[network_id], count) for network_id, count in counts.items() if count > 1]
 
 
@@ -202,6 +210,16 @@ def _advice(empty: Row | None, rows: Sequence[Row]) -> Iterator[str]:
             yield f"Hosts reach network {nic.network.name} only where it has no subnet: add a subnet there."
 
 
+def _others(rows: Sequence[Row], funnels: Sequence[Sequence[Row]]) -> Iterator[str]:
+    """How far the other alternatives came, where it differs: up to what left nobody."""
+    told = {(row.words, row.hosts_left) for row in rows}
+    for other in funnels:
+        upto = next((number for number, row in enumerate(other, 1) if row.hosts_left == 0), len(other))
+        parts = [_counted(row, first=False) for row in other[:upto] if (row.words, row.hosts_left) not in told]
+        if parts:
+            yield f"Tried as well: {', '.join(parts)}."
+
+
 def _physical(nic: NicRequest) -> str:
     if not nic.network.routed:
         return "its physical network"
@@ -232,13 +250,15 @@ def _addresses(request: Request, empty: Row | None, usages: Usages) -> Iterator[
         counts = _counts(network, usages)
         if not counts:
             continue
-        free = sum(left for _name, left, _capacity in counts)
-        yield f"{_addresses_head(request, network, empty, free)}: {_by_segment(network, counts)}."
+        yield f"{_addresses_head(request, network, empty, counts)}: {_by_segment(network, counts)}."
 
 
-def _addresses_head(request: Request, network: NetworkView, empty: Row | None, free: int) -> str:
-    if free == 0:
-        return f"The addresses of network {network.name} ran out"
+def _addresses_head(request: Request, network: NetworkView, empty: Row | None, counts: Sequence["_Count"]) -> str:
+    families = _families(counts)
+    out = [name for name in families if not any(left[name][0] for _, left in counts if name in left)]
+    if out:
+        which = "" if len(out) == len(families) else f"{FAMILY_WORDS[out[0]]} "
+        return f"The {which}addresses of network {network.name} ran out"
     shared = _shared(request)
     match empty:
         case Row(requirement=Requirement.TOGETHER) if [one.id for one, _ in shared] == [network.id]:
@@ -248,24 +268,44 @@ def _addresses_head(request: Request, network: NetworkView, empty: Row | None, f
     return f"Addresses of network {network.name}"
 
 
-def _counts(network: NetworkView, usages: Usages) -> list[tuple[str, int, int]]:
-    """(segment, addresses free, of how many), by name; without segments that have no pools."""
-    counts = []
+_Count = tuple[str, Mapping[str, tuple[int, int]]]
+"""A segment's name, and of each of its classes (addresses free, of how many)."""
+
+
+def _counts(network: NetworkView, usages: Usages) -> list[_Count]:
+    """What is free segment by segment, by name; without segments that have no pools."""
+    counts: list[_Count] = []
     for segment in sorted(network.segments, key=lambda segment: segment.name):
-        if segment.has_inventory:
-            capacity, used = usages.get(segment.provider_uuid, {}).get(IPV4_ADDRESS, (0, 0))
-            counts.append((segment.name, max(capacity - used, 0), capacity))
+        held = usages.get(segment.provider_uuid, {})
+        capacities = {name: held.get(name, (0, 0)) for name in segment.classes}
+        left = {name: (max(capacity - used, 0), capacity) for name, (capacity, used) in capacities.items()}
+        if left:
+            counts.append((segment.name, left))
     return counts
 
 
-def _by_segment(network: NetworkView, counts: Sequence[tuple[str, int, int]]) -> str:
+def _families(counts: Sequence[_Count]) -> list[str]:
+    return [name for name in ADDRESS_CLASSES if any(name in left for _, left in counts)]
+
+
+def _by_segment(network: NetworkView, counts: Sequence[_Count]) -> str:
+    families = _families(counts)
+
+    def told(some: Sequence[_Count]) -> str:
+        parts = []
+        for name in families:
+            pairs = [left[name] for _, left in some if name in left]
+            label = f"{FAMILY_WORDS[name]} " if len(families) > 1 else ""
+            if pairs:
+                parts.append(f"{label}{sum(p[0] for p in pairs)} of {sum(p[1] for p in pairs)} free")
+        return " and ".join(parts)
+
     if not network.routed:
-        return ", ".join(f"{free} of {capacity} free" for _name, free, capacity in counts)
-    shown = [f"{name} {free} of {capacity} free" for name, free, capacity in counts[:SEGMENTS_MAX]]
+        return told(counts)
+    shown = [f"{count[0]} {told([count])}" for count in counts[:SEGMENTS_MAX]]
     rest = counts[SEGMENTS_MAX:]
     if rest:
-        free, capacity = sum(one[1] for one in rest), sum(one[2] for one in rest)
-        shown.append(f"{len(rest)} more segments {free} of {capacity} free")
+        shown.append(f"{len(rest)} more segments {told(rest)}")
     return ", ".join(shown)
 
 

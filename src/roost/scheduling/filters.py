@@ -34,16 +34,21 @@ def routed_networks(request: Request) -> Request:
 
 
 def ip_aware(request: Request) -> Request:
-    """One granular group of one address for every NIC that needs one, from that NIC's network."""
+    """One granular group of one address of each class for every NIC that needs some, from that NIC's network.
+
+    Where all that a port gets is no capacity, reaching the network is enough.
+    """
     for nic in request.nics:
         if not nic.needs_address:
             continue
-        if not any(segment.has_inventory for segment in nic.network.segments):
+        if not any(segment.gives_addresses for segment in nic.network.segments):
             return request.narrowed(
                 f"network {nic.network.name} has no addresses",
-                impossible=f"network {nic.network.name} has no subnet with an allocation pool; "
-                "add an IPv4 subnet to it",
+                impossible=f"network {nic.network.name} has no subnet with an allocation pool that servers may use; "
+                "add a subnet to it",
             )
+        if not nic.classes:
+            continue
         request = request.narrowed(
             f"a free address on {nic.network.name}", groups=(*request.groups, address_group(nic))
         )

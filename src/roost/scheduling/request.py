@@ -1,33 +1,47 @@
 """Turns what a server asked for, and its ports, into the request that filters narrow and the ledger answers."""
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.seams.compute import RequestSpec
-from roost.seams.network import NetworkView, Port
+from roost.seams.network import NetworkView, Port, Segment
 from roost.seams.placement import (
     DISK_GB,
     IPV4_ADDRESS,
+    IPV6_ADDRESS,
     MEMORY_MB,
     VCPU,
     CandidateQuery,
     RequestGroup,
 )
 
+KINDS_MAX = 64
+"""Combinations of unlike segments that one server's NICs may be on, each of which is a search of its own."""
+
+KIND_WORDS = {
+    (IPV4_ADDRESS, IPV6_ADDRESS): "IPv4 and IPv6",
+    (IPV4_ADDRESS,): "IPv4 alone",
+    (IPV6_ADDRESS,): "IPv6 alone",
+    (): "no addresses that run out",
+}
+
 
 class NicRequest(Struct, frozen=True, kw_only=True):
     """One port's part of a request: the network that it is on, and what it still needs or is held to.
 
-    pinned_to: the provider that its address is on, so that only hosts reaching it will do. needs_address: one is to be
-    claimed for it.
+    pinned_to: the provider that its address is on, so that only hosts reaching it will do. needs_address: it is to get
+    one. classes: the kind of segment that it is to be on, by what is claimed there; None: any.
     """
 
     tag: str
     network: NetworkView
     needs_address: bool
     pinned_to: str | None = None
+    classes: tuple[str, ...] | None = None
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -82,6 +96,43 @@ def build_request(
     )
 
 
+def alternatives(request: Request) -> list[Request]:
+    """The request once for every combination of kinds of segments that its NICs may be on; nearly always one.
+
+    Segments of one network are of one kind when a port claims the same classes on them: what a granular group asks for.
+    """
+    kinds = [kinds_of(nic.network) if nic.needs_address else (None,) for nic in request.nics]
+    count = math.prod(len(one) for one in kinds)
+    if count > KINDS_MAX:
+        names = ", ".join(sorted({nic.network.name for nic in request.nics if nic.needs_address}))
+        reason = (
+            f"the segments of networks {names} differ in their IP versions, so that its NICs could be on {count} "
+            f"combinations of them, of which at most {KINDS_MAX} are tried; give the segments of a network "
+            "subnets of the same IP versions, or name ports that have addresses"
+        )
+        return [request.narrowed("too many combinations of kinds of segments", impossible=reason)]
+    return [
+        replace(
+            request,
+            nics=tuple(
+                nic if kind is None else replace(nic, classes=kind)
+                for nic, kind in zip(request.nics, combination, strict=True)
+            ),
+        )
+        for combination in itertools.product(*kinds)
+    ]
+
+
+def kinds_of(network: NetworkView) -> tuple[tuple[str, ...] | None, ...]:
+    """The kinds of segments where a port gets addresses, those that give most first; one None where there is none."""
+    kinds = {
+        segment.classes
+        for segment in network.segments
+        if segment.gives_addresses and segment.placement_aggregate is not None
+    }
+    return tuple(sorted(kinds, key=lambda kind: (-len(kind), kind))) or (None,)
+
+
 def suffix_of(tag: str) -> str:
     """The suffix of a NIC's granular group, by the NIC's tag."""
     return f"_nic{tag}"
@@ -92,7 +143,7 @@ def reached_through(nic: NicRequest) -> frozenset[str]:
     return frozenset(
         segment.placement_aggregate
         for segment in nic.network.segments
-        if segment.placement_aggregate is not None and nic.pinned_to in (None, segment.provider_uuid)
+        if segment.placement_aggregate is not None and _may_be_on(nic, segment)
     )
 
 
@@ -100,19 +151,35 @@ def place_of(nic: NicRequest) -> str:
     """Where a NIC has to be, in words: a network, or the one segment of it that an address is on."""
     network = f"network {nic.network.name}"
     held = [segment.name for segment in nic.network.segments if segment.provider_uuid == nic.pinned_to]
-    return f"segment {held[0]} of {network}" if held and nic.network.routed else network
+    if held and nic.network.routed:
+        return f"segment {held[0]} of {network}"
+    if nic.classes is not None and len(kinds_of(nic.network)) > 1:
+        return f"{network} where it has {KIND_WORDS[nic.classes]}"
+    return network
 
 
 def address_group(nic: NicRequest) -> RequestGroup:
-    """One address for a NIC: from the one provider of a plain network, or any segment of a routed one."""
+    """One address of each class for a NIC: all from the one provider of a plain network, or a segment of its kind."""
+    assert nic.classes, "a kind without classes asks for nothing"
+    resources = dict.fromkeys(nic.classes, 1)
     if not nic.network.routed:
         return RequestGroup(
-            suffix=suffix_of(nic.tag), resources={IPV4_ADDRESS: 1}, in_tree=nic.network.segments[0].provider_uuid
+            suffix=suffix_of(nic.tag), resources=resources, in_tree=nic.network.segments[0].provider_uuid
         )
     aggregates = frozenset(
-        segment.placement_aggregate for segment in nic.network.segments if segment.placement_aggregate is not None
+        segment.placement_aggregate
+        for segment in nic.network.segments
+        if segment.placement_aggregate is not None and segment.classes == nic.classes
     )
-    return RequestGroup(suffix=suffix_of(nic.tag), resources={IPV4_ADDRESS: 1}, member_of=(aggregates,))
+    return RequestGroup(suffix=suffix_of(nic.tag), resources=resources, member_of=(aggregates,))
+
+
+def _may_be_on(nic: NicRequest, segment: Segment) -> bool:
+    if nic.classes is None or nic.pinned_to is not None:
+        return nic.pinned_to in (None, segment.provider_uuid)
+    if not segment.gives_addresses:
+        return nic.classes != ()  # what asks for an address there says that there is none
+    return segment.classes == nic.classes
 
 
 def build_query(request: Request, *, limit: int) -> CandidateQuery:

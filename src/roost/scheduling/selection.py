@@ -1,6 +1,6 @@
 """Chooses a candidate for each of several equal servers, so that together they fit."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from roost.scheduling.weighers import weigh
@@ -33,6 +33,16 @@ def select(found: Candidates, count: int, random: Random, *, excluded: frozenset
                 fitting.append(candidate)
         ranked = fitting
     return chosen
+
+
+def join(found: Sequence[Candidates]) -> Candidates:
+    """The candidates of several searches for the same servers, to choose from together."""
+    if len(found) == 1:
+        return found[0]
+    return Candidates(
+        candidates=tuple(candidate for one in found for candidate in one.candidates),
+        summaries={uuid: summary for one in found for uuid, summary in one.summaries.items()},
+    )
 
 
 def _take(candidate: Candidate, free: dict[tuple[str, str], int]) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from roost.seams.placement import IPV4_ADDRESS, MEMORY_MB, Candidate, ProviderSummary
+from roost.seams.placement import ADDRESS_CLASSES, MEMORY_MB, Candidate, ProviderSummary
 
 Summaries = Mapping[str, ProviderSummary]
 Weigher = Callable[[Candidate, Summaries], float]
@@ -11,9 +11,10 @@ Weigher = Callable[[Candidate, Summaries], float]
 def free_addresses(candidate: Candidate, summaries: Summaries) -> float:
     """The share of addresses that the candidate's fullest segment has free, in tenths: load is spread over segments."""
     shares = [
-        1 - summaries[uuid].resources[IPV4_ADDRESS][1] / max(summaries[uuid].resources[IPV4_ADDRESS][0], 1)
+        1 - summaries[uuid].resources[name][1] / max(summaries[uuid].resources[name][0], 1)
         for uuid, resources in candidate.allocations.items()
-        if IPV4_ADDRESS in resources
+        for name in ADDRESS_CLASSES
+        if name in resources
     ]
     return round(min(shares, default=1.0) * 10)
 

@@ -5,6 +5,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from roost.seams.placement import IPV4_ADDRESS
+
 
 class Nic(Struct, frozen=True, kw_only=True):
     """One network interface that a server asked for: a network, or a port that the user made.
@@ -65,13 +67,16 @@ class PortsRefused(Struct, frozen=True):
 class Segment(Struct, frozen=True, kw_only=True):
     """A segment with addresses, or a whole network without segments.
 
-    placement_aggregate: the hosts that reach it; None when it has none yet. has_inventory: it has IPv4 pools.
+    placement_aggregate: the hosts that reach it; None when it has none yet. classes: the resource classes of which a
+    port without addresses claims one each there, in the order of ADDRESS_CLASSES; none where all that a port gets is
+    no capacity (SLAAC). gives_addresses: a server's port gets an address there at all.
     """
 
     provider_uuid: str
     name: str
     placement_aggregate: str | None
-    has_inventory: bool
+    classes: tuple[str, ...]
+    gives_addresses: bool = True
 
 
 class NetworkView(Struct, frozen=True, kw_only=True):
@@ -86,8 +91,9 @@ class NetworkView(Struct, frozen=True, kw_only=True):
 class PortBind(Struct, frozen=True, kw_only=True):
     """Put a port on a host.
 
-    provider_uuid: where its address is claimed and is now to be assigned; None: it has one, or needs none.
-    revision: as read; a port that changed since is refused.
+    provider_uuid: where its addresses are claimed and are now to be assigned; None: it has some, or claims none.
+    claimed: the resource classes of which it holds one each there: it gets exactly one address for each, beside those
+    that are no capacity. revision: as read; a port that changed since is refused.
     """
 
     port_id: str
@@ -95,6 +101,7 @@ class PortBind(Struct, frozen=True, kw_only=True):
     host: str
     provider_uuid: str | None
     revision: int
+    claimed: tuple[str, ...] = (IPV4_ADDRESS,)
 
 
 class Bound(Struct, frozen=True):

@@ -8,6 +8,7 @@ from roost.network.service import Networks
 from roost.network.store import networks as store
 from roost.network.store import subnets as subnet_rows
 from roost.seams import network as seam
+from roost.seams.placement import IPV4_ADDRESS
 
 
 async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[str, seam.NetworkView]:
@@ -45,7 +46,8 @@ def _segment(segment: Segment, with_pools: set[str]) -> seam.Segment:
         provider_uuid=segment.id,
         name=segment.name or segment.id,
         placement_aggregate=segments.segment_aggregate_uuid(segment.id),
-        has_inventory=segment.id in with_pools,
+        classes=_classes(segment.id, with_pools),
+        gives_addresses=segment.id in with_pools,
     )
 
 
@@ -54,5 +56,10 @@ def _whole(network: Network, with_pools: set[str]) -> seam.Segment:
         provider_uuid=network.id,
         name=network.name or network.id,
         placement_aggregate=segments.plain_aggregate(network.physical_network).uuid,
-        has_inventory=network.id in with_pools,
+        classes=_classes(network.id, with_pools),
+        gives_addresses=network.id in with_pools,
     )
+
+
+def _classes(provider_uuid: str, with_pools: set[str]) -> tuple[str, ...]:
+    return (IPV4_ADDRESS,) if provider_uuid in with_pools else ()
