@@ -10,7 +10,7 @@ from tests.network.test_builds import assert_sound
 from roost.network.errors import PortChanged
 from roost.network.model import PortChanges, PortFilter, PortRequest
 from roost.network.reconciler import Reconciled, reconcile_once
-from roost.network.service import ports
+from roost.network.service import ports, releases
 from roost.seams.network import BindRefused, Nic, PortBind
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim
 
@@ -144,7 +144,7 @@ async def test_a_release_gives_back_only_the_claim_that_it_saw(cloud: Cloud) -> 
         assert await cloud.networks.placement.claim([ClaimGroup((claim,))]) == [Claimed({port_id: 2})]
 
     after(cloud.networks.placement, "get_consumers", claimed_anew)
-    await reconcile_once(cloud.networks)
+    await releases.work_off(cloud.networks)
     assert await cloud.used(rack1.id) == (5, 1)
 
 

@@ -52,13 +52,14 @@ class ReachableSubnets(Struct, frozen=True):
 class Parting(Struct, frozen=True):
     """What becomes of a port when its server goes: it vanishes, or it is put to this state and loses these addresses.
 
-    origin None: the port is deleted. dropped: addresses, as (subnet id, address), that it loses.
+    origin None: the port is deleted. dropped: addresses, as (subnet id, address), that it loses. unclaims: it may hold
+    a claim for more than what it keeps.
     """
 
     port_id: str
     origin: PortOrigin | None
     dropped: tuple[tuple[str, str], ...]
-    keeps_address: bool
+    unclaims: bool
 
 
 def port_id(server_id: str, nic: seam.Nic) -> str:
@@ -159,13 +160,13 @@ def decide_parting(port: Port, *, restore: bool) -> Parting:
     """What becomes of a server's port when the server goes; see NetworkClient.release_ports."""
     addresses = [(item.subnet_id, item.address) for item in port.addresses]
     if port.made_for is not None:
-        return Parting(port.id, None, tuple(addresses), False)
+        return Parting(port.id, None, tuple(addresses), True)
     origin = PortOrigin()
     dropped: list[tuple[str, str]] = []
     if restore and port.reserved_from is not None:
         origin = port.reserved_from
         dropped = [(item.subnet_id, item.address) for item in port.addresses if item.assigned_for is not None]
-    return Parting(port.id, origin, tuple(dropped), len(dropped) < len(addresses))
+    return Parting(port.id, origin, tuple(dropped), bool(dropped) or not addresses)
 
 
 def _refusal(

@@ -11,10 +11,11 @@ import structlog
 from msgspec import Struct
 
 from roost.network.errors import PublicationPending
+from roost.network.holdings import claim_of, same
 from roost.network.model import Port, PortFilter
 from roost.network.service import Networks, builds, publications, releases, subnets
 from roost.network.store import claims, ports
-from roost.seams.placement import ConsumerType
+from roost.seams.placement import ConsumerState, ConsumerType
 
 INTENTS_MAX = 1000
 CONSUMERS_PAGE = 1000
@@ -60,23 +61,32 @@ async def _expire_intents(context: Networks) -> int:
 
 
 async def _release_hanging(context: Networks) -> int:
-    """PORT consumers that no port with an address, no intent and no unfinished server stands behind."""
+    """PORT consumers that hold more than their port's addresses, with no intent and no unfinished server behind it."""
     count, after = 0, ""
     while page := await context.placement.list_consumers(ConsumerType.PORT.value, after=after, limit=CONSUMERS_PAGE):
         after = page[-1]
+        consumers = await context.placement.get_consumers(page)
         async with context.database.transaction() as tx:
-            found = {port.id: port for port in await ports.list_ports(tx, PortFilter(ids=tuple(page)))}
-        suspects = [port for port in found.values() if not port.addresses]
+            found = {port.id: port for port in await ports.list_ports(tx, PortFilter(ids=tuple(consumers)))}
+        suspects = [port for port in found.values() if not _is_exact(consumers[port.id], port)]
         unfinished = await _unfinished(context, suspects)
-        wanted = [uuid for uuid in page if uuid not in found]
-        idle = {port.id: port.device_id for port in suspects if port.device_id not in unfinished}
+        wanted = [uuid for uuid in consumers if uuid not in found]
+        idle = {port.id: port for port in suspects if port.device_id not in unfinished}
         async with context.database.transaction() as tx:
             locked = await ports.lock_ports(tx, sorted([*wanted, *idle]))
-            # One that was reserved, or made, since it was looked at is somebody's again.
-            wanted += [uuid for uuid in idle if uuid in locked and locked[uuid].device_id == idle[uuid]]
-            wanted = [uuid for uuid in wanted if uuid in idle or uuid not in locked]
+            # One that was reserved, made, or given an address since it was looked at is somebody's again.
+            wanted = [uuid for uuid in wanted if uuid not in locked]
+            wanted += [uuid for uuid, port in idle.items() if uuid in locked and _is_as_it_was(port, locked[uuid])]
             count += len(await claims.release_hanging(tx, wanted))
     return count
+
+
+def _is_exact(consumer: ConsumerState, port: Port) -> bool:
+    return same(consumer.allocations, claim_of(port.addresses))
+
+
+def _is_as_it_was(before: Port, now: Port) -> bool:
+    return (before.device_id, before.addresses) == (now.device_id, now.addresses)
 
 
 async def _unfinished(context: Networks, suspects: Sequence[Port]) -> set[str]:

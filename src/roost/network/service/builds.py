@@ -101,10 +101,10 @@ async def release_server_ports(
         ]
         await assignments.unassign(tx, [pair for parting in partings for pair in parting.dropped])
         await ports.part(tx, partings)
-        unheld = [parting.port_id for parting in partings if not parting.keeps_address]
-        await claims.insert_releases(tx, unheld)
+        unclaimed = [parting.port_id for parting in partings if parting.unclaims]
+        await claims.insert_releases(tx, unclaimed)
     crash_point("port.after-unassign")
-    await releases.work_off_now(networks, unheld)
+    await releases.work_off_now(networks, unclaimed)
     return len(partings)
 
 

@@ -1,13 +1,19 @@
-"""Giving claims back to the ledger: always after the address is unassigned, whatever happens in between."""
+"""Giving claims back to the ledger: always after the address is unassigned, whatever happens in between.
 
-from collections.abc import Sequence
+A release row says: make the claim of this port equal to its claimed addresses. Of a port without any, all goes.
+"""
+
+from collections.abc import Mapping, Sequence
 
 import structlog
 
+from roost.network.holdings import claim_of, covers, same
+from roost.network.model import Address, Port
 from roost.network.service import Networks
 from roost.network.store import claims, ports
 from roost.platform.crash import crash_point
 from roost.platform.errors import RoostError
+from roost.seams.placement import Allocations, ClaimGroup, ConsumerClaim, ConsumerState, Refused
 
 RELEASES_MAX = 1000
 
@@ -15,7 +21,7 @@ log = structlog.get_logger()
 
 
 async def work_off(networks: Networks, port_ids: Sequence[str] | None = None) -> int:
-    """Give back what the release rows name: those of the ports, or the oldest of all. Returns how many ports.
+    """Trim the claims that the release rows name: those of the ports, or the oldest of all. Returns how many ports.
 
     The ledger is called while the rows and the ports are locked, against the rule for transactions: nobody reserves or
     claims for a port that has a release row, so a release that is under way can never hit a later claim of that port.
@@ -28,13 +34,52 @@ async def work_off(networks: Networks, port_ids: Sequence[str] | None = None) ->
         named = sorted(set(rows.values()))
         consumers = await networks.placement.get_consumers(named)
         locked = await ports.lock_ports(tx, named)
-        used = {port.id for port in locked.values() if port.addresses or port.reserved_from is not None}
-        generations = {uuid: held.generation for uuid, held in consumers.items() if uuid not in used}
+        _, claiming = await claims.list_busy(tx, sorted(locked))
+        # Whoever has an intent sees to the claim when it is closed, and the reconciler when it has expired.
+        kept = claiming | {port.id for port in locked.values() if port.reserved_from is not None}
+        held = [consumer for uuid, consumer in consumers.items() if uuid not in kept]
+        wanted = {item.consumer_uuid: claim_of(_addresses(locked, item.consumer_uuid)) for item in held}
+        generations = {item.consumer_uuid: item.generation for item in held if not wanted[item.consumer_uuid]}
         crash_point("reconcile.before-release")
         await networks.placement.release(sorted(generations), generations=generations)
+        beaten = await _trim(networks, [(item, claim) for item in held if (claim := wanted[item.consumer_uuid])])
         crash_point("reconcile.after-release")
-        await claims.delete_releases(tx, list(rows))
-    return len(named)
+        await claims.delete_releases(tx, [row for row, port_id in rows.items() if port_id not in beaten])
+    return len(named) - len(beaten)
+
+
+def _addresses(locked: Mapping[str, Port], port_id: str) -> Sequence[Address]:
+    port = locked.get(port_id)
+    return port.addresses if port else ()
+
+
+async def _trim(networks: Networks, wanted: Sequence[tuple[ConsumerState, Allocations]]) -> set[str]:
+    """Set claims that are larger than their ports' addresses to those; returns the ports that somebody claimed for.
+
+    Never to more than is held: a claim that does not cover its port's addresses is not a release's to mend.
+    """
+    larger = []
+    for consumer, claim in wanted:
+        if not covers(consumer.allocations, claim):
+            log.warning("a port holds addresses that it has no claim for", port=consumer.consumer_uuid)
+        elif not same(consumer.allocations, claim):
+            larger.append((consumer, claim))
+    if not larger:
+        return set()
+    groups = [ClaimGroup((_claim(consumer, claim),)) for consumer, claim in larger]
+    answers = zip(larger, await networks.placement.claim(groups), strict=True)
+    return {consumer.consumer_uuid for (consumer, _), answer in answers if isinstance(answer, Refused)}
+
+
+def _claim(held: ConsumerState, claim: Allocations) -> ConsumerClaim:
+    return ConsumerClaim(
+        consumer_uuid=held.consumer_uuid,
+        generation=held.generation,
+        consumer_type=held.consumer_type,
+        project_id=held.project_id,
+        user_id=held.user_id,
+        allocations=claim,
+    )
 
 
 async def work_off_now(networks: Networks, port_ids: Sequence[str]) -> None:

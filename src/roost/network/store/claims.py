@@ -1,4 +1,4 @@
-"""Intent rows, written before a claim, and release rows, written when one must be given back."""
+"""Intent rows, written before a claim, and release rows, written when one is to be made equal to the addresses."""
 
 from collections.abc import Sequence
 
@@ -63,7 +63,7 @@ async def list_busy(tx: Connection, port_ids: Sequence[str]) -> tuple[set[str], 
     """The ports whose claim is still being given back, and those for which somebody is about to claim."""
     rows = await tx.fetch(LIST_BUSY, port_ids)
     releasing = {row["port_id"] for row in rows if row["releasing"]}
-    return releasing, {row["port_id"] for row in rows} - releasing
+    return releasing, {row["port_id"] for row in rows if not row["releasing"]}
 
 
 INSERT_RELEASES = """
@@ -73,7 +73,7 @@ INSERT INTO network.release (port_id) SELECT unnest($1::uuid[])
 
 
 async def insert_releases(tx: Connection, port_ids: Sequence[str]) -> None:
-    """The ports' claims are to be given back; the ports are locked or deleted by this transaction."""
+    """The ports' claims are to be as their addresses are; the ports are locked or deleted by this transaction."""
     await tx.execute(INSERT_RELEASES, port_ids)
 
 
@@ -83,17 +83,16 @@ INSERT INTO network.release (port_id)
 SELECT c.id FROM unnest($1::uuid[]) AS c (id) LEFT JOIN network.port p ON p.id = c.id
 WHERE (p.id IS NULL OR p.reserved_from IS NULL)
     AND NOT EXISTS (SELECT FROM network.intent i WHERE i.port_id = c.id)
-    AND NOT EXISTS (SELECT FROM network.address a WHERE a.port_id = c.id)
     AND NOT EXISTS (SELECT FROM network.release r WHERE r.port_id = c.id)
 RETURNING port_id
 """
 
 
 async def release_hanging(tx: Connection, port_ids: Sequence[str]) -> list[str]:
-    """Give back what these ports hold in the ledger, where none of them can need it; the ports are locked.
+    """Give back what these ports hold in the ledger beyond their addresses; the ports are locked.
 
-    One that does not exist needs nothing unless somebody is about to make it; one with an address, one that a
-    server's build holds, and one that somebody is about to claim for is left alone. Returns the ports concerned.
+    One that does not exist needs nothing unless somebody is about to make it; one that a server's build holds, and one
+    that somebody is about to claim for is left alone. Returns the ports concerned.
     """
     return [row["port_id"] for row in await tx.fetch(RELEASE_HANGING, port_ids)]
 
