@@ -50,13 +50,27 @@ ALWAYS: dict[str, str] = {
     "an address is held and free, or neither": """
         WITH pools AS (SELECT subnet_id, sum(last_address - first_address + 1) AS n FROM network.pool GROUP BY 1),
         free AS (SELECT subnet_id, sum(last_address - first_address + 1) AS n FROM network.free_range GROUP BY 1),
-        held AS (SELECT subnet_id, count(*) AS n FROM network.address WHERE in_pool GROUP BY 1)
+        held AS (SELECT subnet_id, count(*) AS n FROM (
+            SELECT subnet_id FROM network.address WHERE in_pool
+            UNION ALL SELECT subnet_id FROM network.flat_address) AS a GROUP BY 1)
         SELECT pools.subnet_id, pools.n, free.n AS free, held.n AS held FROM pools
         LEFT JOIN free USING (subnet_id) LEFT JOIN held USING (subnet_id)
         WHERE pools.n <> coalesce(free.n, 0) + coalesce(held.n, 0)
         UNION ALL
         SELECT a.subnet_id, 0, 0, 0 FROM network.address a JOIN network.free_range f USING (subnet_id)
+        WHERE a.address BETWEEN f.first_address AND f.last_address
+        UNION ALL
+        SELECT a.subnet_id, 0, 0, 0 FROM network.flat_address a JOIN network.free_range f USING (subnet_id)
         WHERE a.address BETWEEN f.first_address AND f.last_address""",
+    "an ACTIVE server is in a cell that has not its flat address": """
+        SELECT v.id, v.host, a.address FROM compute.server v JOIN network.flat_address a ON a.server_id = v.id
+        JOIN network.subnet s ON s.id = a.subnet_id JOIN network.host h ON h.name = v.host
+        WHERE v.status = 'ACTIVE' AND s.cell IS DISTINCT FROM h.cell""",
+    "an ACTIVE server's flat address is not claimed by it": """
+        SELECT a.address, a.server_id FROM network.flat_address a JOIN compute.server v ON v.id = a.server_id
+        LEFT JOIN placement.provider p ON p.uuid = a.subnet_id
+        LEFT JOIN placement.allocation l ON l.provider_id = p.id AND l.consumer_uuid = a.server_id
+        WHERE v.status = 'ACTIVE' AND l.consumer_uuid IS NULL""",
     "an ACTIVE server is on a host that does not reach its address": """
         SELECT v.id, v.host, a.address FROM compute.server v
         JOIN network.port p ON p.device_id = v.id::text JOIN network.address a ON a.port_id = p.id
@@ -79,6 +93,8 @@ SETTLED: dict[str, str] = {
         ), held AS (
             SELECT a.port_id, coalesce(s.segment_id, s.network_id) AS provider, count(*) AS n
             FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id WHERE a.claimed GROUP BY 1, 2
+            UNION ALL
+            SELECT server_id, subnet_id, count(*) FROM network.flat_address GROUP BY 1, 2
         )
         SELECT * FROM claimed FULL JOIN held USING (port_id, provider)
         WHERE claimed.n IS DISTINCT FROM held.n""",
@@ -101,9 +117,20 @@ SETTLED: dict[str, str] = {
     "an ACTIVE server's network information is not its ports": """
         SELECT v.id, n ->> 'port_id' AS port_id FROM compute.server v, jsonb_array_elements(v.network_info) n
         LEFT JOIN network.port p ON p.id = (n ->> 'port_id')::uuid
-        WHERE v.status = 'ACTIVE' AND (p.id IS NULL OR p.device_id <> v.id::text OR n -> 'addresses' <> (
+        WHERE v.status = 'ACTIVE' AND n ->> 'port_id' IS NOT NULL
+        AND (p.id IS NULL OR p.device_id <> v.id::text OR n -> 'addresses' <> (
             SELECT coalesce(jsonb_agg(host(a.address) ORDER BY a.address), '[]')
             FROM network.address a WHERE a.port_id = p.id))""",
+    "an ACTIVE server's network information is not its flat addresses": """
+        WITH shown AS (
+            SELECT v.id AS server_id, n ->> 'tag' AS tag, n #>> '{addresses,0}' AS address,
+                n ->> 'mac_address' AS mac_address, jsonb_array_length(n -> 'addresses') AS many
+            FROM compute.server v, jsonb_array_elements(v.network_info) n
+            WHERE v.status = 'ACTIVE' AND n ->> 'port_id' IS NULL
+        )
+        SELECT * FROM shown FULL JOIN (
+            SELECT server_id, tag, host(address) AS address, mac_address, 1 AS many FROM network.flat_address) has
+        USING (server_id, tag, address, mac_address, many) WHERE shown IS NULL OR has IS NULL""",
     "a port is still reserved by a build": "SELECT id, device_id FROM network.port WHERE reserved_from IS NOT NULL",
     "an address is still only a build's": "SELECT address FROM network.address WHERE assigned_for IS NOT NULL",
     "guests are not the ACTIVE servers": """

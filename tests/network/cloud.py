@@ -29,9 +29,9 @@ class Cloud:
         await self.subnet(network, cidr, **pools)
         return network
 
-    async def network(self, *, physical_network: str | None = None) -> Network:
+    async def network(self, *, physical_network: str | None = None, flat: bool = False) -> Network:
         wanted = Network(
-            id="", name="net", project_id=PROJECT, description="", network_type=None,
+            id="", name="net", project_id=PROJECT, description="", network_type=None, flat=flat,
             physical_network=physical_network, segmentation_id=None, revision=1, created_at=NEVER, updated_at=NEVER,
         )  # fmt: skip
         return await networks.create_network(self.networks, wanted)
@@ -49,12 +49,13 @@ class Cloud:
         cidr: str,
         segment: Segment | None = None,
         pools: list[tuple[str, str]] | None = None,
+        cell: str | None = None,
     ) -> Subnet:
         plan = addressing.plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=pools)
         wanted = Subnet(
             id="", network_id=network.id, segment_id=segment.id if segment else None, name="", description="",
             project_id=PROJECT, ip_version=4, cidr=cidr, gateway_ip=plan.gateway_ip, enable_dhcp=True, deleting=False,
-            revision=1, created_at=NEVER, updated_at=NEVER, pools=plan.pools,
+            revision=1, created_at=NEVER, updated_at=NEVER, pools=plan.pools, cell=cell,
         )  # fmt: skip
         return await subnets.create_subnet(self.networks, wanted)
 
@@ -68,6 +69,13 @@ class Cloud:
             segments.append(segment)
         await self.client.set_hosts({f"h{number}": [f"rack{number}"] for number in range(1, len(cidrs) + 1)})
         return network, segments
+
+    async def flat(self, **cidr_by_cell: str) -> Network:
+        """A flat network of the legacy kind with a pool in each of these cells."""
+        network = await self.network(flat=True)
+        for cell, cidr in cidr_by_cell.items():
+            await self.subnet(network, cidr, cell=cell)
+        return network
 
     def server(self, *nics: Nic) -> ServerNics:
         server_id = str(uuid.uuid4())

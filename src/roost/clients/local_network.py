@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.network.service import Networks, builds, publications, views
+from roost.network.service import Networks, builds, flat, publications, views
 from roost.seams.network import (
+    Allocated,
+    AllocateRefused,
     BindRefused,
     Bound,
     EnsuredPorts,
+    FlatNics,
+    FlatWanted,
     NetworkView,
     PortBind,
     PortsRefused,
@@ -47,10 +51,25 @@ class LocalNetwork:
     async def release_ports(self, servers: Sequence[ServerNics], *, restore: bool) -> None:
         """See NetworkClient."""
         await builds.release_ports(self._networks, servers, restore=restore)
+        await flat.release(self._networks, [server.server_id for server in servers])
 
-    async def set_hosts(self, physical_networks_by_host: Mapping[str, Sequence[str]]) -> None:
+    async def set_hosts(
+        self, physical_networks_by_host: Mapping[str, Sequence[str]], *, cells_by_host: Mapping[str, str] | None = None
+    ) -> None:
         """See NetworkClient."""
-        await publications.set_hosts(self._networks, physical_networks_by_host)
+        await publications.set_hosts(self._networks, physical_networks_by_host, cells_by_host or {})
+
+    async def get_flat_nics(self, servers: Sequence[ServerNics]) -> list[FlatNics]:
+        """See NetworkClient."""
+        return await flat.get_flat_nics(self._networks, servers)
+
+    async def allocate_flat(self, cell: str, wanted: Sequence[FlatWanted]) -> list[Allocated | AllocateRefused]:
+        """See NetworkClient."""
+        return await flat.allocate(self._networks, cell, wanted)
+
+    async def unassign_flat(self, tickets: Mapping[str, int]) -> None:
+        """See NetworkClient."""
+        await flat.unassign(self._networks, tickets)
 
     async def get_segment_names(self, provider_uuids: Sequence[str]) -> dict[str, str]:
         """See NetworkClient."""

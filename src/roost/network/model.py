@@ -9,10 +9,12 @@ from msgspec import Struct
 
 ROUTED_NAME = "Neutron segment id {}"
 PLAIN_NAME = "Neutron network id {}"
+FLAT_NAME = "Flat pool id {}"
 VIF_TYPE_BOUND = "ovs"
 VIF_TYPE_UNBOUND = "unbound"
 COMPUTE_OWNER = "compute:"
 MTU_DEFAULT = 1500
+CELL_DEFAULT = "cell1"
 
 
 class AddressRange(Struct, frozen=True, order=True):
@@ -23,7 +25,7 @@ class AddressRange(Struct, frozen=True, order=True):
 
 
 class Network(Struct, frozen=True, kw_only=True):
-    """A network; routed when its subnets belong to segments, else plain.
+    """A network; routed when its subnets belong to segments, flat when they are pools of cells, else plain.
 
     segmented: a subnet belongs to a segment. network_type, physical_network, segmentation_id: of a plain network.
     """
@@ -46,6 +48,7 @@ class Network(Struct, frozen=True, kw_only=True):
     subnet_ids: tuple[str, ...] = ()
     segment_ids: tuple[str, ...] = ()
     segmented: bool = False
+    flat: bool = False
 
 
 class Segment(Struct, frozen=True, kw_only=True):
@@ -72,7 +75,10 @@ class HostRoute(Struct, frozen=True):
 
 
 class Subnet(Struct, frozen=True, kw_only=True):
-    """A subnet with its allocation pools, in order. service_types: the device owners that it is for; none: for all."""
+    """A subnet with its allocation pools, in order. service_types: the device owners that it is for; none: for all.
+
+    cell: of a flat network, the cell whose pool it is.
+    """
 
     id: str
     network_id: str
@@ -95,11 +101,12 @@ class Subnet(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     pools: tuple[AddressRange, ...] = ()
+    cell: str | None = None
 
     @property
     def provider_uuid(self) -> str:
-        """The resource provider whose inventory counts this subnet's pools."""
-        return self.segment_id or self.network_id
+        """The resource provider whose inventory counts this subnet's pools: of a flat network, its own."""
+        return self.id if self.cell is not None else self.segment_id or self.network_id
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -162,22 +169,24 @@ class Port(Struct, frozen=True, kw_only=True):
 
 
 class Host(Struct, frozen=True):
-    """A host and the physical networks that it reaches."""
+    """A host, the physical networks that it reaches, and the cell that it belongs to."""
 
     name: str
     physical_networks: frozenset[str]
+    cell: str = CELL_DEFAULT
 
 
 class ProviderSource(Struct, frozen=True, kw_only=True):
-    """What stands behind one resource provider: a segment, or a network without segments.
+    """What stands behind one resource provider: a segment, a network without segments, or a flat network's pool.
 
-    pools: those that count, of all its subnets; None when nothing stands behind it any more.
+    pools: those that count, of all its subnets; None when nothing stands behind it any more. cell: of a flat network's.
     """
 
     provider_uuid: str
     routed: bool
     physical_network: str | None
     pools: tuple[AddressRange, ...] | None
+    cell: str | None = None
 
 
 class FixedIpRequest(Struct, frozen=True, kw_only=True):

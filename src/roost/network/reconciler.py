@@ -13,7 +13,7 @@ from msgspec import Struct
 from roost.network.errors import PublicationPending
 from roost.network.holdings import claim_of, same
 from roost.network.model import Port, PortFilter
-from roost.network.service import Networks, builds, publications, releases, subnets
+from roost.network.service import Networks, builds, flat, publications, releases, subnets
 from roost.network.store import claims, ports
 from roost.seams.placement import ConsumerState, ConsumerType
 
@@ -25,12 +25,16 @@ log = structlog.get_logger()
 
 
 class Reconciled(Struct, frozen=True):
-    """What one pass did: ports whose claim was given back, ports of servers that are gone, subnets and publications."""
+    """What one pass did: ports whose claim was given back, ports of servers that are gone, subnets and publications.
+
+    unclaimed: addresses of flat networks whose servers have no claim for them.
+    """
 
     released: int = 0
     abandoned: int = 0
     parted: int = 0
     subnets: int = 0
+    unclaimed: int = 0
 
 
 async def reconcile_once(context: Networks) -> Reconciled:
@@ -45,7 +49,8 @@ async def reconcile_once(context: Networks) -> Reconciled:
     released = 0
     while count := await releases.work_off(context):
         released += count
-    done = Reconciled(released=released, abandoned=abandoned, parted=parted, subnets=finished)
+    unclaimed = await flat.release_unclaimed(context)
+    done = Reconciled(released=released, abandoned=abandoned, parted=parted, subnets=finished, unclaimed=unclaimed)
     if done != Reconciled():
         log.info("networks and ports were reconciled", **msgspec.structs.asdict(done))
     return done

@@ -1,12 +1,13 @@
 """Decides which hosts reach which segments, and which host aggregates follow from it.
 
-A segment (or a network without segments) is reached by the hosts that report its physical network; without one, by all.
+A segment (or a network without segments) is reached by the hosts that report its physical network; without one, by all;
+a pool of a flat network by the hosts of its cell.
 """
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
-from roost.network.model import PLAIN_NAME, ROUTED_NAME, Host, ProviderSource
+from roost.network.model import FLAT_NAME, PLAIN_NAME, ROUTED_NAME, Host, ProviderSource
 from roost.seams.compute import HostAggregateState
 
 _NAMESPACE = uuid.UUID("6f2c1c0e-5c0b-5d0a-9a53-726f6f737400")
@@ -14,12 +15,14 @@ _NAMESPACE = uuid.UUID("6f2c1c0e-5c0b-5d0a-9a53-726f6f737400")
 
 def provider_name(source: ProviderSource) -> str:
     """The name of the resource provider. Source: Neutron's segments plugin."""
+    if source.cell is not None:
+        return FLAT_NAME.format(source.provider_uuid)
     return (ROUTED_NAME if source.routed else PLAIN_NAME).format(source.provider_uuid)
 
 
 def host_aggregate(source: ProviderSource) -> HostAggregateState:
-    """The host aggregate of a segment, or the one of a plain network's physical network; its UUID is derived."""
-    if source.routed:
+    """The host aggregate of a segment or pool, or of a plain network's physical network; its UUID is derived."""
+    if source.routed or source.cell is not None:
         return HostAggregateState(segment_aggregate_uuid(source.provider_uuid), provider_name(source))
     return plain_aggregate(source.physical_network)
 
@@ -32,7 +35,7 @@ def plain_aggregate(physical_network: str | None) -> HostAggregateState:
 
 
 def segment_aggregate_uuid(segment_id: str) -> str:
-    """The UUID of a segment's host aggregate, known without asking."""
+    """The UUID of the host aggregate of a segment, or of a flat network's pool, known without asking."""
     return _derived(f"segment:{segment_id}")
 
 
@@ -45,13 +48,20 @@ def aggregates_by_host(hosts: Iterable[Host], sources: Sequence[ProviderSource])
     """Host name -> the aggregates, of those that belong to the sources, that it should be in."""
     everywhere: set[str] = set()
     by_physical_network: dict[str, set[str]] = {}
+    by_cell: dict[str, set[str]] = {}
     for source in sources:
         target = everywhere
-        if source.physical_network is not None:
+        if source.cell is not None:
+            target = by_cell.setdefault(source.cell, set())
+        elif source.physical_network is not None:
             target = by_physical_network.setdefault(source.physical_network, set())
         target.add(host_aggregate(source).uuid)
     return {
-        host.name: frozenset(everywhere.union(*(by_physical_network.get(n, ()) for n in host.physical_networks)))
+        host.name: frozenset(
+            everywhere.union(
+                by_cell.get(host.cell, ()), *(by_physical_network.get(n, ()) for n in host.physical_networks)
+            )
+        )
         for host in hosts
     }
 

@@ -64,6 +64,58 @@ class PortsRefused(Struct, frozen=True):
     reason: str
 
 
+class FlatNic(Struct, frozen=True, kw_only=True):
+    """A NIC on a flat network of the legacy kind: it has no port, its address is the server's own.
+
+    pools: the providers from one of which its address must come. provider_uuid: the pool that its address is on; None
+    without one. fixed_ip: the address that the server asked for; pools then is that address's alone.
+    """
+
+    tag: str
+    network_id: str
+    pools: tuple[str, ...] = ()
+    fixed_ip: str | None = None
+    mac_address: str = ""
+    address: str | None = None
+    provider_uuid: str | None = None
+
+
+class FlatNics(Struct, frozen=True, kw_only=True):
+    """A server's NICs on flat networks, in its order. ticket: above those of all who asked before; see FlatWanted."""
+
+    server_id: str
+    ticket: int
+    nics: tuple[FlatNic, ...]
+
+
+class FlatWanted(Struct, frozen=True, kw_only=True):
+    """Addresses that a server has claimed and is now to have, whole or not at all.
+
+    pools_by_tag: NIC tag -> pool. ticket: read under the lease of the build; a lower one than the addresses have was
+    overtaken and changes nothing.
+    """
+
+    server_id: str
+    ticket: int
+    pools_by_tag: Mapping[str, str]
+    fixed_ips_by_tag: Mapping[str, str] = {}
+
+
+class Allocated(Struct, frozen=True):
+    """The server has an address for each of these NICs."""
+
+    server_id: str
+    nics: tuple[FlatNic, ...]
+
+
+class AllocateRefused(Struct, frozen=True):
+    """The server has no address in a pool that it asked for. reason: a sentence; final: no other host would do."""
+
+    server_id: str
+    reason: str
+    final: bool = False
+
+
 class Segment(Struct, frozen=True, kw_only=True):
     """A segment with addresses, or a whole network without segments.
 
@@ -80,12 +132,13 @@ class Segment(Struct, frozen=True, kw_only=True):
 
 
 class NetworkView(Struct, frozen=True, kw_only=True):
-    """A network as scheduling needs to know it. A plain network has one `Segment`: itself."""
+    """A network as scheduling needs to know it. A plain network has one `Segment`: itself; a flat one has its pools."""
 
     id: str
     name: str
     routed: bool
     segments: tuple[Segment, ...]
+    flat: bool = False
 
 
 class PortBind(Struct, frozen=True, kw_only=True):
@@ -151,11 +204,28 @@ class NetworkClient(Protocol):
         """The servers go. Roost's ports are deleted, their claims returned; the user's are unbound and kept.
 
         restore: the server never ran, so the user's ports return to the state in which they came: an address that the
-        build assigned goes as well. Without it they keep their addresses.
+        build assigned goes as well. Without it they keep their addresses. Addresses of flat networks go.
         """
 
-    async def set_hosts(self, physical_networks_by_host: Mapping[str, Sequence[str]]) -> None:
-        """These hosts reach these physical networks, and no others; other hosts are left alone."""
+    async def get_flat_nics(self, servers: Sequence[ServerNics]) -> list[FlatNics]:
+        """The servers' NICs on flat networks with the addresses that they have, in order."""
+
+    async def allocate_flat(self, cell: str, wanted: Sequence[FlatWanted]) -> list[Allocated | AllocateRefused]:
+        """Give servers on hosts of one cell the addresses of flat networks that they have claimed; in order."""
+
+    async def unassign_flat(self, tickets: Mapping[str, int]) -> None:
+        """Take off servers that leave their pools the addresses of flat networks; their claims stay.
+
+        tickets: server id -> the ticket with which its addresses were read; later ones are left as they are.
+        """
+
+    async def set_hosts(
+        self, physical_networks_by_host: Mapping[str, Sequence[str]], *, cells_by_host: Mapping[str, str] | None = None
+    ) -> None:
+        """These hosts reach these physical networks, and no others; other hosts are left alone.
+
+        cells_by_host: the cells that they belong to; one that is not named is in cell1.
+        """
 
     async def get_segment_names(self, provider_uuids: Sequence[str]) -> dict[str, str]:
         """What people call a segment, or a network without segments, by its provider's UUID."""

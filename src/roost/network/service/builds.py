@@ -10,7 +10,7 @@ from roost.network.addressing import Demand
 from roost.network.bindings import ReachableSubnets, Reservation
 from roost.network.errors import InvalidInput, PortChanged
 from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortFilter, PortOrigin
-from roost.network.service import Networks, assignments, releases
+from roost.network.service import Networks, assignments, flat, releases
 from roost.network.service.macs import new_mac
 from roost.network.store import addresses, claims, ports, subnets
 from roost.network.store import networks as store
@@ -35,6 +35,15 @@ async def ensure_ports(
     networks: Networks, servers: Sequence[seam.ServerNics]
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
     """See NetworkClient.ensure_ports."""
+    checked = await flat.check_nics(networks, servers)
+    with_ports = [one for one in checked if isinstance(one, seam.ServerNics)]
+    answers = iter(await _ensure_all(networks, with_ports))
+    return [next(answers) if isinstance(one, seam.ServerNics) else one for one in checked]
+
+
+async def _ensure_all(
+    networks: Networks, servers: Sequence[seam.ServerNics]
+) -> list[seam.EnsuredPorts | seam.PortsRefused]:
     answers: list[seam.EnsuredPorts | seam.PortsRefused] = []
     for start in range(0, len(servers), SERVERS_MAX):
         batch = servers[start : start + SERVERS_MAX]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from roost.network import flat
 from roost.network.errors import (
     NetworkInUse,
     NetworkNotFound,
@@ -46,6 +47,7 @@ async def create_network(networks: Networks, network: Network) -> Network:
     """Keep a new network; its id and times are given here. One with provider attributes has a segment with them."""
     now = networks.env.now()
     made = msgspec.structs.replace(network, id=networks.env.new_uuid(), created_at=now, updated_at=now)
+    flat.refuse_network(made)
     async with networks.database.transaction() as tx:
         await store.insert_network(tx, made)
         if made.network_type is not None:
@@ -62,6 +64,7 @@ async def create_segment(networks: Networks, segment: Segment) -> Segment:
     made = msgspec.structs.replace(segment, id=networks.env.new_uuid(), created_at=now, updated_at=now)
     async with networks.database.transaction() as tx:
         network = await lock_network(tx, made.network_id)
+        flat.refuse_segment(network)
         if network.subnet_ids and not network.segmented:
             raise SubnetsNotAllAssociatedWithSegments(
                 f"Network {network.id} has subnets without a segment: delete them first."

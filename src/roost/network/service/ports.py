@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from roost.network import requests
+from roost.network import flat, requests
 from roost.network.errors import (
     InvalidInput,
     IpAddressAlreadyAllocated,
@@ -61,6 +61,7 @@ async def create_port(networks: Networks, request: PortRequest) -> Port:
     port_id = networks.env.new_uuid()
     async with networks.database.transaction() as tx:
         state, host = await assignments.read_network(tx, request.network_id, request.host or "")
+        flat.refuse_port(state.network)
         plan = requests.plan_addresses(
             port_id, state, host=host, host_name=request.host or "", fixed_ips=request.fixed_ips
         )

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from roost.network import inventory, segments
 from roost.network.errors import PublicationPending
-from roost.network.model import Host, ProviderSource
+from roost.network.model import CELL_DEFAULT, Host, ProviderSource
 from roost.network.service import Networks
 from roost.network.store import networks as store
 from roost.network.store import publications
@@ -72,12 +72,17 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
     return stayed
 
 
-async def set_hosts(networks: Networks, physical_networks_by_host: Mapping[str, Sequence[str]]) -> None:
-    """Keep what the hosts reach, and put them in the host aggregates that follow from it; no other host is touched."""
+async def set_hosts(
+    networks: Networks, physical_networks_by_host: Mapping[str, Sequence[str]], cells_by_host: Mapping[str, str]
+) -> None:
+    """Keep what the hosts reach, and put them in the host aggregates that follow from it; no other host is touched.
+
+    cells_by_host: a host that it does not name is in the default one.
+    """
     names = sorted(physical_networks_by_host)
     reached = [msgspec.json.encode(sorted(set(physical_networks_by_host[name]))).decode() for name in names]
     async with networks.database.transaction() as tx:
-        await store.set_hosts(tx, names, reached)
+        await store.set_hosts(tx, names, reached, [cells_by_host.get(name, CELL_DEFAULT) for name in names])
     applied: Wanted | None = None
     for _ in range(ROUNDS_MAX):
         async with networks.database.transaction() as tx:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from roost.network import addressing
+from roost.network import addressing, flat
 from roost.network.errors import (
     InvalidInput,
     NetworkIdsDontMatch,
@@ -41,6 +41,7 @@ async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
     made = msgspec.structs.replace(subnet, id=networks.env.new_uuid(), created_at=now, updated_at=now)
     async with networks.database.transaction() as tx:
         network = await lock_network(tx, made.network_id)
+        flat.refuse_subnet(network, made)
         await _refuse_wrong_segment(tx, network, made)
         await _refuse_overlap(tx, made)
         await store.insert_subnet(tx, made)

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from roost.network import segments
-from roost.network.model import Network, Segment
+from roost.network.flat import pool_names
+from roost.network.model import Network, Segment, Subnet
 from roost.network.service import Networks
 from roost.network.store import networks as store
 from roost.network.store import subnets as subnet_rows
@@ -25,7 +26,11 @@ async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[s
             with_subnets = {subnet.segment_id for subnet in subnets}
             mine = [part for part in parts if part.network_id == network.id and part.id in with_subnets]
             shown = tuple(_segment(part, with_pools) for part in mine)
-        views[network.id] = seam.NetworkView(id=network.id, name=network.name, routed=network.segmented, segments=shown)
+        if network.flat:
+            shown = _pools([subnet for subnet in subnets if subnet.network_id == network.id], with_pools)
+        views[network.id] = seam.NetworkView(
+            id=network.id, name=network.name, routed=network.segmented, segments=shown, flat=network.flat
+        )
     return views
 
 
@@ -39,6 +44,21 @@ async def get_segment_names(networks: Networks, provider_uuids: Sequence[str]) -
     """See NetworkClient.get_segment_names."""
     async with networks.database.transaction() as tx:
         return await store.list_provider_names(tx, provider_uuids)
+
+
+def _pools(pools: Sequence[Subnet], with_pools: set[str]) -> tuple[seam.Segment, ...]:
+    """The pools of a flat network, each with the hosts of its cell."""
+    names = pool_names(pools)
+    return tuple(
+        seam.Segment(
+            provider_uuid=pool.id,
+            name=names[pool.id],
+            placement_aggregate=segments.segment_aggregate_uuid(pool.id),
+            classes=_classes(pool.id, with_pools),
+            gives_addresses=pool.id in with_pools,
+        )
+        for pool in pools
+    )
 
 
 def _segment(segment: Segment, with_pools: set[str]) -> seam.Segment:

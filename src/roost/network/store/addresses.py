@@ -180,11 +180,12 @@ async def list_taken(tx: Connection, named: Sequence[tuple[str, str]]) -> list[s
 IS_SUBNET_HELD = """
 -- network.is_subnet_held
 SELECT EXISTS (SELECT FROM network.address WHERE subnet_id = $1)
+    OR EXISTS (SELECT FROM network.flat_address WHERE subnet_id = $1)
 """
 
 
 async def is_subnet_held(tx: Connection, subnet_id: str) -> bool:
-    """Whether a port has an address in the subnet."""
+    """Whether a port, or a server on a flat network, has an address in the subnet."""
     return bool(await tx.fetchval(IS_SUBNET_HELD, subnet_id))
 
 

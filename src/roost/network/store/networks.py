@@ -14,7 +14,8 @@ _NETWORK = """
     n.admin_state_up, n.shared, n.external, n.mtu, n.tags, n.revision, n.created_at, n.updated_at,
     ARRAY(SELECT s.id FROM network.subnet s WHERE s.network_id = n.id ORDER BY s.id) AS subnet_ids,
     ARRAY(SELECT g.id FROM network.segment g WHERE g.network_id = n.id ORDER BY g.created_at, g.id) AS segment_ids,
-    EXISTS (SELECT FROM network.subnet s WHERE s.network_id = n.id AND s.segment_id IS NOT NULL) AS segmented
+    EXISTS (SELECT FROM network.subnet s WHERE s.network_id = n.id AND s.segment_id IS NOT NULL) AS segmented,
+    n.flat
 """
 
 LIST_NETWORKS = f"""
@@ -68,8 +69,8 @@ INSERT_NETWORK = """
 -- network.insert_network
 INSERT INTO network.network
     (id, name, project_id, description, network_type, physical_network, segmentation_id, admin_state_up, shared,
-    external, mtu, tags, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13)
+    external, mtu, tags, flat, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14)
 """
 
 
@@ -78,7 +79,8 @@ async def insert_network(tx: Connection, network: Network) -> None:
     await tx.execute(
         INSERT_NETWORK, network.id, network.name, network.project_id, network.description,
         network.network_type, network.physical_network, network.segmentation_id,
-        network.admin_state_up, network.shared, network.external, network.mtu, network.tags, network.created_at,
+        network.admin_state_up, network.shared, network.external, network.mtu, network.tags, network.flat,
+        network.created_at,
     )  # fmt: skip
 
 
@@ -143,39 +145,45 @@ LIST_PROVIDER_NAMES = """
 SELECT id, coalesce(nullif(name, ''), id::text) AS name FROM network.segment WHERE id = ANY($1::uuid[])
 UNION ALL
 SELECT id, coalesce(nullif(name, ''), id::text) FROM network.network WHERE id = ANY($1::uuid[])
+UNION ALL
+SELECT id, cell FROM network.subnet WHERE id = ANY($1::uuid[]) AND cell IS NOT NULL
 """
 
 
 async def list_provider_names(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, str]:
-    """Provider UUID -> what people call the segment or network."""
+    """Provider UUID -> what people call the segment, the network, or the cell of a flat network's pool."""
     return {row["id"]: row["name"] for row in await tx.fetch(LIST_PROVIDER_NAMES, provider_uuids)}
 
 
 LIST_HOSTS = """
 -- network.list_hosts
-SELECT name, physical_networks FROM network.host WHERE $1::text[] IS NULL OR name = ANY($1) ORDER BY name
+SELECT name, physical_networks, cell FROM network.host WHERE $1::text[] IS NULL OR name = ANY($1) ORDER BY name
 """
 
 
 async def list_hosts(tx: Connection, names: Sequence[str] | None = None) -> list[Host]:
     """Hosts by name, or all of them."""
-    return [Host(row["name"], frozenset(row["physical_networks"])) for row in await tx.fetch(LIST_HOSTS, names)]
+    rows = await tx.fetch(LIST_HOSTS, names)
+    return [Host(row["name"], frozenset(row["physical_networks"]), row["cell"]) for row in rows]
 
 
 SET_HOSTS = """
 -- network.set_hosts
-INSERT INTO network.host (name, physical_networks)
-SELECT h.name, ARRAY(SELECT jsonb_array_elements_text(h.physical_networks))
-FROM unnest($1::text[], $2::jsonb[]) AS h (name, physical_networks)
+INSERT INTO network.host (name, physical_networks, cell)
+SELECT h.name, ARRAY(SELECT jsonb_array_elements_text(h.physical_networks)), h.cell
+FROM unnest($1::text[], $2::jsonb[], $3::text[]) AS h (name, physical_networks, cell)
 ORDER BY h.name
-ON CONFLICT (name) DO UPDATE SET physical_networks = excluded.physical_networks, updated_at = now()
-WHERE network.host.physical_networks <> excluded.physical_networks
+ON CONFLICT (name) DO UPDATE
+SET physical_networks = excluded.physical_networks, cell = excluded.cell, updated_at = now()
+WHERE (network.host.physical_networks, network.host.cell) <> (excluded.physical_networks, excluded.cell)
 """
 
 
-async def set_hosts(tx: Connection, names: Sequence[str], physical_networks: Sequence[str]) -> None:
-    """What the hosts reach; physical_networks: for each host, a JSON array of names."""
-    await tx.execute(SET_HOSTS, names, physical_networks)
+async def set_hosts(
+    tx: Connection, names: Sequence[str], physical_networks: Sequence[str], cells: Sequence[str]
+) -> None:
+    """What the hosts reach, and their cells; physical_networks: for each host, a JSON array of names."""
+    await tx.execute(SET_HOSTS, names, physical_networks, cells)
 
 
 def _network(row: Any) -> Network:

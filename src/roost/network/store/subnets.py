@@ -7,13 +7,14 @@ import msgspec
 
 from roost.network import addressing
 from roost.network.model import AddressRange, HostRoute, ProviderSource, Subnet
+from roost.network.store import flat
 from roost.platform.database import Connection
 
 LIST_SUBNETS = """
 -- network.list_subnets
 SELECT s.id, s.network_id, s.segment_id, s.name, s.description, s.project_id, s.ip_version, s.cidr, s.gateway_ip,
     s.enable_dhcp, s.deleting, s.dns_nameservers, s.host_routes, s.ipv6_ra_mode, s.ipv6_address_mode, s.service_types,
-    s.tags, s.revision, s.created_at, s.updated_at,
+    s.tags, s.revision, s.created_at, s.updated_at, s.cell,
     ARRAY(SELECT p.first_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS firsts,
     ARRAY(SELECT p.last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS lasts
 FROM network.subnet s
@@ -33,8 +34,8 @@ INSERT_SUBNET = """
 -- network.insert_subnet
 INSERT INTO network.subnet
     (id, network_id, segment_id, name, description, project_id, ip_version, cidr, gateway_ip, enable_dhcp,
-    dns_nameservers, host_routes, ipv6_ra_mode, ipv6_address_mode, service_types, tags, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $17)
+    dns_nameservers, host_routes, ipv6_ra_mode, ipv6_address_mode, service_types, tags, cell, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $18)
 """
 
 INSERT_POOLS = """
@@ -54,7 +55,7 @@ async def insert_subnet(tx: Connection, subnet: Subnet) -> None:
         INSERT_SUBNET, subnet.id, subnet.network_id, subnet.segment_id, subnet.name, subnet.description,
         subnet.project_id, subnet.ip_version, subnet.cidr, subnet.gateway_ip, subnet.enable_dhcp,
         subnet.dns_nameservers, msgspec.json.encode(subnet.host_routes).decode(), subnet.ipv6_ra_mode,
-        subnet.ipv6_address_mode, subnet.service_types, subnet.tags, subnet.created_at,
+        subnet.ipv6_address_mode, subnet.service_types, subnet.tags, subnet.cell, subnet.created_at,
     )  # fmt: skip
     firsts = [addressing.show(pool.first) for pool in subnet.pools]
     await tx.execute(INSERT_POOLS, subnet.id, firsts, [addressing.show(pool.last) for pool in subnet.pools])
@@ -110,14 +111,14 @@ SELECT n.id, false, n.physical_network,
         WHERE s.network_id = n.id AND NOT s.deleting ORDER BY p.first_address)
 FROM network.network n
 WHERE ($1::uuid[] IS NULL OR n.id = ANY($1))
-    AND EXISTS (SELECT FROM network.subnet s WHERE s.network_id = n.id AND s.segment_id IS NULL)
+    AND NOT n.flat AND EXISTS (SELECT FROM network.subnet s WHERE s.network_id = n.id AND s.segment_id IS NULL)
 """
 
 
 async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = None) -> list[ProviderSource]:
     """What stands behind these providers, or behind all; those with nothing behind them are left out."""
     rows = await tx.fetch(LIST_SOURCES, provider_uuids)
-    return [
+    sources = [
         ProviderSource(
             provider_uuid=row["provider_uuid"],
             routed=row["routed"],
@@ -126,6 +127,7 @@ async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = No
         )
         for row in rows
     ]
+    return sources + await flat.list_sources(tx, provider_uuids)
 
 
 LIST_PHYSICAL_NETWORKS = """

@@ -44,6 +44,24 @@ CREATE TABLE network.quota (
     PRIMARY KEY (project_id, resource)
 );
 CREATE INDEX port_project ON network.port (project_id);
+-- Flat networks of the legacy kind: their subnets are pools of cells, and addresses are servers' own, without ports.
+ALTER TABLE network.network ADD COLUMN flat boolean NOT NULL DEFAULT false;
+ALTER TABLE network.subnet ADD COLUMN cell text;
+ALTER TABLE network.host ADD COLUMN cell text NOT NULL DEFAULT 'cell1';
+CREATE TABLE network.flat_address (
+    server_id uuid NOT NULL,
+    tag text NOT NULL,
+    network_id uuid NOT NULL,
+    subnet_id uuid NOT NULL,
+    address inet NOT NULL,
+    mac_address text NOT NULL,
+    -- The fence: who asks with a lower ticket was overtaken.
+    ticket bigint NOT NULL,
+    PRIMARY KEY (server_id, tag),
+    UNIQUE (subnet_id, address),
+    UNIQUE (network_id, mac_address)
+);
+CREATE SEQUENCE network.flat_ticket;
 """
 
 
