@@ -54,6 +54,9 @@ def test_the_gateway_is_the_first_address_and_the_pool_is_the_rest() -> None:
     assert [(addressing.show(p.first), addressing.show(p.last)) for p in plan.pools] == [("10.0.0.2", "10.0.0.14")]
     plan = addressing.plan_subnet("10.0.0.0/29", gateway_ip="10.0.0.3", no_gateway=False, pools=None)
     assert addressing.count(plan.pools) == 5
+    for outside in ("10.0.1.1", "9.0.0.1"):
+        plan = addressing.plan_subnet("10.0.0.0/29", gateway_ip=outside, no_gateway=False, pools=None)
+        assert (plan.gateway_ip, addressing.count(plan.pools)) == (outside, 6)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +67,8 @@ def test_the_gateway_is_the_first_address_and_the_pool_is_the_rest() -> None:
         ("0.0.0.0/0", None, None, InvalidInput),
         ("2001:db8::/64", None, None, InvalidInput),
         ("10.0.0.0/32", None, None, InvalidInput),
-        ("10.0.0.0/28", "10.0.1.1", None, InvalidInput),
+        ("10.0.0.0/28", "10.0.0.0", None, InvalidInput),
+        ("10.0.0.0/28", "10.0.0.15", None, InvalidInput),
         ("10.0.0.0/28", None, [("10.0.0.9", "10.0.0.8")], InvalidInput),
         ("10.0.0.0/28", None, [("10.0.0.9", "10.0.0.15")], OutOfBoundsAllocationPool),
         ("10.0.0.0/28", None, [("10.0.0.1", "10.0.0.8")], GatewayConflictWithAllocationPools),

@@ -148,15 +148,41 @@ def plan_subnet(
     gateway: int | None = None
     if not no_gateway:
         gateway = hosts.first if gateway_ip is None else parse(gateway_ip)
-        if not hosts.first <= gateway <= hosts.last:
-            raise InvalidInput(f"gateway_ip {gateway_ip} is no host address of {cidr}.")
+        refuse_gateway(cidr, gateway)
     if pools is None:
-        planned = _without(hosts, gateway)
+        inside = gateway is not None and hosts.first <= gateway <= hosts.last
+        planned = _without(hosts, gateway if inside else None)
         if not planned:
             raise InvalidInput(f"{cidr} has no address left beside its gateway: set gateway_ip to null, or enlarge it.")
     else:
         planned = _checked_pools(cidr, hosts, gateway, pools)
     return SubnetPlan(cidr, None if gateway is None else show(gateway), planned)
+
+
+def refuse_gateway(cidr: str, gateway: int) -> None:
+    """Raise InvalidInput for the network's or the broadcast address; one outside the subnet may be right.
+
+    Source: Neutron, check_gateway_invalid_in_subnet: one elsewhere is reached in ways that a subnet does not know.
+    """
+    hosts, block = host_range(cidr), ipaddress.IPv4Network(cidr)
+    inside = int(block.network_address) <= gateway <= int(block.broadcast_address)
+    if inside and not hosts.first <= gateway <= hosts.last:
+        raise InvalidInput(f"gateway_ip {show(gateway)} is no host address of {cidr}.")
+
+
+def refuse_gateway_in_pools(gateway: int, pools: Iterable[AddressRange]) -> None:
+    """Raise GatewayConflictWithAllocationPools: hosts would be given the gateway's own address."""
+    for item in pools:
+        if item.first <= gateway <= item.last:
+            raise GatewayConflictWithAllocationPools(
+                f"Gateway {show(gateway)} is within the allocation pool {show(item.first)}-{show(item.last)}: take it "
+                "out of the pool."
+            )
+
+
+def plan_pools(cidr: str, gateway: int | None, pools: Sequence[tuple[str, str]]) -> tuple[AddressRange, ...]:
+    """Check the pools, (first, last), of a subnet that is; raises what plan_subnet does for pools."""
+    return _checked_pools(cidr, _checked_hosts(cidr), gateway, pools)
 
 
 def _checked_hosts(cidr: str) -> AddressRange:
@@ -185,10 +211,8 @@ def _checked_pools(
             raise InvalidInput(f"The allocation pool {text} ends before it starts.")
         if item.first < hosts.first or item.last > hosts.last:
             raise OutOfBoundsAllocationPool(f"The allocation pool {text} is not within the host addresses of {cidr}.")
-        if gateway is not None and item.first <= gateway <= item.last:
-            raise GatewayConflictWithAllocationPools(
-                f"Gateway {show(gateway)} is within the allocation pool {text}: take it out of the pool."
-            )
+    if gateway is not None:
+        refuse_gateway_in_pools(gateway, checked)
     for one, other in itertools.pairwise(checked):
         if other.first <= one.last:
             raise OverlappingAllocationPools(f"Allocation pools overlap at {show(other.first)} in {cidr}.")

@@ -55,6 +55,26 @@ class GatewayConflictWithAllocationPools(Conflict):
     """The gateway is within an allocation pool."""
 
 
+class GatewayIpInUse(Conflict):
+    """A router's port holds the subnet's gateway address."""
+
+
+class DNSNameServersExhausted(BadRequest):
+    """A subnet cannot have so many name servers."""
+
+
+class HostRoutesExhausted(BadRequest):
+    """A subnet cannot have so many routes."""
+
+
+class SubnetSegmentAssociationChangeNotAllowed(BadRequest):
+    """The subnet belongs to a segment already, for good."""
+
+
+class NoUpdateSubnetWhenMultipleSegmentsOnNetwork(BadRequest):
+    """The network has several segments, so that none of its subnets can join one later."""
+
+
 class InvalidIpForNetwork(BadRequest):
     """The address is in no subnet of the network."""
 

@@ -1,13 +1,13 @@
 """What clients send of subnets, decoded and checked; what is not served is refused by name."""
 
-from typing import Any
+from collections.abc import Sequence
 
 from msgspec import UNSET, Struct, UnsetType
 
-from roost.network import addressing
+from roost.network import addressing, subnet_attributes
 from roost.network.api.bodies import Text, parse_uuid
 from roost.network.errors import InvalidInput
-from roost.network.model import Subnet
+from roost.network.model import HostRoute, Subnet
 from roost.platform.env import Env
 
 
@@ -16,6 +16,13 @@ class PoolBody(Struct, forbid_unknown_fields=True):
 
     start: str
     end: str
+
+
+class HostRouteBody(Struct, forbid_unknown_fields=True):
+    """One route: to a CIDR, by way of an address."""
+
+    destination: str
+    nexthop: str
 
 
 class SubnetBody(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -32,8 +39,8 @@ class SubnetBody(Struct, kw_only=True, forbid_unknown_fields=True):
     enable_dhcp: bool = True
     project_id: Text | None = None
     tenant_id: Text | None = None
-    dns_nameservers: list[str] = []
-    host_routes: list[Any] = []
+    dns_nameservers: list[str] | None = None
+    host_routes: list[HostRouteBody] | None = None
 
 
 class SubnetEnvelope(Struct, forbid_unknown_fields=True):
@@ -46,8 +53,6 @@ def subnet(body: SubnetBody, env: Env, default_project: str) -> Subnet:
     """Raises InvalidInput and what addressing.plan_subnet raises."""
     if body.ip_version != 4:
         raise InvalidInput(f"ip_version {body.ip_version}: only IPv4 subnets are served as yet.")
-    if body.dns_nameservers or body.host_routes:
-        raise InvalidInput("dns_nameservers and host_routes are not served as yet: leave them out.")
     pools = body.allocation_pools
     plan = addressing.plan_subnet(
         body.cidr,
@@ -55,6 +60,8 @@ def subnet(body: SubnetBody, env: Env, default_project: str) -> Subnet:
         no_gateway=body.gateway_ip is None,
         pools=None if pools is None else [(pool.start, pool.end) for pool in pools],
     )
+    if body.enable_dhcp:
+        subnet_attributes.check_dhcp(plan.cidr)
     return Subnet(
         id="",
         network_id=parse_uuid("network_id", body.network_id),
@@ -67,8 +74,14 @@ def subnet(body: SubnetBody, env: Env, default_project: str) -> Subnet:
         gateway_ip=plan.gateway_ip,
         enable_dhcp=body.enable_dhcp,
         deleting=False,
+        dns_nameservers=subnet_attributes.check_nameservers(body.dns_nameservers or (), 4),
+        host_routes=subnet_attributes.check_host_routes(_routes(body.host_routes or ()), 4),
         revision=1,
         created_at=env.now(),
         updated_at=env.now(),
         pools=plan.pools,
     )
+
+
+def _routes(items: Sequence[HostRouteBody]) -> tuple[HostRoute, ...]:
+    return tuple(HostRoute(item.destination, item.nexthop) for item in items)

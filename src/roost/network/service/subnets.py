@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from roost.network import addressing, flat
+from roost.network import addressing, flat, subnet_attributes
 from roost.network.errors import (
     InvalidInput,
     NetworkIdsDontMatch,
@@ -27,9 +27,25 @@ SUBNETS_MAX = 1000
 
 
 async def list_subnets(networks: Networks, ids: Sequence[str] | None = None) -> list[Subnet]:
-    """Subnets by id, or all; those on their way out are gone already."""
-    async with networks.database.transaction() as tx:
-        return [subnet for subnet in await store.list_subnets(tx, ids) if not subnet.deleting]
+    """Subnets by id, or all, each with its routes to its peers; those on their way out are gone already."""
+    async with networks.database.transaction(snapshot=True) as tx:
+        found = [subnet for subnet in await store.list_subnets(tx, ids) if not subnet.deleting]
+        routed = sorted({subnet.network_id for subnet in found if subnet.segment_id is not None})
+        peers: dict[str, list[Subnet]] = {}
+        for peer in await store.list_subnets(tx, network_ids=routed) if routed else ():
+            peers.setdefault(peer.network_id, []).append(peer)
+    return [
+        msgspec.structs.replace(item, host_routes=subnet_attributes.shown_routes(item, peers.get(item.network_id, ())))
+        for item in found
+    ]
+
+
+async def get_subnet(networks: Networks, subnet_id: str) -> Subnet:
+    """One subnet. Raises SubnetNotFound."""
+    found = await list_subnets(networks, [subnet_id])
+    if not found:
+        raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
+    return found[0]
 
 
 async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
@@ -47,7 +63,7 @@ async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
         await store.insert_subnet(tx, made)
         await publication_rows.want(tx, [made.provider_uuid])
     await publications.publish(networks, [made.provider_uuid])
-    return made
+    return await get_subnet(networks, made.id)
 
 
 async def delete_subnet(networks: Networks, subnet_id: str) -> None:

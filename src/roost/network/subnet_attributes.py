@@ -1,0 +1,117 @@
+"""Decides what a subnet may tell its hosts: name servers, routes, DHCP; and which routes lead to its peers.
+
+The routes between the subnets of a routed network are computed when they are shown, from the subnets that there are.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+
+from roost.network.errors import DNSNameServersExhausted, HostRoutesExhausted, InvalidInput
+from roost.network.model import HostRoute, Subnet
+
+NAMESERVERS_MAX = 5
+HOST_ROUTES_MAX = 20
+SERVICE_TYPE_PREFIXES = ("compute:", "network:")
+
+
+def check_nameservers(given: Sequence[str], ip_version: int) -> tuple[str, ...]:
+    """In their order. Raises InvalidInput, DNSNameServersExhausted. Source: Neutron, max_dns_nameservers."""
+    found = tuple(_address("dns_nameservers", text, ip_version) for text in given)
+    if len(set(found)) < len(found):
+        raise InvalidInput("dns_nameservers: a name server is named twice.")
+    if len(found) > NAMESERVERS_MAX:
+        raise DNSNameServersExhausted(
+            f"A subnet has at most {NAMESERVERS_MAX} dns_nameservers, {len(found)} were given."
+        )
+    return found
+
+
+def check_host_routes(given: Sequence[HostRoute], ip_version: int) -> tuple[HostRoute, ...]:
+    """Raises InvalidInput, HostRoutesExhausted. Source: Neutron, max_subnet_host_routes."""
+    found = []
+    for route in given:
+        try:
+            block = ipaddress.ip_network(route.destination)
+        except ValueError as error:
+            raise InvalidInput(f"host_routes: destination '{route.destination[:64]}': {error}.") from error
+        if block.version != ip_version or "/" not in route.destination:
+            raise InvalidInput(f"host_routes: destination '{route.destination}': expected a CIDR of IPv{ip_version}.")
+        found.append(HostRoute(str(block), _address("host_routes: nexthop", route.nexthop, ip_version)))
+    if len(set(found)) < len(found):
+        raise InvalidInput("host_routes: a route is named twice.")
+    if len(found) > HOST_ROUTES_MAX:
+        raise HostRoutesExhausted(f"A subnet has at most {HOST_ROUTES_MAX} host_routes, {len(found)} were given.")
+    return tuple(found)
+
+
+def check_dhcp(cidr: str) -> None:
+    """Raise InvalidInput where a subnet cannot have DHCP. Source: Neutron, subnets with enable_dhcp."""
+    block = ipaddress.ip_network(cidr)
+    reason = None
+    if block.prefixlen > (30 if block.version == 4 else 126):
+        reason = "its prefix leaves no address for a server"
+    elif block.is_multicast or block.is_loopback:
+        reason = "its addresses are multicast or loopback ones"
+    elif block.version == 4 and int(block.network_address) == 0:
+        reason = "it begins with 0.0.0.0"
+    if reason is not None:
+        raise InvalidInput(f"Subnet {cidr} cannot have DHCP, {reason}: set enable_dhcp to false.")
+
+
+def check_service_types(given: Sequence[str]) -> tuple[str, ...]:
+    """The device owners that a subnet is for, each once. Raises InvalidInput."""
+    for text in given:
+        if not text.startswith(SERVICE_TYPE_PREFIXES):
+            raise InvalidInput(
+                f"service_types: '{text[:64]}' is no device owner: expected one that begins with "
+                f"{' or '.join(SERVICE_TYPE_PREFIXES)}."
+            )
+    return tuple(dict.fromkeys(given))
+
+
+def shown_routes(subnet: Subnet, others: Iterable[Subnet]) -> tuple[HostRoute, ...]:
+    """The owner's routes, and those by way of its gateway to the subnets on other segments of its network.
+
+    others: of its network, itself among them or not. No route to where one of the owner's leads already, none without
+    a gateway. Source: Neutron, SegmentHostRoutes.
+    """
+    own = [ipaddress.ip_network(route.destination) for route in subnet.host_routes]
+    added = [
+        route
+        for route in peer_routes(subnet, others)
+        if not any(_within(ipaddress.ip_network(route.destination), block) for block in own)
+    ]
+    return (*subnet.host_routes, *added)
+
+
+def peer_routes(subnet: Subnet, others: Iterable[Subnet]) -> tuple[HostRoute, ...]:
+    """One to each subnet of the network on another segment, in the order of their addresses."""
+    if subnet.segment_id is None or subnet.gateway_ip is None:
+        return ()
+    peers = {
+        ipaddress.ip_network(other.cidr)
+        for other in others
+        if other.network_id == subnet.network_id
+        and other.segment_id != subnet.segment_id
+        and other.ip_version == subnet.ip_version
+        and not other.deleting
+    }
+    return tuple(HostRoute(str(block), subnet.gateway_ip) for block in sorted(peers, key=lambda b: b.network_address))
+
+
+def _within(block: ipaddress.IPv4Network | ipaddress.IPv6Network, other: object) -> bool:
+    if isinstance(block, ipaddress.IPv4Network) and isinstance(other, ipaddress.IPv4Network):
+        return block.subnet_of(other)
+    if isinstance(block, ipaddress.IPv6Network) and isinstance(other, ipaddress.IPv6Network):
+        return block.subnet_of(other)
+    return False
+
+
+def _address(name: str, text: str, ip_version: int) -> str:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError as error:
+        raise InvalidInput(f"{name}: '{text[:64]}' is not an address.") from error
+    if address.version != ip_version:
+        raise InvalidInput(f"{name}: {text} is not an address of IPv{ip_version}, like the subnet's.")
+    return str(address)

@@ -1,0 +1,102 @@
+"""What subnets tell their hosts; the routes between the subnets of a routed network are always those of today."""
+
+import pytest
+from tests.network.cloud import NEVER, PROJECT, Cloud
+
+from roost.network import subnet_attributes
+from roost.network.errors import DNSNameServersExhausted, HostRoutesExhausted, InvalidInput
+from roost.network.model import HostRoute, Subnet
+from roost.network.service import subnets
+from roost.platform.errors import RoostError
+
+
+def subnet(number: int, segment_id: str | None, *routes: HostRoute, gateway: bool = True, cidr: str = "") -> Subnet:
+    wanted = cidr or f"10.0.{number}.0/24"
+    version = 6 if ":" in wanted else 4
+    return Subnet(
+        id=str(number), network_id="n", segment_id=segment_id, name="", description="", project_id=PROJECT,
+        ip_version=version, cidr=wanted, gateway_ip=f"gateway{number}" if gateway else None, enable_dhcp=True,
+        deleting=False, host_routes=routes, revision=1, created_at=NEVER, updated_at=NEVER,
+    )  # fmt: skip
+
+
+def test_a_subnet_leads_to_its_peers_on_other_segments_by_its_own_gateway() -> None:
+    one, two, beside = subnet(1, "a"), subnet(2, "b"), subnet(3, "a")
+    six = subnet(4, "b", cidr="2001:db8::/64")
+    everything = [one, two, beside, six]
+    assert subnet_attributes.shown_routes(one, everything) == (HostRoute("10.0.2.0/24", "gateway1"),)
+    assert subnet_attributes.shown_routes(two, everything) == (
+        HostRoute("10.0.1.0/24", "gateway2"), HostRoute("10.0.3.0/24", "gateway2"),
+    )  # fmt: skip
+    assert subnet_attributes.shown_routes(six, everything) == ()
+    assert subnet_attributes.shown_routes(subnet(1, "a", gateway=False), everything) == ()
+    assert subnet_attributes.shown_routes(subnet(1, None), [subnet(1, None), subnet(2, None)]) == ()
+
+
+def test_the_owners_routes_come_first_and_one_that_leads_there_already_is_enough() -> None:
+    others = [subnet(2, "b"), subnet(3, "c")]
+    own = HostRoute("10.0.2.0/23", "10.0.1.9")
+    assert subnet_attributes.shown_routes(subnet(1, "a", own), others) == (own,)
+    own = HostRoute("10.0.2.0/24", "10.0.1.9")
+    assert subnet_attributes.shown_routes(subnet(1, "a", own), others) == (own, HostRoute("10.0.3.0/24", "gateway1"))
+
+
+ROUTE = HostRoute("10.9.0.0/24", "10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("nameservers", "routes", "error"),
+    [
+        (["8.8.8.8", "8.8.8.8"], [], InvalidInput),
+        (["dns"], [], InvalidInput),
+        (["::1"], [], InvalidInput),
+        ([f"8.8.8.{n}" for n in range(6)], [], DNSNameServersExhausted),
+        ([], [ROUTE, ROUTE], InvalidInput),
+        ([], [HostRoute("10.9.0.1/24", "10.0.0.1")], InvalidInput),
+        ([], [HostRoute("10.9.0.1", "10.0.0.1")], InvalidInput),
+        ([], [HostRoute("10.9.0.0/24", "::1")], InvalidInput),
+        ([], [HostRoute("2001:db8::/64", "10.0.0.1")], InvalidInput),
+        ([], [HostRoute(f"10.{n}.0.0/24", "10.0.0.1") for n in range(21)], HostRoutesExhausted),
+    ],
+)
+def test_wrong_name_servers_and_routes_are_refused(
+    nameservers: list[str], routes: list[HostRoute], error: type[RoostError]
+) -> None:
+    def check() -> None:
+        subnet_attributes.check_nameservers(nameservers, 4)
+        subnet_attributes.check_host_routes(routes, 4)
+
+    with pytest.raises(error):
+        check()
+
+
+@pytest.mark.parametrize("cidr", ["10.0.0.0/31", "224.0.0.0/24", "127.0.0.0/24", "0.0.0.0/8", "2001:db8::/127"])
+def test_dhcp_needs_a_subnet_that_can_have_it(cidr: str) -> None:
+    with pytest.raises(InvalidInput):
+        subnet_attributes.check_dhcp(cidr)
+
+
+def test_service_types_are_device_owners_each_once() -> None:
+    assert subnet_attributes.check_service_types(["compute:a", "network:b", "compute:a"]) == ("compute:a", "network:b")
+    with pytest.raises(InvalidInput):
+        subnet_attributes.check_service_types(["router"])
+
+
+async def test_routes_to_peers_come_and_go_with_them(cloud: Cloud) -> None:
+    """LP 1766380."""
+    network, (_one, two) = await cloud.routed("10.0.1.0/24", "10.0.2.0/24")
+    added = await cloud.subnet(network, "10.0.3.0/24", two)
+
+    async def shown() -> dict[str, list[str]]:
+        return {
+            subnet.cidr: [f"{route.destination} {route.nexthop}" for route in subnet.host_routes]
+            for subnet in await subnets.list_subnets(cloud.networks)
+        }
+
+    assert await shown() == {
+        "10.0.1.0/24": ["10.0.2.0/24 10.0.1.1", "10.0.3.0/24 10.0.1.1"],
+        "10.0.2.0/24": ["10.0.1.0/24 10.0.2.1"],
+        "10.0.3.0/24": ["10.0.1.0/24 10.0.3.1"],
+    }
+    await subnets.delete_subnet(cloud.networks, added.id)
+    assert await shown() == {"10.0.1.0/24": ["10.0.2.0/24 10.0.1.1"], "10.0.2.0/24": ["10.0.1.0/24 10.0.2.1"]}
