@@ -40,8 +40,6 @@ NOT_SERVED = (
     "openstack server migrate web",
     "openstack server create --image any --flavor small --network public web",
     "openstack server create --volume any --flavor small --network public web",
-    "openstack network set --description other public",
-    "openstack network create --share shared",
     "openstack aggregate create other",
     "openstack availability zone list",
     "openstack router list",

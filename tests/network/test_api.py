@@ -118,7 +118,7 @@ async def test_refusals_have_upstreams_names(api: Api, cloud: Cloud) -> None:
         ("POST", "/v2.0/ports", {"port": {"network_id": network["id"], "fixed_ips": [{"ip_address": "192.0.2.1"}]}},
             400, "InvalidIpForNetwork"),
         ("POST", "/v2.0/ports", {"port": {"network_id": network["id"], "id": missing}}, 400, "HTTPBadRequest"),
-        ("GET", "/v2.0/ports?colour=red", None, 400, "InvalidInput"),
+        ("GET", "/v2.0/ports?colour=red", None, 400, "HTTPBadRequest"),
         ("GET", "/v2.0/nothing", None, 404, "HTTPNotFound"),
         ("PATCH", "/v2.0/ports", None, 405, "HTTPMethodNotAllowed"),
     ]  # fmt: skip

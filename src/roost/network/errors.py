@@ -23,6 +23,34 @@ class InvalidInput(BadRequest):
     """The request cannot be understood."""
 
 
+class SegmentsSetInConjunctionWithProviders(BadRequest):
+    """A network is made with segments or with provider attributes, not with both."""
+
+
+class SegmentsContainDuplicateEntry(BadRequest):
+    """Two segments of a network are the same."""
+
+
+class VlanIdInUse(Conflict):
+    """Another segment has the VLAN of the physical network."""
+
+
+class FlatNetworkInUse(Conflict):
+    """Another segment has the physical network for itself."""
+
+
+class TunnelIdInUse(Conflict):
+    """Another segment has the tunnel."""
+
+
+class InvalidSharedSetting(Conflict):
+    """Other projects have ports on the shared network."""
+
+
+class NetworkMTUSubnetConflict(Conflict):
+    """The MTU is too small for a subnet of the network."""
+
+
 class NetworkInUse(Conflict):
     """The network still has ports: delete those first."""
 

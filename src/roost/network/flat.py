@@ -47,7 +47,8 @@ class Allocation(Struct, frozen=True, kw_only=True):
 
 def refuse_network(network: Network) -> None:
     """Raise InvalidInput where a new flat network says what only others have."""
-    if network.flat and (network.network_type or network.physical_network or network.segmentation_id is not None):
+    said = network.network_type or network.physical_network or network.links or network.segmentation_id is not None
+    if network.flat and said:
         raise InvalidInput("A network of roost:kind flat has no provider:* attributes: its pools belong to cells.")
 
 

@@ -3,6 +3,7 @@
 Addresses are text at the edges and whole numbers inside `AddressRange`, so that rules can count. UUIDs are canonical.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from msgspec import Struct
@@ -24,10 +25,19 @@ class AddressRange(Struct, frozen=True, order=True):
     last: int
 
 
+class Link(Struct, frozen=True, kw_only=True):
+    """What carries a segment: a VLAN of a physical network, a tunnel, ...; segmentation_id None: nobody said which."""
+
+    network_type: str
+    physical_network: str | None = None
+    segmentation_id: int | None = None
+
+
 class Network(Struct, frozen=True, kw_only=True):
     """A network; routed when its subnets belong to segments, flat when they are pools of cells, else plain.
 
     segmented: a subnet belongs to a segment. network_type, physical_network, segmentation_id: of a plain network.
+    links: of its segments, in their order; read for showing it only.
     """
 
     id: str
@@ -47,6 +57,7 @@ class Network(Struct, frozen=True, kw_only=True):
     updated_at: datetime
     subnet_ids: tuple[str, ...] = ()
     segment_ids: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
     segmented: bool = False
     flat: bool = False
 
@@ -65,6 +76,36 @@ class Segment(Struct, frozen=True, kw_only=True):
     revision: int
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def link(self) -> Link:
+        """What carries it."""
+        return Link(
+            network_type=self.network_type,
+            physical_network=self.physical_network,
+            segmentation_id=self.segmentation_id,
+        )
+
+
+class NetworkChanges(Struct, frozen=True, kw_only=True):
+    """What a client changes of a network; None leaves it. link: what it says that carries it. revision: that it has."""
+
+    name: str | None = None
+    description: str | None = None
+    admin_state_up: bool | None = None
+    shared: bool | None = None
+    external: bool | None = None
+    mtu: int | None = None
+    link: Mapping[str, str | int | None] = {}
+    revision: int | None = None
+
+
+class SegmentChanges(Struct, frozen=True, kw_only=True):
+    """What a client changes of a segment; None leaves it. name: empty for none. revision: the one it must have."""
+
+    name: str | None = None
+    description: str | None = None
+    revision: int | None = None
 
 
 class HostRoute(Struct, frozen=True):

@@ -1,17 +1,20 @@
 """What bodies have in common: texts, tags of segments, ids, and what is refused by name, never silently dropped."""
 
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
-from msgspec import Meta
+import msgspec
+from msgspec import UNSET, Meta, Struct
 
 from roost.network.errors import InvalidInput
+from roost.network.links import SEGMENTATION_ID_MAX
 from roost.platform.http import canonical_uuid, is_uuid
 
 Text = Annotated[str, Meta(max_length=255, pattern="^[^\x00]*$")]
 SegmentationId = Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern="^[0-9]{1,8}$")]
 """A number, or its digits, as `openstack network create` sends it."""
-SEGMENTATION_ID_MAX = 16777215
-NETWORK_TYPES = ("flat", "vlan", "vxlan", "gre", "geneve", "local")
+BULK_MAX = 500
+"""How many of one kind are made by one request."""
 
 
 def parse_uuid(name: str, text: str) -> str:
@@ -21,22 +24,23 @@ def parse_uuid(name: str, text: str) -> str:
     return canonical_uuid(text)
 
 
-def parse_segmentation_id(prefix: str, given: int | str | None) -> int | None:
-    """As a number; prefix: of the attribute's name. Raises InvalidInput."""
+def parse_segmentation_id(given: int | str | None) -> int | None:
+    """As a number. Raises InvalidInput."""
     if given is None:
         return None
     if int(given) > SEGMENTATION_ID_MAX:
-        raise InvalidInput(f"{prefix}segmentation_id {given}: expected at most {SEGMENTATION_ID_MAX}.")
+        raise InvalidInput(f"segmentation_id {given}: expected at most {SEGMENTATION_ID_MAX}.")
     return int(given)
 
 
-def check_type(prefix: str, kind: str | None, physical_network: str | None, segmentation_id: int | None) -> None:
-    """Whether a segment can be of this type, with these; prefix: of the attributes' names. Raises InvalidInput."""
-    if kind is None and segmentation_id is not None:
-        raise InvalidInput(f"{prefix}segmentation_id needs a {prefix}network_type.")
-    if kind is not None and kind not in NETWORK_TYPES:
-        raise InvalidInput(f"{prefix}network_type '{kind}': expected one of {', '.join(NETWORK_TYPES)}.")
-    if kind in ("flat", "vlan") and not physical_network:
-        raise InvalidInput(f"{prefix}network_type {kind} needs a {prefix}physical_network.")
-    if kind == "vlan" and segmentation_id is not None and not 1 <= segmentation_id <= 4094:
-        raise InvalidInput(f"{prefix}segmentation_id {segmentation_id}: a vlan has one from 1 to 4094.")
+def refuse_unserved(body: Struct, neutral: Mapping[str, Sequence[Any]]) -> None:
+    """Raise InvalidInput for an attribute that asks for what is not served.
+
+    neutral: attribute, as the body's struct calls it -> the values that ask for nothing; the first is what is said to
+    be served. Clients send these unasked; UNSET, for what they leave out, is one of every attribute.
+    """
+    for name, values in neutral.items():
+        given = getattr(body, name)
+        if given is not UNSET and not any(type(given) is type(value) and given == value for value in values):
+            shown = next(item.encode_name for item in msgspec.structs.fields(body) if item.name == name)
+            raise InvalidInput(f"{shown}: only {msgspec.json.encode(values[0]).decode()} is served.")

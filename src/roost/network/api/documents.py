@@ -9,7 +9,7 @@ from functools import cache
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network import addressing
 from roost.network.model import Network, Port, Segment, Subnet
@@ -30,8 +30,16 @@ class Document(Struct, kw_only=True, forbid_unknown_fields=True):
     tags: tuple[str, ...]
 
 
+class LinkDocument(Struct, kw_only=True, forbid_unknown_fields=True):
+    """One of the segments of a network that has several."""
+
+    network_type: str = field(name="provider:network_type")
+    physical_network: str | None = field(name="provider:physical_network")
+    segmentation_id: int | None = field(name="provider:segmentation_id")
+
+
 class NetworkDocument(Document, kw_only=True, forbid_unknown_fields=True):
-    """One network."""
+    """One network; provider:* where it has one segment or says itself what carries it, `segments` where several."""
 
     name: str
     tenant_id: str
@@ -48,9 +56,10 @@ class NetworkDocument(Document, kw_only=True, forbid_unknown_fields=True):
     ipv6_address_scope: None = None
     port_security_enabled: bool = False
     l2_adjacency: bool
-    network_type: str | None = field(name="provider:network_type")
-    physical_network: str | None = field(name="provider:physical_network")
-    segmentation_id: int | None = field(name="provider:segmentation_id")
+    network_type: str | UnsetType | None = field(name="provider:network_type")
+    physical_network: str | UnsetType | None = field(name="provider:physical_network")
+    segmentation_id: int | UnsetType | None = field(name="provider:segmentation_id")
+    segments: tuple[LinkDocument, ...] | UnsetType = UNSET
 
 
 class SegmentDocument(Document, kw_only=True, forbid_unknown_fields=True):
@@ -132,6 +141,14 @@ class PortDocument(Document, kw_only=True, forbid_unknown_fields=True):
 
 def network(item: Network) -> NetworkDocument:
     """One network."""
+    several = len(item.links) > 1
+    own = item.links[0] if item.links else item
+    links = [
+        LinkDocument(
+            network_type=link.network_type, physical_network=link.physical_network, segmentation_id=link.segmentation_id
+        )
+        for link in item.links
+    ]
     return NetworkDocument(
         id=item.id,
         name=item.name,
@@ -145,9 +162,10 @@ def network(item: Network) -> NetworkDocument:
         mtu=item.mtu,
         subnets=item.subnet_ids,
         l2_adjacency=not item.segmented,
-        network_type=item.network_type,
-        physical_network=item.physical_network,
-        segmentation_id=item.segmentation_id,
+        network_type=UNSET if several else own.network_type,
+        physical_network=UNSET if several else own.physical_network,
+        segmentation_id=UNSET if several else own.segmentation_id,
+        segments=tuple(links) if several else UNSET,
         tags=item.tags,
         revision_number=item.revision,
         created_at=_time(item.created_at),

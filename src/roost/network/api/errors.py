@@ -11,6 +11,8 @@ from roost.platform.http import Problem
 BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
     400: (
         errors.InvalidInput,
+        errors.SegmentsSetInConjunctionWithProviders,
+        errors.SegmentsContainDuplicateEntry,
         errors.SubnetsNotAllAssociatedWithSegments,
         errors.NetworkIdsDontMatch,
         errors.OutOfBoundsAllocationPool,
@@ -24,6 +26,11 @@ BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
     ),
     404: (errors.NetworkNotFound, errors.SegmentNotFound, errors.SubnetNotFound, errors.PortNotFound),
     409: (
+        errors.VlanIdInUse,
+        errors.FlatNetworkInUse,
+        errors.TunnelIdInUse,
+        errors.InvalidSharedSetting,
+        errors.NetworkMTUSubnetConflict,
         errors.NetworkInUse,
         errors.SegmentInUse,
         errors.SubnetInUse,

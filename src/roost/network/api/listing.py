@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from starlette.requests import Request
 
 from roost.network.api.documents import attributes
 from roost.network.errors import InvalidInput
+from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, integer_parameter, is_uuid
 
 RESERVED = {"fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"}
@@ -32,7 +33,7 @@ def select(
         directions += ["asc"] * (len(keys) - len(directions))
     for name, direction in reversed(list(zip(keys, directions, strict=False))):
         if name not in names or direction not in ("asc", "desc"):
-            raise InvalidInput(f"sort_key={name}, sort_dir={direction}: expected an attribute, and asc or desc.")
+            raise BadRequest(f"sort_key={name}, sort_dir={direction}: expected an attribute, and asc or desc.")
         chosen.sort(key=_sorting_by(names[name]), reverse=direction == "desc")
     page = _page(chosen, request, names[key])
     if wanted := request.query_params.getlist("fields"):
@@ -66,16 +67,29 @@ def _some(item: Struct, wanted: Sequence[str]) -> dict[str, Any]:
 def _matches(item: Struct, request: Request, names: Mapping[str, str], besides: frozenset[str]) -> bool:
     for name in set(request.query_params.keys()) - RESERVED - besides:
         if name not in names:
-            raise InvalidInput(f"['{name}'] is invalid attribute for filtering")
-        value = getattr(item, names[name])
+            raise BadRequest(f"['{name}'] is invalid attribute for filtering")
         if name == "fixed_ips":
             wanted = fixed_ip_filters(request)
-            if not all(any(getattr(held, key) in values for held in value) for key, values in wanted.items()):
+            held = getattr(item, names[name])
+            if not all(any(getattr(one, key) in values for one in held) for key, values in wanted.items()):
                 return False
             continue
-        if str(value) not in {_wanted(text, value) for text in request.query_params.getlist(name)}:
+        texts = request.query_params.getlist(name)
+        if not any(_is_wanted(value, texts) for value in _values(item, name, names)):
             return False
     return True
+
+
+def _values(item: Struct, name: str, names: Mapping[str, str]) -> Sequence[Any]:
+    """What the filter is compared with: a network of several segments has what any of them has."""
+    value = getattr(item, names[name])
+    if value is UNSET:
+        return [getattr(link, names[name]) for link in getattr(item, "segments", ())]
+    return (value,)
+
+
+def _is_wanted(value: Any, texts: Sequence[str]) -> bool:
+    return str(value) in {_wanted(text, value) for text in texts}
 
 
 def _wanted(text: str, like: Any) -> str:

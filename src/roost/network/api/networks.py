@@ -1,17 +1,20 @@
 """Networks over HTTP."""
 
+from collections.abc import Sequence
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import bodies_networks as bodies
 from roost.network.api import documents, listing
 from roost.network.api.documents import NetworkDocument
-from roost.network.api.protocol import Operation, Operations
-from roost.network.api.resources import Resource, answer
+from roost.network.api.protocol import Operations
+from roost.network.api.resources import Resource
 from roost.network.errors import NetworkNotFound
+from roost.network.model import Network
 from roost.network.service import Networks
 from roost.network.service import networks as service
-from roost.platform.http import canonical_uuid, is_uuid, json_response, read_json
+from roost.platform.http import canonical_uuid, is_uuid, json_response
 
 NETWORK = Resource(
     one="network",
@@ -32,25 +35,21 @@ def network_operations(context: Networks) -> Operations:
         shown = [documents.network(item) for item in await service.list_networks(context, ids)]
         return json_response({"networks": listing.select(shown, request, NetworkDocument)})
 
-    async def create(request: Request) -> Response:
-        body = await read_json(request, bodies.NetworkEnvelope)
-        made = await service.create_network(context, bodies.network(body.network, context.env, context.default_project))
-        return json_response({"network": documents.network(made)}, 201)
+    async def create(items: Sequence[bodies.NetworkBody]) -> list[Network]:
+        wanted = [bodies.network(item, context.env, context.default_project) for item in items]
+        return await service.create_networks(context, wanted)
+
+    async def update(wanted: str, body: bodies.NetworkUpdateBody, revision: int | None) -> Network:
+        return await service.update_network(context, wanted, bodies.network_changes(body, revision))
 
     return {
         "/v2.0/networks": {
             "GET": NETWORK.list_operation(list_all),
-            "POST": Operation(
-                summary="make a network",
-                endpoint=create,
-                rule="create_network",
-                body=bodies.NetworkEnvelope,
-                status=201,
-                result=answer("network", NetworkDocument),
-            ),
+            "POST": NETWORK.create_operation(context, bodies.NetworkEnvelope, create),
         },
         "/v2.0/networks/{id}": {
             "GET": NETWORK.show_operation(context),
+            "PUT": NETWORK.update_operation(context, bodies.NetworkUpdateEnvelope, update),
             "DELETE": NETWORK.delete_operation(context, service.delete_network),
         },
     }

@@ -3,7 +3,7 @@
 import types
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -12,15 +12,22 @@ from starlette.responses import Response
 
 from roost.network.api import listing
 from roost.network.api.documents import Document, attributes
-from roost.network.api.protocol import Operation, Schema, path_id
+from roost.network.api.protocol import Operation, Schema, path_id, revision
 from roost.network.service import Networks
-from roost.platform.errors import NotFound
-from roost.platform.http import json_response
+from roost.platform.errors import BadRequest, NotFound
+from roost.platform.http import json_response, read_json
 
 T = TypeVar("T")
 
 
-class Link(Struct, forbid_unknown_fields=True):
+class Delete(Protocol):
+    """Deletes one by its id, if it has the revision."""
+
+    async def __call__(self, context: Networks, resource_id: str, /, *, revision: int | None) -> None:
+        """Raise what refuses it."""
+
+
+class PageLink(Struct, forbid_unknown_fields=True):
     """Where a list goes on."""
 
     rel: Literal["next", "previous"]
@@ -78,19 +85,65 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
             result=answer(self.one, self.document),
         )
 
-    def delete_operation(self, context: Networks, delete: Callable[[Networks, str], Awaitable[None]]) -> Operation:
+    def create_operation(
+        self, context: Networks, envelope: type[Struct], create: Callable[[Sequence[Any]], Awaitable[Sequence[T]]]
+    ) -> Operation:
+        """POST of one or of many: all are made, or none.
+
+        envelope: has a field for one and a field for many. create: of bodies, what is made, in the same order.
+        """
+
+        async def endpoint(request: Request) -> Response:
+            body = await read_json(request, envelope)
+            one, many = getattr(body, self.one), getattr(body, self.many)
+            if (one is UNSET) == (many is UNSET):
+                raise BadRequest(f"malformed body: expected either `{self.one}` or `{self.many}`")
+            shown = [self.show(item) for item in await create([one] if many is UNSET else many)]
+            return json_response({self.one: shown[0]} if many is UNSET else {self.many: shown}, 201)
+
+        return Operation(
+            summary=f"make a {self.one}, or many at once: all or none",
+            endpoint=endpoint,
+            rule=f"create_{self.one}",
+            body=envelope,
+            status=201,
+            result=made_answer(self.one, self.many, self.document),
+            errors=(404, 409),
+        )
+
+    def update_operation(
+        self, context: Networks, envelope: type[Struct], update: Callable[[str, Any, int | None], Awaitable[T]]
+    ) -> Operation:
+        """PUT of one. envelope: has a field for it. update: of id, body and the revision that it must have."""
+
+        async def endpoint(request: Request) -> Response:
+            wanted = self.id_of(request)
+            body = await read_json(request, envelope)
+            changed = await update(wanted, getattr(body, self.one), revision(request))
+            return json_response({self.one: self.show(changed)})
+
+        return Operation(
+            summary=f"change the {self.one}; `If-Match: revision_number=N` is heeded",
+            endpoint=endpoint,
+            rule=f"update_{self.one}",
+            body=envelope,
+            result=answer(self.one, self.document),
+            errors=(409, 412),
+        )
+
+    def delete_operation(self, context: Networks, delete: Delete) -> Operation:
         """DELETE of one."""
 
         async def endpoint(request: Request) -> Response:
-            await delete(context, self.id_of(request))
+            await delete(context, self.id_of(request), revision=revision(request))
             return Response(status_code=204)
 
         return Operation(
-            summary=f"delete the {self.one}",
+            summary=f"delete the {self.one}; `If-Match: revision_number=N` is heeded",
             endpoint=endpoint,
             rule=f"delete_{self.one}",
             status=204,
-            errors=(409,),
+            errors=(409, 412),
         )
 
 
@@ -121,9 +174,19 @@ def answer(one: str, document: type[Struct]) -> type[Struct]:
 @cache
 def list_answer(many: str, document: type[Struct]) -> type[Struct]:
     """The type of an answer with many."""
-    links = (f"{many}_links", list[Link] | UnsetType, UNSET)
+    links = (f"{many}_links", list[PageLink] | UnsetType, UNSET)
     items = types.GenericAlias(list, (document,))
     return msgspec.defstruct(f"{_camel(many)}Answer", [(many, items), links], forbid_unknown_fields=True)
+
+
+@cache
+def made_answer(one: str, many: str, document: type[Struct]) -> type[Struct]:
+    """The type of an answer with the one, or the many, that were made."""
+    fields = [
+        (one, document | UnsetType, UNSET),
+        (many, types.GenericAlias(list, (document,)) | UnsetType, UNSET),
+    ]
+    return msgspec.defstruct(f"{_camel(one)}MadeAnswer", fields, forbid_unknown_fields=True)
 
 
 def _camel(name: str) -> str:

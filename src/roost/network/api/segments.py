@@ -1,17 +1,20 @@
 """Segments over HTTP."""
 
+from collections.abc import Sequence
+
 from starlette.requests import Request
 from starlette.responses import Response
 
-from roost.network.api import bodies_networks as bodies
+from roost.network.api import bodies_segments as bodies
 from roost.network.api import documents, listing
 from roost.network.api.documents import SegmentDocument
-from roost.network.api.protocol import Operation, Operations
-from roost.network.api.resources import Resource, answer
+from roost.network.api.protocol import Operations
+from roost.network.api.resources import Resource
 from roost.network.errors import SegmentNotFound
+from roost.network.model import Segment
 from roost.network.service import Networks
 from roost.network.service import networks as service
-from roost.platform.http import canonical_uuid, is_uuid, json_response, read_json
+from roost.platform.http import canonical_uuid, is_uuid, json_response
 
 SEGMENT = Resource(
     one="segment",
@@ -32,26 +35,21 @@ def segment_operations(context: Networks) -> Operations:
         shown = [documents.segment(item) for item in await service.list_segments(context, ids)]
         return json_response({"segments": listing.select(shown, request, SegmentDocument)})
 
-    async def create(request: Request) -> Response:
-        body = await read_json(request, bodies.SegmentEnvelope)
-        made = await service.create_segment(context, bodies.segment(body.segment, context.env))
-        return json_response({"segment": documents.segment(made)}, 201)
+    async def create(items: Sequence[bodies.SegmentBody]) -> list[Segment]:
+        wanted = [bodies.segment(item, context.env) for item in items]
+        return await service.create_segments(context, wanted)
+
+    async def update(wanted: str, body: bodies.SegmentUpdateBody, revision: int | None) -> Segment:
+        return await service.update_segment(context, wanted, bodies.segment_changes(body, revision))
 
     return {
         "/v2.0/segments": {
             "GET": SEGMENT.list_operation(list_all),
-            "POST": Operation(
-                summary="make a segment of a network",
-                endpoint=create,
-                rule="create_segment",
-                body=bodies.SegmentEnvelope,
-                status=201,
-                result=answer("segment", SegmentDocument),
-                errors=(404,),
-            ),
+            "POST": SEGMENT.create_operation(context, bodies.SegmentEnvelope, create),
         },
         "/v2.0/segments/{id}": {
             "GET": SEGMENT.show_operation(context),
+            "PUT": SEGMENT.update_operation(context, bodies.SegmentUpdateEnvelope, update),
             "DELETE": SEGMENT.delete_operation(context, service.delete_segment),
         },
     }

@@ -1,11 +1,13 @@
-"""Networks and segments: made, shown, deleted."""
+"""Networks and segments: made, shown, changed, deleted."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import msgspec
 
-from roost.network import flat
+from roost.network import flat, links
 from roost.network.errors import (
+    InvalidSharedSetting,
     NetworkInUse,
     NetworkNotFound,
     SegmentInUse,
@@ -14,19 +16,24 @@ from roost.network.errors import (
     SubnetNotFound,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model import Network, Segment
+from roost.network.model import Link, Network, NetworkChanges, Segment, SegmentChanges
+from roost.network.revisions import refuse_other_revision
 from roost.network.service import Networks, publications
 from roost.network.service.subnets import delete_subnet, lock_network
 from roost.network.store import networks as store
 from roost.network.store import ports
 from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as subnet_rows
+from roost.platform.database import Connection
+
+CHANGEABLE = ("name", "description", "admin_state_up", "shared", "external", "mtu")
+"""Of a network, by its owner."""
 
 
 async def list_networks(networks: Networks, ids: Sequence[str] | None = None) -> list[Network]:
     """Networks by id, or all."""
-    async with networks.database.transaction() as tx:
-        return await store.list_networks(tx, ids)
+    async with networks.database.transaction(snapshot=True) as tx:
+        return await _with_links(tx, await store.list_networks(tx, ids))
 
 
 async def get_network(networks: Networks, network_id: str) -> Network:
@@ -44,39 +51,105 @@ async def list_segments(networks: Networks, ids: Sequence[str] | None = None) ->
 
 
 async def create_network(networks: Networks, network: Network) -> Network:
-    """Keep a new network; its id and times are given here. One with provider attributes has a segment with them."""
+    """Keep one new network; see create_networks."""
+    return (await create_networks(networks, [network]))[0]
+
+
+async def create_networks(networks: Networks, wanted: Sequence[Network]) -> list[Network]:
+    """Keep new networks, all or none; ids and times are given here. Each has a segment for each of its links.
+
+    Raises SegmentsContainDuplicateEntry, VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
+    """
     now = networks.env.now()
-    made = msgspec.structs.replace(network, id=networks.env.new_uuid(), created_at=now, updated_at=now)
-    flat.refuse_network(made)
+    made = [
+        msgspec.structs.replace(network, id=networks.env.new_uuid(), created_at=now, updated_at=now)
+        for network in wanted
+    ]
+    for network in made:
+        flat.refuse_network(network)
+    segments = [_segment(networks, network, link) for network in made for link in _links(network)]
     async with networks.database.transaction() as tx:
-        await store.insert_network(tx, made)
-        if made.network_type is not None:
-            await store.insert_segment(tx, _first_segment(networks, made))
-    return await get_network(networks, made.id)
+        for network in made:
+            await store.insert_network(tx, network)
+        await _insert_segments(networks, tx, segments)
+        found = await _with_links(tx, await store.list_networks(tx, [network.id for network in made]))
+    by_id = {network.id: network for network in found}
+    return [by_id[network.id] for network in made]
+
+
+async def update_network(networks: Networks, network_id: str, changes: NetworkChanges) -> Network:
+    """Change a network. Raises NetworkNotFound, RevisionNumberConstraintFailed, InvalidInput for what carries it,
+    InvalidSharedSetting while other projects have ports on it, NetworkMTUSubnetConflict.
+    """
+    async with networks.database.transaction() as tx:
+        (network,) = await _with_links(tx, [await lock_network(tx, network_id)])
+        refuse_other_revision("Network", network_id, has=network.revision, wanted=changes.revision)
+        links.refuse_other_link(network, changes.link)
+        if network.shared and changes.shared is False:
+            others = await ports.list_projects(tx, network_id) - {network.project_id}
+            if others:
+                raise InvalidSharedSetting(
+                    f"{len(others)} other projects have ports on network {network_id}: it stays shared while they do."
+                )
+        if changes.mtu is not None:
+            links.refuse_small_mtu(changes.mtu, await subnet_rows.list_subnets(tx, network_ids=[network_id]))
+        said = {name: getattr(changes, name) for name in CHANGEABLE if getattr(changes, name) is not None}
+        await store.update_network(tx, msgspec.structs.replace(network, **said))
+    return await get_network(networks, network_id)
 
 
 async def create_segment(networks: Networks, segment: Segment) -> Segment:
-    """Keep a new segment; its provider and host aggregate come with its first subnet.
+    """Keep one new segment; see create_segments."""
+    return (await create_segments(networks, [segment]))[0]
 
-    Raises NetworkNotFound, SubnetsNotAllAssociatedWithSegments when the network has subnets without a segment.
+
+async def create_segments(networks: Networks, wanted: Sequence[Segment]) -> list[Segment]:
+    """Keep new segments, all or none; provider and host aggregate of each come with its first subnet.
+
+    Raises NetworkNotFound, SubnetsNotAllAssociatedWithSegments when the network has subnets without a segment,
+    SegmentsContainDuplicateEntry, VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
     """
     now = networks.env.now()
-    made = msgspec.structs.replace(segment, id=networks.env.new_uuid(), created_at=now, updated_at=now)
+    made = [
+        msgspec.structs.replace(segment, id=networks.env.new_uuid(), created_at=now, updated_at=now)
+        for segment in wanted
+    ]
     async with networks.database.transaction() as tx:
-        network = await lock_network(tx, made.network_id)
-        flat.refuse_segment(network)
-        if network.subnet_ids and not network.segmented:
-            raise SubnetsNotAllAssociatedWithSegments(
-                f"Network {network.id} has subnets without a segment: delete them first."
-            )
-        await store.insert_segment(tx, made)
+        found = await store.lock_networks(tx, sorted({segment.network_id for segment in made}))
+        for segment in made:
+            network = found.get(segment.network_id)
+            if network is None:
+                raise NetworkNotFound(f"Network {segment.network_id} could not be found.")
+            flat.refuse_segment(network)
+            if network.subnet_ids and not network.segmented:
+                raise SubnetsNotAllAssociatedWithSegments(
+                    f"Network {network.id} has subnets without a segment: delete them first."
+                )
+        await _insert_segments(networks, tx, made)
     return made
 
 
-async def delete_network(networks: Networks, network_id: str) -> None:
-    """Delete a network with its segments and subnets. Raises NetworkNotFound, NetworkInUse while it has ports."""
+async def update_segment(networks: Networks, segment_id: str, changes: SegmentChanges) -> Segment:
+    """Name or describe a segment anew. Raises SegmentNotFound, RevisionNumberConstraintFailed."""
+    async with networks.database.transaction() as tx:
+        segment = await _lock_segment(tx, segment_id)
+        refuse_other_revision("Segment", segment_id, has=segment.revision, wanted=changes.revision)
+        if changes.name is not None:
+            segment = msgspec.structs.replace(segment, name=changes.name or None)
+        if changes.description is not None:
+            segment = msgspec.structs.replace(segment, description=changes.description)
+        await store.update_segment(tx, segment)
+        return (await store.list_segments(tx, [segment_id]))[0]
+
+
+async def delete_network(networks: Networks, network_id: str, *, revision: int | None = None) -> None:
+    """Delete a network with its segments and subnets.
+
+    Raises NetworkNotFound, RevisionNumberConstraintFailed, NetworkInUse while it has ports.
+    """
     async with networks.database.transaction() as tx:
         network = await lock_network(tx, network_id)
+        refuse_other_revision("Network", network_id, has=network.revision, wanted=revision)
         held = await ports.count(tx, network_id)
         if held:
             raise NetworkInUse(f"Network {network_id} still has {held} ports: delete them first.")
@@ -99,16 +172,17 @@ async def delete_network(networks: Networks, network_id: str) -> None:
     await publications.publish(networks, providers)
 
 
-async def delete_segment(networks: Networks, segment_id: str) -> None:
-    """Delete a segment with its host aggregate. Raises SegmentNotFound, SegmentInUse while it has subnets."""
+async def delete_segment(networks: Networks, segment_id: str, *, revision: int | None = None) -> None:
+    """Delete a segment with its host aggregate.
+
+    Raises SegmentNotFound, RevisionNumberConstraintFailed, SegmentInUse while it has subnets.
+    """
     async with networks.database.transaction() as tx:
-        found = await store.list_segments(tx, [segment_id])
-        if not found:
-            raise SegmentNotFound(f"Segment {segment_id} could not be found.")
-        await lock_network(tx, found[0].network_id)
+        segment = await _lock_segment(tx, segment_id)
+        refuse_other_revision("Segment", segment_id, has=segment.revision, wanted=revision)
         on_it = [
             s
-            for s in await subnet_rows.list_subnets(tx, network_ids=[found[0].network_id])
+            for s in await subnet_rows.list_subnets(tx, network_ids=[segment.network_id])
             if s.segment_id == segment_id
         ]
         if on_it:
@@ -118,16 +192,58 @@ async def delete_segment(networks: Networks, segment_id: str) -> None:
     await publications.publish(networks, [segment_id])
 
 
-def _first_segment(networks: Networks, network: Network) -> Segment:
-    assert network.network_type is not None
+async def _lock_segment(tx: Connection, segment_id: str) -> Segment:
+    """The segment, with its network held as it is. Raises SegmentNotFound."""
+    for _ in range(2):
+        found = await store.list_segments(tx, [segment_id])
+        if not found:
+            break
+        await store.lock_network(tx, found[0].network_id)
+    if not found:
+        raise SegmentNotFound(f"Segment {segment_id} could not be found.")
+    return found[0]
+
+
+async def _insert_segments(networks: Networks, tx: Connection, made: Sequence[Segment]) -> None:
+    """In this order, which their times keep. Their networks are locked, or new."""
+    wanted = links.exclusive(segment.link for segment in made)
+    if wanted:
+        links.refuse_taken(wanted, await store.lock_links(tx, wanted))
+    ordered = [
+        msgspec.structs.replace(segment, created_at=segment.created_at + timedelta(microseconds=index))
+        for index, segment in enumerate(made)
+    ]
+    if ordered:
+        await store.insert_segments(tx, ordered)
+
+
+async def _with_links(tx: Connection, found: Sequence[Network]) -> list[Network]:
+    by_network = await store.list_links(tx, [network.id for network in found])
+    return [msgspec.structs.replace(network, links=tuple(by_network.get(network.id, ()))) for network in found]
+
+
+def _links(network: Network) -> tuple[Link, ...]:
+    """What carries a new network: what is said of its segments, or of itself."""
+    if network.links or network.network_type is None:
+        return network.links
+    return (
+        Link(
+            network_type=network.network_type,
+            physical_network=network.physical_network,
+            segmentation_id=network.segmentation_id,
+        ),
+    )
+
+
+def _segment(networks: Networks, network: Network, link: Link) -> Segment:
     return Segment(
         id=networks.env.new_uuid(),
         network_id=network.id,
         name=None,
         description="",
-        network_type=network.network_type,
-        physical_network=network.physical_network,
-        segmentation_id=network.segmentation_id,
+        network_type=link.network_type,
+        physical_network=link.physical_network,
+        segmentation_id=link.segmentation_id,
         revision=1,
         created_at=network.created_at,
         updated_at=network.updated_at,

@@ -15,7 +15,6 @@ from roost.network.errors import (
     PortChanged,
     PortInUse,
     PortNotFound,
-    RevisionNumberConstraintFailed,
 )
 from roost.network.model import (
     VIF_TYPE_BOUND,
@@ -26,6 +25,7 @@ from roost.network.model import (
     PortRequest,
 )
 from roost.network.requests import AddressPlan, Placing
+from roost.network.revisions import refuse_other_revision
 from roost.network.service import Networks, assignments, releases
 from roost.network.service.macs import new_mac
 from roost.network.store import claims
@@ -100,15 +100,16 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges) ->
     return await get_port(networks, port_id)
 
 
-async def delete_port(networks: Networks, port_id: str) -> None:
+async def delete_port(networks: Networks, port_id: str, *, revision: int | None = None) -> None:
     """Delete any port, a server's too: its addresses are unassigned, then its claim is given back.
 
-    Raises PortNotFound.
+    revision: the one it must have. Raises PortNotFound, RevisionNumberConstraintFailed.
     """
     async with networks.database.transaction() as tx:
         found = await port_rows.lock_ports(tx, [port_id])
         if port_id not in found:
             raise _missing(port_id)
+        refuse_other_revision("Port", port_id, has=found[port_id].revision, wanted=revision)
         await assignments.unassign(tx, [(item.subnet_id, item.address) for item in found[port_id].addresses])
         await port_rows.delete(tx, [port_id])
         await claims.insert_releases(tx, [port_id])
@@ -151,8 +152,7 @@ async def _lock_for_client(tx: Connection, port_id: str, changes: PortChanges) -
     if port_id not in found:
         raise _missing(port_id)
     port = found[port_id]
-    if changes.revision is not None and changes.revision != port.revision:
-        raise RevisionNumberConstraintFailed(f"Port {port_id} has revision {port.revision}, not {changes.revision}.")
+    refuse_other_revision("Port", port_id, has=port.revision, wanted=changes.revision)
     if port.reserved_from is not None:
         raise PortInUse(f"Server {port.device_id} is being built with port {port_id}: wait until it is, or delete it.")
     requests.refuse_changes(port, changes)

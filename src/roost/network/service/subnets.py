@@ -16,6 +16,7 @@ from roost.network.errors import (
     SubnetsNotAllAssociatedWithSegments,
 )
 from roost.network.model import Network, Subnet
+from roost.network.revisions import refuse_other_revision
 from roost.network.service import Networks, publications
 from roost.network.store import addresses
 from roost.network.store import networks as network_rows
@@ -66,15 +67,17 @@ async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
     return await get_subnet(networks, made.id)
 
 
-async def delete_subnet(networks: Networks, subnet_id: str) -> None:
-    """Delete a subnet: first it is capacity no more, then it goes.
+async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | None = None) -> None:
+    """Delete a subnet: first it is capacity no more, then it goes. revision: the one it must have.
 
-    Raises SubnetNotFound, SubnetInUse while ports have addresses in it or builds have claims on the last of a segment.
+    Raises SubnetNotFound, RevisionNumberConstraintFailed, SubnetInUse while ports have addresses in it or builds have
+    claims on the last of a segment.
     """
     async with networks.database.transaction() as tx:
         subnet = await _lock_subnet(tx, subnet_id)
         if subnet is None:
             raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
+        refuse_other_revision("Subnet", subnet_id, has=subnet.revision, wanted=revision)
         if await addresses.is_subnet_held(tx, subnet_id):
             raise SubnetInUse(f"Ports have addresses in subnet {subnet_id}: delete them first.")
         await store.mark_subnet(tx, subnet_id, deleting=True)

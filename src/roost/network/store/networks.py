@@ -6,7 +6,7 @@ Lock order of the whole wing: networks, ports, intents, subnets; each by id.
 from collections.abc import Sequence
 from typing import Any
 
-from roost.network.model import Host, Network, Segment
+from roost.network.model import Host, Link, Network, Segment
 from roost.platform.database import Connection
 
 _NETWORK = """
@@ -52,6 +52,18 @@ async def keep_networks(tx: Connection, ids: Sequence[str]) -> list[Network]:
     return await list_networks(tx, ids)
 
 
+LOCK_NETWORKS_WHOLE = """
+-- network.lock_networks_whole
+SELECT id FROM network.network WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
+"""
+
+
+async def lock_networks(tx: Connection, ids: Sequence[str]) -> dict[str, Network]:
+    """Those of the networks that exist, by id, each with its segments, subnets and ports held as they are."""
+    await tx.fetch(LOCK_NETWORKS_WHOLE, ids)
+    return {network.id: network for network in await list_networks(tx, ids)}
+
+
 LOCK_NETWORK = """
 -- network.lock_network
 SELECT id FROM network.network WHERE id = $1 FOR UPDATE
@@ -84,6 +96,23 @@ async def insert_network(tx: Connection, network: Network) -> None:
     )  # fmt: skip
 
 
+UPDATE_NETWORK = """
+-- network.update_network
+UPDATE network.network
+SET name = $2, description = $3, admin_state_up = $4, shared = $5, external = $6, mtu = $7, revision = revision + 1,
+    updated_at = now()
+WHERE id = $1
+"""
+
+
+async def update_network(tx: Connection, network: Network) -> None:
+    """What a client may change; the network is locked."""
+    await tx.execute(
+        UPDATE_NETWORK, network.id, network.name, network.description, network.admin_state_up, network.shared,
+        network.external, network.mtu,
+    )  # fmt: skip
+
+
 DELETE_NETWORK = """
 -- network.delete_network
 DELETE FROM network.network WHERE id = $1
@@ -93,6 +122,21 @@ DELETE FROM network.network WHERE id = $1
 async def delete_network(tx: Connection, network_id: str) -> None:
     """The network itself; what belongs to it must be gone."""
     await tx.execute(DELETE_NETWORK, network_id)
+
+
+LIST_LINKS = """
+-- network.list_links
+SELECT network_id, network_type, physical_network, segmentation_id FROM network.segment
+WHERE network_id = ANY($1::uuid[]) ORDER BY network_id, created_at, id
+"""
+
+
+async def list_links(tx: Connection, network_ids: Sequence[str]) -> dict[str, list[Link]]:
+    """Network id -> what carries its segments, in their order."""
+    found: dict[str, list[Link]] = {}
+    for row in await tx.fetch(LIST_LINKS, network_ids):
+        found.setdefault(row["network_id"], []).append(_link(row))
+    return found
 
 
 LIST_SEGMENTS = """
@@ -113,20 +157,63 @@ async def list_segments(
     return [Segment(**{**row, "tags": tuple(row["tags"])}) for row in rows]
 
 
-INSERT_SEGMENT = """
--- network.insert_segment
-INSERT INTO network.segment
-    (id, network_id, name, description, network_type, physical_network, segmentation_id, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
+LOCK_LINKS = """
+-- network.lock_links
+LOCK TABLE network.segment IN SHARE ROW EXCLUSIVE MODE
+"""
+
+LIST_LINKS_TAKEN = """
+-- network.list_links_taken
+SELECT g.network_id, g.network_type, g.physical_network, g.segmentation_id
+FROM network.segment g JOIN unnest($1::text[], $2::text[], $3::integer[]) AS w (type, physical_network, id)
+    ON g.network_type = w.type AND g.physical_network IS NOT DISTINCT FROM w.physical_network
+    AND g.segmentation_id IS NOT DISTINCT FROM w.id
 """
 
 
-async def insert_segment(tx: Connection, segment: Segment) -> None:
-    """A new segment."""
-    await tx.execute(
-        INSERT_SEGMENT, segment.id, segment.network_id, segment.name, segment.description,
-        segment.network_type, segment.physical_network, segment.segmentation_id, segment.created_at,
-    )  # fmt: skip
+async def lock_links(tx: Connection, wanted: Sequence[Link]) -> list[tuple[Link, str]]:
+    """Those of the links that segments have, each with its network; until the transaction ends, no segment comes.
+
+    Whoever calls this holds the networks' locks already.
+    """
+    await tx.execute(LOCK_LINKS)
+    columns = [
+        [link.network_type for link in wanted], [link.physical_network for link in wanted],
+        [link.segmentation_id for link in wanted],
+    ]  # fmt: skip
+    return [(_link(row), row["network_id"]) for row in await tx.fetch(LIST_LINKS_TAKEN, *columns)]
+
+
+INSERT_SEGMENTS = """
+-- network.insert_segments
+INSERT INTO network.segment
+    (id, network_id, name, description, network_type, physical_network, segmentation_id, created_at, updated_at)
+SELECT id, network_id, name, description, network_type, physical_network, segmentation_id, made_at, made_at
+FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::integer[], $8::timestamptz[])
+    AS s (id, network_id, name, description, network_type, physical_network, segmentation_id, made_at)
+"""
+
+
+async def insert_segments(tx: Connection, segments: Sequence[Segment]) -> None:
+    """New segments, at the end of their networks' in this order."""
+    columns = [
+        [item.id for item in segments], [item.network_id for item in segments], [item.name for item in segments],
+        [item.description for item in segments], [item.network_type for item in segments],
+        [item.physical_network for item in segments], [item.segmentation_id for item in segments],
+        [item.created_at for item in segments],
+    ]  # fmt: skip
+    await tx.execute(INSERT_SEGMENTS, *columns)
+
+
+UPDATE_SEGMENT = """
+-- network.update_segment
+UPDATE network.segment SET name = $2, description = $3, revision = revision + 1, updated_at = now() WHERE id = $1
+"""
+
+
+async def update_segment(tx: Connection, segment: Segment) -> None:
+    """What a client may change; its network is locked."""
+    await tx.execute(UPDATE_SEGMENT, segment.id, segment.name, segment.description)
 
 
 DELETE_SEGMENTS = """
@@ -184,6 +271,14 @@ async def set_hosts(
 ) -> None:
     """What the hosts reach, and their cells; physical_networks: for each host, a JSON array of names."""
     await tx.execute(SET_HOSTS, names, physical_networks, cells)
+
+
+def _link(row: Any) -> Link:
+    return Link(
+        network_type=row["network_type"],
+        physical_network=row["physical_network"],
+        segmentation_id=row["segmentation_id"],
+    )
 
 
 def _network(row: Any) -> Network:

@@ -232,6 +232,17 @@ async def count(tx: Connection, network_id: str) -> int:
     return int(await tx.fetchval(COUNT_PORTS, network_id))
 
 
+LIST_PROJECTS = """
+-- network.list_port_projects
+SELECT DISTINCT project_id FROM network.port WHERE network_id = $1
+"""
+
+
+async def list_projects(tx: Connection, network_id: str) -> set[str]:
+    """Whose ports the network has."""
+    return {row["project_id"] for row in await tx.fetch(LIST_PROJECTS, network_id)}
+
+
 LIST_MADE_SERVERS = """
 -- network.list_build_servers
 SELECT DISTINCT device_id FROM network.port

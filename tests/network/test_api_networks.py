@@ -1,0 +1,194 @@
+"""Networks and segments over HTTP: made, one or many, changed, shown, refused."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.network.cloud import Cloud
+from tests.network.test_api import Api, routed
+
+VLAN = {"provider:network_type": "vlan", "provider:physical_network": "rack1"}
+STALE = [(b"if-match", b"revision_number=77")]
+
+
+@pytest.fixture
+def api(cloud: Cloud) -> Api:
+    return Api(cloud)
+
+
+async def refused(api: Api, method: str, path: str, body: Any, **more: Any) -> tuple[int, str]:
+    """(status, the error's type)."""
+    status, answer = await api.call(method, f"/v2.0/{path}", body, **more)
+    assert status >= 400, answer
+    assert answer["NeutronError"]["message"]
+    return status, answer["NeutronError"]["type"]
+
+
+async def test_a_network_is_changed_and_its_revision_counts(api: Api) -> None:
+    network = await api.make("network", name="old", shared=True, mtu=9000, **{"router:external": True})
+    shown = {"shared": True, "mtu": 9000, "router:external": True, "revision_number": 1, "status": "ACTIVE"}
+    assert shown.items() <= network.items()
+    change = {"name": "new", "description": "d", "admin_state_up": False, "shared": False, "mtu": 0}
+    status, answer = await api.call("PUT", f"/v2.0/networks/{network['id']}", {"network": change})
+    assert status == 200
+    shown = {**change, "mtu": 1500, "status": "DOWN", "router:external": True, "revision_number": 2}
+    assert shown.items() <= answer["network"].items()
+    path = f"networks/{network['id']}"
+    for method, body in (("PUT", {"network": {"name": "x"}}), ("DELETE", None)):
+        answered = await refused(api, method, path, body, headers=STALE)
+        assert answered == (412, "RevisionNumberConstraintFailed")
+    current = [(b"if-match", b"revision_number=2")]
+    assert (await api.call("DELETE", f"/v2.0/{path}", headers=current))[0] == 204
+    assert await refused(api, "PUT", path, {"network": {"name": "x"}}) == (404, "NetworkNotFound")
+
+
+async def test_what_carries_a_network_is_shown_as_upstream_does_and_stays(api: Api) -> None:
+    one = await api.make("network", **VLAN, **{"provider:segmentation_id": "101"})
+    assert one["provider:segmentation_id"] == 101
+    put = {"network": {**VLAN, "provider:segmentation_id": "101", "name": "same"}}
+    assert (await api.call("PUT", f"/v2.0/networks/{one['id']}", put))[0] == 200
+    other = {"network": {"provider:segmentation_id": 102}}
+    assert await refused(api, "PUT", f"networks/{one['id']}", other) == (400, "InvalidInput")
+
+    segments = [{**VLAN, "provider:segmentation_id": number} for number in (205, 203, 204)]
+    many = await api.make("network", segments=segments)
+    assert (many["segments"], "provider:network_type" in many) == (segments, False)
+    _, answer = await api.call("GET", f"/v2.0/segments?network_id={many['id']}&sort_key=segmentation_id")
+    assert [item["segmentation_id"] for item in answer["segments"]] == [203, 204, 205]
+    for query, found in (("provider:segmentation_id=204", [many]), ("provider:physical_network=rack1", [one, many])):
+        _, answer = await api.call("GET", f"/v2.0/networks?{query}")
+        assert {item["id"] for item in answer["networks"]} == {item["id"] for item in found}, query
+
+    routed_network = await api.make("network")
+    assert routed_network["provider:network_type"] is None
+    link = {"network_type": "vlan", "physical_network": "rack1", "segmentation_id": 301}
+    await api.make("segment", network_id=routed_network["id"], **link)
+    _, answer = await api.call("GET", f"/v2.0/networks/{routed_network['id']}")
+    assert answer["network"]["provider:segmentation_id"] == 301
+
+
+async def test_segments_that_cannot_be_are_refused(api: Api) -> None:
+    network = await api.make("network", **VLAN, **{"provider:segmentation_id": 101})
+    await api.make("network", **{"provider:network_type": "flat", "provider:physical_network": "flat1"})
+    await api.make("network", **{"provider:network_type": "vxlan", "provider:segmentation_id": 7})
+    same = {"provider:network_type": "vlan", "provider:physical_network": "a", "provider:segmentation_id": 5}
+
+    def segment(**link: Any) -> Any:
+        return {"segment": {"network_id": network["id"], **link}}
+
+    vlan = {"network_type": "vlan", "physical_network": "rack1"}
+    cases: list[tuple[str, Any, int, str]] = [
+        ("segments", segment(**vlan, segmentation_id=101), 409, "VlanIdInUse"),
+        ("segments", segment(network_type="flat", physical_network="flat1"), 409, "FlatNetworkInUse"),
+        ("segments", segment(network_type="vxlan", segmentation_id=7), 409, "TunnelIdInUse"),
+        ("segments", segment(**vlan, segmentation_id=4095), 400, "InvalidInput"),
+        ("segments", segment(network_type="vlan", segmentation_id=5), 400, "InvalidInput"),
+        ("segments", segment(network_type="vxlan", physical_network="p"), 400, "InvalidInput"),
+        ("segments", segment(network_type="flat", physical_network="p", segmentation_id=1), 400, "InvalidInput"),
+        ("segments", segment(network_type="smoke"), 400, "InvalidInput"),
+        ("networks", {"network": {**VLAN, "provider:segmentation_id": 101}}, 409, "VlanIdInUse"),
+        ("networks", {"network": {"segments": [same, same]}}, 400, "SegmentsContainDuplicateEntry"),
+        ("networks", {"network": {"segments": [{}]}}, 400, "InvalidInput"),
+        ("networks", {"network": {"segments": [same], **VLAN}}, 400, "SegmentsSetInConjunctionWithProviders"),
+        ("networks", {"network": {"mtu": 20}}, 400, "InvalidInput"),
+    ]
+    for path, body, status, kind in cases:
+        assert await refused(api, "POST", path, body) == (status, kind), body
+    assert len((await api.call("GET", "/v2.0/networks"))[1]["networks"]) == 3
+    assert len((await api.call("GET", "/v2.0/segments"))[1]["segments"]) == 3
+
+
+async def test_of_many_that_want_one_vlan_at_once_one_gets_it(api: Api) -> None:
+    body = {"network": {**VLAN, "provider:segmentation_id": 101}}
+    answers = await asyncio.gather(*(api.call("POST", "/v2.0/networks", body) for _ in range(8)))
+    assert sorted(status for status, _ in answers) == [201, *[409] * 7]
+
+
+async def test_a_segment_is_named_anew_and_nothing_else(api: Api, cloud: Cloud) -> None:
+    _, segment, _ = await routed(api, cloud)
+    path = f"segments/{segment['id']}"
+    status, answer = await api.call("PUT", f"/v2.0/{path}", {"segment": {"name": "a", "description": None}})
+    assert (status, answer["segment"]) == (
+        200,
+        {
+            **segment,
+            "name": "a",
+            "description": "",
+            "revision_number": 2,
+            "updated_at": answer["segment"]["updated_at"],
+        },
+    )
+    other = {"segment": {"segmentation_id": 7}}
+    assert await refused(api, "PUT", path, other) == (400, "HTTPBadRequest")
+    for method, body in (("PUT", {"segment": {"name": "x"}}), ("DELETE", None)):
+        assert (await refused(api, method, path, body, headers=STALE))[0] == 412
+    missing = "11111111-1111-4111-8111-111111111111"
+    assert await refused(api, "PUT", f"segments/{missing}", {"segment": {}}) == (404, "SegmentNotFound")
+
+
+async def test_a_shared_network_stays_so_while_others_use_it(api: Api) -> None:
+    network = await api.make("network", shared=True)
+    port = await api.make("port", network_id=network["id"], project_id="another")
+    unshare = {"network": {"shared": False}}
+    assert await refused(api, "PUT", f"networks/{network['id']}", unshare) == (409, "InvalidSharedSetting")
+    await api.call("DELETE", f"/v2.0/ports/{port['id']}")
+    assert (await api.call("PUT", f"/v2.0/networks/{network['id']}", unshare))[0] == 200
+
+
+async def test_many_are_made_in_their_order_or_none(api: Api) -> None:
+    names = [f"n{number}" for number in range(20)]
+    status, answer = await api.call("POST", "/v2.0/networks", {"networks": [{"name": name} for name in names]})
+    assert (status, [item["name"] for item in answer["networks"]]) == (201, names)
+    known = answer["networks"][0]["id"]
+    vlan = {"network_id": known, "network_type": "vlan", "physical_network": "rack1"}
+    many = [{**vlan, "segmentation_id": number} for number in (9, 3, 5)]
+    status, answer = await api.call("POST", "/v2.0/segments", {"segments": many})
+    assert (status, [item["segmentation_id"] for item in answer["segments"]]) == (201, [9, 3, 5])
+    for body in (
+        {"networks": [{"name": "new"}, {"name": "vlan", **VLAN, "provider:segmentation_id": 3}]},
+        {"networks": [{"name": "new"}, {"name": 7}]},
+        {"networks": []},
+        {"networks": [{}] * 501},
+        {"networks": [{}], "network": {}},
+        {},
+    ):
+        assert (await api.call("POST", "/v2.0/networks", body))[0] in (400, 409)
+    missing = {**vlan, "segmentation_id": 11, "network_id": "11111111-1111-4111-8111-111111111111"}
+    answered = await refused(api, "POST", "segments", {"segments": [{**vlan, "segmentation_id": 10}, missing]})
+    assert answered == (404, "NetworkNotFound")
+    assert len((await api.call("GET", "/v2.0/networks"))[1]["networks"]) == 20
+    assert len((await api.call("GET", "/v2.0/segments"))[1]["segments"]) == 3
+
+
+async def test_what_is_not_served_is_refused_by_name_unless_it_asks_for_nothing(api: Api) -> None:
+    nothing = {
+        "port_security_enabled": False, "availability_zone_hints": [], "dns_domain": "", "is_default": False,
+        "qos_policy_id": None, "vlan_transparent": None,
+    }  # fmt: skip
+    network = await api.make("network", **nothing)
+    something = {
+        "port_security_enabled": True, "availability_zone_hints": ["z"], "dns_domain": "a.", "is_default": True,
+        "qos_policy_id": network["id"], "vlan_transparent": True,
+    }  # fmt: skip
+    for name, value in something.items():
+        for method, path in (("POST", "networks"), ("PUT", f"networks/{network['id']}")):
+            status, answer = await api.call(method, f"/v2.0/{path}", {"network": {name: value}})
+            assert (status, answer["NeutronError"]["type"]) == (400, "InvalidInput")
+            assert answer["NeutronError"]["message"].startswith(f"{name}: only ")
+
+
+async def test_l2_adjacency_ends_with_the_first_subnet_on_a_segment(api: Api, cloud: Cloud) -> None:
+    """BEHAVIOURS 18."""
+    network = await api.make("network")
+    vlan = {"network_type": "vlan", "physical_network": "rack1", "segmentation_id": 101}
+    segment = await api.make("segment", network_id=network["id"], **vlan)
+
+    async def adjacent() -> Any:
+        _, answer = await api.call("GET", f"/v2.0/networks/{network['id']}?fields=l2_adjacency")
+        return answer["network"]["l2_adjacency"]
+
+    assert await adjacent() is True
+    subnet = await api.make("subnet", network_id=network["id"], segment_id=segment["id"], cidr="203.0.113.0/29")
+    assert await adjacent() is False
+    await api.call("DELETE", f"/v2.0/subnets/{subnet['id']}")
+    assert await adjacent() is True
