@@ -251,6 +251,7 @@ class PortRequest(Struct, frozen=True, kw_only=True):
     host: str | None = None
     vnic_type: str = "normal"
     binding_profile: str = "{}"
+    tags: tuple[str, ...] = ()
     fixed_ips: tuple[FixedIpRequest, ...] | None = None
 
 

@@ -1,12 +1,12 @@
 """What clients send of ports, decoded and checked; what is not served is refused by name."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network import addressing
-from roost.network.api.bodies import Text, parse_uuid
+from roost.network.api.bodies import BULK_MAX, Tags, Text, parse_uuid, refuse_unserved, unique_tags
 from roost.network.errors import InvalidInput
 from roost.network.model import FixedIpRequest, PortChanges, PortRequest
 
@@ -18,7 +18,44 @@ class FixedIpBody(Struct, forbid_unknown_fields=True):
     ip_address: str | None = None
 
 
-class PortBody(Struct, kw_only=True, forbid_unknown_fields=True):
+class PortUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What clients send of a port and Roost has no use for: accepted where it asks for nothing."""
+
+    security_groups: Any = UNSET
+    allowed_address_pairs: Any = UNSET
+    extra_dhcp_opts: Any = UNSET
+    port_security_enabled: Any = UNSET
+    qos_policy_id: Any = UNSET
+    dns_name: Any = UNSET
+    dns_domain: Any = UNSET
+    propagate_uplink_status: Any = UNSET
+    numa_affinity_policy: Any = UNSET
+    device_profile: Any = UNSET
+    data_plane_status: Any = UNSET
+    hints: Any = UNSET
+    trusted: Any = UNSET
+    hardware_offload_type: Any = UNSET
+
+
+NEUTRAL = {
+    "security_groups": ([], None),
+    "allowed_address_pairs": ([], None),
+    "extra_dhcp_opts": ([], None),
+    "port_security_enabled": (False, None),
+    "qos_policy_id": (None,),
+    "dns_name": ("", None),
+    "dns_domain": ("", None),
+    "propagate_uplink_status": (False, None),
+    "numa_affinity_policy": (None,),
+    "device_profile": (None,),
+    "data_plane_status": (None,),
+    "hints": (None, {}),
+    "trusted": (False, None),
+    "hardware_offload_type": (None,),
+}
+
+
+class PortBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
     """POST ports: one port. fixed_ips: left out for Roost's choice, empty for no address."""
 
     network_id: str
@@ -34,9 +71,10 @@ class PortBody(Struct, kw_only=True, forbid_unknown_fields=True):
     host_id: Text | None = field(default=None, name="binding:host_id")
     vnic_type: Text = field(default="normal", name="binding:vnic_type")
     profile: dict[str, Any] | None = field(default=None, name="binding:profile")
+    tags: Tags = []
 
 
-class PortUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
+class PortUpdateBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
     """PUT ports/{id}: what is left out stays. binding:host_id: empty or null to unbind."""
 
     name: Text | None = None
@@ -51,9 +89,10 @@ class PortUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class PortEnvelope(Struct, forbid_unknown_fields=True):
-    """The body around one port."""
+    """The body around one port, or around many."""
 
-    port: PortBody
+    port: PortBody | UnsetType = UNSET
+    ports: Annotated[list[PortBody], Meta(min_length=1, max_length=BULK_MAX)] | UnsetType = UNSET
 
 
 class PortUpdateEnvelope(Struct, forbid_unknown_fields=True):
@@ -64,6 +103,7 @@ class PortUpdateEnvelope(Struct, forbid_unknown_fields=True):
 
 def port(body: PortBody, default_project: str) -> PortRequest:
     """Raises InvalidInput."""
+    refuse_unserved(body, NEUTRAL)
     return PortRequest(
         network_id=parse_uuid("network_id", body.network_id),
         project_id=body.project_id or body.tenant_id or default_project,
@@ -76,12 +116,14 @@ def port(body: PortBody, default_project: str) -> PortRequest:
         host=body.host_id or None,
         vnic_type=body.vnic_type,
         binding_profile=_profile(body.profile or {}),
+        tags=unique_tags(body.tags),
         fixed_ips=_fixed_ips(body.fixed_ips),
     )
 
 
 def port_changes(body: PortUpdateBody, revision: int | None) -> PortChanges:
     """Raises InvalidInput."""
+    refuse_unserved(body, NEUTRAL)
     return PortChanges(
         name=body.name,
         description=body.description,

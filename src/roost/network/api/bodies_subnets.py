@@ -1,11 +1,12 @@
 """What clients send of subnets, decoded and checked; what is not served is refused by name."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from roost.network import addressing, subnet_attributes
-from roost.network.api.bodies import Text, parse_uuid
+from roost.network.api.bodies import BULK_MAX, Text, parse_uuid
 from roost.network.errors import InvalidInput
 from roost.network.model import HostRoute, Subnet
 from roost.platform.env import Env
@@ -44,9 +45,10 @@ class SubnetBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class SubnetEnvelope(Struct, forbid_unknown_fields=True):
-    """The body around one subnet."""
+    """The body around one subnet, or around many."""
 
-    subnet: SubnetBody
+    subnet: SubnetBody | UnsetType = UNSET
+    subnets: Annotated[list[SubnetBody], Meta(min_length=1, max_length=BULK_MAX)] | UnsetType = UNSET
 
 
 def subnet(body: SubnetBody, env: Env, default_project: str) -> Subnet:

@@ -9,13 +9,13 @@ from roost.network import addressing
 from roost.network.api import bodies_ports as bodies
 from roost.network.api import documents, listing
 from roost.network.api.documents import PortDocument
-from roost.network.api.protocol import Operation, Operations, revision
-from roost.network.api.resources import Resource, answer
+from roost.network.api.protocol import Operations
+from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, PortNotFound
 from roost.network.model import Port, PortFilter
 from roost.network.service import Networks
 from roost.network.service import ports as service
-from roost.platform.http import canonical_uuid, is_uuid, json_response, read_json
+from roost.platform.http import canonical_uuid, is_uuid, json_response
 
 
 async def _find(context: Networks, ids: Sequence[str] | None) -> list[Port]:
@@ -34,40 +34,20 @@ def port_operations(context: Networks) -> Operations:
         shown = [documents.port(item) for item in await service.list_ports(context, _filter(request))]
         return json_response({"ports": listing.select(shown, request, PortDocument)})
 
-    async def create(request: Request) -> Response:
-        body = await read_json(request, bodies.PortEnvelope)
-        made = await service.create_port(context, bodies.port(body.port, context.default_project))
-        return json_response({"port": documents.port(made)}, 201)
+    async def create(items: Sequence[bodies.PortBody]) -> list[Port]:
+        return await service.create_ports(context, [bodies.port(item, context.default_project) for item in items])
 
-    async def update(request: Request) -> Response:
-        port_id = PORT.id_of(request)
-        body = await read_json(request, bodies.PortUpdateEnvelope)
-        changed = await service.update_port(context, port_id, bodies.port_changes(body.port, revision(request)))
-        return json_response({"port": documents.port(changed)})
+    async def update(port_id: str, body: bodies.PortUpdateBody, revision: int | None) -> Port:
+        return await service.update_port(context, port_id, bodies.port_changes(body, revision))
 
     return {
         "/v2.0/ports": {
             "GET": PORT.list_operation(list_all),
-            "POST": Operation(
-                summary="make a port; unless its address is deferred, it has it when the answer comes",
-                endpoint=create,
-                rule="create_port",
-                body=bodies.PortEnvelope,
-                status=201,
-                result=answer("port", PortDocument),
-                errors=(404, 409),
-            ),
+            "POST": PORT.create_operation(context, bodies.PortEnvelope, create),
         },
         "/v2.0/ports/{id}": {
             "GET": PORT.show_operation(context),
-            "PUT": Operation(
-                summary="change the port, or bind it by `binding:host_id`",
-                endpoint=update,
-                rule="update_port",
-                body=bodies.PortUpdateEnvelope,
-                result=answer("port", PortDocument),
-                errors=(409, 412),
-            ),
+            "PUT": PORT.update_operation(context, bodies.PortUpdateEnvelope, update),
             "DELETE": PORT.delete_operation(context, service.delete_port),
         },
     }

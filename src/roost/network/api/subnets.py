@@ -1,17 +1,20 @@
 """Subnets over HTTP."""
 
+from collections.abc import Sequence
+
 from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import bodies_subnets as bodies
 from roost.network.api import documents, listing
 from roost.network.api.documents import SubnetDocument
-from roost.network.api.protocol import Operation, Operations
-from roost.network.api.resources import Resource, answer
+from roost.network.api.protocol import Operations
+from roost.network.api.resources import Resource
 from roost.network.errors import SubnetNotFound
+from roost.network.model import Subnet
 from roost.network.service import Networks
 from roost.network.service import subnets as service
-from roost.platform.http import canonical_uuid, is_uuid, json_response, read_json
+from roost.platform.http import canonical_uuid, is_uuid, json_response
 
 SUBNET = Resource(
     one="subnet",
@@ -32,23 +35,14 @@ def subnet_operations(context: Networks) -> Operations:
         shown = [documents.subnet(item) for item in await service.list_subnets(context, ids)]
         return json_response({"subnets": listing.select(shown, request, SubnetDocument)})
 
-    async def create(request: Request) -> Response:
-        body = await read_json(request, bodies.SubnetEnvelope)
-        made = await service.create_subnet(context, bodies.subnet(body.subnet, context.env, context.default_project))
-        return json_response({"subnet": documents.subnet(made)}, 201)
+    async def create(items: Sequence[bodies.SubnetBody]) -> list[Subnet]:
+        wanted = [bodies.subnet(item, context.env, context.default_project) for item in items]
+        return await service.create_subnets(context, wanted)
 
     return {
         "/v2.0/subnets": {
             "GET": SUBNET.list_operation(list_all),
-            "POST": Operation(
-                summary="make a subnet; the ledger knows its addresses when the answer comes",
-                endpoint=create,
-                rule="create_subnet",
-                body=bodies.SubnetEnvelope,
-                status=201,
-                result=answer("subnet", SubnetDocument),
-                errors=(404, 409),
-            ),
+            "POST": SUBNET.create_operation(context, bodies.SubnetEnvelope, create),
         },
         "/v2.0/subnets/{id}": {
             "GET": SUBNET.show_operation(context),

@@ -27,6 +27,7 @@ from roost.network.model import (
 from roost.network.requests import AddressPlan, Placing
 from roost.network.revisions import refuse_other_revision
 from roost.network.service import Networks, assignments, releases
+from roost.network.service.bulk import create_all
 from roost.network.service.macs import new_mac
 from roost.network.store import claims
 from roost.network.store import networks as store
@@ -73,6 +74,13 @@ async def create_port(networks: Networks, request: PortRequest) -> Port:
     if plan.placings:
         await _create_with_address(networks, port_id, request, plan)
     return await get_port(networks, port_id)
+
+
+async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port]:
+    """Make users' ports, all or none. Raises what create_port raises."""
+    return await create_all(
+        wanted, lambda request: create_port(networks, request), lambda port: delete_port(networks, port.id)
+    )
 
 
 async def update_port(networks: Networks, port_id: str, changes: PortChanges) -> Port:
@@ -200,6 +208,7 @@ def _draft(networks: Networks, port_id: str, request: PortRequest, plan: Address
         vnic_type=request.vnic_type,
         binding_profile=request.binding_profile,
         vif_type=VIF_TYPE_BOUND if request.host else VIF_TYPE_UNBOUND,
+        tags=request.tags,
         made_for=None,
         reserved_from=None,
         revision=1,

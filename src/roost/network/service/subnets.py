@@ -18,6 +18,7 @@ from roost.network.errors import (
 from roost.network.model import Network, Subnet
 from roost.network.revisions import refuse_other_revision
 from roost.network.service import Networks, publications
+from roost.network.service.bulk import create_all
 from roost.network.store import addresses
 from roost.network.store import networks as network_rows
 from roost.network.store import publications as publication_rows
@@ -65,6 +66,13 @@ async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
         await publication_rows.want(tx, [made.provider_uuid])
     await publications.publish(networks, [made.provider_uuid])
     return await get_subnet(networks, made.id)
+
+
+async def create_subnets(networks: Networks, wanted: Sequence[Subnet]) -> list[Subnet]:
+    """Keep new subnets, all or none. Raises what create_subnet raises."""
+    return await create_all(
+        wanted, lambda subnet: create_subnet(networks, subnet), lambda made: delete_subnet(networks, made.id)
+    )
 
 
 async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | None = None) -> None:

@@ -188,8 +188,8 @@ INSERT_PORT = """
 -- network.insert_port
 INSERT INTO network.port
     (id, network_id, project_id, name, description, mac_address, admin_state_up, device_id, device_owner,
-    ip_allocation, host, vnic_type, binding_profile, vif_type, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15)
+    ip_allocation, host, vnic_type, binding_profile, vif_type, tags, created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16)
 ON CONFLICT DO NOTHING
 RETURNING id
 """
@@ -200,7 +200,7 @@ async def insert(tx: Connection, port: Port) -> bool:
     return None is not await tx.fetchval(
         INSERT_PORT, port.id, port.network_id, port.project_id, port.name, port.description, port.mac_address,
         port.admin_state_up, port.device_id, port.device_owner, port.ip_allocation, port.host, port.vnic_type,
-        port.binding_profile, port.vif_type, port.created_at,
+        port.binding_profile, port.vif_type, port.tags, port.created_at,
     )  # fmt: skip
 
 

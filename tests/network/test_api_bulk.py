@@ -1,0 +1,75 @@
+"""Many subnets or ports made by one request: all, or none."""
+
+from typing import Any
+
+import pytest
+from tests.network.cloud import Cloud
+from tests.network.test_api import Api
+
+from roost.network.model import PortFilter
+from roost.network.service import ports
+
+
+@pytest.fixture
+def api(cloud: Cloud) -> Api:
+    return Api(cloud)
+
+
+async def test_ports_are_made_in_their_order_with_their_addresses(api: Api, cloud: Cloud) -> None:
+    network = await cloud.plain("10.0.0.0/29")
+    many = [{"network_id": network.id, "name": f"p{number}", "tags": ["b", "a"]} for number in range(5)]
+    status, answer = await api.call("POST", "/v2.0/ports", {"ports": many})
+    assert (status, [port["name"] for port in answer["ports"]]) == (201, ["p0", "p1", "p2", "p3", "p4"])
+    assert {len(port["fixed_ips"]) for port in answer["ports"]} == {1}
+    assert answer["ports"][0]["tags"] == ["a", "b"]
+    assert await cloud.used(network.id) == (5, 5)
+
+
+async def test_of_ports_of_which_one_is_refused_nothing_remains(api: Api, cloud: Cloud) -> None:
+    network = await cloud.plain("10.0.0.0/29")
+    cases: list[tuple[list[Any], int, str]] = [
+        ([{}] * 6, 409, "IpAddressGenerationFailure"),
+        ([{}, {"fixed_ips": [{"ip_address": "192.0.2.1"}]}], 400, "InvalidIpForNetwork"),
+        ([{}, {"mac_address": "fa:16:3e:00:00:01"}, {"mac_address": "fa:16:3e:00:00:01"}], 409, "MacAddressInUse"),
+        ([{}, {"dns_name": "a"}], 400, "InvalidInput"),
+        ([{}, {"network_id": "11111111-1111-4111-8111-111111111111"}], 404, "NetworkNotFound"),
+    ]
+    for many, status, kind in cases:
+        body = {"ports": [{"network_id": network.id, **item} for item in many]}
+        answered, answer = await api.call("POST", "/v2.0/ports", body)
+        assert (answered, answer["NeutronError"]["type"]) == (status, kind)
+        assert await ports.list_ports(cloud.networks, PortFilter()) == []
+        assert await cloud.used(network.id) == (5, 0)
+
+
+async def test_of_subnets_of_which_one_is_refused_nothing_remains(api: Api, cloud: Cloud) -> None:
+    network = await cloud.network()
+    cidrs = ["10.0.0.0/29", "10.0.1.0/29", "10.0.0.0/30"]
+    many = [{"network_id": network.id, "cidr": cidr, "ip_version": 4} for cidr in cidrs]
+    assert (await api.call("POST", "/v2.0/subnets", {"subnets": many}))[0] == 400
+    assert (await api.call("GET", "/v2.0/subnets"))[1] == {"subnets": []}
+    assert await cloud.networks.placement.list_usages([network.id]) in ({}, {network.id: {}})
+    status, answer = await api.call("POST", "/v2.0/subnets", {"subnets": many[:2]})
+    assert (status, [subnet["cidr"] for subnet in answer["subnets"]]) == (201, cidrs[:2])
+    assert await cloud.used(network.id) == (10, 0)
+
+
+async def test_what_ports_cannot_have_is_refused_by_name_unless_it_asks_for_nothing(api: Api, cloud: Cloud) -> None:
+    network = await cloud.plain()
+    nothing = {
+        "security_groups": [], "allowed_address_pairs": [], "extra_dhcp_opts": [], "port_security_enabled": False,
+        "qos_policy_id": None, "dns_name": "", "dns_domain": "", "propagate_uplink_status": False,
+        "numa_affinity_policy": None, "device_profile": None, "hints": None, "trusted": None,
+    }  # fmt: skip
+    port = await api.make("port", network_id=network.id, **nothing)
+    something = {
+        "security_groups": ["a"], "allowed_address_pairs": [{"ip_address": "10.0.0.9"}], "extra_dhcp_opts": [{}],
+        "port_security_enabled": True, "qos_policy_id": network.id, "dns_name": "a", "numa_affinity_policy": "legacy",
+        "trusted": 1,
+    }  # fmt: skip
+    for name, value in something.items():
+        for method, path in (("POST", "ports"), ("PUT", f"ports/{port['id']}")):
+            body = {"network_id": network.id, name: value} if method == "POST" else {name: value}
+            status, answer = await api.call(method, f"/v2.0/{path}", {"port": body})
+            assert (status, answer["NeutronError"]["type"]) == (400, "InvalidInput"), name
+            assert answer["NeutronError"]["message"].startswith(f"{name}: only ")
