@@ -6,11 +6,13 @@ Which address a port gets is decided in `addressing`; that there is one, in the 
 import uuid
 from collections.abc import Mapping, Sequence, Set
 
+import msgspec
 from msgspec import Struct
 
-from roost.network import segments
+from roost.network import quotas, segments
 from roost.network.addressing import Demand
 from roost.network.model import COMPUTE_OWNER, Host, Network, Port, PortOrigin
+from roost.network.quotas import Room
 from roost.seams import network as seam
 
 
@@ -101,6 +103,29 @@ def decide_reservations(
                 )
                 reserved.append(Reserved(wanted, server.server_id, owner, origin))
         answers.append(Reservation(server.server_id, ids, tuple(new), tuple(reserved)))
+    return answers
+
+
+def refuse_over_quota(
+    decided: Sequence[Reservation | seam.PortsRefused], rooms: Mapping[str, Room]
+) -> list[Reservation | seam.PortsRefused]:
+    """The same, without the servers whose new ports their project may not have; the first get what there is.
+
+    rooms: of the projects that have a limit.
+    """
+    answers: list[Reservation | seam.PortsRefused] = []
+    given: dict[str, int] = {}
+    for answer in decided:
+        if isinstance(answer, Reservation) and answer.new and answer.new[0].project_id in rooms:
+            project_id = answer.new[0].project_id
+            room = rooms[project_id]
+            had = given.get(project_id, 0)
+            reason = quotas.refusal(msgspec.structs.replace(room, used=room.used + had), len(answer.new))
+            if reason is not None:
+                answers.append(seam.PortsRefused(answer.server_id, reason))
+                continue
+            given[project_id] = had + len(answer.new)
+        answers.append(answer)
     return answers
 
 

@@ -141,6 +141,14 @@ class PortInUse(Conflict):
     """A server's build holds the port."""
 
 
+class OverQuota(Conflict):
+    """The project may not have that many."""
+
+
+class TenantQuotaNotFound(NotFound):
+    """The project has no quota of its own."""
+
+
 class PortChanged(Conflict):
     """The port changed while it was being worked on; the request can be repeated."""
 

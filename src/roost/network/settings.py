@@ -4,13 +4,16 @@ from msgspec import Struct
 
 
 class NetworkSettings(Struct, frozen=True, kw_only=True):
-    """Times of the network service, in seconds.
+    """Times of the network service, in seconds, and what projects may have.
 
     reconcile_s: how often what a killed process left behind is looked for. intent_s: how long a claim without an
     address is left alone, unless its port's build is at work. publish_lease_s: how long a killed publisher holds a
-    segment up.
+    segment up. quota_*: how many a project may have that has no quota of its own; -1 for any number.
     """
 
     reconcile_s: float = 10.0
     intent_s: float = 60.0
     publish_lease_s: float = 10.0
+    quota_network: int = -1
+    quota_subnet: int = -1
+    quota_port: int = -1

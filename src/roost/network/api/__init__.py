@@ -8,6 +8,7 @@ from roost.network.api.networks import network_operations
 from roost.network.api.openapi import document_operation
 from roost.network.api.ports import port_operations
 from roost.network.api.protocol import API, Operations
+from roost.network.api.quotas import quota_operations
 from roost.network.api.segments import segment_operations
 from roost.network.api.subnets import subnet_operations
 from roost.network.service import Networks
@@ -22,6 +23,7 @@ def operations(networks: Networks) -> Operations:
         **segment_operations(networks),
         **subnet_operations(networks),
         **availability_operations(networks),
+        **quota_operations(networks),
         **first_operations(),
     }
     return {**served, **document_operation(served)}

@@ -24,7 +24,13 @@ BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
         errors.InvalidIpForSubnet,
         errors.FixedIpsSubnetsNotOnSameSegment,
     ),
-    404: (errors.NetworkNotFound, errors.SegmentNotFound, errors.SubnetNotFound, errors.PortNotFound),
+    404: (
+        errors.NetworkNotFound,
+        errors.SegmentNotFound,
+        errors.SubnetNotFound,
+        errors.PortNotFound,
+        errors.TenantQuotaNotFound,
+    ),
     409: (
         errors.VlanIdInUse,
         errors.FlatNetworkInUse,
@@ -43,6 +49,7 @@ BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
         errors.MacAddressInUse,
         errors.HostNotCompatibleWithFixedIps,
         errors.HostNotConnectedToAnySegment,
+        errors.OverQuota,
     ),
     412: (errors.RevisionNumberConstraintFailed,),
     503: (errors.PortChanged, errors.PublicationPending),

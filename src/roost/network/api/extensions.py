@@ -16,6 +16,7 @@ COLLECTIONS = {
     "subnets": "subnet",
     "ports": "port",
     "network-ip-availabilities": "network-ip-availability",
+    "quotas": "quota",
 }
 """Collection -> what one of it is called."""
 
@@ -29,6 +30,9 @@ EXTENSIONS: dict[str, str] = {
     "pagination": "Pagination support",
     "project-id": "project_id field enabled",
     "provider": "Provider Network",
+    "quota-check-limit": "Quota engine limit check",
+    "quota_details": "Quota details management support",
+    "quotas": "Quota management support",
     "revision-if-match": "If-Match constraints based on revision_number",
     "segment": "Segment",
     "sorting": "Sorting support",

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from roost.network.api.availability import AvailabilityDocument
 from roost.network.api.documents import Document
 from roost.network.api.protocol import Operation, Operations, Schema
+from roost.network.api.quotas import QUOTA_DOCUMENTS
 from roost.platform.http import json_response
 from roost.platform.openapi import About, Entry, document
 
@@ -69,7 +70,7 @@ def describe(operations: Operations, *, server: str) -> dict[str, object]:
     kinds = list(dict.fromkeys([*bodies, *results, RefusalAnswer]))
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REF_TEMPLATE)
     by_kind = dict(zip(kinds, schemas, strict=True))
-    partial: list[type[Struct]] = [*Document.__subclasses__(), AvailabilityDocument]
+    partial: list[type[Struct]] = [*Document.__subclasses__(), AvailabilityDocument, *QUOTA_DOCUMENTS]
     optional = {kind.__name__ for kind in partial}
     about = About(
         title="Roost Network",

@@ -10,7 +10,7 @@ from roost.network.addressing import Demand
 from roost.network.bindings import ReachableSubnets, Reservation
 from roost.network.errors import InvalidInput, PortChanged
 from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortFilter, PortOrigin
-from roost.network.service import Networks, assignments, flat, releases
+from roost.network.service import Networks, assignments, flat, quotas, releases
 from roost.network.service.macs import new_mac
 from roost.network.store import addresses, claims, ports, subnets
 from roost.network.store import networks as store
@@ -130,6 +130,7 @@ async def _ensure_batch(
             if releasing:
                 raise _ReleasesPending(releasing)
             decided = bindings.decide_reservations(servers, known, found, claiming)
+            decided = await _within_quota(networks, tx, decided)
             new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
             macs = [new_mac(networks.env.random) for _ in new]
             made = await ports.insert_made(tx, new, macs, PortOrigin()) if new else set()
@@ -141,6 +142,15 @@ async def _ensure_batch(
         await ports.reserve(tx, [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
         found = await ports.lock_ports(tx, ids)
     return [_answer(server, answer, found) for server, answer in zip(servers, decided, strict=True)]
+
+
+async def _within_quota(
+    networks: Networks, tx: Connection, decided: list[Reservation | seam.PortsRefused]
+) -> list[Reservation | seam.PortsRefused]:
+    new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
+    projects = sorted({port.project_id for port in new})
+    rooms = await quotas.lock_rooms(networks, tx, "port", projects) if projects else {}
+    return bindings.refuse_over_quota(decided, rooms) if rooms else decided
 
 
 async def _assign_named(

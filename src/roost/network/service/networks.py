@@ -1,5 +1,6 @@
 """Networks and segments: made, shown, changed, deleted."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -18,7 +19,7 @@ from roost.network.errors import (
 )
 from roost.network.model import Link, Network, NetworkChanges, Segment, SegmentChanges
 from roost.network.revisions import refuse_other_revision
-from roost.network.service import Networks, publications
+from roost.network.service import Networks, publications, quotas
 from roost.network.service.subnets import delete_subnet, lock_network
 from roost.network.store import networks as store
 from roost.network.store import ports
@@ -58,7 +59,7 @@ async def create_network(networks: Networks, network: Network) -> Network:
 async def create_networks(networks: Networks, wanted: Sequence[Network]) -> list[Network]:
     """Keep new networks, all or none; ids and times are given here. Each has a segment for each of its links.
 
-    Raises SegmentsContainDuplicateEntry, VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
+    Raises OverQuota, SegmentsContainDuplicateEntry, VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
     """
     now = networks.env.now()
     made = [
@@ -69,6 +70,7 @@ async def create_networks(networks: Networks, wanted: Sequence[Network]) -> list
         flat.refuse_network(network)
     segments = [_segment(networks, network, link) for network in made for link in _links(network)]
     async with networks.database.transaction() as tx:
+        await quotas.refuse_over(networks, tx, "network", Counter(network.project_id for network in made))
         for network in made:
             await store.insert_network(tx, network)
         await _insert_segments(networks, tx, segments)

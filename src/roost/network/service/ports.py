@@ -12,6 +12,7 @@ from roost.network.errors import (
     IpAddressGenerationFailure,
     MacAddressInUse,
     NetworkNotFound,
+    OverQuota,
     PortChanged,
     PortInUse,
     PortNotFound,
@@ -26,7 +27,7 @@ from roost.network.model import (
 )
 from roost.network.requests import AddressPlan, Placing
 from roost.network.revisions import refuse_other_revision
-from roost.network.service import Networks, assignments, releases
+from roost.network.service import Networks, assignments, quotas, releases
 from roost.network.service.bulk import create_all
 from roost.network.service.macs import new_mac
 from roost.network.store import claims
@@ -56,13 +57,14 @@ async def get_port(networks: Networks, port_id: str) -> Port:
 async def create_port(networks: Networks, request: PortRequest) -> Port:
     """Make a user's port; an `immediate` one has its claim and its addresses when the call returns.
 
-    Raises NetworkNotFound, what requests.plan_addresses raises, IpAddressAlreadyAllocated,
+    Raises NetworkNotFound, OverQuota, what requests.plan_addresses raises, IpAddressAlreadyAllocated,
     IpAddressGenerationFailure, MacAddressInUse, PortChanged.
     """
     port_id = networks.env.new_uuid()
     async with networks.database.transaction() as tx:
         state, host = await assignments.read_network(tx, request.network_id, request.host or "")
         flat.refuse_port(state.network)
+        limited = await quotas.refuse_over(networks, tx, "port", {request.project_id: 1})
         plan = requests.plan_addresses(
             port_id, state, host=host, host_name=request.host or "", fixed_ips=request.fixed_ips
         )
@@ -72,12 +74,13 @@ async def create_port(networks: Networks, request: PortRequest) -> Port:
         else:
             await _insert(networks, tx, _draft(networks, port_id, request, plan))
     if plan.placings:
-        await _create_with_address(networks, port_id, request, plan)
+        await _create_with_address(networks, port_id, request, plan, limited=limited)
     return await get_port(networks, port_id)
 
 
 async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port]:
     """Make users' ports, all or none. Raises what create_port raises."""
+    await quotas.refuse_many(networks, "port", [request.project_id for request in wanted])
     return await create_all(
         wanted, lambda request: create_port(networks, request), lambda port: delete_port(networks, port.id)
     )
@@ -125,15 +128,27 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
     await releases.work_off_now(networks, [port_id])
 
 
-async def _create_with_address(networks: Networks, port_id: str, request: PortRequest, plan: AddressPlan) -> None:
+async def _create_with_address(
+    networks: Networks, port_id: str, request: PortRequest, plan: AddressPlan, *, limited: bool
+) -> None:
+    """limited: the project has a quota; others may have made ports for it since it was looked at."""
     placing = await assignments.claim_any(networks, port_id, request.project_id, plan.placings)
     try:
         async with networks.database.transaction() as tx:
             if not await store.keep_networks(tx, [request.network_id]):
                 raise NetworkNotFound(f"Network {request.network_id} could not be found.")
+            if limited:
+                await quotas.refuse_over(networks, tx, "port", {request.project_id: 1})
             await _insert(networks, tx, _draft(networks, port_id, request, plan))
             await assignments.assign(tx, port_id, placing)
-    except (PortChanged, IpAddressAlreadyAllocated, IpAddressGenerationFailure, MacAddressInUse, NetworkNotFound):
+    except (
+        PortChanged,
+        IpAddressAlreadyAllocated,
+        IpAddressGenerationFailure,
+        MacAddressInUse,
+        NetworkNotFound,
+        OverQuota,
+    ):
         await releases.abandon(networks, port_id)
         raise
     crash_point("port.after-assign")

@@ -17,7 +17,7 @@ from roost.network.errors import (
 )
 from roost.network.model import Network, Subnet
 from roost.network.revisions import refuse_other_revision
-from roost.network.service import Networks, publications
+from roost.network.service import Networks, publications, quotas
 from roost.network.service.bulk import create_all
 from roost.network.store import addresses
 from roost.network.store import networks as network_rows
@@ -53,7 +53,8 @@ async def get_subnet(networks: Networks, subnet_id: str) -> Subnet:
 async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
     """Keep a new subnet, checked by addressing.plan_subnet; its pools are capacity when the call returns.
 
-    Raises NetworkNotFound, SegmentNotFound, NetworkIdsDontMatch, SubnetsNotAllAssociatedWithSegments, InvalidInput.
+    Raises NetworkNotFound, SegmentNotFound, NetworkIdsDontMatch, SubnetsNotAllAssociatedWithSegments, InvalidInput,
+    OverQuota.
     """
     now = networks.env.now()
     made = msgspec.structs.replace(subnet, id=networks.env.new_uuid(), created_at=now, updated_at=now)
@@ -62,6 +63,7 @@ async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
         flat.refuse_subnet(network, made)
         await _refuse_wrong_segment(tx, network, made)
         await _refuse_overlap(tx, made)
+        await quotas.refuse_over(networks, tx, "subnet", {made.project_id: 1})
         await store.insert_subnet(tx, made)
         await publication_rows.want(tx, [made.provider_uuid])
     await publications.publish(networks, [made.provider_uuid])
@@ -70,6 +72,7 @@ async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
 
 async def create_subnets(networks: Networks, wanted: Sequence[Subnet]) -> list[Subnet]:
     """Keep new subnets, all or none. Raises what create_subnet raises."""
+    await quotas.refuse_many(networks, "subnet", [subnet.project_id for subnet in wanted])
     return await create_all(
         wanted, lambda subnet: create_subnet(networks, subnet), lambda made: delete_subnet(networks, made.id)
     )

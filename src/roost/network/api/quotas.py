@@ -1,0 +1,218 @@
+"""Quotas over HTTP. Source: Network API v2.0, extensions quotas, quota_details and quota-check-limit."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+
+from roost.network.api import listing
+from roost.network.api.bodies import Text
+from roost.network.api.protocol import Operation, Operations
+from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
+from roost.network.errors import InvalidInput
+from roost.network.quotas import MAXIMUM_MAX, RESOURCES, UNLIMITED, Resource
+from roost.network.service import Networks
+from roost.network.service import quotas as service
+from roost.platform.auth import caller_of
+from roost.platform.http import Endpoint, json_response, read_json
+
+PROJECT_ID_MAX = 255
+
+Maximum = (
+    Annotated[int, Meta(ge=UNLIMITED, le=MAXIMUM_MAX)] | Annotated[str, Meta(pattern="^(-1|[0-9]{1,9})$")] | UnsetType
+)
+"""A number, or its digits, as upstream takes them."""
+
+
+class QuotaBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """PUT quotas/{project}: what is left out stays. check_limit: refuse a quota below what there is already."""
+
+    network: Maximum = UNSET
+    subnet: Maximum = UNSET
+    port: Maximum = UNSET
+    check_limit: bool = False
+    force: bool = False
+    project_id: Text | None = None
+    tenant_id: Text | None = None
+
+
+class QuotaEnvelope(Struct, forbid_unknown_fields=True):
+    """The body around a project's quotas."""
+
+    quota: QuotaBody
+
+
+class QuotaDocument(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How many a project may have; -1 for any number."""
+
+    network: int
+    subnet: int
+    port: int
+
+
+class ProjectQuotaDocument(QuotaDocument, kw_only=True, forbid_unknown_fields=True):
+    """The same, with the project that it is about."""
+
+    project_id: str
+    tenant_id: str
+
+
+class HeldDocument(Struct, forbid_unknown_fields=True):
+    """One resource in detail; what is being made counts once it is there, so nothing is ever reserved."""
+
+    limit: int
+    used: int
+    reserved: int = 0
+
+
+class QuotaDetailsDocument(Struct, kw_only=True, forbid_unknown_fields=True):
+    """How many a project may have, and how many it has."""
+
+    network: HeldDocument
+    subnet: HeldDocument
+    port: HeldDocument
+
+
+class QuotaDetailsAnswer(Struct, forbid_unknown_fields=True):
+    """The answer with them."""
+
+    quota: QuotaDetailsDocument
+
+
+QUOTA_DOCUMENTS = (QuotaDocument, ProjectQuotaDocument, QuotaDetailsDocument)
+"""Of which `fields` leaves attributes out."""
+
+
+class ProjectDocument(Struct, forbid_unknown_fields=True):
+    """The caller's project."""
+
+    project_id: str
+
+
+class TenantDocument(Struct, forbid_unknown_fields=True):
+    """The caller's project, by its old name."""
+
+    tenant_id: str
+
+
+def quota_operations(context: Networks) -> Operations:
+    """Of all projects' quotas, and of one project's."""
+
+    async def list_all(request: Request) -> Response:
+        found = await service.list_quotas(context)
+        shown = [_project_document(project_id, quotas) for project_id, quotas in found.items()]
+        return json_response({"quotas": listing.select(shown, request, ProjectQuotaDocument, key="project_id")})
+
+    async def show_project(request: Request) -> Response:
+        return json_response({"project": ProjectDocument(_own_project(context, request))})
+
+    async def show_tenant(request: Request) -> Response:
+        return json_response({"tenant": TenantDocument(_own_project(context, request))})
+
+    return {
+        "/v2.0/quotas": {
+            "GET": Operation(
+                summary="quotas of the projects that have some of their own",
+                endpoint=list_all,
+                rule="get_quota",
+                query=list_query(ProjectQuotaDocument),
+                result=list_answer("quotas", ProjectQuotaDocument),
+            )
+        },
+        "/v2.0/quotas/project": {
+            "GET": Operation(
+                summary="the caller's project", endpoint=show_project, result=answer("project", ProjectDocument)
+            )
+        },
+        "/v2.0/quotas/tenant": {
+            "GET": Operation(
+                summary="the same, by its old name", endpoint=show_tenant, result=answer("tenant", TenantDocument)
+            )
+        },
+        **_project_operations(context),
+    }
+
+
+def _project_operations(context: Networks) -> Operations:
+    async def show(request: Request) -> Response:
+        return _shown(await service.get_quotas(context, _project(request)), request)
+
+    async def show_default(request: Request) -> Response:
+        _project(request)
+        return _shown(service.default_quotas(context), request)
+
+    async def show_details(request: Request) -> Response:
+        found = await service.get_details(context, _project(request))
+        parts = {resource: HeldDocument(held.maximum, held.used) for resource, held in found.items()}
+        shown = QuotaDetailsDocument(network=parts["network"], subnet=parts["subnet"], port=parts["port"])
+        return json_response({"quota": listing.show_fields(shown, request)})
+
+    async def update(request: Request) -> Response:
+        project_id = _project(request)
+        body = (await read_json(request, QuotaEnvelope)).quota
+        for name, said in (("project_id", body.project_id), ("tenant_id", body.tenant_id)):
+            if said not in (None, project_id):
+                raise InvalidInput(f"{name} '{said}': the path names {project_id}.")
+        check_limit = body.check_limit and not body.force
+        return _shown(await service.set_quotas(context, project_id, _maxima(body), check_limit=check_limit), request)
+
+    async def delete(request: Request) -> Response:
+        await service.delete_quotas(context, _project(request))
+        return Response(status_code=204)
+
+    def get(summary: str, endpoint: Endpoint, result: type[Struct]) -> Mapping[str, Operation]:
+        return {"GET": Operation(summary=summary, endpoint=endpoint, rule="get_quota", query=SHOW_QUERY, result=result)}
+
+    one = answer("quota", QuotaDocument)
+    return {
+        "/v2.0/quotas/{project_id}": {
+            **get("how many a project may have; -1 for any number", show, one),
+            "PUT": Operation(
+                summary="give a project quotas of its own",
+                endpoint=update,
+                rule="update_quota",
+                body=QuotaEnvelope,
+                result=one,
+            ),
+            "DELETE": Operation(
+                summary="let the default quotas hold for a project", endpoint=delete, rule="delete_quota", status=204
+            ),
+        },
+        "/v2.0/quotas/{project_id}/default": get("what it may have without its own", show_default, one),
+        "/v2.0/quotas/{project_id}/details": get("how many it may have, and has", show_details, QuotaDetailsAnswer),
+    }
+
+
+def _document(quotas: Mapping[Resource, int]) -> QuotaDocument:
+    return QuotaDocument(network=quotas["network"], subnet=quotas["subnet"], port=quotas["port"])
+
+
+def _project_document(project_id: str, quotas: Mapping[Resource, int]) -> ProjectQuotaDocument:
+    parts = msgspec.structs.asdict(_document(quotas))
+    return ProjectQuotaDocument(project_id=project_id, tenant_id=project_id, **parts)
+
+
+def _shown(quotas: Mapping[Resource, int], request: Request) -> Response:
+    return json_response({"quota": listing.show_fields(_document(quotas), request)})
+
+
+def _maxima(body: QuotaBody) -> dict[Resource, int]:
+    given = {resource: getattr(body, resource) for resource in RESOURCES}
+    return {resource: int(maximum) for resource, maximum in given.items() if maximum is not UNSET}
+
+
+def _project(request: Request) -> str:
+    """The project that the path names. Raises InvalidInput."""
+    project_id: str = request.path_params["project_id"]
+    if len(project_id) > PROJECT_ID_MAX or "\x00" in project_id:
+        raise InvalidInput(
+            f"project '{project_id[:64]}': expected at most {PROJECT_ID_MAX} characters, none of them NUL."
+        )
+    return project_id
+
+
+def _own_project(context: Networks, request: Request) -> str:
+    return caller_of(request.scope).project_id or context.default_project
