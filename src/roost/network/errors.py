@@ -19,6 +19,14 @@ class PortNotFound(NotFound):
     """There is no such port."""
 
 
+class TagResourceNotFound(NotFound):
+    """There is nothing that could have the tag."""
+
+
+class TagNotFound(NotFound):
+    """It has no such tag."""
+
+
 class InvalidInput(BadRequest):
     """The request cannot be understood."""
 

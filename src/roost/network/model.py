@@ -5,6 +5,7 @@ Addresses are text at the edges and whole numbers inside `AddressRange`, so that
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Literal
 
 from msgspec import Struct
 
@@ -16,6 +17,10 @@ VIF_TYPE_UNBOUND = "unbound"
 COMPUTE_OWNER = "compute:"
 MTU_DEFAULT = 1500
 CELL_DEFAULT = "cell1"
+
+
+Kind = Literal["network", "segment", "subnet", "port"]
+"""What has tags."""
 
 
 class AddressRange(Struct, frozen=True, order=True):
@@ -271,9 +276,17 @@ class PortChanges(Struct, frozen=True, kw_only=True):
 
 
 class PortFilter(Struct, frozen=True, kw_only=True):
-    """Which ports are wanted; None is any."""
+    """Which ports are wanted; None is any. hosts: empty for none. after, limit: in the order of ids."""
 
     ids: tuple[str, ...] | None = None
     network_ids: tuple[str, ...] | None = None
     device_ids: tuple[str, ...] | None = None
+    device_owners: tuple[str, ...] | None = None
+    project_ids: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None = None
+    hosts: tuple[str, ...] | None = None
+    mac_addresses: tuple[str, ...] | None = None
     addresses: tuple[str, ...] | None = None
+    subnet_ids: tuple[str, ...] | None = None
+    after: str | None = None
+    limit: int | None = None

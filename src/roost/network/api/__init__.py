@@ -11,6 +11,7 @@ from roost.network.api.protocol import API, Operations
 from roost.network.api.quotas import quota_operations
 from roost.network.api.segments import segment_operations
 from roost.network.api.subnets import subnet_operations
+from roost.network.api.tags import tag_operations
 from roost.network.service import Networks
 
 
@@ -24,6 +25,7 @@ def operations(networks: Networks) -> Operations:
         **subnet_operations(networks),
         **availability_operations(networks),
         **quota_operations(networks),
+        **tag_operations(networks),
         **first_operations(),
     }
     return {**served, **document_operation(served)}

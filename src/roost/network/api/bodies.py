@@ -13,19 +13,8 @@ from roost.platform.http import canonical_uuid, is_uuid
 Text = Annotated[str, Meta(max_length=255, pattern="^[^\x00]*$")]
 SegmentationId = Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern="^[0-9]{1,8}$")]
 """A number, or its digits, as `openstack network create` sends it."""
-TAGS_MAX = 50
-"""How many tags one network, segment, subnet or port has."""
-Tag = Annotated[str, Meta(min_length=1, max_length=60, pattern="^[^\x00]*$")]
-Tags = Annotated[list[Tag], Meta(max_length=TAGS_MAX)]
 BULK_MAX = 500
 """How many of one kind are made by one request."""
-
-
-def unique_tags(tags: Sequence[str]) -> tuple[str, ...]:
-    """Sorted. Raises InvalidInput for one that comes twice."""
-    if len(set(tags)) < len(tags):
-        raise InvalidInput("tags: one comes more than once.")
-    return tuple(sorted(tags))
 
 
 def parse_uuid(name: str, text: str) -> str:

@@ -6,9 +6,10 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network import addressing
-from roost.network.api.bodies import BULK_MAX, Tags, Text, parse_uuid, refuse_unserved, unique_tags
+from roost.network.api.bodies import BULK_MAX, Text, parse_uuid, refuse_unserved
 from roost.network.errors import InvalidInput
 from roost.network.model import FixedIpRequest, PortChanges, PortRequest
+from roost.network.tags import TAGS_MAX, replaced
 
 
 class FixedIpBody(Struct, forbid_unknown_fields=True):
@@ -71,7 +72,7 @@ class PortBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
     host_id: Text | None = field(default=None, name="binding:host_id")
     vnic_type: Text = field(default="normal", name="binding:vnic_type")
     profile: dict[str, Any] | None = field(default=None, name="binding:profile")
-    tags: Tags = []
+    tags: Annotated[list[str], Meta(max_length=TAGS_MAX)] = []
 
 
 class PortUpdateBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
@@ -116,7 +117,7 @@ def port(body: PortBody, default_project: str) -> PortRequest:
         host=body.host_id or None,
         vnic_type=body.vnic_type,
         binding_profile=_profile(body.profile or {}),
-        tags=unique_tags(body.tags),
+        tags=replaced(body.tags),
         fixed_ips=_fixed_ips(body.fixed_ips),
     )
 

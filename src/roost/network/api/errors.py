@@ -30,6 +30,8 @@ BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
         errors.SubnetNotFound,
         errors.PortNotFound,
         errors.TenantQuotaNotFound,
+        errors.TagResourceNotFound,
+        errors.TagNotFound,
     ),
     409: (
         errors.VlanIdInUse,

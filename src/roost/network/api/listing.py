@@ -1,41 +1,61 @@
-"""Lists as clients ask for them: filters, fields, order and pages. Source: Network API v2.0, "Filtering"."""
+"""Lists as clients ask for them: filters, fields, order and pages. Source: Network API v2.0, "Filtering".
 
+What a list is narrowed by is asked twice: a service narrows by what its database can find fast, and here everything is
+looked at again. A page is cut here too, unless the service could.
+"""
+
+import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 from msgspec import UNSET, Struct
 from starlette.requests import Request
+from starlette.responses import Response
 
 from roost.network.api.documents import attributes
 from roost.network.errors import InvalidInput
 from roost.platform.errors import BadRequest
-from roost.platform.http import canonical_uuid, integer_parameter, is_uuid
+from roost.platform.http import canonical_uuid, integer_parameter, is_uuid, json_response, root_url
 
-RESERVED = {"fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"}
+RESERVED = frozenset({"fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"})
+TAG_FILTERS = ("tags", "tags-any", "not-tags", "not-tags-any")
+FIXED_IP_KEYS = ("ip_address", "ip_address_substr", "subnet_id")
 LIMIT_MAX = 100_000
 
 D = TypeVar("D", bound=Struct)
+Test = Callable[[Any], bool]
+
+
+def answer(request: Request, many: str, documents: Sequence[D], kind: type[D]) -> Response:
+    """The answer with those of the documents that the request asks for, and with links where it asks for a page."""
+    body: dict[str, Any] = {many: select(documents, request, kind)}
+    if links := page_links(request, body[many], kind):
+        body[f"{many}_links"] = links
+    return json_response(body)
 
 
 def select(
     documents: Sequence[D], request: Request, kind: type[D], *, key: str = "id", besides: frozenset[str] = frozenset()
 ) -> list[D] | list[dict[str, Any]]:
-    """Those that the query string asks for, in its order, with its fields. Raises InvalidInput, naming what is wrong.
+    """Those that the query string asks for, in its order, with its fields.
 
     kind: of the documents; all of its attributes can be filtered and sorted by. key: the attribute that tells them
-    apart. besides: other filters, which the caller has applied.
+    apart. besides: other filters, which the caller has applied. Raises BadRequest, InvalidInput, naming what is wrong.
     """
     names = attributes(kind)
-    chosen = [item for item in documents if _matches(item, request, names, besides)]
-    keys = request.query_params.getlist("sort_key") or [key]
-    directions = request.query_params.getlist("sort_dir") or ["asc"]
-    if len(directions) < len(keys):
-        directions += ["asc"] * (len(keys) - len(directions))
-    for name, direction in reversed(list(zip(keys, directions, strict=False))):
-        if name not in names or direction not in ("asc", "desc"):
-            raise BadRequest(f"sort_key={name}, sort_dir={direction}: expected an attribute, and asc or desc.")
+    tests = _tests(request, names, besides)
+    chosen = [item for item in documents if all(test(item) for test in tests)]
+    keys = request.query_params.getlist("sort_key")
+    directions = request.query_params.getlist("sort_dir")
+    absent = [name for name in keys if name not in names]
+    if absent or set(directions) - {"asc", "desc"}:
+        raise BadRequest(f"sort_key {absent}, sort_dir {directions}: expected attributes, and for each asc or desc.")
+    directions += ["asc"] * (len(keys) - len(directions))
+    # Ties are in the order of what tells them apart, so that pages neither repeat nor leave out.
+    for name, direction in reversed([*zip(keys, directions, strict=False), (key, "asc")]):
         chosen.sort(key=_sorting_by(names[name]), reverse=direction == "desc")
-    page = _page(chosen, request, names[key])
+    page = _page(chosen, request, names[key], by_key=not keys)
     if wanted := request.query_params.getlist("fields"):
         return [_some(item, wanted) for item in page]
     return page
@@ -47,52 +67,140 @@ def show_fields(item: D, request: Request) -> D | dict[str, Any]:
     return _some(item, wanted) if wanted else item
 
 
+def texts(request: Request, *names: str) -> tuple[str, ...] | None:
+    """The values of a filter by text that something could have, under any of its names; None without such a filter."""
+    if not any(name in request.query_params for name in names):
+        return None
+    return tuple(text for name in names for text in request.query_params.getlist(name) if "\x00" not in text)
+
+
+def uuids(request: Request, name: str) -> tuple[str, ...] | None:
+    """The values of a filter by id that something could have; None without such a filter."""
+    if name not in request.query_params:
+        return None
+    return tuple(canonical_uuid(text) for text in request.query_params.getlist(name) if is_uuid(text))
+
+
+def page_by_id(request: Request, narrowed: frozenset[str]) -> tuple[str | None, int | None]:
+    """(the id after which the page begins, its length), where a database can cut it: in the order of ids.
+
+    narrowed: the filters that the database applies; with any other, or another order, (None, None).
+    """
+    given = set(request.query_params.keys()) - {"fields", "limit", "marker"}
+    after = request.query_params.get("marker")
+    if given - narrowed or (after is not None and not is_uuid(after)):
+        return None, None
+    limit = integer_parameter(request, "limit", default=0, highest=LIMIT_MAX)
+    return None if after is None else canonical_uuid(after), limit or None
+
+
+def page_links(request: Request, page: Sequence[Any], kind: type[Struct]) -> list[dict[str, str]]:
+    """Where a page's list goes on, in both directions; none where no `limit` asks for a page, or it has no ids."""
+    limit = integer_parameter(request, "limit", default=0, highest=LIMIT_MAX)
+    if not limit:
+        return []
+    others = [
+        (name, text) for name, text in request.query_params.multi_items() if name not in ("marker", "page_reverse")
+    ]
+    path = f"{root_url(request)}{request.scope['path'].removeprefix(request.scope.get('root_path', ''))}"
+    reverse = _reverse(request)
+    links = []
+    for rel, at_end, more, which in (
+        ("next", len(page) < limit and not reverse, [], -1),
+        ("previous", len(page) < limit and reverse, [("page_reverse", "True")], 0),
+    ):
+        if at_end:
+            continue
+        last = page[which] if page else None
+        marker = last.get("id") if isinstance(last, dict) else getattr(last, "id", None)
+        query = urlencode([*others, *([("marker", marker)] if marker else []), *more])
+        links.append({"rel": rel, "href": f"{path}?{query}"})
+    return links
+
+
 def fixed_ip_filters(request: Request) -> dict[str, list[str]]:
     """`fixed_ips=ip_address=10.0.0.1` and the like, by key. Raises InvalidInput."""
     found: dict[str, list[str]] = {}
     for text in request.query_params.getlist("fixed_ips"):
         for part in text.split(","):
             key, separator, value = part.partition("=")
-            if not separator or key not in ("ip_address", "subnet_id"):
-                raise InvalidInput(f"fixed_ips={text}: expected ip_address=<address> or subnet_id=<id>.")
-            found.setdefault(key, []).append(canonical_uuid(value) if is_uuid(value) else value)
+            if not separator or key not in FIXED_IP_KEYS:
+                raise InvalidInput(f"fixed_ips={text}: expected one of {', '.join(FIXED_IP_KEYS)} = a value.")
+            found.setdefault(key, []).append(_canonical(key, value))
     return found
 
 
-def _some(item: Struct, wanted: Sequence[str]) -> dict[str, Any]:
-    names = attributes(type(item))
-    return {name: getattr(item, names[name]) for name in names if name in wanted}
+def _canonical(key: str, value: str) -> str:
+    if key == "subnet_id" and is_uuid(value):
+        return canonical_uuid(value)
+    if key == "ip_address":
+        try:
+            return str(ipaddress.ip_address(value))
+        except ValueError:
+            return value
+    return value
 
 
-def _matches(item: Struct, request: Request, names: Mapping[str, str], besides: frozenset[str]) -> bool:
-    for name in set(request.query_params.keys()) - RESERVED - besides:
-        if name not in names:
-            raise BadRequest(f"['{name}'] is invalid attribute for filtering")
+def _tests(request: Request, names: Mapping[str, str], besides: frozenset[str]) -> list[Test]:
+    """What an item must pass, in the order of the query string."""
+    given = [name for name in dict.fromkeys(request.query_params.keys()) if name not in RESERVED | besides]
+    unknown = [name for name in given if name not in names and not ("tags" in names and name in TAG_FILTERS)]
+    if unknown:
+        raise BadRequest(f"{unknown} is invalid attribute for filtering")
+    tests: list[Test] = []
+    for name in given:
         if name == "fixed_ips":
-            wanted = fixed_ip_filters(request)
-            held = getattr(item, names[name])
-            if not all(any(getattr(one, key) in values for one in held) for key, values in wanted.items()):
-                return False
-            continue
-        texts = request.query_params.getlist(name)
-        if not any(_is_wanted(value, texts) for value in _values(item, name, names)):
-            return False
-    return True
+            tests.append(_fixed_ips_test(fixed_ip_filters(request)))
+        elif name in TAG_FILTERS:
+            tests.append(_tags_test(name, request.query_params.getlist(name)))
+        else:
+            tests.append(_value_test(name, names, request.query_params.getlist(name)))
+    return tests
 
 
-def _values(item: Struct, name: str, names: Mapping[str, str]) -> Sequence[Any]:
-    """What the filter is compared with: a network of several segments has what any of them has."""
-    value = getattr(item, names[name])
-    if value is UNSET:
-        return [getattr(link, names[name]) for link in getattr(item, "segments", ())]
-    return (value,)
+def _value_test(name: str, names: Mapping[str, str], wanted: Sequence[str]) -> Test:
+    """Whether the attribute is one of the values; of a list, whether one of its items is."""
+    field = names[name]
+    if name == "mac_address":
+        wanted = [text.lower() for text in wanted]
+
+    def test(item: Any) -> bool:
+        value = getattr(item, field)
+        values = (value,)
+        if value is UNSET:  # a network of several segments has what any of them has
+            values = tuple(getattr(link, field) for link in getattr(item, "segments", ()))
+        elif isinstance(value, tuple | list):
+            values = tuple(value)
+        return any(str(one) in {_wanted(text, one) for text in wanted} for one in values)
+
+    return test
 
 
-def _is_wanted(value: Any, texts: Sequence[str]) -> bool:
-    return str(value) in {_wanted(text, value) for text in texts}
+def _fixed_ips_test(wanted: Mapping[str, Sequence[str]]) -> Test:
+    def test(item: Any) -> bool:
+        held = item.fixed_ips
+        return (
+            ("subnet_id" not in wanted or any(one.subnet_id in wanted["subnet_id"] for one in held))
+            and ("ip_address" not in wanted or any(one.ip_address in wanted["ip_address"] for one in held))
+            and all(any(part in one.ip_address for one in held) for part in wanted.get("ip_address_substr", ()))
+        )
+
+    return test
+
+
+def _tags_test(name: str, values: Sequence[str]) -> Test:
+    wanted = {tag for text in values for tag in text.split(",")}
+
+    def test(item: Any) -> bool:
+        has = set(item.tags)
+        found = bool(wanted & has) if name.endswith("-any") else wanted <= has
+        return not found if name.startswith("not-") else found
+
+    return test
 
 
 def _wanted(text: str, like: Any) -> str:
+    """The text as `str` would write a value like this."""
     if isinstance(like, bool):
         return str(text.lower() in ("true", "1"))
     if like is None:
@@ -100,20 +208,35 @@ def _wanted(text: str, like: Any) -> str:
     return canonical_uuid(text) if is_uuid(text) and is_uuid(str(like)) else text
 
 
+def _some(item: Struct, wanted: Sequence[str]) -> dict[str, Any]:
+    names = attributes(type(item))
+    return {name: value for name in names if name in wanted and (value := getattr(item, names[name])) is not UNSET}
+
+
 def _sorting_by(field: str) -> Callable[[Struct], tuple[bool, Any]]:
     return lambda item: _comparable(getattr(item, field))
 
 
 def _comparable(value: Any) -> tuple[bool, Any]:
-    return (value is not None, value if isinstance(value, (int, str)) else str(value))
+    if value is None or value is UNSET:
+        return False, ""
+    return True, value if isinstance(value, (int, str)) else str(value)
 
 
-def _page(items: list[D], request: Request, key: str) -> list[D]:
+def _reverse(request: Request) -> bool:
+    return request.query_params.get("page_reverse", "false").lower() == "true"
+
+
+def _page(items: list[D], request: Request, key: str, *, by_key: bool) -> list[D]:
+    """by_key: the items are in the order of their keys, and a marker need not be among them any more."""
     limit = integer_parameter(request, "limit", default=0, highest=LIMIT_MAX)
-    reverse = request.query_params.get("page_reverse", "false").lower() == "true"
+    reverse = _reverse(request)
     ordered = items[::-1] if reverse else items
     marker = request.query_params.get("marker")
-    if marker is not None:
+    if marker is not None and by_key and is_uuid(marker):
+        at = canonical_uuid(marker)
+        ordered = [item for item in ordered if (getattr(item, key) < at if reverse else getattr(item, key) > at)]
+    elif marker is not None:
         known = [index for index, item in enumerate(ordered) if getattr(item, key) == marker]
         if not known:
             raise InvalidInput(f"marker {marker}: there is no such resource in this list.")

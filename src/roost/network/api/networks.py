@@ -14,7 +14,6 @@ from roost.network.errors import NetworkNotFound
 from roost.network.model import Network
 from roost.network.service import Networks
 from roost.network.service import networks as service
-from roost.platform.http import canonical_uuid, is_uuid, json_response
 
 NETWORK = Resource(
     one="network",
@@ -30,10 +29,13 @@ def network_operations(context: Networks) -> Operations:
     """Of the collection, and of one network."""
 
     async def list_all(request: Request) -> Response:
-        named = request.query_params.getlist("id")
-        ids = [canonical_uuid(text) for text in named if is_uuid(text)] if named else None
-        shown = [documents.network(item) for item in await service.list_networks(context, ids)]
-        return json_response({"networks": listing.select(shown, request, NetworkDocument)})
+        found = await service.list_networks(
+            context,
+            listing.uuids(request, "id"),
+            names=listing.texts(request, "name"),
+            project_ids=listing.texts(request, "project_id"),
+        )
+        return listing.answer(request, "networks", [documents.network(item) for item in found], NetworkDocument)
 
     async def create(items: Sequence[bodies.NetworkBody]) -> list[Network]:
         wanted = [bodies.network(item, context.env, context.default_project) for item in items]

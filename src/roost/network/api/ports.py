@@ -1,21 +1,27 @@
 """Ports over HTTP."""
 
+import ipaddress
 from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from roost.network import addressing
 from roost.network.api import bodies_ports as bodies
 from roost.network.api import documents, listing
 from roost.network.api.documents import PortDocument
 from roost.network.api.protocol import Operations
 from roost.network.api.resources import Resource
-from roost.network.errors import InvalidInput, PortNotFound
+from roost.network.errors import PortNotFound
 from roost.network.model import Port, PortFilter
 from roost.network.service import Networks
 from roost.network.service import ports as service
-from roost.platform.http import canonical_uuid, is_uuid, json_response
+from roost.platform.http import is_uuid
+
+NARROWED = frozenset({
+    "id", "network_id", "device_id", "device_owner", "project_id", "name", "binding:host_id", "mac_address",
+    "fixed_ips",
+})  # fmt: skip
+"""The filters that the database applies wholly."""
 
 
 async def _find(context: Networks, ids: Sequence[str] | None) -> list[Port]:
@@ -32,7 +38,7 @@ def port_operations(context: Networks) -> Operations:
 
     async def list_all(request: Request) -> Response:
         shown = [documents.port(item) for item in await service.list_ports(context, _filter(request))]
-        return json_response({"ports": listing.select(shown, request, PortDocument)})
+        return listing.answer(request, "ports", shown, PortDocument)
 
     async def create(items: Sequence[bodies.PortBody]) -> list[Port]:
         return await service.create_ports(context, [bodies.port(item, context.default_project) for item in items])
@@ -55,25 +61,30 @@ def port_operations(context: Networks) -> Operations:
 
 def _filter(request: Request) -> PortFilter:
     """What the database can narrow down; `listing` filters by everything again."""
-    addresses = listing.fixed_ip_filters(request).get("ip_address")
-    device_ids = [text for text in request.query_params.getlist("device_id") if "\x00" not in text]
+    fixed_ips = listing.fixed_ip_filters(request)
+    addresses, subnet_ids = fixed_ips.get("ip_address"), fixed_ips.get("subnet_id")
+    macs = listing.texts(request, "mac_address")
+    narrowed = NARROWED if "ip_address_substr" not in fixed_ips else NARROWED - {"fixed_ips"}
+    after, limit = listing.page_by_id(request, narrowed)
     return PortFilter(
-        ids=_uuids(request, "id"),
-        network_ids=_uuids(request, "network_id"),
-        device_ids=tuple(device_ids) if "device_id" in request.query_params else None,
+        ids=listing.uuids(request, "id"),
+        network_ids=listing.uuids(request, "network_id"),
+        device_ids=listing.texts(request, "device_id"),
+        device_owners=listing.texts(request, "device_owner"),
+        project_ids=listing.texts(request, "project_id"),
+        names=listing.texts(request, "name"),
+        hosts=listing.texts(request, "binding:host_id"),
+        mac_addresses=None if macs is None else tuple(mac.lower() for mac in macs),
         addresses=None if addresses is None else tuple(text for text in addresses if _is_address(text)),
+        subnet_ids=None if subnet_ids is None else tuple(text for text in subnet_ids if is_uuid(text)),
+        after=after,
+        limit=limit,
     )
-
-
-def _uuids(request: Request, name: str) -> tuple[str, ...] | None:
-    if name not in request.query_params:
-        return None
-    return tuple(canonical_uuid(text) for text in request.query_params.getlist(name) if is_uuid(text))
 
 
 def _is_address(text: str) -> bool:
     try:
-        addressing.parse(text)
-    except InvalidInput:
+        ipaddress.ip_address(text)
+    except ValueError:
         return False
-    return True
+    return "%" not in text

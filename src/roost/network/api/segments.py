@@ -14,7 +14,6 @@ from roost.network.errors import SegmentNotFound
 from roost.network.model import Segment
 from roost.network.service import Networks
 from roost.network.service import networks as service
-from roost.platform.http import canonical_uuid, is_uuid, json_response
 
 SEGMENT = Resource(
     one="segment",
@@ -30,10 +29,10 @@ def segment_operations(context: Networks) -> Operations:
     """Of the collection, and of one segment."""
 
     async def list_all(request: Request) -> Response:
-        named = request.query_params.getlist("id")
-        ids = [canonical_uuid(text) for text in named if is_uuid(text)] if named else None
-        shown = [documents.segment(item) for item in await service.list_segments(context, ids)]
-        return json_response({"segments": listing.select(shown, request, SegmentDocument)})
+        found = await service.list_segments(
+            context, listing.uuids(request, "id"), network_ids=listing.uuids(request, "network_id")
+        )
+        return listing.answer(request, "segments", [documents.segment(item) for item in found], SegmentDocument)
 
     async def create(items: Sequence[bodies.SegmentBody]) -> list[Segment]:
         wanted = [bodies.segment(item, context.env) for item in items]

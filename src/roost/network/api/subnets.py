@@ -14,7 +14,6 @@ from roost.network.errors import SubnetNotFound
 from roost.network.model import Subnet
 from roost.network.service import Networks
 from roost.network.service import subnets as service
-from roost.platform.http import canonical_uuid, is_uuid, json_response
 
 SUBNET = Resource(
     one="subnet",
@@ -30,10 +29,10 @@ def subnet_operations(context: Networks) -> Operations:
     """Of the collection, and of one subnet."""
 
     async def list_all(request: Request) -> Response:
-        named = request.query_params.getlist("id")
-        ids = [canonical_uuid(text) for text in named if is_uuid(text)] if named else None
-        shown = [documents.subnet(item) for item in await service.list_subnets(context, ids)]
-        return json_response({"subnets": listing.select(shown, request, SubnetDocument)})
+        found = await service.list_subnets(
+            context, listing.uuids(request, "id"), network_ids=listing.uuids(request, "network_id")
+        )
+        return listing.answer(request, "subnets", [documents.subnet(item) for item in found], SubnetDocument)
 
     async def create(items: Sequence[bodies.SubnetBody]) -> list[Subnet]:
         wanted = [bodies.subnet(item, context.env, context.default_project) for item in items]

@@ -31,10 +31,16 @@ CHANGEABLE = ("name", "description", "admin_state_up", "shared", "external", "mt
 """Of a network, by its owner."""
 
 
-async def list_networks(networks: Networks, ids: Sequence[str] | None = None) -> list[Network]:
-    """Networks by id, or all."""
+async def list_networks(
+    networks: Networks,
+    ids: Sequence[str] | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    project_ids: Sequence[str] | None = None,
+) -> list[Network]:
+    """Networks by id, name and project; None is any."""
     async with networks.database.transaction(snapshot=True) as tx:
-        return await _with_links(tx, await store.list_networks(tx, ids))
+        return await _with_links(tx, await store.list_networks(tx, ids, names=names, project_ids=project_ids))
 
 
 async def get_network(networks: Networks, network_id: str) -> Network:
@@ -45,10 +51,12 @@ async def get_network(networks: Networks, network_id: str) -> Network:
     return found[0]
 
 
-async def list_segments(networks: Networks, ids: Sequence[str] | None = None) -> list[Segment]:
-    """Segments by id, or all."""
+async def list_segments(
+    networks: Networks, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
+) -> list[Segment]:
+    """Segments by id and network; None is any."""
     async with networks.database.transaction() as tx:
-        return await store.list_segments(tx, ids)
+        return await store.list_segments(tx, ids, network_ids=network_ids)
 
 
 async def create_network(networks: Networks, network: Network) -> Network:

@@ -28,10 +28,16 @@ from roost.platform.database import Connection
 SUBNETS_MAX = 1000
 
 
-async def list_subnets(networks: Networks, ids: Sequence[str] | None = None) -> list[Subnet]:
-    """Subnets by id, or all, each with its routes to its peers; those on their way out are gone already."""
+async def list_subnets(
+    networks: Networks, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
+) -> list[Subnet]:
+    """Subnets by id and network, each with its routes to its peers; None is any.
+
+    Those on their way out are gone already.
+    """
     async with networks.database.transaction(snapshot=True) as tx:
-        found = [subnet for subnet in await store.list_subnets(tx, ids) if not subnet.deleting]
+        rows = await store.list_subnets(tx, ids, network_ids=network_ids)
+        found = [subnet for subnet in rows if not subnet.deleting]
         routed = sorted({subnet.network_id for subnet in found if subnet.segment_id is not None})
         peers: dict[str, list[Subnet]] = {}
         for peer in await store.list_subnets(tx, network_ids=routed) if routed else ():

@@ -20,13 +20,23 @@ _NETWORK = """
 
 LIST_NETWORKS = f"""
 -- network.list_networks
-SELECT {_NETWORK} FROM network.network n WHERE $1::uuid[] IS NULL OR n.id = ANY($1) ORDER BY n.id
+SELECT {_NETWORK} FROM network.network n
+WHERE ($1::uuid[] IS NULL OR n.id = ANY($1))
+    AND ($2::text[] IS NULL OR n.name = ANY($2))
+    AND ($3::text[] IS NULL OR n.project_id = ANY($3))
+ORDER BY n.id
 """  # noqa: S608 - only column names of this file
 
 
-async def list_networks(tx: Connection, ids: Sequence[str] | None = None) -> list[Network]:
-    """Networks by id, or all of them."""
-    return [_network(row) for row in await tx.fetch(LIST_NETWORKS, ids)]
+async def list_networks(
+    tx: Connection,
+    ids: Sequence[str] | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    project_ids: Sequence[str] | None = None,
+) -> list[Network]:
+    """Networks by id, name and project; None is any."""
+    return [_network(row) for row in await tx.fetch(LIST_NETWORKS, ids, names, project_ids)]
 
 
 LIST_NETWORK_IDS = """

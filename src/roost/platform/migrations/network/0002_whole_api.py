@@ -44,6 +44,8 @@ CREATE TABLE network.quota (
     PRIMARY KEY (project_id, resource)
 );
 CREATE INDEX port_project ON network.port (project_id);
+-- Ports are looked for by the address that somebody saw.
+CREATE INDEX address_address ON network.address (address);
 -- Flat networks of the legacy kind: their subnets are pools of cells, and addresses are servers' own, without ports.
 ALTER TABLE network.network ADD COLUMN flat boolean NOT NULL DEFAULT false;
 ALTER TABLE network.subnet ADD COLUMN cell text;

@@ -1,0 +1,93 @@
+"""Tags of networks, segments, subnets and ports over HTTP. Source: extensions standard-attr-tag and tag-creation."""
+
+from typing import Annotated, get_args
+
+from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from roost.network import tags as rules
+from roost.network.api.protocol import Operation, Operations, path_id
+from roost.network.errors import TagNotFound, TagResourceNotFound
+from roost.network.model import Kind
+from roost.network.service import Networks
+from roost.network.service import tags as service
+from roost.platform.http import json_response, read_json
+
+
+class TagsEnvelope(Struct, forbid_unknown_fields=True):
+    """Tags, as they are read and answered."""
+
+    tags: Annotated[list[str], Meta(max_length=rules.TAGS_MAX)]
+
+
+def tag_operations(context: Networks) -> Operations:
+    """Of every kind, all tags and one."""
+    served: dict[str, dict[str, Operation]] = {}
+    for kind in get_args(Kind):
+        served[f"/v2.0/{kind}s/{{id}}/tags"] = _of_all(context, kind)
+        served[f"/v2.0/{kind}s/{{id}}/tags/{{tag}}"] = _of_one(context, kind)
+    return served
+
+
+def _of_all(context: Networks, kind: Kind) -> dict[str, Operation]:
+    async def show(request: Request) -> Response:
+        return json_response({"tags": await service.get_tags(context, kind, _id(request, kind))})
+
+    async def add(request: Request) -> Response:
+        body = await read_json(request, TagsEnvelope)
+        new = rules.replaced(body.tags)
+        has = await service.change_tags(context, kind, _id(request, kind), lambda has: rules.added(has, new))
+        return json_response({"tags": has}, 201)
+
+    async def replace(request: Request) -> Response:
+        body = await read_json(request, TagsEnvelope)
+        wanted = rules.replaced(body.tags)
+        await service.change_tags(context, kind, _id(request, kind), lambda _has: wanted)
+        return json_response({"tags": wanted})
+
+    async def clear(request: Request) -> Response:
+        await service.change_tags(context, kind, _id(request, kind), lambda _has: ())
+        return Response(status_code=204)
+
+    return {
+        "GET": Operation(
+            summary=f"the tags of the {kind}", endpoint=show, rule=f"get_{kind}s_tags", result=TagsEnvelope
+        ),
+        "POST": Operation(
+            summary="add tags", endpoint=add, rule=f"create_{kind}s_tags", body=TagsEnvelope, status=201,
+            result=TagsEnvelope,
+        ),
+        "PUT": Operation(
+            summary="have these tags and no others", endpoint=replace, rule=f"update_{kind}s_tags", body=TagsEnvelope,
+            result=TagsEnvelope,
+        ),
+        "DELETE": Operation(summary="have no tags", endpoint=clear, rule=f"delete_{kind}s_tags", status=204),
+    }  # fmt: skip
+
+
+def _of_one(context: Networks, kind: Kind) -> dict[str, Operation]:
+    async def check(request: Request) -> Response:
+        if request.path_params["tag"] not in await service.get_tags(context, kind, _id(request, kind)):
+            raise TagNotFound(f"Tag {request.path_params['tag']} could not be found.")
+        return Response(status_code=204)
+
+    async def add(request: Request) -> Response:
+        new = rules.replaced([request.path_params["tag"]])
+        await service.change_tags(context, kind, _id(request, kind), lambda has: rules.added(has, new))
+        return Response(status_code=201)
+
+    async def remove(request: Request) -> Response:
+        tag = request.path_params["tag"]
+        await service.change_tags(context, kind, _id(request, kind), lambda has: rules.removed(has, tag))
+        return Response(status_code=204)
+
+    return {
+        "GET": Operation(summary="whether it has the tag", endpoint=check, rule=f"get_{kind}s_tags", status=204),
+        "PUT": Operation(summary="have the tag", endpoint=add, rule=f"update_{kind}s_tags", status=201),
+        "DELETE": Operation(summary="drop the tag", endpoint=remove, rule=f"delete_{kind}s_tags", status=204),
+    }
+
+
+def _id(request: Request, kind: Kind) -> str:
+    return path_id(request, f"Resource {kind}s", TagResourceNotFound)

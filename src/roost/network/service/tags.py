@@ -1,0 +1,29 @@
+"""Tags: read and changed, one, some or all."""
+
+from collections.abc import Callable, Sequence
+
+from roost.network.errors import TagResourceNotFound
+from roost.network.model import Kind
+from roost.network.service import Networks
+from roost.network.store import tags as store
+
+Tags = tuple[str, ...]
+
+
+async def get_tags(networks: Networks, kind: Kind, resource_id: str) -> Tags:
+    """In order. Raises TagResourceNotFound."""
+    return await change_tags(networks, kind, resource_id, lambda has: has)
+
+
+async def change_tags(
+    networks: Networks, kind: Kind, resource_id: str, decide: Callable[[Tags], Sequence[str]]
+) -> Tags:
+    """Make them what `decide` says of those that it has. Raises TagResourceNotFound, what `decide` raises."""
+    async with networks.database.transaction() as tx:
+        has = await store.lock_tags(tx, kind, resource_id)
+        if has is None:
+            raise TagResourceNotFound(f"Resource {kind}s {resource_id} could not be found.")
+        wanted = tuple(decide(has))
+        if wanted != has:
+            await store.update_tags(tx, kind, resource_id, wanted)
+    return wanted

@@ -1,0 +1,33 @@
+"""Decides what becomes of the tags of a network, segment, subnet or port. Source: Network API, standard-attr-tag."""
+
+from collections.abc import Sequence
+
+from roost.network.errors import InvalidInput, TagNotFound
+
+TAGS_MAX = 50
+"""How many tags one of them has."""
+TAG_LENGTH_MAX = 255
+
+
+def replaced(wanted: Sequence[str]) -> tuple[str, ...]:
+    """These and no others, in order. Raises InvalidInput for one that comes twice, is too long, or one too many."""
+    if len(set(wanted)) < len(wanted):
+        raise InvalidInput("tags: one comes more than once.")
+    for tag in wanted:
+        if not 0 < len(tag) <= TAG_LENGTH_MAX or "\x00" in tag:
+            raise InvalidInput(f"A tag has 1 to {TAG_LENGTH_MAX} characters, and none of them NUL.")
+    if len(wanted) > TAGS_MAX:
+        raise InvalidInput(f"At most {TAGS_MAX} tags are kept, {len(wanted)} are too many.")
+    return tuple(sorted(wanted))
+
+
+def added(has: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+    """Those that it has, and the new ones. Raises InvalidInput."""
+    return replaced([*has, *(tag for tag in replaced(new) if tag not in has)])
+
+
+def removed(has: Sequence[str], tag: str) -> tuple[str, ...]:
+    """Those that it has without this one. Raises TagNotFound."""
+    if tag not in has:
+        raise TagNotFound(f"Tag {tag} could not be found.")
+    return tuple(item for item in has if item != tag)

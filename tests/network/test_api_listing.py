@@ -1,0 +1,140 @@
+"""Lists over HTTP: filters of every kind, order, pages and their links."""
+
+from typing import Any
+
+import pytest
+from tests.network.cloud import Cloud
+from tests.network.test_api import Api, routed
+
+from roost.network.api import documents, listing
+from roost.network.model import PortFilter
+from roost.network.service import ports
+
+
+@pytest.fixture
+def api(cloud: Cloud) -> Api:
+    return Api(cloud)
+
+
+async def listed(api: Api, path: str) -> list[Any]:
+    status, answer = await api.call("GET", f"/v2.0/{path}")
+    assert status == 200, answer
+    found: list[Any] = answer[path.partition("?")[0]]
+    return found
+
+
+async def test_every_attribute_is_a_filter_that_finds_what_has_it(api: Api, cloud: Cloud) -> None:
+    network, segment, subnet = await routed(api, cloud)
+    fixed = [{"ip_address": "203.0.113.2"}]
+    port = await api.make("port", network_id=network["id"], name="web", fixed_ips=fixed, tags=["red"])
+    await api.make("port", network_id=network["id"], name="other")
+    (network,) = await listed(api, "networks")
+    for many, item in (("networks", network), ("segments", segment), ("subnets", subnet), ("ports", port)):
+        for name, value in item.items():
+            if isinstance(value, dict | list):
+                continue
+            found = await listed(api, f"{many}?{name}={'' if value is None else value}")
+            assert item["id"] in {one["id"] for one in found}, (many, name)
+            if name != "revision_number":
+                assert await listed(api, f"{many}?{name}=nothing-like-it") == [] or isinstance(value, bool)
+    for query, names in (
+        ("name=web&name=other", {"web", "other"}),
+        ("fixed_ips=ip_address_substr=0.113.", {"web"}),
+        ("fixed_ips=ip_address_substr=0.114", set()),
+        (f"fixed_ips=subnet_id={subnet['id']}&name=other", set()),
+        (f"fixed_ips=subnet_id={subnet['id']},ip_address=203.0.113.2", {"web"}),
+        (f"mac_address={port['mac_address'].upper()}", {"web"}),
+        ("binding:host_id=", {"web", "other"}),
+        ("admin_state_up=True", {"web", "other"}),
+        ("admin_state_up=false", set()),
+        ("tags=red", {"web"}),
+        ("fixed_ips=ip_address=no-address", set()),
+        (f"id={port['id'].replace('-', '').upper()}", {"web"}),
+        ("device_id=%00", set()),
+    ):
+        assert {one["name"] for one in await listed(api, f"ports?{query}")} == names, query
+
+
+async def test_a_filter_or_an_order_that_there_is_not_is_a_400_of_an_empty_list_too(api: Api) -> None:
+    for query in ("colour=red", "sort_key=colour", "sort_key=name&sort_dir=up", "limit=-1", "fixed_ips=x=y"):
+        status, answer = await api.call("GET", f"/v2.0/ports?{query}")
+        assert status == 400, query
+    status, answer = await api.call("GET", "/v2.0/ports?colour=red")
+    assert answer["NeutronError"]["message"] == "['colour'] is invalid attribute for filtering"
+
+
+@pytest.mark.parametrize("order", ["", "sort_key=name&sort_dir=desc&", "sort_key=admin_state_up&sort_key=name&"])
+async def test_pages_lead_from_the_first_to_the_last_and_back(api: Api, cloud: Cloud, order: str) -> None:
+    network = await cloud.network()
+    many = [{"network_id": network.id, "name": f"p{number}", "admin_state_up": number % 2 == 0} for number in range(7)]
+    await api.call("POST", "/v2.0/ports", {"ports": many})
+    whole = [one["name"] for one in await listed(api, f"ports?{order}fields=name")]
+    assert (await api.call("GET", f"/v2.0/ports?{order}limit=100&fields=id"))[1]["ports_links"][0]["rel"] == "previous"
+    link, seen, pages = f"/v2.0/ports?{order}limit=3", [], []
+    while link:
+        _, answer = await api.call("GET", link)
+        seen += [one["name"] for one in answer["ports"]]
+        pages.append(answer)
+        links = {one["rel"]: one["href"] for one in answer["ports_links"]}
+        assert all(href.startswith("http://roost.test/network/v2.0/ports?") for href in links.values())
+        link = links.get("next", "").removeprefix("http://roost.test/network")
+    assert (seen, [len(page["ports"]) for page in pages]) == (whole, [3, 3, 1])
+    back = {one["rel"]: one["href"] for one in pages[1]["ports_links"]}["previous"]
+    _, answer = await api.call("GET", back.removeprefix("http://roost.test/network"))
+    assert answer["ports"] == pages[0]["ports"]
+
+
+async def test_a_page_goes_on_where_its_marker_was(api: Api, cloud: Cloud) -> None:
+    network = await cloud.network()
+    body = {"ports": [{"network_id": network.id}] * 3}
+    _, answer = await api.call("POST", "/v2.0/ports", body)
+    _first, second, third = sorted(port["id"] for port in answer["ports"])
+    await api.call("DELETE", f"/v2.0/ports/{second}")
+    assert [one["id"] for one in await listed(api, f"ports?limit=1&marker={second}")] == [third]
+    assert (await api.call("GET", f"/v2.0/ports?sort_key=name&limit=1&marker={second}"))[0] == 400
+
+
+async def test_what_the_database_narrows_is_all_that_is_read(api: Api, cloud: Cloud) -> None:
+    """Filters by which clients find a few of many are the database's, and so are pages in the order of ids."""
+    network = await cloud.plain("10.0.0.0/28")
+    await api.call("POST", "/v2.0/ports", {"ports": [{"network_id": network.id, "name": f"p{n}"} for n in range(10)]})
+    (one,) = await listed(api, "ports?name=p5")
+    subnet = one["fixed_ips"][0]["subnet_id"]
+    for wanted, count in (
+        (PortFilter(names=("p5",)), 1),
+        (PortFilter(mac_addresses=(one["mac_address"],)), 1),
+        (PortFilter(addresses=(one["fixed_ips"][0]["ip_address"],)), 1),
+        (PortFilter(subnet_ids=(subnet,)), 10),
+        (PortFilter(hosts=("h1",)), 0),
+        (PortFilter(hosts=("",)), 10),
+        (PortFilter(device_owners=("compute:",)), 0),
+        (PortFilter(project_ids=(one["project_id"],)), 10),
+        (PortFilter(limit=4), 4),
+        (PortFilter(after=one["id"], limit=1), 1),
+    ):
+        found = await ports.list_ports(cloud.networks, wanted)
+        assert len(found) <= count, wanted
+        assert len(found) == count or wanted.after, wanted
+
+
+def test_a_list_is_cut_by_the_database_only_where_it_does_all_of_it() -> None:
+    class Request:
+        def __init__(self, **query: str) -> None:
+            self.query_params = query
+
+    after = "11111111-1111-4111-8111-111111111111"
+    cases: list[tuple[dict[str, str], Any]] = [
+        ({"limit": "5"}, (None, 5)),
+        ({"limit": "5", "marker": after, "name": "x", "fields": "id"}, (after, 5)),
+        ({"limit": "5", "status": "DOWN"}, (None, None)),
+        ({"limit": "5", "sort_key": "name"}, (None, None)),
+        ({"limit": "5", "page_reverse": "True"}, (None, None)),
+        ({"limit": "5", "marker": "no-uuid"}, (None, None)),
+    ]
+    for query, expected in cases:
+        request: Any = Request(**query)
+        assert listing.page_by_id(request, frozenset({"name"})) == expected, query
+
+
+def test_all_attributes_are_known_by_the_names_that_clients_use() -> None:
+    assert documents.attributes(documents.PortDocument)["binding:host_id"] == "host_id"
