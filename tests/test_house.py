@@ -24,7 +24,7 @@ OPERATIONS = {"network/reconciler.py", "placement/refresh.py", "placement/servic
 WINGS: dict[str, tuple[str, ...]] = {
     "platform": (),
     "seams": ("seams",),
-    "placement": ("placement", "seams.placement"),
+    "placement": ("placement", "seams.placement", "seams.audit"),
     "network": ("network", "seams"),
     "compute": ("compute", "seams"),
     "scheduling": ("scheduling", "seams", "placement.model", "network.model", "compute.model"),

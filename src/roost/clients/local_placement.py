@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.placement import service
+from roost.placement import service, service_audit
 from roost.placement.service_ledger import Ledger
 from roost.seams.placement import CandidateQuery, Candidates, Claimed, ClaimGroup, ConsumerState, ProviderState, Refused
 
@@ -20,6 +20,14 @@ class LocalPlacement:
     async def delete_providers(self, uuids: Sequence[str]) -> list[str]:
         """See PlacementClient."""
         return await service.delete_providers(self._ledger, uuids)
+
+    async def get_providers(self, uuids: Sequence[str]) -> dict[str, ProviderState]:
+        """See PlacementClient."""
+        return await service_audit.get_providers(self._ledger, uuids)
+
+    async def list_named_providers(self, prefix: str, *, after: str, limit: int) -> dict[str, str]:
+        """See PlacementClient."""
+        return await service_audit.list_named_providers(self._ledger, prefix, after=after, limit=limit)
 
     async def list_aggregate_providers(self, aggregates: Sequence[str]) -> dict[str, list[str]]:
         """See PlacementClient."""

@@ -269,6 +269,12 @@ class PlacementClient(Protocol):
     async def delete_providers(self, uuids: Sequence[str]) -> list[str]:
         """Delete providers that nobody uses; those that are in use or have children stay and are returned."""
 
+    async def get_providers(self, uuids: Sequence[str]) -> dict[str, ProviderState]:
+        """The providers that exist, by UUID, whole but for their parents."""
+
+    async def list_named_providers(self, prefix: str, *, after: str, limit: int) -> dict[str, str]:
+        """UUID -> name of providers whose names begin with `prefix`, in the order of names, above the name `after`."""
+
     async def list_aggregate_providers(self, aggregates: Sequence[str]) -> dict[str, list[str]]:
         """Placement aggregate -> UUIDs of the providers in it."""
 
