@@ -11,7 +11,7 @@ from roost.network.service import Networks
 from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
-from roost.seams.compute import HostAggregateState
+from roost.seams.compute import HostAggregateMembers, HostAggregateState
 
 
 class MemberCompute:
@@ -22,6 +22,7 @@ class MemberCompute:
         self.members: dict[str, set[str]] = {}
         self.existing: set[str] = set()
         self.unfinished: set[str] = set()
+        self.behind: set[str] = set()
 
     async def ensure_host_aggregates(self, aggregates: Sequence[HostAggregateState]) -> None:
         for aggregate in aggregates:
@@ -39,6 +40,14 @@ class MemberCompute:
         for host, wanted in aggregates_by_host.items():
             for uuid in managed & set(self.members):
                 (self.members[uuid].add if uuid in wanted else self.members[uuid].discard)(host)
+
+    async def list_segment_aggregates(self) -> dict[str, HostAggregateMembers]:
+        return {
+            uuid: HostAggregateMembers(name, frozenset(self.members[uuid])) for uuid, name in self.aggregates.items()
+        }
+
+    async def list_hosts_behind(self) -> set[str]:
+        return self.behind
 
     async def list_unfinished(self, server_ids: Sequence[str]) -> set[str]:
         return self.unfinished & set(server_ids)

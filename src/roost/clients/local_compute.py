@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.compute.service import Compute, servers
+from roost.compute.service import Compute, hosts, servers
 from roost.compute.service import aggregates as host_aggregates
-from roost.seams.compute import HostAggregateState
+from roost.seams.compute import HostAggregateMembers, HostAggregateState
 
 
 class LocalCompute:
@@ -34,3 +34,12 @@ class LocalCompute:
     async def list_servers(self, server_ids: Sequence[str]) -> set[str]:
         """See ComputeClient."""
         return await servers.list_existing(self._compute, server_ids)
+
+    async def list_segment_aggregates(self) -> dict[str, HostAggregateMembers]:
+        """See ComputeClient."""
+        found = await host_aggregates.list_host_aggregates(self._compute)
+        return {item.uuid: HostAggregateMembers(item.name, frozenset(item.hosts)) for item in found}
+
+    async def list_hosts_behind(self) -> set[str]:
+        """See ComputeClient."""
+        return await hosts.list_behind(self._compute)

@@ -6,6 +6,7 @@ from roost.network.service import Networks, builds, flat, publications, views
 from roost.seams.network import (
     Allocated,
     AllocateRefused,
+    AttachedPort,
     BindRefused,
     Bound,
     EnsuredPorts,
@@ -70,6 +71,10 @@ class LocalNetwork:
     async def unassign_flat(self, tickets: Mapping[str, int]) -> None:
         """See NetworkClient."""
         await flat.unassign(self._networks, tickets)
+
+    async def list_attached_ports(self, server_ids: Sequence[str]) -> dict[str, tuple[AttachedPort, ...]]:
+        """See NetworkClient."""
+        return await views.list_attached_ports(self._networks, server_ids)
 
     async def get_segment_names(self, provider_uuids: Sequence[str]) -> dict[str, str]:
         """See NetworkClient."""

@@ -3,35 +3,28 @@
 A server's row is there before its claim, so a claim whose server does not exist, or has come to its end, is nobody's.
 """
 
+from collections import Counter
+
 import structlog
 
-from roost.compute.service.work import list_claiming
+from roost.compute.service import audit
 from roost.conductor.context import Conductor
-from roost.platform.crash import crash_point
-from roost.seams.placement import ConsumerType
-
-PAGE = 1000
+from roost.seams.audit import Drift, Repairs
 
 log = structlog.get_logger()
 
 
 async def reconcile_once(conductor: Conductor) -> list[str]:
     """Release the INSTANCE claims that nobody may hold; their consumers' UUIDs."""
-    released: list[str] = []
-    after = ""
-    while page := await conductor.placement.list_consumers(ConsumerType.INSTANCE.value, after=after, limit=PAGE):
-        claiming = await list_claiming(conductor.compute, page)
-        suspects = [uuid for uuid in page if uuid not in claiming]
-        if suspects:
-            # Their generation first, then a second look: who claims in between changes the one or is seen by the other.
-            held = await conductor.placement.get_consumers(suspects)
-            claiming = await list_claiming(conductor.compute, suspects)
-            stray = {uuid: state.generation for uuid, state in held.items() if uuid not in claiming}
-            crash_point("reconcile.before-release")
-            await conductor.placement.release(list(stray), generations=stray)
-            crash_point("reconcile.after-release")
-            released += stray
-        after = page[-1]
+    released = [one.key for one in await audit.audit_consumers(conductor.compute, repairs=Repairs.ITSELF)]
     if released:
         log.warning("claims of servers that may hold none were returned", servers=released)
     return released
+
+
+async def audit_once(conductor: Conductor) -> list[Drift]:
+    """One pass of the audit over all servers and hosts, which puts right what it may; what drifted."""
+    found = await audit.audit(conductor.compute, repairs=Repairs.ITSELF)
+    for kind, count in Counter((one.kind, one.repaired) for one in found).items():
+        log.warning("the books had drifted", what=kind[0].sentence, count=count, repaired=kind[1])
+    return found

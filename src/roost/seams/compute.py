@@ -37,6 +37,13 @@ class ServerPort(Struct, frozen=True, kw_only=True):
     preserve_on_delete: bool
 
 
+class HostAggregateMembers(Struct, frozen=True):
+    """A host aggregate and the hosts in it."""
+
+    name: str
+    hosts: frozenset[str]
+
+
 class ComputeClient(Protocol):
     """The compute service, next door or over HTTP. Every call is in sets and can be repeated."""
 
@@ -60,3 +67,9 @@ class ComputeClient(Protocol):
 
     async def list_servers(self, server_ids: Sequence[str]) -> set[str]:
         """Those of the servers that exist, or whose delete is still at work."""
+
+    async def list_segment_aggregates(self) -> dict[str, HostAggregateMembers]:
+        """All host aggregates, by UUID: those that the network service keeps, and those of operators."""
+
+    async def list_hosts_behind(self) -> set[str]:
+        """Hosts of which the network service or the ledger is still to be told something."""

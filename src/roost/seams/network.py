@@ -172,6 +172,19 @@ class BindRefused(Struct, frozen=True):
     reason: str
 
 
+class AttachedPort(Struct, frozen=True, kw_only=True):
+    """A server's port as it is. preserve_on_delete: the user's own, kept when the server goes."""
+
+    id: str
+    network_id: str
+    network_name: str
+    mac_address: str
+    host: str | None
+    addresses: tuple[str, ...]
+    preserve_on_delete: bool
+    revision: int
+
+
 class NetworkClient(Protocol):
     """The network service, next door or over HTTP. Every call is in sets and can be repeated."""
 
@@ -226,6 +239,9 @@ class NetworkClient(Protocol):
 
         cells_by_host: the cells that they belong to; one that is not named is in cell1.
         """
+
+    async def list_attached_ports(self, server_ids: Sequence[str]) -> dict[str, tuple[AttachedPort, ...]]:
+        """Server id -> the ports that belong to it, by id; servers without any are left out."""
 
     async def get_segment_names(self, provider_uuids: Sequence[str]) -> dict[str, str]:
         """What people call a segment, or a network without segments, by its provider's UUID."""

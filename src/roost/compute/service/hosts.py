@@ -131,6 +131,12 @@ def _provider(host: Host) -> ProviderState:
     )
 
 
+async def list_behind(compute: Compute) -> set[str]:
+    """Hosts of which something is still to be published, as of now."""
+    async with compute.database.connection() as connection:
+        return await store.list_behind(connection)
+
+
 async def heartbeat(compute: Compute, names: Sequence[str]) -> None:
     """These hosts are there; written only where that was last noted more than HEARTBEAT_AFTER_S ago."""
     for start in range(0, len(names), HOSTS_BATCH_MAX):

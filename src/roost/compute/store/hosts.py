@@ -85,6 +85,15 @@ async def list_unpublished_hosts(
 
 
 # A publisher that was overtaken may have written an older state last: then the host is behind again.
+LIST_BEHIND = """-- compute.list_hosts_behind
+SELECT name FROM compute.host WHERE published < wanted"""
+
+
+async def list_behind(tx: Connection) -> set[str]:
+    """Hosts whose state is not all published."""
+    return {row["name"] for row in await tx.fetch(LIST_BEHIND)}
+
+
 MARK_PUBLISHED = """-- compute.mark_hosts_published
 UPDATE compute.host AS host
 SET published = CASE WHEN host.wanted = done.wanted THEN done.wanted ELSE least(host.published, done.wanted) END

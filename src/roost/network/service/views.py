@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from roost.network import segments
 from roost.network.flat import pool_names
-from roost.network.model import Network, Segment, Subnet
+from roost.network.model import Network, PortFilter, Segment, Subnet
 from roost.network.service import Networks
 from roost.network.store import networks as store
+from roost.network.store import ports as port_rows
 from roost.network.store import subnets as subnet_rows
 from roost.seams import network as seam
 from roost.seams.placement import IPV4_ADDRESS
@@ -38,6 +39,30 @@ async def list_network_ids(networks: Networks, limit: int) -> list[str]:
     """See NetworkClient.list_network_ids."""
     async with networks.database.transaction() as tx:
         return await store.list_network_ids(tx, limit)
+
+
+async def list_attached_ports(
+    networks: Networks, server_ids: Sequence[str]
+) -> dict[str, tuple[seam.AttachedPort, ...]]:
+    """See NetworkClient.list_attached_ports."""
+    async with networks.database.transaction(snapshot=True) as tx:
+        found = await port_rows.list_ports(tx, PortFilter(device_ids=tuple(server_ids)))
+        known = await store.list_networks(tx, sorted({port.network_id for port in found}))
+    names = {network.id: network.name for network in known}
+    attached: dict[str, list[seam.AttachedPort]] = {}
+    for port in found:
+        one = seam.AttachedPort(
+            id=port.id,
+            network_id=port.network_id,
+            network_name=names.get(port.network_id, ""),
+            mac_address=port.mac_address,
+            host=port.host,
+            addresses=tuple(item.address for item in port.addresses),
+            preserve_on_delete=port.made_for is None,
+            revision=port.revision,
+        )
+        attached.setdefault(port.device_id, []).append(one)
+    return {server_id: tuple(ports) for server_id, ports in attached.items()}
 
 
 async def get_segment_names(networks: Networks, provider_uuids: Sequence[str]) -> dict[str, str]:

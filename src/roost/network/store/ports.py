@@ -253,19 +253,6 @@ async def list_projects(tx: Connection, network_id: str) -> set[str]:
     return {row["project_id"] for row in await tx.fetch(LIST_PROJECTS, network_id)}
 
 
-LIST_MADE_SERVERS = """
--- network.list_build_servers
-SELECT DISTINCT device_id FROM network.port
-WHERE device_id > $1 AND (made_for IS NOT NULL OR reserved_from IS NOT NULL)
-ORDER BY device_id LIMIT $2
-"""
-
-
-async def list_build_servers(tx: Connection, *, after: str, limit: int) -> list[str]:
-    """Servers, in order, that Roost made a port for or whose build holds one."""
-    return [row["device_id"] for row in await tx.fetch(LIST_MADE_SERVERS, after, limit)]
-
-
 async def _with_addresses(tx: Connection, rows: Sequence[Any]) -> dict[str, Port]:
     by_port: dict[str, list[Address]] = {}
     for address in await addresses.list_of_ports(tx, [row["id"] for row in rows]):

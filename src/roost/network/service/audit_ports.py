@@ -1,0 +1,207 @@
+"""Audit of ports: whose they are, and that the ledger's claim of each is its addresses.
+
+A port is looked at under its lock; an open intent, a release row or a build at work mean that it is under way. The
+ledger is called while the ports are locked, as `releases` does and for the same reason.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from roost.network import audit as rules
+from roost.network import segments
+from roost.network.holdings import claim_of, covers
+from roost.network.model import Port, PortFilter
+from roost.network.service import Networks, builds
+from roost.network.store import audit as store
+from roost.network.store import claims
+from roost.network.store import networks as network_rows
+from roost.network.store import ports as port_rows
+from roost.network.store import subnets as subnet_rows
+from roost.network.store.audit import BuildPort
+from roost.seams.audit import Drift, Kind, Repairs
+from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, ConsumerState, ConsumerType
+
+PAGE = 500
+CONFIRM_MAX = 100
+"""Ports that are locked at once: whoever works with one of them waits meanwhile."""
+
+
+async def audit_server_ports(networks: Networks, *, repairs: Repairs) -> list[Drift]:
+    """Ports of servers that do not exist, and reservations for builds that are done.
+
+    A port is read before its server is asked for: a server that is at work exists before its ports do.
+    """
+    found: list[Drift] = []
+    after = ""
+    while True:
+        async with networks.database.connection() as connection:
+            page = await store.list_build_ports(connection, after=after, limit=PAGE)
+        asked = sorted({port.device_id for port in page if is_server_id(port.device_id)})
+        if asked:
+            unfinished = await networks.compute.list_unfinished(asked)
+            alive = await networks.compute.list_servers(asked) | unfinished
+            suspects = {port.id: kind for port in page if (kind := _fault_of(port, alive, unfinished))}
+            found += await _settle_suspects(networks, suspects, repairs) if suspects else []
+        if len(page) < PAGE:
+            return found
+        after = page[-1].id
+
+
+def _fault_of(port: BuildPort, alive: set[str], unfinished: set[str]) -> Kind | None:
+    if not is_server_id(port.device_id):
+        return None
+    if port.device_id not in alive:
+        return Kind.PORT_STRAY if port.made or port.reserved else Kind.PORT_UNOWNED
+    return Kind.PORT_RESERVED if port.reserved and port.device_id not in unfinished else None
+
+
+async def _settle_suspects(networks: Networks, suspects: Mapping[str, Kind], repairs: Repairs) -> list[Drift]:
+    """Those of the ports that still are so; they are read again after their servers were asked for."""
+    async with networks.database.connection() as connection:
+        still = await store.list_build_ports(connection, after="", limit=len(suspects), ids=list(suspects))
+    by_kind: dict[Kind, list[BuildPort]] = {}
+    for port in still:
+        kind = suspects[port.id]
+        if kind is not Kind.PORT_RESERVED or port.reserved:
+            by_kind.setdefault(kind, []).append(port)
+    found: list[Drift] = []
+    for kind, mine in by_kind.items():
+        servers = sorted({port.device_id for port in mine})
+        repairing = repairs.include(kind.mend)
+        if repairing and kind is Kind.PORT_RESERVED:
+            async with networks.database.transaction() as tx:
+                await port_rows.lock_ports(tx, sorted(port.id for port in mine))
+                await store.settle_ports(tx, [port.id for port in mine])
+        elif repairing:
+            await builds.release_server_ports(networks, servers, [], restore=kind is Kind.PORT_STRAY)
+        says = "is done" if kind is Kind.PORT_RESERVED else "does not exist"
+        found += [
+            Drift(kind=kind, key=port.id, name=port.name, says=f"server {port.device_id} {says}", repaired=repairing)
+            for port in mine
+        ]
+    return found
+
+
+async def audit_holders(networks: Networks, *, repairs: Repairs) -> list[Drift]:
+    """Ports with addresses that their claim does not count, and those bound to a host that cannot reach them."""
+    found: list[Drift] = []
+    after = ""
+    while True:
+        async with networks.database.transaction(snapshot=True) as tx:
+            page = await store.list_holders(tx, after=after, limit=PAGE)
+            held_by = await port_rows.list_ports(tx, PortFilter(ids=tuple(page)))
+        held = await networks.placement.get_consumers(page)
+        suspects = [p for p in held_by if not covers(_allocations(held.get(p.id)), claim_of(p.addresses))]
+        found += await _confirm(networks, suspects, [], repairs)
+        found += await _unreached(networks, held_by)
+        if len(page) < PAGE:
+            return found
+        after = page[-1]
+
+
+async def audit_consumers(networks: Networks, *, repairs: Repairs) -> list[Drift]:
+    """PORT claims that are larger than their ports' addresses, or of ports that do not exist."""
+    found: list[Drift] = []
+    after = ""
+    while page := await networks.placement.list_consumers(ConsumerType.PORT.value, after=after, limit=PAGE):
+        after = page[-1]
+        held = await networks.placement.get_consumers(page)
+        async with networks.database.transaction(snapshot=True) as tx:
+            there = {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(held)))}
+        missing = [port_id for port_id in held if port_id not in there]
+        larger = [p for p in there.values() if not covers(claim_of(p.addresses), held[p.id].allocations)]
+        found += await _confirm(networks, larger, missing, repairs)
+    return found
+
+
+async def _confirm(
+    networks: Networks, suspects: Sequence[Port], missing: Sequence[str], repairs: Repairs
+) -> list[Drift]:
+    """Drift of those of the ports that nobody is at work on. missing: ids that are no ports'."""
+    if not suspects and not missing:
+        return []
+    servers = sorted({port.device_id for port in suspects if is_server_id(port.device_id)})
+    unfinished = await networks.compute.list_unfinished(servers) if servers else set()
+    # One that was reserved, or made, since it was looked at is somebody's again.
+    idle = {port.id: port.device_id for port in suspects if port.device_id not in unfinished}
+    ids = sorted([*idle, *missing])
+    found: list[Drift] = []
+    for start in range(0, len(ids), CONFIRM_MAX):
+        batch = ids[start : start + CONFIRM_MAX]
+        async with networks.releasing, networks.database.transaction() as tx:
+            locked = await port_rows.lock_ports(tx, batch)
+            releasing, claiming = await claims.list_busy(tx, batch)
+            quiet = [
+                port_id
+                for port_id in batch
+                if port_id not in releasing | claiming
+                and (locked[port_id].device_id if port_id in locked else None) == idle.get(port_id)
+            ]
+            found += await _judge(networks, quiet, locked, repairs) if quiet else []
+    return found
+
+
+async def _judge(
+    networks: Networks, port_ids: Sequence[str], locked: Mapping[str, Port], repairs: Repairs
+) -> list[Drift]:
+    """Compare, and make the claims what they should be; the ports are locked and nobody is at work on them."""
+    held = await networks.placement.get_consumers(port_ids)
+    judged = {p: rules.judge_claim(p, locked.get(p), _allocations(held.get(p))) for p in port_ids}
+    drifts = {port_id: drift for port_id, drift in judged.items() if drift is not None}
+    if repairs is Repairs.NONE or not drifts:
+        return list(drifts.values())
+    groups = [ClaimGroup((_claim(port_id, locked.get(port_id), held.get(port_id)),)) for port_id in drifts]
+    answers = await networks.placement.claim(groups)
+    return [
+        msgspec.structs.replace(drift, repaired=isinstance(answer, Claimed))
+        for drift, answer in zip(drifts.values(), answers, strict=True)
+    ]
+
+
+def _claim(port_id: str, port: Port | None, held: ConsumerState | None) -> ConsumerClaim:
+    project_id = port.project_id if port else held.project_id if held else ""
+    return ConsumerClaim(
+        consumer_uuid=port_id,
+        generation=held.generation if held else None,
+        consumer_type=ConsumerType.PORT.value,
+        project_id=project_id,
+        user_id=held.user_id if held else project_id,
+        allocations=claim_of(port.addresses if port else ()),
+    )
+
+
+def _allocations(held: ConsumerState | None) -> Mapping[str, Mapping[str, int]]:
+    return held.allocations if held else {}
+
+
+async def _unreached(networks: Networks, held_by: Sequence[Port]) -> list[Drift]:
+    """Bound ports on a segment that their host reaches no more: it was cabled anew under their servers."""
+    bound = [port for port in held_by if port.host is not None and port.provider_uuid is not None]
+    if not bound:
+        return []
+    async with networks.database.transaction(snapshot=True) as tx:
+        providers = sorted({port.provider_uuid for port in bound if port.provider_uuid})
+        reach = await subnet_rows.list_physical_networks(tx, providers)
+        names = sorted({port.host for port in bound if port.host})
+        hosts = {host.name: host for host in await network_rows.list_hosts(tx, names)}
+    return [
+        Drift(
+            kind=Kind.PORT_UNREACHED,
+            key=port.id,
+            name=port.name,
+            says=f"{', '.join(item.address for item in port.addresses)} on {reach[port.provider_uuid]}, which host "
+            f"{port.host} does not reach",
+        )
+        for port in bound
+        if port.provider_uuid in reach and not segments.reaches(hosts.get(port.host or ""), reach[port.provider_uuid])
+    ]
+
+
+def is_server_id(device_id: str) -> bool:
+    """Clients may write anything as a port's device."""
+    try:
+        return str(uuid.UUID(device_id)) == device_id
+    except ValueError:
+        return False

@@ -1,0 +1,185 @@
+"""SQL of the network's audit: pages of what is looked at, and what no foreign key keeps whole."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from roost.network import addressing
+from roost.network.model import AddressRange
+from roost.platform.database import Connection
+
+LIST_HOLDERS = """
+-- network.audit_holders
+SELECT DISTINCT port_id FROM network.address WHERE claimed AND ($1::uuid IS NULL OR port_id > $1)
+ORDER BY port_id LIMIT $2
+"""
+
+
+async def list_holders(tx: Connection, *, after: str, limit: int) -> list[str]:
+    """A page of those for whom addresses are kept that a claim should count, by id; whether they exist or not."""
+    return [row["port_id"] for row in await tx.fetch(LIST_HOLDERS, after or None, limit)]
+
+
+class StrayAddress(Struct, frozen=True):
+    """An address whose port or subnet does not exist."""
+
+    subnet_id: str
+    address: str
+    port_id: str
+    subnet_there: bool
+
+
+# What every instance of these rows is joined with is written in the same transaction, so one statement sees both.
+_STRAYS = """
+SELECT a.subnet_id, a.address, a.port_id, s.id IS NOT NULL AS subnet_there
+FROM {addresses} a
+LEFT JOIN network.port p ON p.id = a.port_id
+LEFT JOIN network.subnet s ON s.id = a.subnet_id
+WHERE p.id IS NULL OR s.id IS NULL
+ORDER BY a.subnet_id, a.address
+"""
+
+LIST_STRAYS = "-- network.audit_addresses" + _STRAYS.format(addresses="network.address") + "LIMIT $1"
+
+CONFIRM_STRAYS = "-- network.audit_confirm_addresses" + _STRAYS.format(  # noqa: S608 - a constant of this file
+    addresses="""(SELECT held.* FROM network.address held
+        JOIN unnest($1::uuid[], $2::inet[]) AS w (subnet_id, address)
+        ON held.subnet_id = w.subnet_id AND held.address = w.address)"""
+)
+
+
+async def list_strays(tx: Connection, *, limit: int) -> list[StrayAddress]:
+    """The first of the addresses whose port or subnet does not exist. Costs a look at every address."""
+    return [StrayAddress(**row) for row in await tx.fetch(LIST_STRAYS, limit)]
+
+
+async def confirm_strays(tx: Connection, strays: Sequence[StrayAddress]) -> list[StrayAddress]:
+    """Those that are so still; their subnets are locked where they exist."""
+    rows = await tx.fetch(CONFIRM_STRAYS, [item.subnet_id for item in strays], [item.address for item in strays])
+    return [StrayAddress(**row) for row in rows]
+
+
+class FreeRow(Struct, frozen=True, kw_only=True):
+    """A subnet's pools and free ranges, and how many addresses are held in its pools and are in a free range."""
+
+    subnet_id: str
+    name: str
+    pools: tuple[AddressRange, ...]
+    free: tuple[AddressRange, ...]
+    held: int
+    overlapping: int
+
+
+# Addresses that a subnet's prefix makes up are in no pool, wherever its pools are.
+AUTOMATIC = "s.ipv6_address_mode IS NOT NULL AND s.ipv6_address_mode <> 'dhcpv6-stateful'"
+
+LIST_FREE = f"""
+-- network.audit_free_ranges
+SELECT s.id, s.name,
+    ARRAY(SELECT first_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY 1) AS pool_firsts,
+    ARRAY(SELECT last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY first_address) AS pool_lasts,
+    ARRAY(SELECT first_address FROM network.free_range f WHERE f.subnet_id = s.id ORDER BY 1) AS free_firsts,
+    ARRAY(SELECT last_address FROM network.free_range f WHERE f.subnet_id = s.id ORDER BY first_address) AS free_lasts,
+    (SELECT count(*) FROM network.address a WHERE a.subnet_id = s.id AND a.in_pool)
+        + (SELECT count(*) FROM network.flat_address a WHERE a.subnet_id = s.id) AS held,
+    (SELECT count(*) FROM (
+        SELECT address FROM network.address WHERE subnet_id = s.id
+        UNION ALL SELECT address FROM network.flat_address WHERE subnet_id = s.id) a CROSS JOIN LATERAL (
+        SELECT last_address FROM network.free_range f WHERE f.subnet_id = s.id AND f.first_address <= a.address
+        ORDER BY f.first_address DESC LIMIT 1
+    ) below WHERE below.last_address >= a.address) AS overlapping
+FROM network.subnet s
+WHERE NOT coalesce({AUTOMATIC}, false) AND ($1::uuid IS NULL OR s.id > $1) AND ($3::uuid IS NULL OR s.id = $3)
+ORDER BY s.id LIMIT $2
+"""  # noqa: S608 - a constant of this file
+
+
+async def list_free(tx: Connection, *, after: str, limit: int, subnet_id: str | None = None) -> list[FreeRow]:
+    """A page of subnets that have pools to hand out from, by id; or the one that is named."""
+    return [
+        FreeRow(
+            subnet_id=row["id"],
+            name=row["name"],
+            pools=_ranges(row["pool_firsts"], row["pool_lasts"]),
+            free=_ranges(row["free_firsts"], row["free_lasts"]),
+            held=row["held"],
+            overlapping=row["overlapping"],
+        )
+        for row in await tx.fetch(LIST_FREE, after or None, limit, subnet_id)
+    ]
+
+
+LIST_HELD = """
+-- network.audit_held
+SELECT address FROM network.address WHERE subnet_id = $1
+UNION ALL SELECT address FROM network.flat_address WHERE subnet_id = $1
+"""
+
+
+async def list_held(tx: Connection, subnet_id: str) -> list[int]:
+    """Every address of the subnet that is held."""
+    return [addressing.parse(row["address"]) for row in await tx.fetch(LIST_HELD, subnet_id)]
+
+
+LIST_PUBLICATIONS = """
+-- network.audit_publications
+SELECT provider_uuid, wanted, wanted > published OR lease_owner IS NOT NULL AS due FROM network.publication
+WHERE $1::uuid[] IS NULL OR provider_uuid = ANY($1)
+"""
+
+
+async def list_publications(tx: Connection, provider_uuids: Sequence[str] | None) -> dict[str, tuple[int, bool]]:
+    """Provider UUID -> (state wanted, whether the ledger is still to be told); of these, or all."""
+    rows = await tx.fetch(LIST_PUBLICATIONS, provider_uuids)
+    return {row["provider_uuid"]: (row["wanted"], row["due"]) for row in rows}
+
+
+class BuildPort(Struct, frozen=True, kw_only=True):
+    """A port that Roost made for a server, that a build reserved, or that a user attached to one."""
+
+    id: str
+    name: str
+    device_id: str
+    host: str | None
+    made: bool
+    reserved: bool
+
+
+LIST_BUILD_PORTS = """
+-- network.audit_build_ports
+SELECT p.id, p.name, p.device_id, p.host, p.made_for IS NOT NULL AS made,
+    p.reserved_from IS NOT NULL OR EXISTS (
+        SELECT FROM network.address a WHERE a.port_id = p.id AND a.assigned_for IS NOT NULL) AS reserved
+FROM network.port p
+WHERE ($1::uuid IS NULL OR p.id > $1) AND ($3::uuid[] IS NULL OR p.id = ANY($3)) AND p.device_id <> ''
+    AND (p.made_for IS NOT NULL OR p.reserved_from IS NOT NULL OR p.device_owner LIKE 'compute:%')
+ORDER BY p.id LIMIT $2
+"""
+
+
+async def list_build_ports(
+    tx: Connection, *, after: str, limit: int, ids: Sequence[str] | None = None
+) -> list[BuildPort]:
+    """A page of the ports that belong to servers, by id; or those of the ids that do."""
+    return [BuildPort(**row) for row in await tx.fetch(LIST_BUILD_PORTS, after or None, limit, ids)]
+
+
+SETTLE_PORTS = """
+-- network.audit_settle_ports
+WITH settled AS (
+    UPDATE network.address SET assigned_for = NULL WHERE port_id = ANY($1::uuid[]) AND assigned_for IS NOT NULL
+)
+UPDATE network.port SET reserved_from = NULL, updated_at = now()
+WHERE id = ANY($1::uuid[]) AND reserved_from IS NOT NULL
+"""
+
+
+async def settle_ports(tx: Connection, port_ids: Sequence[str]) -> None:
+    """No build holds these ports, or an address of theirs, any more; they are locked."""
+    await tx.execute(SETTLE_PORTS, port_ids)
+
+
+def _ranges(firsts: Sequence[Any], lasts: Sequence[Any]) -> tuple[AddressRange, ...]:
+    pairs = zip(firsts, lasts, strict=True)
+    return tuple(AddressRange(addressing.parse(first), addressing.parse(last)) for first, last in pairs)
