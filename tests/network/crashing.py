@@ -1,4 +1,4 @@
-"""A process that makes and deletes a port and a subnet, for the tests that kill it on the way: `crashing.py DSN`."""
+"""A process that makes, changes and deletes a port and a subnet, to be killed on the way: `crashing.py DSN`."""
 
 import asyncio
 import sys
@@ -8,7 +8,7 @@ from tests.network.conftest import MemberCompute
 
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
-from roost.network.model import PortRequest
+from roost.network.model import FixedIpRequest, PortChanges, PortRequest
 from roost.network.service import Networks, networks, ports
 from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
@@ -23,6 +23,9 @@ async def main(dsn: str) -> None:
     context = Networks(database=database, env=Env(), placement=LocalPlacement(ledger), compute=compute)
     network = await Cloud(context, LocalNetwork(context), compute).plain("10.0.0.0/28")
     port = await ports.create_port(context, PortRequest(network_id=network.id, project_id=PROJECT))
+    for addresses in (("10.0.0.9", "10.0.0.10"), ("10.0.0.9",)):
+        named = tuple(FixedIpRequest(ip_address=address) for address in addresses)
+        await ports.update_port(context, port.id, PortChanges(fixed_ips=named))
     await ports.delete_port(context, port.id)
     await networks.delete_network(context, network.id)
     await database.close()

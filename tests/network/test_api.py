@@ -106,7 +106,7 @@ async def test_refusals_have_upstreams_names(api: Api, cloud: Cloud) -> None:
         ("POST", "/v2.0/ports", {"port": {"network_id": missing}}, 404, "NetworkNotFound"),
         ("DELETE", f"/v2.0/networks/{network['id']}", None, 409, "NetworkInUse"),
         ("DELETE", f"/v2.0/segments/{segment['id']}", None, 409, "SegmentInUse"),
-        ("PUT", f"/v2.0/ports/{in_use['id']}", nowhere, 409, "HostNotCompatibleWithFixedIps"),
+        ("PUT", f"/v2.0/ports/{in_use['id']}", nowhere, 409, "HostNotConnectedToAnySegment"),
         ("POST", "/v2.0/subnets", {"subnet": {"network_id": network["id"], "cidr": "10.0.0.0/24"}}, 400,
             "SubnetsNotAllAssociatedWithSegments"),
         ("POST", "/v2.0/subnets", {"subnet": {"network_id": network["id"], "cidr": "::/64", "ip_version": 6}}, 400,

@@ -17,7 +17,16 @@ LEFT = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("point", [*POINTS, "publish.before-inventory:2", "publish.after-inventory:2"])
+LATER = (
+    "publish.before-inventory:2", "publish.after-inventory:2",
+    # A change of fixed_ips: around the claim for those that come, and before the claim for what went is returned.
+    "port.before-claim:2", "port.after-claim:2", "port.after-assign:2",
+    "port.after-unassign:2", "port.after-unassign:3",
+    "reconcile.before-release:2", "reconcile.after-release:2",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("point", [*POINTS, *LATER])
 async def test_a_process_killed_here_leaves_nothing_hanging(cloud: Cloud, point: str) -> None:
     database = cloud.networks.database
     process = await asyncio.create_subprocess_exec(

@@ -235,6 +235,8 @@ def _refusal_of_port(server: seam.ServerNics, wanted: str, port: Port | None, cl
         return f"Port {wanted} could not be found."
     if port.device_id not in ("", server.server_id):
         return f"Port {wanted} is still in use."
+    if port.ip_allocation == "immediate" and not port.addresses:
+        return f"Port {wanted} requires a FixedIP in order to be used."
     if wanted in claiming:
         return f"Port {wanted} is being given an address: repeat the request."
     return None

@@ -145,6 +145,10 @@ class HostNotConnectedToAnySegment(Conflict):
     """The host reaches no segment of the network that has addresses."""
 
 
+class PortBound(Conflict):
+    """The port is bound, so its MAC address stays."""
+
+
 class PortInUse(Conflict):
     """A server's build holds the port."""
 

@@ -37,3 +37,13 @@ def covers(held: Allocations, claim: Allocations) -> bool:
 def same(one: Allocations, other: Allocations) -> bool:
     """Whether two claims are for the same."""
     return covers(one, other) and covers(other, one)
+
+
+def added(one: Allocations, other: Allocations) -> dict[str, dict[str, int]]:
+    """Both claims together."""
+    total = {provider: dict(resources) for provider, resources in one.items()}
+    for provider, resources in other.items():
+        mine = total.setdefault(provider, {})
+        for name, amount in resources.items():
+            mine[name] = mine.get(name, 0) + amount
+    return total

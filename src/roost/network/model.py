@@ -265,6 +265,7 @@ class PortChanges(Struct, frozen=True, kw_only=True):
 
     name: str | None = None
     description: str | None = None
+    mac_address: str | None = None
     admin_state_up: bool | None = None
     device_id: str | None = None
     device_owner: str | None = None

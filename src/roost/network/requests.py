@@ -3,7 +3,7 @@
 Source: Neutron's IPAM with routed networks: no host and nothing named is deferred; a name or a host is immediate.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct
 
@@ -17,18 +17,22 @@ from roost.network.errors import (
     InvalidIpForNetwork,
     InvalidIpForSubnet,
 )
-from roost.network.model import FixedIpRequest, Host, Network, Port, PortChanges, Subnet
+from roost.network.model import Address, FixedIpRequest, Host, Network, Subnet
 
 FIXED_IPS_MAX = 16
+TOLD_MAX = 8
+"""How many segments a refusal names."""
+
 IMMEDIATE, DEFERRED, NONE = "immediate", "deferred", "none"
 
 
 class NetworkState(Struct, frozen=True, kw_only=True):
-    """A network as read at one instant. physical_networks: provider UUID -> its physical network."""
+    """A network as read at one instant. By provider UUID: its physical network, and what people call it."""
 
     network: Network
     subnets: tuple[Subnet, ...]
     physical_networks: Mapping[str, str | None]
+    names: Mapping[str, str] = {}
 
 
 class Placing(Struct, frozen=True):
@@ -60,6 +64,8 @@ def plan_addresses(
     HostNotCompatibleWithFixedIps, HostNotConnectedToAnySegment.
     """
     if fixed_ips is not None and len(fixed_ips) == 0:
+        if state.subnets:
+            _refuse_unconnected(state, host=host, host_name=host_name)
         return AddressPlan(NONE)
     if fixed_ips is not None:
         return AddressPlan(IMMEDIATE, (_named(port_id, state, host=host, host_name=host_name, fixed_ips=fixed_ips),))
@@ -67,43 +73,68 @@ def plan_addresses(
     for subnet in sorted(state.subnets, key=lambda subnet: subnet.deleting):
         by_provider[subnet.provider_uuid] = (*by_provider.get(subnet.provider_uuid, ()), subnet.id)
     if not by_provider:
-        return AddressPlan(DEFERRED if state.network.segment_ids else NONE)
+        # Source: Neutron, which has nothing to defer there; a subnet made later gives this port no address of itself.
+        return AddressPlan(IMMEDIATE)
     if state.network.segmented and not host_name:
         return AddressPlan(DEFERRED)
+    _refuse_unconnected(state, host=host, host_name=host_name)
     reached = {
         provider: subnet_ids
         for provider, subnet_ids in by_provider.items()
         if not host_name or segments.reaches(host, state.physical_networks[provider])
     }
-    if not reached:
-        raise HostNotConnectedToAnySegment(
-            f"Host {host_name} is not connected to any segment of network {state.network.id} that has a subnet: have "
-            "it report the segment's physical network, or choose another host."
-        )
     return AddressPlan(
         IMMEDIATE, tuple(Placing(provider, (Demand(port_id, ids),)) for provider, ids in reached.items())
     )
 
 
-def refuse_binding(port: Port, state: NetworkState, *, host: Host | None, host_name: str) -> None:
-    """Raise HostNotCompatibleWithFixedIps unless the host reaches what the port's addresses are on."""
-    for address in port.addresses:
-        physical_network = state.physical_networks.get(address.provider_uuid)
-        if not segments.reaches(host, physical_network):
-            raise HostNotCompatibleWithFixedIps(
-                f"Host {host_name} is not connected to a segment where the existing fixed_ips on port {port.id} will "
-                f"function: {address.address} is on physical network {physical_network}."
-            )
+def refuse_binding(
+    port_id: str, addresses: Sequence[Address], state: NetworkState, *, host: Host | None, host_name: str
+) -> None:
+    """Raise HostNotConnectedToAnySegment, HostNotCompatibleWithFixedIps unless the host reaches all the addresses."""
+    providers = {item.provider_uuid for item in addresses}
+    _refuse_unreached(
+        providers, state, host=host, host_name=host_name, which=f"the existing fixed_ips on port {port_id}"
+    )
 
 
-def refuse_changes(port: Port, changes: PortChanges) -> None:
-    """Raise InvalidInput where a client asks for other addresses than the port has."""
-    if changes.fixed_ips is None:
+def _refuse_unreached(
+    providers: Set[str], state: NetworkState, *, host: Host | None, host_name: str, which: str
+) -> None:
+    lost = sorted(uuid for uuid in providers if not segments.reaches(host, state.physical_networks.get(uuid)))
+    if not lost:
         return
-    asked = {(item.subnet_id, item.ip_address) for item in changes.fixed_ips}
-    has = {(item.subnet_id, item.address) for item in port.addresses}
-    if asked != has:
-        raise InvalidInput("The fixed_ips of a port cannot be changed yet: create another port with the addresses.")
+    _refuse_unconnected(state, host=host, host_name=host_name)
+    raise HostNotCompatibleWithFixedIps(
+        f"Host {host_name} is not connected to a segment where {which} will function: they are on "
+        f"{_told(lost, state)}, the host reaches {_told(_reached(state, host), state)}."
+    )
+
+
+def _refuse_unconnected(state: NetworkState, *, host: Host | None, host_name: str) -> None:
+    """Raise HostNotConnectedToAnySegment for a host that reaches nothing of the network that has a subnet."""
+    if host_name and not _reached(state, host):
+        raise HostNotConnectedToAnySegment(
+            f"Host {host_name} is not connected to any segment of network {state.network.id} that has a subnet: have "
+            f"it report the physical network of {_told(sorted(state.physical_networks), state)}, or choose another "
+            "host."
+        )
+
+
+def _reached(state: NetworkState, host: Host | None) -> list[str]:
+    return sorted(uuid for uuid, carried_by in state.physical_networks.items() if segments.reaches(host, carried_by))
+
+
+def _told(providers: Sequence[str], state: NetworkState) -> str:
+    """The providers as people know them: the first of them, if there are many."""
+    kind = "segment" if state.network.segmented else "network"
+    told = [
+        f"{kind} {state.names[uuid]} ({uuid})" if state.names.get(uuid, uuid) != uuid else f"{kind} {uuid}"
+        for uuid in providers[:TOLD_MAX]
+    ]
+    if len(providers) > TOLD_MAX:
+        told.append(f"{len(providers) - TOLD_MAX} more")
+    return ", ".join(told)
 
 
 def _named(
@@ -111,6 +142,8 @@ def _named(
 ) -> Placing:
     if len(fixed_ips) > FIXED_IPS_MAX:
         raise InvalidInput(f"A port has at most {FIXED_IPS_MAX} fixed_ips, {len(fixed_ips)} were given.")
+    if not state.subnets:
+        raise InvalidInput(f"fixed_ips: network {state.network.id} has no subnets.")
     pairs = [_resolve(port_id, state, item) for item in fixed_ips]
     providers = {subnet.provider_uuid for subnet, _ in pairs}
     if len(providers) > 1:
@@ -121,12 +154,8 @@ def _named(
     if len(asked) != len(set(asked)):
         raise InvalidInput("An address is named twice in fixed_ips.")
     (provider,) = providers
-    physical_network = state.physical_networks[provider]
-    if host_name and not segments.reaches(host, physical_network):
-        raise HostNotCompatibleWithFixedIps(
-            f"Host {host_name} is not connected to a segment where the requested fixed_ips will function: they are "
-            f"on physical network {physical_network}."
-        )
+    if host_name:
+        _refuse_unreached({provider}, state, host=host, host_name=host_name, which="the requested fixed_ips")
     return Placing(provider, tuple(demand for _, demand in pairs))
 
 

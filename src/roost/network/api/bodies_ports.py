@@ -80,6 +80,7 @@ class PortUpdateBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
 
     name: Text | None = None
     description: Text | None = None
+    mac_address: Text | None = None
     admin_state_up: bool | None = None
     device_id: Text | None = None
     device_owner: Text | None = None
@@ -128,6 +129,7 @@ def port_changes(body: PortUpdateBody, revision: int | None) -> PortChanges:
     return PortChanges(
         name=body.name,
         description=body.description,
+        mac_address=body.mac_address or None,
         admin_state_up=body.admin_state_up,
         device_id=body.device_id,
         device_owner=body.device_owner,

@@ -42,6 +42,7 @@ BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
         errors.NetworkInUse,
         errors.SegmentInUse,
         errors.SubnetInUse,
+        errors.PortBound,
         errors.PortInUse,
         errors.OverlappingAllocationPools,
         errors.GatewayConflictWithAllocationPools,

@@ -3,7 +3,7 @@
 If this process dies in between, the intent expires and the reconciler gives the claim back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from roost.network import addressing, requests
 from roost.network.addressing import Demand, FreeChange, Given
@@ -13,6 +13,7 @@ from roost.network.errors import (
     NetworkNotFound,
     PortChanged,
 )
+from roost.network.holdings import added
 from roost.network.model import FixedIpRequest, Host
 from roost.network.requests import NetworkState, Placing
 from roost.network.service import Networks, releases
@@ -23,6 +24,7 @@ from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.seams.placement import (
     IPV4_ADDRESS,
+    Allocations,
     Claimed,
     ClaimGroup,
     ConsumerClaim,
@@ -51,9 +53,12 @@ async def refuse_taken(tx: Connection, placings: Sequence[Placing]) -> None:
         raise IpAddressAlreadyAllocated(f"IP address {', '.join(taken)} already allocated: choose another.")
 
 
-async def claim_any(networks: Networks, port_id: str, project_id: str, placings: Sequence[Placing]) -> Placing:
+async def claim_any(
+    networks: Networks, port_id: str, project_id: str, placings: Sequence[Placing], *, held: Allocations | None = None
+) -> Placing:
     """Claim for the first placing that has room, those with most free first; its intent is open.
 
+    held: what the port's addresses hold already and go on to hold until it is trimmed.
     Raises IpAddressGenerationFailure, after taking the intent back.
     """
     usages = await networks.placement.list_usages([placing.provider_uuid for placing in placings])
@@ -66,11 +71,15 @@ async def claim_any(networks: Networks, port_id: str, project_id: str, placings:
     generation = consumers[port_id].generation if port_id in consumers else None
     crash_point("port.before-claim")
     for placing in sorted(placings, key=free, reverse=True):
-        if placing.claimed == 0 or await _claim(networks, port_id, project_id, placing, generation):
+        claim = added(held or {}, claim_of(placing))
+        if placing.claimed == 0 or await _claim(networks, port_id, project_id, claim, generation):
             crash_point("port.after-claim")
             return placing
-    async with networks.database.transaction() as tx:
-        await claims.delete_intent(tx, port_id)
+    if held:
+        await releases.abandon(networks, port_id)
+    else:
+        async with networks.database.transaction() as tx:
+            await claims.delete_intent(tx, port_id)
     where = " or ".join(placing.provider_uuid for placing in placings)
     raise IpAddressGenerationFailure(
         f"No more IP addresses available on {where}: delete ports there, or add a subnet or an allocation pool."
@@ -83,9 +92,27 @@ async def assign(tx: Connection, port_id: str, placing: Placing) -> None:
     Raises PortChanged when the intent is gone, IpAddressAlreadyAllocated, IpAddressGenerationFailure; the caller then
     abandons the claim.
     """
+    await close_intent(tx, port_id)
+    await assign_claimed(tx, placing)
+
+
+async def close_intent(tx: Connection, port_id: str) -> None:
+    """What was claimed for the port is assigned by this transaction. Raises PortChanged when the intent is gone."""
     if not await claims.delete_intent(tx, port_id):
         raise PortChanged(f"Port {port_id}: giving it an address took too long: repeat the request.")
-    await addresses.lock_subnets(tx, sorted({s for demand in placing.demands for s in demand.subnet_ids}))
+
+
+def claim_of(placing: Placing) -> dict[str, dict[str, int]]:
+    """What the addresses of a placing are in the ledger."""
+    return {placing.provider_uuid: {IPV4_ADDRESS: placing.claimed}} if placing.claimed else {}
+
+
+async def assign_claimed(tx: Connection, placing: Placing) -> None:
+    """Give a port the addresses that it has a claim for.
+
+    Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
+    """
+    await lock_subnets(tx, {s for demand in placing.demands for s in demand.subnet_ids})
     given, change = await hand_out(tx, placing.demands)
     for demand, item in zip(placing.demands, given, strict=True):
         if item is None and demand.address is not None:
@@ -98,6 +125,12 @@ async def assign(tx: Connection, port_id: str, placing: Placing) -> None:
     if not await addresses.insert(tx, written, [None] * len(written)):
         raise IpAddressAlreadyAllocated("IP address already allocated: choose another.")
     await addresses.change_free(tx, change)
+
+
+async def lock_subnets(tx: Connection, subnet_ids: Set[str]) -> None:
+    """Nobody else hands out or takes back addresses of these subnets until the transaction ends."""
+    if subnet_ids:
+        await addresses.lock_subnets(tx, sorted(subnet_ids))
 
 
 async def assign_address(networks: Networks, port_id: str, address: str) -> None:
@@ -136,9 +169,14 @@ async def read_network(tx: Connection, network_id: str, host_name: str) -> tuple
     if not found:
         raise NetworkNotFound(f"Network {network_id} could not be found.")
     subnets = tuple(await subnet_rows.list_subnets(tx, network_ids=[network_id]))
-    reach = await subnet_rows.list_physical_networks(tx, sorted({subnet.provider_uuid for subnet in subnets}))
+    providers = await subnet_rows.list_providers(tx, sorted({subnet.provider_uuid for subnet in subnets}))
     hosts = await store.list_hosts(tx, [host_name]) if host_name else []
-    state = NetworkState(network=found[0], subnets=subnets, physical_networks=reach)
+    state = NetworkState(
+        network=found[0],
+        subnets=subnets,
+        physical_networks={uuid: reached for uuid, (reached, _) in providers.items()},
+        names={uuid: name for uuid, (_, name) in providers.items()},
+    )
     return state, hosts[0] if hosts else None
 
 
@@ -161,15 +199,15 @@ async def hand_out(tx: Connection, demands: Sequence[Demand]) -> tuple[list[Give
     return addressing.hand_out(demands, await addresses.list_free(tx, wanted, named))
 
 
-async def _claim(networks: Networks, port_id: str, project_id: str, placing: Placing, generation: int | None) -> bool:
-    """Whether the port has the placing's claim, instead of any that was left over. Raises PortChanged."""
+async def _claim(networks: Networks, port_id: str, project_id: str, claim: Allocations, generation: int | None) -> bool:
+    """Whether the port has this claim now, instead of any that was left over. Raises PortChanged."""
     consumer = ConsumerClaim(
         consumer_uuid=port_id,
         generation=generation,
         consumer_type=ConsumerType.PORT.value,
         project_id=project_id,
         user_id=project_id,
-        allocations={placing.provider_uuid: {IPV4_ADDRESS: placing.claimed}},
+        allocations=claim,
     )
     (answer,) = await networks.placement.claim([ClaimGroup((consumer,))])
     if isinstance(answer, Refused) and any(s.rule is Rule.CONSUMER_GENERATION for s in answer.shortfalls):

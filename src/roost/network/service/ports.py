@@ -1,20 +1,18 @@
 """Ports as clients make, change and delete them."""
 
-import re
 from collections.abc import Sequence
 
+import asyncpg
 import msgspec
 
 from roost.network import flat, requests
 from roost.network.errors import (
-    InvalidInput,
     IpAddressAlreadyAllocated,
     IpAddressGenerationFailure,
     MacAddressInUse,
     NetworkNotFound,
     OverQuota,
     PortChanged,
-    PortInUse,
     PortNotFound,
 )
 from roost.network.model import (
@@ -25,11 +23,11 @@ from roost.network.model import (
     PortFilter,
     PortRequest,
 )
-from roost.network.requests import AddressPlan, Placing
+from roost.network.requests import AddressPlan
 from roost.network.revisions import refuse_other_revision
-from roost.network.service import Networks, assignments, quotas, releases
+from roost.network.service import Networks, assignments, port_updates, quotas, releases
 from roost.network.service.bulk import create_all
-from roost.network.service.macs import new_mac
+from roost.network.service.macs import canonical_mac, new_mac
 from roost.network.store import claims
 from roost.network.store import networks as store
 from roost.network.store import ports as port_rows
@@ -37,7 +35,6 @@ from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 
 MAC_ROUNDS_MAX = 8
-RELEASE_ROUNDS_MAX = 8
 
 
 async def list_ports(networks: Networks, wanted: PortFilter) -> list[Port]:
@@ -50,7 +47,7 @@ async def get_port(networks: Networks, port_id: str) -> Port:
     """One port. Raises PortNotFound."""
     found = await list_ports(networks, PortFilter(ids=(port_id,)))
     if not found:
-        raise _missing(port_id)
+        raise PortNotFound(f"Port {port_id} could not be found.")
     return found[0]
 
 
@@ -87,27 +84,16 @@ async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> lis
 
 
 async def update_port(networks: Networks, port_id: str, changes: PortChanges) -> Port:
-    """Change a port as a client; one that is bound for the first time gets its address.
+    """Change a port as a client; one that is bound for the first time gets its address, as do named fixed_ips.
 
-    Raises PortNotFound, RevisionNumberConstraintFailed, PortInUse while a server's build holds it, InvalidInput,
-    HostNotCompatibleWithFixedIps, HostNotConnectedToAnySegment, IpAddressGenerationFailure, PortChanged.
+    Raises PortNotFound, RevisionNumberConstraintFailed, PortInUse while a server's build holds it, PortBound,
+    MacAddressInUse, what requests.plan_addresses and readdressing raise, IpAddressAlreadyAllocated,
+    IpAddressGenerationFailure, PortChanged.
     """
-    for _ in range(RELEASE_ROUNDS_MAX):
-        async with networks.database.transaction() as tx:
-            port = await _lock_for_client(tx, port_id, changes)
-            releasing, _claiming = await claims.list_busy(tx, [port_id])
-            if not releasing:
-                wanted = await _plan_binding(tx, port, changes)
-                if wanted is None:
-                    await port_rows.update(tx, _changed(port, changes))
-                else:
-                    await assignments.open_intent(networks, tx, port_id, port.revision)
-                break
-        await releases.work_off(networks, [port_id])
-    else:
-        raise PortChanged(f"The claim of port {port_id} is still being given back: repeat the request.")
-    if wanted is not None:
-        await _bind_deferred(networks, port, changes, wanted)
+    try:
+        await port_updates.update_port(networks, port_id, changes)
+    except asyncpg.UniqueViolationError as error:
+        raise MacAddressInUse(f"The mac address {changes.mac_address} is in use in the port's network.") from error
     return await get_port(networks, port_id)
 
 
@@ -119,7 +105,7 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
     async with networks.database.transaction() as tx:
         found = await port_rows.lock_ports(tx, [port_id])
         if port_id not in found:
-            raise _missing(port_id)
+            raise PortNotFound(f"Port {port_id} could not be found.")
         refuse_other_revision("Port", port_id, has=found[port_id].revision, wanted=revision)
         await assignments.unassign(tx, [(item.subnet_id, item.address) for item in found[port_id].addresses])
         await port_rows.delete(tx, [port_id])
@@ -154,47 +140,6 @@ async def _create_with_address(
     crash_point("port.after-assign")
 
 
-async def _bind_deferred(networks: Networks, port: Port, changes: PortChanges, placings: Sequence[Placing]) -> None:
-    """The port has an open intent and no address; bind it to the host and give it one there."""
-    placing = await assignments.claim_any(networks, port.id, port.project_id, placings)
-    try:
-        async with networks.database.transaction() as tx:
-            found = await port_rows.lock_ports(tx, [port.id])
-            if port.id not in found or found[port.id].revision != port.revision:
-                raise PortChanged(f"Port {port.id} changed while it was being bound: repeat the request.")
-            await port_rows.update(tx, _changed(port, changes))
-            await assignments.assign(tx, port.id, placing)
-    except (PortChanged, IpAddressAlreadyAllocated, IpAddressGenerationFailure):
-        await releases.abandon(networks, port.id)
-        raise
-    crash_point("port.after-assign")
-
-
-async def _lock_for_client(tx: Connection, port_id: str, changes: PortChanges) -> Port:
-    found = await port_rows.lock_ports(tx, [port_id])
-    if port_id not in found:
-        raise _missing(port_id)
-    port = found[port_id]
-    refuse_other_revision("Port", port_id, has=port.revision, wanted=changes.revision)
-    if port.reserved_from is not None:
-        raise PortInUse(f"Server {port.device_id} is being built with port {port_id}: wait until it is, or delete it.")
-    requests.refuse_changes(port, changes)
-    return port
-
-
-async def _plan_binding(tx: Connection, port: Port, changes: PortChanges) -> tuple[Placing, ...] | None:
-    """The placings of an address that the change needs; None when it needs none."""
-    if not changes.host or changes.host == port.host:
-        return None
-    state, host = await assignments.read_network(tx, port.network_id, changes.host)
-    if port.addresses:
-        requests.refuse_binding(port, state, host=host, host_name=changes.host)
-        return None
-    if port.ip_allocation != requests.DEFERRED:
-        return None
-    return requests.plan_addresses(port.id, state, host=host, host_name=changes.host, fixed_ips=None).placings or None
-
-
 async def _insert(networks: Networks, tx: Connection, port: Port) -> None:
     given = bool(port.mac_address)
     for _ in range(MAC_ROUNDS_MAX):
@@ -214,7 +159,7 @@ def _draft(networks: Networks, port_id: str, request: PortRequest, plan: Address
         project_id=request.project_id,
         name=request.name,
         description=request.description,
-        mac_address=_canonical_mac(request.mac_address),
+        mac_address=canonical_mac(request.mac_address) if request.mac_address else "",
         admin_state_up=request.admin_state_up,
         device_id=request.device_id,
         device_owner=request.device_owner,
@@ -230,31 +175,3 @@ def _draft(networks: Networks, port_id: str, request: PortRequest, plan: Address
         created_at=now,
         updated_at=now,
     )
-
-
-def _changed(port: Port, changes: PortChanges) -> Port:
-    fields = {
-        name: value
-        for name in ("name", "description", "admin_state_up", "device_id", "device_owner", "vnic_type")
-        if (value := getattr(changes, name)) is not None
-    }
-    if changes.binding_profile is not None:
-        fields["binding_profile"] = changes.binding_profile
-    if changes.host is not None:
-        fields["host"] = changes.host or None
-        fields["vif_type"] = VIF_TYPE_BOUND if changes.host else VIF_TYPE_UNBOUND
-    return msgspec.structs.replace(port, **fields)
-
-
-def _canonical_mac(text: str | None) -> str:
-    """Lower case with colons; empty when one is to be made. Raises InvalidInput."""
-    if text is None:
-        return ""
-    mac = text.lower().replace("-", ":")
-    if not re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", mac) or int(mac[:2], 16) & 1:
-        raise InvalidInput(f"mac_address '{text}': expected a unicast address like fa:16:3e:00:00:01.")
-    return mac
-
-
-def _missing(port_id: str) -> PortNotFound:
-    return PortNotFound(f"Port {port_id} could not be found.")

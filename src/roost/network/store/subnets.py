@@ -130,6 +130,21 @@ async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = No
     return sources + await flat.list_sources(tx, provider_uuids)
 
 
+LIST_PROVIDERS = """
+-- network.list_providers
+SELECT id, physical_network, coalesce(nullif(name, ''), id::text) AS name
+FROM network.segment WHERE id = ANY($1::uuid[])
+UNION ALL
+SELECT id, physical_network, coalesce(nullif(name, ''), id::text) FROM network.network WHERE id = ANY($1::uuid[])
+"""
+
+
+async def list_providers(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, tuple[str | None, str]]:
+    """Provider UUID -> its physical network, None when every host reaches it, and what people call it."""
+    rows = await tx.fetch(LIST_PROVIDERS, provider_uuids)
+    return {row["id"]: (row["physical_network"], row["name"]) for row in rows}
+
+
 LIST_PHYSICAL_NETWORKS = """
 -- network.list_physical_networks
 SELECT id, physical_network FROM network.segment WHERE id = ANY($1::uuid[])

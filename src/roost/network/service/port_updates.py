@@ -1,0 +1,177 @@
+"""A client's change of a port: what it has is locked, what it needs is claimed, and all of it is written at once.
+
+Addresses that come are claimed beside those that the port has, before anything is written; a release row trims the
+claim afterwards. Between any two steps a crash leaves at most a claim that is too large: the intent's expiry, or the
+release row, sees to it.
+"""
+
+from collections.abc import Sequence
+
+import asyncpg
+import msgspec
+from msgspec import Struct
+
+from roost.network import readdressing, requests
+from roost.network.errors import (
+    IpAddressAlreadyAllocated,
+    IpAddressGenerationFailure,
+    PortChanged,
+    PortInUse,
+    PortNotFound,
+)
+from roost.network.holdings import added, claim_of, covers, same
+from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Port, PortChanges
+from roost.network.requests import Placing
+from roost.network.revisions import refuse_other_revision
+from roost.network.service import Networks, assignments, releases
+from roost.network.service.macs import canonical_mac
+from roost.network.store import claims
+from roost.network.store import ports as port_rows
+from roost.platform.crash import crash_point
+from roost.platform.database import Connection
+from roost.seams.placement import Allocations
+
+RELEASE_ROUNDS_MAX = 8
+
+
+class _Change(Struct, frozen=True):
+    """What becomes of a port. dropped: addresses that go. placings: alternatives for those that come, none for none.
+
+    needs_claim: the ledger has to be asked first. trims: the claim is larger than what is left when all is written.
+    """
+
+    port: Port
+    dropped: tuple[Address, ...] = ()
+    placings: tuple[Placing, ...] = ()
+    needs_claim: bool = False
+    trims: bool = False
+
+
+async def update_port(networks: Networks, port_id: str, changes: PortChanges) -> None:
+    """See ports.update_port. Raises asyncpg's UniqueViolationError for a MAC address that another port has."""
+    for _ in range(RELEASE_ROUNDS_MAX):
+        async with networks.database.transaction() as tx:
+            port = await lock_for_client(tx, port_id, changes.revision)
+            releasing, _claiming = await claims.list_busy(tx, [port_id])
+            if not releasing:
+                change = await _plan(tx, port, changes)
+                if change.needs_claim:
+                    await assignments.refuse_taken(tx, change.placings)
+                    await assignments.open_intent(networks, tx, port_id, port.revision)
+                else:
+                    await _write(tx, change, change.placings)
+                break
+        await releases.work_off(networks, [port_id])
+    else:
+        raise PortChanged(f"The claim of port {port_id} is still being given back: repeat the request.")
+    if change.needs_claim:
+        await _claim_and_write(networks, port, change)
+    if change.trims:
+        crash_point("port.after-unassign")
+        await releases.work_off_now(networks, [port_id])
+
+
+async def lock_for_client(tx: Connection, port_id: str, revision: int | None = None) -> Port:
+    """The port, locked for a change of a client's. Raises PortNotFound, RevisionNumberConstraintFailed, PortInUse."""
+    found = await port_rows.lock_ports(tx, [port_id])
+    if port_id not in found:
+        raise PortNotFound(f"Port {port_id} could not be found.")
+    port = found[port_id]
+    refuse_other_revision("Port", port_id, has=port.revision, wanted=revision)
+    if port.reserved_from is not None:
+        raise PortInUse(f"Server {port.device_id} is being built with port {port_id}: wait until it is, or delete it.")
+    return port
+
+
+async def _claim_and_write(networks: Networks, port: Port, change: _Change) -> None:
+    """The port has an open intent."""
+    placing = await assignments.claim_any(
+        networks, port.id, port.project_id, change.placings, held=claim_of(port.addresses)
+    )
+    try:
+        async with networks.database.transaction() as tx:
+            found = await port_rows.lock_ports(tx, [port.id])
+            if port.id not in found or found[port.id].revision != port.revision:
+                raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")
+            await assignments.close_intent(tx, port.id)
+            await _write(tx, change, [placing])
+    except (PortChanged, IpAddressAlreadyAllocated, IpAddressGenerationFailure, asyncpg.UniqueViolationError):
+        await releases.abandon(networks, port.id)
+        raise
+    crash_point("port.after-assign")
+
+
+async def _write(tx: Connection, change: _Change, placings: Sequence[Placing]) -> None:
+    """Everything at once; the port is locked. Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure."""
+    await port_rows.update(tx, change.port)
+    subnets = {item.subnet_id for item in change.dropped}
+    subnets.update(s for placing in placings for demand in placing.demands for s in demand.subnet_ids)
+    await assignments.lock_subnets(tx, subnets)
+    if change.dropped:
+        await assignments.unassign(tx, [(item.subnet_id, item.address) for item in change.dropped])
+    for placing in placings:
+        await assignments.assign_claimed(tx, placing)
+    if change.trims:
+        await claims.insert_releases(tx, [change.port.id])
+
+
+async def _plan(tx: Connection, port: Port, changes: PortChanges) -> _Change:
+    changed = _changed(port, changes)
+    readdressing.refuse_mac_address(port, changed.mac_address)
+    if changes.fixed_ips is not None:
+        return await _plan_fixed_ips(tx, port, changed, changes)
+    if not changed.host or changed.host == port.host:
+        return _Change(changed)
+    state, host = await assignments.read_network(tx, port.network_id, changed.host)
+    if port.addresses:
+        requests.refuse_binding(port.id, port.addresses, state, host=host, host_name=changed.host)
+        return _Change(changed)
+    if port.ip_allocation != requests.DEFERRED:
+        return _Change(changed)
+    plan = requests.plan_addresses(port.id, state, host=host, host_name=changed.host, fixed_ips=None)
+    return _Change(changed, placings=plan.placings, needs_claim=bool(plan.placings))
+
+
+async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: PortChanges) -> _Change:
+    assert changes.fixed_ips is not None
+    host_name = changed.host or ""
+    state, host = await assignments.read_network(tx, port.network_id, host_name)
+    automatic = {subnet.id for subnet in state.subnets if subnet.ipv6_address_mode in ("slaac", "dhcpv6-stateless")}
+    matched = readdressing.match(port.addresses, changes.fixed_ips, automatic)
+    placings: tuple[Placing, ...] = ()
+    if matched.wanted:
+        plan = requests.plan_addresses(port.id, state, host=host, host_name=host_name, fixed_ips=matched.wanted)
+        placings = plan.placings
+    readdressing.refuse_spread(port, matched.kept, placings[0] if placings else None)
+    if host_name and host_name != port.host:
+        requests.refuse_binding(port.id, matched.kept, state, host=host, host_name=host_name)
+    coming: Allocations = assignments.claim_of(placings[0]) if placings else {}
+    holds, final = claim_of(port.addresses), added(claim_of(matched.kept), coming)
+    needs_claim = not covers(holds, final)
+    if needs_claim:
+        holds = added(holds, coming)
+    else:
+        await assignments.refuse_taken(tx, placings)
+    return _Change(
+        changed,
+        dropped=matched.dropped,
+        placings=placings,
+        needs_claim=needs_claim,
+        trims=not same(holds, final),
+    )
+
+
+def _changed(port: Port, changes: PortChanges) -> Port:
+    fields = {
+        name: value
+        for name in ("name", "description", "admin_state_up", "device_id", "device_owner", "vnic_type")
+        if (value := getattr(changes, name)) is not None
+    }
+    if changes.binding_profile is not None:
+        fields["binding_profile"] = changes.binding_profile
+    if changes.mac_address is not None:
+        fields["mac_address"] = canonical_mac(changes.mac_address)
+    if changes.host is not None:
+        fields["host"] = changes.host or None
+        fields["vif_type"] = VIF_TYPE_BOUND if changes.host else VIF_TYPE_UNBOUND
+    return msgspec.structs.replace(port, **fields)
