@@ -33,7 +33,7 @@ class Neighbours:
     async def ensure_providers(self, states: Sequence[ProviderState]) -> None:
         """Take it."""
 
-    async def set_hosts(self, physical_networks_by_host: Mapping[str, Sequence[str]]) -> None:
+    async def set_hosts(self, physical_networks_by_host: Mapping[str, Sequence[str]], **_cells: object) -> None:
         """Take it."""
 
 

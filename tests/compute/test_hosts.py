@@ -86,7 +86,7 @@ async def test_a_publisher_that_was_overtaken_publishes_again(compute: Compute) 
     network: Any = compute.network
     real = network.set_hosts
 
-    async def set_hosts(physical_networks_by_host: Any) -> None:
+    async def set_hosts(physical_networks_by_host: Any, *, cells_by_host: Any) -> None:
         if not overtaken.is_set():
             overtaken.set()
             await service.register_hosts(compute, [report_of("h1", vcpus=16)], declared=True)

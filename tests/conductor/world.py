@@ -61,10 +61,10 @@ class World:
         await flavor_service.create_flavor(compute, FlavorRequest(name="small", vcpus=1, ram_mb=512, disk_gb=1))
         return cls(database, compute, networks, conductor)
 
-    async def hosts(self, *names: str, reach: Sequence[str], vcpus: int = 64) -> None:
-        """Hosts that reach these physical networks."""
+    async def hosts(self, *names: str, reach: Sequence[str] = (), vcpus: int = 64, cell: str = "cell1") -> None:
+        """Hosts of a cell that reach these physical networks."""
         reports = [
-            HostReport(name=name, vcpus=vcpus, ram_mb=262144, disk_gb=2000, physical_networks=tuple(reach))
+            HostReport(name=name, vcpus=vcpus, ram_mb=262144, disk_gb=2000, physical_networks=tuple(reach), cell=cell)
             for name in names
         ]
         await host_service.register_hosts(self.compute, reports, declared=True)

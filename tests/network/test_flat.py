@@ -246,7 +246,7 @@ async def test_a_pool_is_a_sharing_provider_that_its_cells_hosts_reach(cloud: Cl
     network, one, two = await two_cells(cloud)
     await cloud.client.set_hosts({"a": [], "b": ["rack1"], "c": []}, cells_by_host={"b": "cell2", "c": "cell3"})
     view = (await cloud.client.get_networks([network.id]))[network.id]
-    assert (view.flat, view.routed) == (True, False)
+    assert (view.flat, view.routed) == (True, True)
     assert {segment.name for segment in view.segments} == {"cell1", "cell2"}
     aggregates = {segment.provider_uuid: segment.placement_aggregate for segment in view.segments}
     assert cloud.compute.members[aggregates[one]] == {"a"}
@@ -314,9 +314,9 @@ async def test_allocating_again_changes_nothing_and_a_lower_ticket_is_shut_out(c
     assert {nic.address for nic in first.nics} == {"10.1.0.2", "10.1.0.3"}
     (refused,) = await cloud.client.allocate_flat("cell1", [early])
     assert isinstance(refused, AllocateRefused)
-    await cloud.client.unassign_flat({server.server_id: early.ticket})
+    await cloud.client.unassign_flat({(server.server_id, tag): early.ticket for tag in "01"})
     assert len(await nics(cloud, server)) == 2
-    await cloud.client.unassign_flat({server.server_id: late.ticket})
+    await cloud.client.unassign_flat({(server.server_id, tag): late.ticket for tag in "01"})
     assert await nics(cloud, server) == []
     await assert_clean(cloud)
 

@@ -94,6 +94,7 @@ def fleet(count: int, *, like: HostReport) -> list[HostReport]:
             ram_mb=like.ram_mb,
             disk_gb=like.disk_gb,
             physical_networks=like.physical_networks,
+            cell=like.cell,
             service_version=like.service_version,
         )
         for number in range(1, count + 1)

@@ -52,11 +52,12 @@ class ReportAnswer(Struct, frozen=True, kw_only=True):
 
 
 class HostReport(Struct, frozen=True, kw_only=True):
-    """What a host has and which physical networks it reaches."""
+    """What a host has, which physical networks it reaches and which cell it belongs to."""
 
     name: str
     vcpus: int
     ram_mb: int
     disk_gb: int
     physical_networks: tuple[str, ...] = ()
+    cell: str = "cell1"
     service_version: int = 3

@@ -140,6 +140,9 @@ def _agent(
     physical_network: Annotated[
         list[str] | None, typer.Option(help="A physical network that the hosts reach; may be repeated.")
     ] = None,
+    cell: Annotated[
+        str, typer.Option(help="The cell that the hosts belong to: whose pools of flat networks.")
+    ] = "cell1",
     vcpus: Annotated[int, typer.Option(min=1, help="Of each host.")] = 64,
     ram_mb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 262144,
     disk_gb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 2000,
@@ -165,14 +168,16 @@ def _agent(
         _misused(f"--driver {driver}: expected fake")
     if (host is None) == (fleet is None):
         _misused("expected either --host, once or more, or --fleet")
-    like = {"vcpus": vcpus, "ram_mb": ram_mb, "disk_gb": disk_gb}
     networks = tuple(physical_network or ())
+    like = HostReport(
+        name="", vcpus=vcpus, ram_mb=ram_mb, disk_gb=disk_gb, physical_networks=networks, cell=cell or "cell1"
+    )
     hosts: list[HostReport] | None = None
     if host is not None:
-        hosts = [HostReport(name=name, **like, physical_networks=networks) for name in host]
+        hosts = [msgspec.structs.replace(like, name=name) for name in host]
     elif fleet != "all":
         count = _whole_number("--fleet", fleet or "", "all or a number of hosts")
-        hosts = make_fleet(count, like=HostReport(name="", **like, physical_networks=networks))
+        hosts = make_fleet(count, like=like)
     configure_logging("agent")
     if until_stdin_ends:
         end_with_stdin(patience_s=STOP_PATIENCE_S)

@@ -68,7 +68,7 @@ class LocalNetwork:
         """See NetworkClient."""
         return await flat.allocate(self._networks, cell, wanted)
 
-    async def unassign_flat(self, tickets: Mapping[str, int]) -> None:
+    async def unassign_flat(self, tickets: Mapping[tuple[str, str], int]) -> None:
         """See NetworkClient."""
         await flat.unassign(self._networks, tickets)
 

@@ -12,12 +12,14 @@ from roost.seams.compute import RequestSpec, ServerPort
 class Stage(Enum):
     """Where a server's work stands; docs/design.md section 6.
 
+    ALLOCATE: it gets its addresses on flat networks; without any it goes from PLACE to BIND.
     LAUNCH waits for the agent; leased there, its time is over. SETTLE: it is ACTIVE, its ports are told so. RETRY and
     FAIL follow a failure; FAIL and DELETE wait until no host has a guest of the server any more.
     """
 
     CREATE_PORTS = "create_ports"
     PLACE = "place"
+    ALLOCATE = "allocate"
     BIND = "bind"
     LAUNCH = "launch"
     SETTLE = "settle"
@@ -51,6 +53,7 @@ class Host(Struct, frozen=True, kw_only=True):
     ram_mb: int
     disk_gb: int
     physical_networks: tuple[str, ...]
+    cell: str
     declared: bool
     disabled: bool
     forced_down: bool
@@ -76,12 +79,15 @@ class Placed(Struct, frozen=True, kw_only=True):
 
     classes_by_port: port id -> the resource classes of which it claimed one each; without an entry, IPv4 alone.
     generations: consumer UUID -> the generation that this claim gave it; who releases it names them.
+    pools_by_tag: tag of a NIC on a flat network -> the pool that its address is claimed from, with the server's ticket.
     """
 
     host: str
     providers_by_port: Mapping[str, str]
     generations: Mapping[str, int]
     classes_by_port: Mapping[str, tuple[str, ...]] = {}
+    pools_by_tag: Mapping[str, str] = {}
+    ticket: int = 0
 
 
 class Failure(Struct, frozen=True, kw_only=True):
@@ -149,6 +155,7 @@ class HostReport(Struct, frozen=True, kw_only=True):
     ram_mb: int
     disk_gb: int
     physical_networks: tuple[str, ...] = ()
+    cell: str = "cell1"
     service_version: int = 3
 
 

@@ -1,6 +1,7 @@
 """Carries servers through their stages: leases batches of them, and takes each batch as far as it goes.
 
     create_ports -> place -> bind -> launch ... settle, or retry -> place, or fail; and delete, from anywhere
+                       (allocate, on flat networks, before bind)
 
 A stage is a function of a batch: it makes its outside effects, which can be repeated, then moves its rows on in one
 transaction under their lease. Any conductor may take over any row at any time. See docs/design.md section 6.
@@ -14,6 +15,7 @@ import structlog
 
 from roost.compute.model import Stage
 from roost.compute.service.work import lease_work
+from roost.conductor.allocate import allocate
 from roost.conductor.build import bind
 from roost.conductor.context import Build, Conductor, Lease
 from roost.conductor.finish import delete, fail, launch_timeout, retry, settle
@@ -22,7 +24,7 @@ from roost.conductor.ports import create_ports
 from roost.platform.errors import DatabaseUnavailable
 
 ROUNDS_MAX = 64
-"""Stages that one batch may pass in one lease; a server passes six, and four more for each retry."""
+"""Stages that one batch may pass in one lease; a server passes seven, and five more for each retry."""
 
 StageFunction = Callable[[Lease, Sequence[Build]], Awaitable[list[Build]]]
 
@@ -34,6 +36,7 @@ STAGES: tuple[tuple[Stage, StageFunction], ...] = (
     (Stage.LAUNCH, launch_timeout),
     (Stage.CREATE_PORTS, create_ports),
     (Stage.PLACE, place),
+    (Stage.ALLOCATE, allocate),
     (Stage.BIND, bind),
 )
 
@@ -67,7 +70,9 @@ async def run_once(conductor: Conductor) -> bool:
     """Lease one batch and take it as far as it goes; whether there was one."""
     settings = conductor.settings
     owner = conductor.env.new_uuid()
-    rows = await lease_work(conductor.compute, owner=owner, limit=settings.batch_rows, lease_s=settings.lease_s)
+    rows = await lease_work(
+        conductor.compute, owner=owner, limit=settings.batch_rows, lease_s=settings.lease_s, cells=settings.cells
+    )
     if rows:
         await carry(Lease(conductor, owner), [Build(work) for work in rows])
     return bool(rows)

@@ -11,15 +11,17 @@ import msgspec
 
 from roost.compute.model import Failure, Move, Placed, Stage
 from roost.compute.service.work import get_host_names
+from roost.conductor.allocate import own_cells, read_flat_nics, with_claims
 from roost.conductor.context import Build, Lease, moved
 from roost.conductor.ports import ensure_ports
 from roost.platform.crash import crash_point
 from roost.scheduling.explain import addresses_asked, explain
 from roost.scheduling.filters import apply_filters
-from roost.scheduling.request import Request, alternatives, build_query, build_request, suffix_of
+from roost.scheduling.request import Request, alternatives, build_query, build_request, stays, suffix_of
 from roost.scheduling.selection import join, select
-from roost.seams.network import NetworkView, Port, PortsRefused
+from roost.seams.network import EnsuredPorts, FlatNic, FlatNics, NetworkView, Port, PortsRefused
 from roost.seams.placement import (
+    IPV4_ADDRESS,
     VCPU,
     Allocations,
     Candidate,
@@ -48,6 +50,7 @@ class _Placing:
 
     ports: with the provider of an address that is claimed or assigned already. held: consumers as read under the lease.
     leaving: it may leave the segment of an address that this build assigned. beaten: a consumer changed under it.
+    flat: its NICs on flat networks, with their pools as ports have their providers, and the server's ticket there.
     """
 
     build: Build
@@ -56,35 +59,59 @@ class _Placing:
     leaving: bool = False
     beaten: bool = False
     outcome: Placed | Failure | None = None
+    flat: tuple[FlatNic, ...] = ()
+    ticket: int = 0
+
+    @classmethod
+    def of(
+        cls, build: Build, ports: tuple[Port, ...], held: Mapping[str, ConsumerState], flat: FlatNics | None
+    ) -> "_Placing":
+        """With what the server has on flat networks; None: it is on none."""
+        if flat is None:
+            return cls(build, ports, held)
+        nics = with_claims(flat.nics, held.get(build.work.server_id))
+        return cls(build, ports, held, flat=nics, ticket=flat.ticket)
+
+    @property
+    def network_ids(self) -> set[str]:
+        """The networks of its NICs."""
+        return {port.network_id for port in self.ports} | {nic.network_id for nic in self.flat}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every NIC was found."""
+        return len(self.ports) + len(self.flat) == len(self.build.work.spec.nics)
 
 
 async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """Claim each server with its ports, or end it in ERROR with the reason why no host has room."""
     conductor = lease.conductor
     placings, moves = await _look(lease, builds)
-    networks = await conductor.network.get_networks(
-        sorted({port.network_id for placing in placings for port in placing.ports})
-    )
+    networks = await conductor.network.get_networks(sorted({one for p in placings for one in p.network_ids}))
     for placing in placings:
         # A network that went since its ports were looked at: the next look refuses the server and says so.
-        placing.beaten = any(port.network_id not in networks for port in placing.ports)
+        placing.beaten = not (placing.is_whole and placing.network_ids <= networks.keys())
     await _adopt(lease, [placing for placing in placings if not placing.beaten])
     for _ in range(ROUNDS_MAX):
         waiting = [placing for placing in placings if placing.outcome is None and not placing.beaten]
         if not waiting:
             break
         await _search_and_claim(lease, waiting, networks)
+    own = await own_cells(lease, [p.outcome.host for p in placings if isinstance(p.outcome, Placed)])
     for placing in placings:
         work = placing.build.work
         match placing.outcome:
             case Placed():
-                moves.append(moved(work, Stage.BIND, placed=placing.outcome, keep=True))
+                stage = Stage.ALLOCATE if placing.flat else Stage.BIND
+                moves.append(moved(work, stage, placed=placing.outcome, keep=placing.outcome.host in own))
             case Failure():
                 moves.append(moved(work, Stage.FAIL, failure=placing.outcome, keep=True))
             case None:
                 moves.append(moved(work, Stage.PLACE, delay_s=BUSY_DELAY_S))
     ports = {placing.build.work.server_id: placing.ports for placing in placings}
     advanced = await lease.advance(builds, moves, ports=ports)
+    if any(move.stage is not Stage.PLACE and not move.keep for move in moves):
+        conductor.compute.wake("roost_work")  # conductors of other cells go on with these
     await _give_back(lease, [p for p in placings if p.build.work.server_id in advanced.lost])
     return advanced.going_on
 
@@ -93,13 +120,18 @@ async def _look(lease: Lease, builds: Sequence[Build]) -> tuple[list[_Placing], 
     """What the servers have already: ports, and claims of an earlier lease or attempt."""
     # Ports that this lease has just made belong to servers that nobody has claimed anything for.
     fresh = [build for build in builds if build.ports is not None]
-    placings = [_Placing(build, build.ports or (), {}) for build in fresh]
+    flat = await read_flat_nics(lease, [(build, build.ports or ()) for build in fresh])
+    placings = [_Placing.of(build, build.ports or (), {}, flat.get(build.work.server_id)) for build in fresh]
     moves = []
     again = [build for build in builds if build.ports is None]
     if again:
         answers = await ensure_ports(lease, again)
         uuids = [build.work.server_id for build in again]
         uuids += [port.id for answer in answers if not isinstance(answer, PortsRefused) for port in answer.ports]
+        ensured = [
+            (b, answer.ports) for b, answer in zip(again, answers, strict=True) if isinstance(answer, EnsuredPorts)
+        ]
+        flat = await read_flat_nics(lease, ensured)
         held = await lease.conductor.placement.get_consumers(uuids)
         # A generation counts only if it was read under the lease: with a later one, a conductor that was taken for dead
         # would overwrite, and then give back, the claim of the one that took over.
@@ -111,7 +143,7 @@ async def _look(lease: Lease, builds: Sequence[Build]) -> tuple[list[_Placing], 
                 moves.append(moved(build.work, Stage.FAIL, failure=Failure(message=answer.reason), keep=True))
             else:
                 ports = tuple(_with_claim(port, held.get(port.id)) for port in answer.ports)
-                placings.append(_Placing(build, ports, held))
+                placings.append(_Placing.of(build, ports, held, flat.get(build.work.server_id)))
     return placings, moves
 
 
@@ -130,7 +162,8 @@ async def _adopt(lease: Lease, placings: Sequence[_Placing]) -> None:
     found: list[tuple[_Placing, str]] = []
     for placing in placings:
         own = placing.held.get(placing.build.work.server_id)
-        if own and all(port.provider_uuid or not port.needs_address for port in placing.ports):
+        whole = all(port.provider_uuid or not port.needs_address for port in placing.ports)
+        if own and whole and all(nic.provider_uuid for nic in placing.flat):
             found += [(placing, uuid) for uuid, resources in own.allocations.items() if VCPU in resources]
     if not found:
         return
@@ -142,19 +175,33 @@ async def _adopt(lease: Lease, placings: Sequence[_Placing]) -> None:
         groups.append(ClaimGroup(tuple(_again(placing.held[uuid]) for uuid in uuids if uuid in placing.held)))
     for (placing, host), answer in zip(adopted, await lease.conductor.placement.claim(groups), strict=True):
         if isinstance(answer, Claimed):
-            placing.outcome = _placed(host, _kept_claims(placing), answer)
+            placing.outcome = _placed(placing, host, _kept_claims(placing), _kept_pools(placing), answer)
         else:
             placing.beaten = True
 
 
-def _placed(host: str, claims: Mapping[str, tuple[str, Resources]], answer: Claimed) -> Placed:
+def _placed(
+    placing: _Placing,
+    host: str,
+    claims: Mapping[str, tuple[str, Resources]],
+    pools_by_tag: Mapping[str, str],
+    answer: Claimed,
+) -> Placed:
     """claims: port id -> the provider where it claimed, and what."""
     return Placed(
         host=host,
         providers_by_port={port_id: provider for port_id, (provider, _) in claims.items()},
         classes_by_port={port_id: tuple(resources) for port_id, (_, resources) in claims.items()},
         generations=answer.generations,
+        pools_by_tag=pools_by_tag,
+        ticket=placing.ticket,
     )
+
+
+def _kept_pools(placing: _Placing) -> dict[str, str]:
+    """The pools of flat networks from which the server's claim is kept, by the tag of the NIC."""
+    kept = [nic for nic in placing.flat if stays(nic, free_to_leave=placing.leaving)]
+    return {nic.tag: nic.provider_uuid for nic in kept if nic.provider_uuid is not None}
 
 
 def _kept_claims(placing: _Placing) -> dict[str, tuple[str, Resources]]:
@@ -214,7 +261,12 @@ async def _search_and_claim(lease: Lease, placings: Sequence[_Placing], networks
 def _request(placing: _Placing, networks: Mapping[str, NetworkView]) -> Request:
     work = placing.build.work
     return build_request(
-        work.spec, placing.ports, networks, excluded_hosts=work.excluded_hosts, free_to_leave=placing.leaving
+        work.spec,
+        placing.ports,
+        networks,
+        flat=placing.flat,
+        excluded_hosts=work.excluded_hosts,
+        free_to_leave=placing.leaving,
     )
 
 
@@ -223,7 +275,7 @@ async def _refuse(
 ) -> None:
     """No host has room: let those go that may leave their segment, tell the others why."""
     conductor = lease.conductor
-    may_leave = [p for p in placings if not p.leaving and any(x.provider_uuid and not x.pinned for x in p.ports)]
+    may_leave = [p for p in placings if not p.leaving and _is_held_by_build(p)]
     for placing in may_leave:
         placing.leaving = True
     assigned = {p.id: p.revision for placing in may_leave for p in placing.ports if p.addresses and not p.pinned}
@@ -237,6 +289,7 @@ async def _refuse(
                 placing.outcome = Failure(message=ensured.reason)
             else:
                 placing.ports = tuple(_with_claim(port, placing.held.get(port.id)) for port in ensured.ports)
+    await _leave_pools(lease, may_leave)
     final = [placing for placing in placings if placing not in may_leave]
     if final:
         usages = await conductor.placement.list_usages(addresses_asked(tried[0][0]))
@@ -245,6 +298,26 @@ async def _refuse(
             said = explain(tried, usages, ports=placing.ports, earlier=_told(earlier))
             host = earlier.host if earlier else None
             placing.outcome = Failure(message=said.message, host=host, funnel=said.funnel)
+
+
+def _is_held_by_build(placing: _Placing) -> bool:
+    """Whether an address that this very build claimed holds the server to some of the hosts."""
+    on_ports = any(port.provider_uuid and not port.pinned for port in placing.ports)
+    return on_ports or any(nic.provider_uuid and nic.fixed_ip is None for nic in placing.flat)
+
+
+async def _leave_pools(lease: Lease, placings: Sequence[_Placing]) -> None:
+    """Unassign addresses of flat networks before the servers' claims are made elsewhere."""
+    leaving = {
+        (placing.build.work.server_id, nic.tag): placing.ticket
+        for placing in placings
+        for nic in placing.flat
+        if nic.address is not None and not stays(nic, free_to_leave=True)
+    }
+    if leaving:
+        crash_point("retry.before-unbind")
+        await lease.conductor.network.unassign_flat(leaving)
+        crash_point("retry.after-unbind")
 
 
 def _told(failure: Failure | None) -> str | None:
@@ -268,7 +341,8 @@ async def _claim(
     for (placing, candidate, host), answer in zip(chosen, answers, strict=True):
         if isinstance(answer, Claimed):
             claims = {**_kept_claims(placing), **_claimed_here(placing, candidate, networks)}
-            placing.outcome = _placed(host, claims, answer)
+            pools = _kept_pools(placing) | _pools_here(placing, candidate)
+            placing.outcome = _placed(placing, host, claims, pools, answer)
         elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in answer.shortfalls):
             # Somebody else claimed for this server: its next holder looks at what there is.
             placing.beaten = True
@@ -288,10 +362,17 @@ def _claimed_here(
     return claims
 
 
+def _pools_here(placing: _Placing, candidate: Candidate) -> dict[str, str]:
+    """Which pools the candidate gives the server's NICs on flat networks, by tag."""
+    providers = candidate.providers_by_suffix
+    return {nic.tag: providers[s][0] for nic in placing.flat if (s := suffix_of(nic.tag)) in providers}
+
+
 def _claims(placing: _Placing, candidate: Candidate, networks: Mapping[str, NetworkView]) -> list[ConsumerClaim]:
     """The server's claim on its host, and one for each port that gets its address from the candidate.
 
-    A port's earlier claim, without an address as yet, is made again as it is: see _adopt.
+    A port's earlier claim, without an address as yet, is made again as it is: see _adopt. Addresses of flat networks
+    are the server's own, those that it keeps too.
     """
     work = placing.build.work
     here = _claimed_here(placing, candidate, networks)
@@ -301,6 +382,9 @@ def _claims(placing: _Placing, candidate: Candidate, networks: Mapping[str, Netw
         for name, amount in resources.items():
             own[provider_uuid][name] -= amount
         ports.append((port_id, ConsumerType.PORT, {provider_uuid: resources}))
+    for pool in _kept_pools(placing).values():
+        kept_there = own.setdefault(pool, {})
+        kept_there[IPV4_ADDRESS] = kept_there.get(IPV4_ADDRESS, 0) + 1
     left = {
         uuid: {name: amount for name, amount in resources.items() if amount}
         for uuid, resources in own.items()

@@ -8,7 +8,8 @@ class ConductorSettings(Struct, frozen=True, kw_only=True):
 
     max_attempts: launches that may fail, and binds that may be refused, before a server ends in ERROR. lease_s: how
     long a conductor that died holds its servers up. begin_timeout_s: how long a host may take to begin a launch before
-    another is chosen; launch_timeout_s: how long it may take in all.
+    another is chosen; launch_timeout_s: how long it may take in all. cells: those whose servers it carries on with once
+    they are placed; none: all.
     """
 
     max_attempts: int = 3
@@ -20,3 +21,4 @@ class ConductorSettings(Struct, frozen=True, kw_only=True):
     reconcile_s: float = 30.0
     batch_rows: int = 256
     batches_at_once: int = 2
+    cells: tuple[str, ...] = ()

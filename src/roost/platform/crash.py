@@ -12,6 +12,8 @@ CRASH_POINTS: tuple[str, ...] = (
     "create_ports.after-ensure",
     "place.before-claim",
     "place.after-claim",
+    "allocate.before-assign",
+    "allocate.after-assign",
     "bind.before-bind",
     "bind.after-bind",
     "launch.before-desire",

@@ -224,6 +224,8 @@ def _physical(nic: NicRequest) -> str:
     if not nic.network.routed:
         return "its physical network"
     names = sorted(segment.name for segment in nic.network.segments if nic.pinned_to in (None, segment.provider_uuid))
+    if nic.network.flat:
+        return f"cell {' or '.join(_listed(names))}"
     if len(names) == 1:
         return f"the physical network of segment {names[0]}"
     return f"the physical network of one of its segments ({', '.join(_listed(names))})"
@@ -238,7 +240,9 @@ def _held(request: Request, ports: Sequence[Port]) -> Iterator[str]:
     """A sentence for each port whose address leaves the server only some of the hosts."""
     addresses = {port.tag: " and ".join(port.addresses) for port in ports}
     for nic in request.nics:
-        if nic.pinned_to is not None:
+        if nic.pinned_to is not None and nic.network.flat:
+            yield f"The address of NIC {nic.tag} holds the server to {place_of(nic)}."
+        elif nic.pinned_to is not None:
             port = f"The port with address {addresses[nic.tag]}" if addresses.get(nic.tag) else f"Port {nic.tag}"
             yield f"{port} holds the server to {place_of(nic)}."
 

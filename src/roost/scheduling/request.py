@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.seams.compute import RequestSpec
-from roost.seams.network import NetworkView, Port, Segment
+from roost.seams.network import FlatNic, NetworkView, Port, Segment
 from roost.seams.placement import (
     DISK_GB,
     IPV4_ADDRESS,
@@ -33,8 +33,9 @@ KIND_WORDS = {
 class NicRequest(Struct, frozen=True, kw_only=True):
     """One port's part of a request: the network that it is on, and what it still needs or is held to.
 
-    pinned_to: the provider that its address is on, so that only hosts reaching it will do. needs_address: it is to get
-    one. classes: the kind of segment that it is to be on, by what is claimed there; None: any.
+    pinned_to: the provider that its address is on, so that only hosts reaching it will do; if it needs one, the pool of
+    a flat network that it must come from. needs_address: it is to get one. classes: the kind of segment that it is to
+    be on, by what is claimed there; None: any.
     """
 
     tag: str
@@ -70,10 +71,11 @@ def build_request(
     ports: Sequence[Port],
     networks: Mapping[str, NetworkView],
     *,
+    flat: Sequence[FlatNic] = (),
     excluded_hosts: Sequence[str] = (),
     free_to_leave: bool = False,
 ) -> Request:
-    """The request of a server with these ports.
+    """The request of a server with these ports, and with these NICs on flat networks.
 
     free_to_leave: an address that this very build assigned does not hold the port to its segment any more.
     """
@@ -88,11 +90,25 @@ def build_request(
                 pinned_to=port.provider_uuid if has_address else None,
             )
         )
+    nics += [_flat_request(nic, networks[nic.network_id], free_to_leave=free_to_leave) for nic in flat]
     resources = ((VCPU, spec.vcpus), (MEMORY_MB, spec.memory_mb), (DISK_GB, spec.disk_gb))
     return Request(
         resources=tuple(pair for pair in resources if pair[1] > 0),
         nics=tuple(nics),
         excluded_hosts=frozenset(excluded_hosts),
+    )
+
+
+def stays(nic: FlatNic, *, free_to_leave: bool) -> bool:
+    """Whether the address that a flat network's NIC has claimed already is kept; one that was asked for always is."""
+    return nic.provider_uuid is not None and (nic.fixed_ip is not None or not free_to_leave)
+
+
+def _flat_request(nic: FlatNic, network: NetworkView, *, free_to_leave: bool) -> NicRequest:
+    kept = stays(nic, free_to_leave=free_to_leave)
+    only = nic.pools[0] if nic.fixed_ip is not None and nic.pools else None
+    return NicRequest(
+        tag=nic.tag, network=network, needs_address=not kept, pinned_to=nic.provider_uuid if kept else only
     )
 
 
@@ -152,7 +168,7 @@ def place_of(nic: NicRequest) -> str:
     network = f"network {nic.network.name}"
     held = [segment.name for segment in nic.network.segments if segment.provider_uuid == nic.pinned_to]
     if held and nic.network.routed:
-        return f"segment {held[0]} of {network}"
+        return f"{'cell' if nic.network.flat else 'segment'} {held[0]} of {network}"
     if nic.classes is not None and len(kinds_of(nic.network)) > 1:
         return f"{network} where it has {KIND_WORDS[nic.classes]}"
     return network
@@ -166,6 +182,8 @@ def address_group(nic: NicRequest) -> RequestGroup:
         return RequestGroup(
             suffix=suffix_of(nic.tag), resources=resources, in_tree=nic.network.segments[0].provider_uuid
         )
+    if nic.pinned_to is not None:
+        return RequestGroup(suffix=suffix_of(nic.tag), resources=resources, in_tree=nic.pinned_to)
     aggregates = frozenset(
         segment.placement_aggregate
         for segment in nic.network.segments

@@ -26,9 +26,12 @@ class RequestSpec(Struct, frozen=True, kw_only=True):
 
 
 class ServerPort(Struct, frozen=True, kw_only=True):
-    """One NIC of a server as last bound. preserve_on_delete: the user's own port, kept when the server goes."""
+    """One NIC of a server as last bound. preserve_on_delete: the user's own port, kept when the server goes.
 
-    port_id: str
+    port_id: None on a flat network of the legacy kind, which has no ports.
+    """
+
+    port_id: str | None
     tag: str
     network_id: str
     network_name: str

@@ -132,7 +132,10 @@ class Segment(Struct, frozen=True, kw_only=True):
 
 
 class NetworkView(Struct, frozen=True, kw_only=True):
-    """A network as scheduling needs to know it. A plain network has one `Segment`: itself; a flat one has its pools."""
+    """A network as scheduling needs to know it. A plain network has one `Segment`: itself.
+
+    flat: of the legacy kind; its segments are its pools, and it is as routed as any.
+    """
 
     id: str
     name: str
@@ -226,10 +229,10 @@ class NetworkClient(Protocol):
     async def allocate_flat(self, cell: str, wanted: Sequence[FlatWanted]) -> list[Allocated | AllocateRefused]:
         """Give servers on hosts of one cell the addresses of flat networks that they have claimed; in order."""
 
-    async def unassign_flat(self, tickets: Mapping[str, int]) -> None:
+    async def unassign_flat(self, tickets: Mapping[tuple[str, str], int]) -> None:
         """Take off servers that leave their pools the addresses of flat networks; their claims stay.
 
-        tickets: server id -> the ticket with which its addresses were read; later ones are left as they are.
+        tickets: (server id, NIC tag) -> the ticket with which it was read; a later one is left as it is.
         """
 
     async def set_hosts(

@@ -61,6 +61,7 @@ class _Host(Struct):
     ram_mb: Count
     disk_gb: Count
     physical_networks: tuple[Name, ...] = ()
+    cell: Name = "cell1"
     service_version: Count = 3
 
 
@@ -113,6 +114,7 @@ def routes(compute: Compute) -> list[Route]:
                 ram_mb=host.ram_mb,
                 disk_gb=host.disk_gb,
                 physical_networks=host.physical_networks,
+                cell=host.cell,
                 service_version=host.service_version,
             )
             for host in body.hosts

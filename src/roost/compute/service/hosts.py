@@ -63,6 +63,7 @@ def _upsert(report: HostReport) -> HostUpsert:
         ram_mb=report.ram_mb,
         disk_gb=report.disk_gb,
         physical_networks=tuple(sorted(set(report.physical_networks))),
+        cell=report.cell,
         service_version=report.service_version,
     )
 
@@ -110,7 +111,10 @@ async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:
         managed = await aggregates_store.list_aggregates_of(connection, names)
     if managed:
         await mirror_hosts(compute, names, managed=managed)
-    await compute.network.set_hosts({row.host.name: row.host.physical_networks for row in rows})
+    await compute.network.set_hosts(
+        {row.host.name: row.host.physical_networks for row in rows},
+        cells_by_host={row.host.name: row.host.cell for row in rows},
+    )
     async with compute.database.connection() as connection:
         return await store.mark_hosts_published(connection, rows)
 

@@ -11,11 +11,16 @@ from roost.compute.store import work as store
 LEASE_ROWS_MAX = 256
 
 
-async def lease_work(compute: Compute, *, owner: str, limit: int, lease_s: float) -> list[Work]:
-    """Lease up to `limit` due rows to `owner`, a UUID of this lease alone, for lease_s seconds of the database."""
+async def lease_work(
+    compute: Compute, *, owner: str, limit: int, lease_s: float, cells: Sequence[str] = ()
+) -> list[Work]:
+    """Lease up to `limit` due rows to `owner`, a UUID of this lease alone, for lease_s seconds of the database.
+
+    cells: servers that were placed elsewhere are left to others; none: there is no elsewhere.
+    """
     assert limit <= LEASE_ROWS_MAX
     async with compute.database.transaction() as tx:
-        return await store.lease_work(tx, owner=owner, limit=limit, lease_s=lease_s)
+        return await store.lease_work(tx, owner=owner, limit=limit, lease_s=lease_s, cells=list(cells) or None)
 
 
 async def move(compute: Compute, moves: Sequence[Move], *, owner: str, lease_s: float) -> dict[str, Stage | None]:
@@ -76,6 +81,12 @@ async def get_host_names(compute: Compute, provider_uuids: Sequence[str]) -> dic
     """Provider UUID -> host name, of those providers that are hosts."""
     async with compute.database.connection() as connection:
         return await store.get_host_names(connection, provider_uuids)
+
+
+async def get_host_cells(compute: Compute, names: Sequence[str]) -> dict[str, str]:
+    """Host name -> its cell, of those that are hosts."""
+    async with compute.database.connection() as connection:
+        return await store.get_host_cells(connection, names)
 
 
 async def list_held(compute: Compute, server_ids: Sequence[str], *, owner: str) -> set[str]:

@@ -29,20 +29,21 @@ class HostUpsert(Struct, frozen=True, kw_only=True):
     ram_mb: int
     disk_gb: int
     physical_networks: tuple[str, ...]
+    cell: str
     service_version: int
 
 
 # $-numbers differ from statement to statement, so each names its own for host_down_after.
-COLUMNS = """host.name, host.provider_uuid, host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks,
+COLUMNS = """host.name, host.provider_uuid, host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell,
     host.declared, host.disabled, host.forced_down, host.service_version, host.seen_at, host.wanted, host.published"""
 
 UPSERT_HOSTS = f"""-- compute.upsert_hosts
 INSERT INTO compute.host AS host
-    (name, provider_uuid, vcpus, ram_mb, disk_gb, physical_networks, declared, service_version, seen_at)
-SELECT name, provider_uuid, vcpus, ram_mb, disk_gb, physical_networks, $2,
+    (name, provider_uuid, vcpus, ram_mb, disk_gb, physical_networks, cell, declared, service_version, seen_at)
+SELECT name, provider_uuid, vcpus, ram_mb, disk_gb, physical_networks, cell, $2,
     CASE WHEN $2 THEN 0 ELSE service_version END, CASE WHEN $2 THEN NULL ELSE now() END
 FROM jsonb_to_recordset($1::jsonb) AS report (name text, provider_uuid uuid, vcpus integer, ram_mb integer,
-    disk_gb integer, physical_networks text[], service_version integer)
+    disk_gb integer, physical_networks text[], cell text, service_version integer)
 ORDER BY name
 ON CONFLICT (name) DO UPDATE SET
     vcpus = CASE WHEN excluded.declared OR NOT host.declared THEN excluded.vcpus ELSE host.vcpus END,
@@ -50,9 +51,11 @@ ON CONFLICT (name) DO UPDATE SET
     disk_gb = CASE WHEN excluded.declared OR NOT host.declared THEN excluded.disk_gb ELSE host.disk_gb END,
     physical_networks = CASE WHEN excluded.declared OR NOT host.declared
         THEN excluded.physical_networks ELSE host.physical_networks END,
+    cell = CASE WHEN excluded.declared OR NOT host.declared THEN excluded.cell ELSE host.cell END,
     wanted = host.wanted + CASE WHEN (excluded.declared OR NOT host.declared)
-        AND (host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks) IS DISTINCT FROM
-            (excluded.vcpus, excluded.ram_mb, excluded.disk_gb, excluded.physical_networks) THEN 1 ELSE 0 END,
+        AND (host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell) IS DISTINCT FROM
+            (excluded.vcpus, excluded.ram_mb, excluded.disk_gb, excluded.physical_networks, excluded.cell)
+        THEN 1 ELSE 0 END,
     declared = host.declared OR excluded.declared,
     service_version = CASE WHEN excluded.declared THEN host.service_version ELSE excluded.service_version END,
     seen_at = coalesce(excluded.seen_at, host.seen_at),
@@ -165,6 +168,7 @@ def _row(row: Any) -> HostRow:
         ram_mb=row["ram_mb"],
         disk_gb=row["disk_gb"],
         physical_networks=tuple(row["physical_networks"]),
+        cell=row["cell"],
         declared=row["declared"],
         disabled=row["disabled"],
         forced_down=row["forced_down"],

@@ -13,6 +13,8 @@ LEASE_WORK = """-- compute.lease_work
 WITH due AS (
     SELECT server_id FROM compute.work
     WHERE run_at <= clock_timestamp() AND (lease_until IS NULL OR lease_until < clock_timestamp())
+        AND ($4::text[] IS NULL OR stage IN ('create_ports', 'place') OR NOT EXISTS (
+            SELECT FROM compute.host h WHERE h.name = placed ->> 'host' AND h.cell <> ALL ($4)))
     ORDER BY run_at LIMIT $2 FOR UPDATE SKIP LOCKED
 ), leased AS (
     UPDATE compute.work AS w SET lease_owner = $1, lease_until = clock_timestamp() + $3 * interval '1 second'
@@ -25,9 +27,14 @@ FROM leased w JOIN compute.server s ON s.id = w.server_id ORDER BY s.sequence
 """
 
 
-async def lease_work(tx: Connection, *, owner: str, limit: int, lease_s: float) -> list[Work]:
-    """Lease due rows that nobody holds to `owner`, oldest first."""
-    return [_work(row) for row in await tx.fetch(LEASE_WORK, owner, limit, lease_s)]
+async def lease_work(
+    tx: Connection, *, owner: str, limit: int, lease_s: float, cells: Sequence[str] | None
+) -> list[Work]:
+    """Lease due rows that nobody holds to `owner`, oldest first.
+
+    cells: only servers that are on their hosts, or not placed yet; None for all.
+    """
+    return [_work(row) for row in await tx.fetch(LEASE_WORK, owner, limit, lease_s, cells)]
 
 
 def _work(row: Any) -> Work:
@@ -203,6 +210,16 @@ SELECT provider_uuid, name FROM compute.host WHERE provider_uuid = ANY($1::uuid[
 async def get_host_names(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, str]:
     """Provider UUID -> host name."""
     return {row[0]: row[1] for row in await tx.fetch(GET_HOST_NAMES, provider_uuids)}
+
+
+GET_HOST_CELLS = """-- compute.get_host_cells
+SELECT name, cell FROM compute.host WHERE name = ANY($1::text[])
+"""
+
+
+async def get_host_cells(tx: Connection, names: Sequence[str]) -> dict[str, str]:
+    """Host name -> its cell."""
+    return {row[0]: row[1] for row in await tx.fetch(GET_HOST_CELLS, names)}
 
 
 LIST_HELD = """-- compute.list_held

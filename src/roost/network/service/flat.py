@@ -86,11 +86,11 @@ async def allocate(
     return answers
 
 
-async def unassign(networks: Networks, tickets: Mapping[str, int]) -> None:
+async def unassign(networks: Networks, tickets: Mapping[tuple[str, str], int]) -> None:
     """See NetworkClient.unassign_flat."""
     async with networks.database.transaction() as tx:
-        held = await store.lock_of_servers(tx, sorted(tickets))
-        await _delete(tx, [item for item in held if item.ticket <= tickets[item.server_id]])
+        held = await store.lock_of_servers(tx, sorted({server_id for server_id, _ in tickets}))
+        await _delete(tx, [item for item in held if item.ticket <= tickets.get((item.server_id, item.tag), 0)])
 
 
 async def release(networks: Networks, server_ids: Sequence[str]) -> None:

@@ -30,7 +30,11 @@ async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[s
         if network.flat:
             shown = _pools([subnet for subnet in subnets if subnet.network_id == network.id], with_pools)
         views[network.id] = seam.NetworkView(
-            id=network.id, name=network.name, routed=network.segmented, segments=shown, flat=network.flat
+            id=network.id,
+            name=network.name,
+            routed=network.segmented or network.flat,
+            segments=shown,
+            flat=network.flat,
         )
     return views
 
