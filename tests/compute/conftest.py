@@ -31,9 +31,14 @@ class NetworkRows:
     async def add(self, network_id: str) -> None:
         async with self._database.transaction() as tx:
             await tx.execute("INSERT INTO network.network (id, name, project_id) VALUES ($1, 'a', 'p')", network_id)
+            await tx.execute(
+                "INSERT INTO network.subnet (id, network_id, project_id, ip_version, cidr) VALUES ($1, $1, 'p', 4, $2)",
+                network_id, "10.0.0.0/24",
+            )  # fmt: skip
 
     async def clear(self) -> None:
         async with self._database.transaction() as tx:
+            await tx.execute("DELETE FROM network.subnet")
             await tx.execute("DELETE FROM network.network")
 
     async def hosts(self) -> dict[str, tuple[str, ...]]:
