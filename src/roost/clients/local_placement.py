@@ -2,9 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.placement import service, service_audit
+from roost.placement import service, service_audit, service_reshape
 from roost.placement.service_ledger import Ledger
-from roost.seams.placement import CandidateQuery, Candidates, Claimed, ClaimGroup, ConsumerState, ProviderState, Refused
+from roost.seams.placement import (
+    CandidateQuery,
+    Candidates,
+    Claimed,
+    ClaimGroup,
+    ConsumerClaim,
+    ConsumerState,
+    ProviderState,
+    Refused,
+)
 
 
 class LocalPlacement:
@@ -16,6 +25,10 @@ class LocalPlacement:
     async def ensure_providers(self, states: Sequence[ProviderState]) -> None:
         """See PlacementClient."""
         await service.ensure_providers(self._ledger, states)
+
+    async def reshape(self, states: Sequence[ProviderState], claims: Sequence[ConsumerClaim]) -> Claimed | Refused:
+        """See PlacementClient."""
+        return await service_reshape.reshape_states(self._ledger, states, claims)
 
     async def delete_providers(self, uuids: Sequence[str]) -> list[str]:
         """See PlacementClient."""

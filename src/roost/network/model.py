@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 ROUTED_NAME = "Neutron segment id {}"
 PLAIN_NAME = "Neutron network id {}"
@@ -120,10 +120,33 @@ class HostRoute(Struct, frozen=True):
     nexthop: str
 
 
+class SubnetState(Struct, frozen=True, kw_only=True):
+    """What a client changes of a subnet. pools: both ends of each, as text."""
+
+    name: str
+    description: str
+    gateway_ip: str | None
+    enable_dhcp: bool
+    dns_nameservers: tuple[str, ...]
+    host_routes: tuple[HostRoute, ...]
+    service_types: tuple[str, ...]
+    segment_id: str | None
+    pools: tuple[tuple[str, str], ...]
+
+
+class SubnetChange(Struct, frozen=True, kw_only=True):
+    """A change of a subnet's capacity that the ledger is being told. back: it is being taken back, to `before`."""
+
+    id: str
+    before: SubnetState
+    back: bool = False
+
+
 class Subnet(Struct, frozen=True, kw_only=True):
     """A subnet with its allocation pools, in order. service_types: the device owners that it is for; none: for all.
 
-    cell: of a flat network, the cell whose pool it is.
+    cell: of a flat network, the cell whose pool it is. leaving: what the pools had before a change in progress and
+    give only to who has a claim already.
     """
 
     id: str
@@ -148,6 +171,8 @@ class Subnet(Struct, frozen=True, kw_only=True):
     updated_at: datetime
     pools: tuple[AddressRange, ...] = ()
     cell: str | None = None
+    leaving: tuple[AddressRange, ...] = ()
+    change: SubnetChange | None = None
 
     @property
     def provider_uuid(self) -> str:
@@ -240,6 +265,21 @@ class FixedIpRequest(Struct, frozen=True, kw_only=True):
 
     subnet_id: str | None = None
     ip_address: str | None = None
+
+
+class SubnetChanges(Struct, frozen=True, kw_only=True):
+    """What a client changes of a subnet; None or UNSET leaves it. pools: (first, last). revision: it must have it."""
+
+    name: str | None = None
+    description: str | None = None
+    gateway_ip: str | UnsetType | None = UNSET
+    enable_dhcp: bool | None = None
+    dns_nameservers: tuple[str, ...] | None = None
+    host_routes: tuple[HostRoute, ...] | None = None
+    service_types: tuple[str, ...] | None = None
+    segment_id: str | UnsetType | None = UNSET
+    pools: tuple[tuple[str, str], ...] | None = None
+    revision: int | None = None
 
 
 class PortRequest(Struct, frozen=True, kw_only=True):

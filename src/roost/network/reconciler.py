@@ -11,7 +11,7 @@ import structlog
 from msgspec import Struct
 
 from roost.network.errors import PublicationPending
-from roost.network.service import Networks, audit, audit_ports, flat, publications, releases, subnets
+from roost.network.service import Networks, audit, audit_ports, flat, publications, releases, subnet_changes, subnets
 from roost.network.store import claims, ports
 from roost.seams.audit import Drift, Repairs
 
@@ -37,15 +37,13 @@ async def reconcile_once(context: Networks) -> Reconciled:
     """One pass over everything that can hang; nothing wakes it early, since whoever leaves work behind has died."""
     try:
         await publications.publish_due(context)
-        finished = await subnets.finish_subnets(context)
+        finished = await subnets.finish_subnets(context) + await subnet_changes.finish_changes(context)
     except PublicationPending:
         finished = 0
     parted = await _count_repaired(audit_ports.audit_server_ports(context, repairs=Repairs.ITSELF))
     abandoned = await _expire_intents(context)
     abandoned += await _count_repaired(audit_ports.audit_consumers(context, repairs=Repairs.ITSELF))
-    released = 0
-    while count := await releases.work_off(context):
-        released += count
+    released = await releases.work_off_all(context)
     unclaimed = await flat.release_unclaimed(context)
     done = Reconciled(released=released, abandoned=abandoned, parted=parted, subnets=finished, unclaimed=unclaimed)
     if done != Reconciled():

@@ -172,7 +172,9 @@ def _resolve(port_id: str, state: NetworkState, item: FixedIpRequest) -> tuple[S
     address = addressing.parse(item.ip_address)
     for subnet in subnets:
         if addressing.contains([addressing.host_range(subnet.cidr)], address):
-            return subnet, Demand(port_id, (subnet.id,), address, addressing.contains(subnet.pools, address))
+            return subnet, Demand(
+                port_id, (subnet.id,), address, addressing.contains((*subnet.pools, *subnet.leaving), address)
+            )
     if item.subnet_id is not None:
         raise InvalidIpForSubnet(f"{item.ip_address} is no host address of subnet {item.subnet_id}.")
     raise InvalidIpForNetwork(f"{item.ip_address} is not a host address of any subnet of network {state.network.id}.")

@@ -2,24 +2,34 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from roost.placement import store
 from roost.placement.claims import decide_claims
 from roost.placement.errors import ConcurrentUpdate, InventoryInUse, ReshapeProviderNotFound
 from roost.placement.model import LockedLedger, ProviderRow, ShapeChange
-from roost.placement.service import CLAIM_ROUNDS_MAX, write_shapes
+from roost.placement.service import CLAIM_ROUNDS_MAX, ensure_providers, write_shapes
 from roost.placement.service_ledger import Ledger
 from roost.placement.service_names import find_class_ids, keep_class_ids
 from roost.placement.shapes import decide_final_shape, decide_interim_shape, interim_inventories
 from roost.platform.database import Connection
-from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, Inventory, Refused
+from roost.seams.placement import (
+    Claimed,
+    ClaimGroup,
+    ConsumerClaim,
+    Inventory,
+    ProviderState,
+    Refused,
+    Rule,
+    Shortfall,
+)
 
 
 class NewInventories(Struct, frozen=True):
-    """What a provider is to have from now on. generation: the one that was looked at."""
+    """What a provider is to have from now on. generation: the one that was looked at; None: whatever it is."""
 
-    generation: int
+    generation: int | None
     inventories: Mapping[str, Inventory]
 
 
@@ -39,6 +49,20 @@ async def reshape(
             if reshape_round == CLAIM_ROUNDS_MAX - 1:
                 raise
     raise AssertionError("unreachable")
+
+
+async def reshape_states(
+    ledger: Ledger, states: Sequence[ProviderState], claims: Sequence[ConsumerClaim]
+) -> Claimed | Refused:
+    """See PlacementClient.reshape; raises what service.ensure_providers does, but for inventories that are in use."""
+    await ensure_providers(ledger, [msgspec.structs.replace(state, inventories=None) for state in states])
+    inventories = {
+        state.uuid: NewInventories(None, state.inventories) for state in states if state.inventories is not None
+    }
+    try:
+        return await reshape(ledger, inventories, claims)
+    except InventoryInUse:
+        return Refused(tuple(Shortfall(rule=Rule.IN_USE, consumer_uuid="", provider_uuid=uuid) for uuid in inventories))
 
 
 class _MadeMeanwhile(ConcurrentUpdate):
@@ -97,7 +121,7 @@ def _check_providers(inventories: Mapping[str, NewInventories], rows: Mapping[st
             raise ReshapeProviderNotFound(
                 f"Resource provider {uuid} in inventories not found: No resource provider with uuid {uuid} found"
             )
-        if rows[uuid].generation != new.generation:
+        if new.generation is not None and rows[uuid].generation != new.generation:
             raise ConcurrentUpdate(
                 f"resource provider generation conflict for provider {uuid}: actual: {rows[uuid].generation}, "
                 f"given: {new.generation}"

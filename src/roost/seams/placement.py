@@ -97,13 +97,15 @@ class Rule(Enum):
     NO_INVENTORY = "no_inventory"
     NO_PROVIDER = "no_provider"
     CONSUMER_GENERATION = "consumer_generation"
+    IN_USE = "in_use"
 
 
 class Shortfall(Struct, frozen=True, kw_only=True):
     """One reason why a claim was refused.
 
     asked, free: units of the class; for CONSUMER_GENERATION the generation given and the present one (-1: none).
-    limit: the min_unit, max_unit or step_size that was broken, else 0.
+    limit: the min_unit, max_unit or step_size that was broken, else 0. IN_USE is said of an inventory that should go,
+    by reshape only.
     """
 
     rule: Rule
@@ -264,6 +266,14 @@ class PlacementClient(Protocol):
         """Create or change providers until they are as said, but for the parent of one that exists, which stays.
 
         Inventory may shrink below its use, not vanish then.
+        """
+
+    async def reshape(self, states: Sequence[ProviderState], claims: Sequence[ConsumerClaim]) -> Claimed | Refused:
+        """Make providers as said, with these claims: inventories and claims change in one step, or none of them does.
+
+        What is not inventory is made before. Claims are measured by what the inventories will be, all together; one
+        that raises no use is taken, also where a provider has less than is in use. Refused: a claim does not fit, a
+        consumer has another generation, or (IN_USE) an inventory that should go is in use by others.
         """
 
     async def delete_providers(self, uuids: Sequence[str]) -> list[str]:

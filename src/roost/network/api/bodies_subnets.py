@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from roost.network import addressing, subnet_attributes
 from roost.network.api.bodies import BULK_MAX, Text, parse_uuid
 from roost.network.errors import InvalidInput
-from roost.network.model import HostRoute, Subnet
+from roost.network.model import HostRoute, Subnet, SubnetChanges
 from roost.platform.env import Env
 
 
@@ -42,6 +42,25 @@ class SubnetBody(Struct, kw_only=True, forbid_unknown_fields=True):
     tenant_id: Text | None = None
     dns_nameservers: list[str] | None = None
     host_routes: list[HostRouteBody] | None = None
+
+
+class SubnetUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """PUT subnets/{id}: what is left out stays. gateway_ip: null for none; allocation_pools: an empty list for none."""
+
+    name: Text | None = None
+    description: Text | None = None
+    gateway_ip: str | UnsetType | None = UNSET
+    allocation_pools: list[PoolBody] | None = None
+    enable_dhcp: bool | None = None
+    dns_nameservers: list[str] | None = None
+    host_routes: list[HostRouteBody] | None = None
+    segment_id: str | UnsetType | None = UNSET
+
+
+class SubnetUpdateEnvelope(Struct, forbid_unknown_fields=True):
+    """The body around a subnet's changes."""
+
+    subnet: SubnetUpdateBody
 
 
 class SubnetEnvelope(Struct, forbid_unknown_fields=True):
@@ -82,6 +101,22 @@ def subnet(body: SubnetBody, env: Env, default_project: str) -> Subnet:
         created_at=env.now(),
         updated_at=env.now(),
         pools=plan.pools,
+    )
+
+
+def subnet_changes(body: SubnetUpdateBody, revision: int | None) -> SubnetChanges:
+    """Raises InvalidInput."""
+    pools, routes, segment_id = body.allocation_pools, body.host_routes, body.segment_id
+    return SubnetChanges(
+        name=body.name,
+        description=body.description,
+        gateway_ip=body.gateway_ip,
+        pools=None if pools is None else tuple((pool.start, pool.end) for pool in pools),
+        enable_dhcp=body.enable_dhcp,
+        dns_nameservers=None if body.dns_nameservers is None else tuple(body.dns_nameservers),
+        host_routes=None if routes is None else _routes(routes),
+        segment_id=parse_uuid("segment_id", segment_id) if isinstance(segment_id, str) else segment_id,
+        revision=revision,
     )
 
 

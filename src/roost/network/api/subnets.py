@@ -12,7 +12,7 @@ from roost.network.api.protocol import Operations
 from roost.network.api.resources import Resource
 from roost.network.errors import SubnetNotFound
 from roost.network.model import Subnet
-from roost.network.service import Networks
+from roost.network.service import Networks, subnet_changes
 from roost.network.service import subnets as service
 
 SUBNET = Resource(
@@ -38,6 +38,9 @@ def subnet_operations(context: Networks) -> Operations:
         wanted = [bodies.subnet(item, context.env, context.default_project) for item in items]
         return await service.create_subnets(context, wanted)
 
+    async def update(wanted: str, body: bodies.SubnetUpdateBody, revision: int | None) -> Subnet:
+        return await subnet_changes.update_subnet(context, wanted, bodies.subnet_changes(body, revision))
+
     return {
         "/v2.0/subnets": {
             "GET": SUBNET.list_operation(list_all),
@@ -45,6 +48,7 @@ def subnet_operations(context: Networks) -> Operations:
         },
         "/v2.0/subnets/{id}": {
             "GET": SUBNET.show_operation(context),
+            "PUT": SUBNET.update_operation(context, bodies.SubnetUpdateEnvelope, update),
             "DELETE": SUBNET.delete_operation(context, service.delete_subnet),
         },
     }

@@ -9,9 +9,9 @@ from msgspec import Struct
 from roost.network import inventory, segments
 from roost.network.errors import PublicationPending
 from roost.network.model import CELL_DEFAULT, Host, ProviderSource
-from roost.network.service import Networks
+from roost.network.service import Networks, claim_moves
 from roost.network.store import networks as store
-from roost.network.store import publications
+from roost.network.store import publications, subnet_changes
 from roost.network.store import subnets as subnet_rows
 from roost.platform.crash import crash_point
 from roost.seams.compute import HostAggregateState
@@ -107,20 +107,25 @@ class Wanted(Struct, frozen=True):
 
 
 async def _tell(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
-    """Make host aggregates and providers be as they should; returns the providers that should go and are in use."""
-    async with networks.database.transaction() as tx:
+    """Make host aggregates and providers be as they should; returns those that should be less than is in use."""
+    async with networks.database.transaction(snapshot=True) as tx:
         sources = await subnet_rows.list_sources(tx, provider_uuids)
+        changing = await subnet_rows.list_subnets(tx, await subnet_changes.list_changing(tx, provider_uuids))
     await networks.compute.ensure_host_aggregates(_host_aggregates(sources))
     await _place_hosts(networks, sources)
     states = {source.provider_uuid: inventory.provider_state(source) for source in sources}
     crash_point("publish.before-inventory")
-    await networks.placement.ensure_providers([state for state in states.values() if state is not None])
+    told, refusing = await claim_moves.reshape(networks, provider_uuids, states, changing)
+    done = told | refusing
+    await networks.placement.ensure_providers(
+        [state for uuid, state in states.items() if state is not None and uuid not in done]
+    )
     empty = [uuid for uuid in provider_uuids if states.get(uuid) is None]
     stayed = set(await networks.placement.delete_providers(empty)) if empty else set()
     crash_point("publish.after-inventory")
     gone = [segments.segment_aggregate_uuid(uuid) for uuid in empty if uuid not in states and uuid not in stayed]
     await networks.compute.delete_host_aggregates(gone)
-    return stayed
+    return stayed | refusing
 
 
 async def _place_hosts(networks: Networks, sources: Sequence[ProviderSource]) -> None:

@@ -82,6 +82,14 @@ def _claim(held: ConsumerState, claim: Allocations) -> ConsumerClaim:
     )
 
 
+async def work_off_all(networks: Networks) -> int:
+    """Give back all that can be given back by now, oldest first; returns how many ports."""
+    released = 0
+    while count := await work_off(networks):
+        released += count
+    return released
+
+
 async def work_off_now(networks: Networks, port_ids: Sequence[str]) -> None:
     """Right after the commit that wrote the rows; if the ledger cannot be had, the reconciler does it later."""
     if not port_ids:

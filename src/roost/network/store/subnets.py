@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from roost.network import addressing
-from roost.network.model import AddressRange, HostRoute, ProviderSource, Subnet
+from roost.network.model import AddressRange, HostRoute, ProviderSource, Subnet, SubnetChange
 from roost.network.store import flat
 from roost.platform.database import Connection
 
@@ -15,8 +15,10 @@ LIST_SUBNETS = """
 SELECT s.id, s.network_id, s.segment_id, s.name, s.description, s.project_id, s.ip_version, s.cidr, s.gateway_ip,
     s.enable_dhcp, s.deleting, s.dns_nameservers, s.host_routes, s.ipv6_ra_mode, s.ipv6_address_mode, s.service_types,
     s.tags, s.revision, s.created_at, s.updated_at, s.cell,
+    s.change,
     ARRAY(SELECT p.first_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS firsts,
-    ARRAY(SELECT p.last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS lasts
+    ARRAY(SELECT p.last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS lasts,
+    ARRAY(SELECT p.leaving FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS leaving
 FROM network.subnet s
 WHERE ($1::uuid[] IS NULL OR s.id = ANY($1)) AND ($2::uuid[] IS NULL OR s.network_id = ANY($2))
 ORDER BY s.id
@@ -98,17 +100,17 @@ LIST_SOURCES = """
 -- network.list_sources
 SELECT g.id AS provider_uuid, true AS routed, g.physical_network,
     ARRAY(SELECT p.first_address FROM network.pool p JOIN network.subnet s ON s.id = p.subnet_id
-        WHERE s.segment_id = g.id AND NOT s.deleting ORDER BY p.first_address) AS firsts,
+        WHERE s.segment_id = g.id AND NOT s.deleting AND NOT p.leaving ORDER BY p.first_address) AS firsts,
     ARRAY(SELECT p.last_address FROM network.pool p JOIN network.subnet s ON s.id = p.subnet_id
-        WHERE s.segment_id = g.id AND NOT s.deleting ORDER BY p.first_address) AS lasts
+        WHERE s.segment_id = g.id AND NOT s.deleting AND NOT p.leaving ORDER BY p.first_address) AS lasts
 FROM network.segment g
 WHERE ($1::uuid[] IS NULL OR g.id = ANY($1)) AND EXISTS (SELECT FROM network.subnet s WHERE s.segment_id = g.id)
 UNION ALL
 SELECT n.id, false, n.physical_network,
     ARRAY(SELECT p.first_address FROM network.pool p JOIN network.subnet s ON s.id = p.subnet_id
-        WHERE s.network_id = n.id AND NOT s.deleting ORDER BY p.first_address),
+        WHERE s.network_id = n.id AND NOT s.deleting AND NOT p.leaving ORDER BY p.first_address),
     ARRAY(SELECT p.last_address FROM network.pool p JOIN network.subnet s ON s.id = p.subnet_id
-        WHERE s.network_id = n.id AND NOT s.deleting ORDER BY p.first_address)
+        WHERE s.network_id = n.id AND NOT s.deleting AND NOT p.leaving ORDER BY p.first_address)
 FROM network.network n
 WHERE ($1::uuid[] IS NULL OR n.id = ANY($1))
     AND NOT n.flat AND EXISTS (SELECT FROM network.subnet s WHERE s.network_id = n.id AND s.segment_id IS NULL)
@@ -162,10 +164,14 @@ async def list_physical_networks(tx: Connection, provider_uuids: Sequence[str]) 
 def _subnet(row: Any) -> Subnet:
     fields = dict(row)
     del fields["firsts"], fields["lasts"]
+    ranges = list(zip(_ranges(row), fields.pop("leaving"), strict=True))
+    if fields["change"] is not None:
+        fields["change"] = msgspec.json.decode(fields["change"], type=SubnetChange)
     for name in ("dns_nameservers", "service_types", "tags"):
         fields[name] = tuple(fields[name])
     fields["host_routes"] = msgspec.json.decode(fields["host_routes"], type=tuple[HostRoute, ...])
-    return Subnet(**fields, pools=_ranges(row))
+    pools = tuple(item for item, leaving in ranges if not leaving)
+    return Subnet(**fields, pools=pools, leaving=tuple(item for item, leaving in ranges if leaving))
 
 
 def _ranges(row: Any) -> tuple[AddressRange, ...]:

@@ -28,6 +28,11 @@ ALTER TABLE network.port ADD COLUMN tags text[] NOT NULL DEFAULT '{}';
 ALTER TABLE network.address ADD COLUMN claimed boolean;
 UPDATE network.address SET claimed = in_pool;
 ALTER TABLE network.address ALTER COLUMN claimed SET NOT NULL;
+-- What a pool loses when the subnet's change in progress ends: still given to who has a claim, counted no more.
+ALTER TABLE network.pool ADD COLUMN leaving boolean NOT NULL DEFAULT false;
+-- A change in progress: the subnet is as wanted, the ledger is being told, and this is how to take it back.
+ALTER TABLE network.subnet ADD COLUMN change jsonb;
+CREATE INDEX subnet_changing ON network.subnet (id) WHERE change IS NOT NULL OR deleting;
 -- A port's inactive bindings, as live migration makes them; the active one is in its port's row.
 CREATE TABLE network.binding (
     port_id uuid NOT NULL REFERENCES network.port ON DELETE CASCADE,
