@@ -26,8 +26,8 @@ def operations(networks: Networks) -> Operations:
         **availability_operations(networks),
         **quota_operations(networks),
         **tag_operations(networks),
-        **first_operations(),
     }
+    served = {**served, **first_operations(served)}
     return {**served, **document_operation(served)}
 
 
