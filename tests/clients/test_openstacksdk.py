@@ -127,7 +127,8 @@ def test_the_sdk_lists_hosts_as_operators_do(cloud: Connection) -> None:
 def test_every_command_of_the_how_to_works(roost: Cluster, clouds_file: Path) -> None:
     blocks = re.findall(r"```console\n(.*?)```", HOWTO, re.DOTALL)
     done = _run_openstack(clouds_file, [line for block in blocks for line in block.splitlines()])
-    assert not [one for one in done if one["status"] != 0]
+    failed = [one for one in done if one["status"] != 0]
+    assert not failed, "\n".join(f"{one['line']}: {one['err']}" for one in failed)
     printed = {one["line"]: one["out"] for one in done}
     assert re.search(
         r"\bkeeper\b.*\bACTIVE\b.*\boffice=198\.51\.100\.(9|1[0-4])\b.*\br2-h", printed["openstack server list --long"]
@@ -136,7 +137,43 @@ def test_every_command_of_the_how_to_works(roost: Cluster, clouds_file: Path) ->
     assert "'IPV4_ADDRESS': 1" in printed["openstack resource provider allocation show $PORT"]
     assert re.search(r"\boffice +\|( +(10|3|12) \|){6}", printed["openstack ip availability list"])
     assert re.search(r"\bused_ips +\| 3 ", printed["openstack ip availability show office"])
+    lab, door = printed["openstack network show lab2"], printed["openstack port show lab-door"]
+    for shown in (r"\bdescription +\| second\b", r"\bmtu +\| 1500\b", r"\btags +\| blue\b", r"\bstatus +\| DOWN\b"):
+        assert re.search(shown, lab), lab
+    for shown in (r"\bdescription +\| front\b", r"\btags +\| door\b", r"ip_address='198\.51\.100\.1(3|4)"):
+        assert re.search(shown, door), door
+    assert "lab-door" in printed["openstack port list --fixed-ip ip-substring=198.51.100.13"]
+    assert "lab2" in printed["openstack network list --long --tags blue"]
     asyncio.run(settle(roost))
+
+
+def test_the_sdk_makes_many_changes_tags_and_turns_pages(cloud: Connection) -> None:
+    """Bulk creates, updates with a revision, tags, and lists in pages, each by the sdk's own calls."""
+    network = cloud.network.create_network(name="many", segments=[
+        {"provider:network_type": "vlan", "provider:physical_network": "rack1", "provider:segmentation_id": number}
+        for number in (501, 502)
+    ])  # fmt: skip
+    assert {one.segmentation_id for one in cloud.network.segments(network_id=network.id)} == {501, 502}
+    ports = list(cloud.network.create_ports([{"network_id": network.id, "name": f"port{n}"} for n in range(5)]))
+    assert sorted(port.name for port in ports) == [f"port{n}" for n in range(5)]
+    listed = [port.name for port in cloud.network.ports(network_id=network.id, limit=2)]
+    assert sorted(listed) == [f"port{n}" for n in range(5)]
+    with pytest.raises(exceptions.NotFoundException):
+        cloud.network.create_ports([{"network_id": network.id}, {"network_id": "11111111-1111-4111-8111-111111111111"}])
+    assert len(list(cloud.network.ports(network_id=network.id))) == 5
+
+    changed = cloud.network.update_network(network, description="new", if_revision=network.revision_number)
+    assert (changed.description, changed.revision_number) == ("new", 2)
+    with pytest.raises(exceptions.PreconditionFailedException):
+        cloud.network.update_network(network.id, description="newer", if_revision=1)
+    cloud.network.set_tags(changed, ["red", "blue"])
+    assert [one.id for one in cloud.network.networks(any_tags="red,green")] == [network.id]
+    assert network.id not in [one.id for one in cloud.network.networks(not_any_tags="red")]
+    cloud.network.remove_tag(changed, "red")
+    assert cloud.network.get_network(network.id).tags == ["blue"]
+    for port in ports:
+        cloud.network.delete_port(port, ignore_missing=False)
+    _delete_network(cloud, network.id)
 
 
 def test_commands_that_are_not_served_say_so(clouds_file: Path) -> None:

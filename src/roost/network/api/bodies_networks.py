@@ -12,7 +12,8 @@ from roost.platform.env import Env
 
 MTU_MAX = 65535
 SEGMENTS_MAX = 1000
-Mtu = Annotated[int, Meta(ge=0, le=MTU_MAX)]
+Mtu = Annotated[int, Meta(ge=0, le=MTU_MAX)] | Annotated[str, Meta(pattern="^[0-9]{1,5}$")]
+"""A number, or its digits, as `openstack network create` sends it."""
 PROVIDER = ("network_type", "physical_network", "segmentation_id")
 
 
@@ -153,8 +154,9 @@ def _link(body: LinkBody) -> Link | None:
     return link
 
 
-def _mtu(given: int) -> int:
+def _mtu(given: int | str) -> int:
     """Zero asks for the default."""
-    if 0 < given < MTU_MIN[4]:
+    mtu = int(given) or MTU_DEFAULT
+    if not MTU_MIN[4] <= mtu <= MTU_MAX:
         raise InvalidInput(f"mtu {given}: expected 0 for the default, or {MTU_MIN[4]} to {MTU_MAX}.")
-    return given or MTU_DEFAULT
+    return mtu
