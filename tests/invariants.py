@@ -3,6 +3,9 @@
 It reads all three schemas at one instant, which no part of Roost may do; each query returns what must not be there.
 """
 
+from collections import Counter
+
+from roost.network.addressing import parse
 from roost.platform.database import Connection, Database
 
 ALWAYS: dict[str, str] = {
@@ -47,21 +50,22 @@ ALWAYS: dict[str, str] = {
         LEFT JOIN placement.provider p ON p.uuid = coalesce(s.segment_id, s.network_id)
         LEFT JOIN placement.allocation l ON l.provider_id = p.id AND l.consumer_uuid = a.port_id
         WHERE a.claimed AND l.consumer_uuid IS NULL""",
-    "an address is held and free, or neither": """
-        WITH pools AS (SELECT subnet_id, sum(last_address - first_address + 1) AS n FROM network.pool GROUP BY 1),
-        free AS (SELECT subnet_id, sum(last_address - first_address + 1) AS n FROM network.free_range GROUP BY 1),
-        held AS (SELECT subnet_id, count(*) AS n FROM (
-            SELECT subnet_id FROM network.address WHERE in_pool
-            UNION ALL SELECT subnet_id FROM network.flat_address) AS a GROUP BY 1)
-        SELECT pools.subnet_id, pools.n, free.n AS free, held.n AS held FROM pools
-        LEFT JOIN free USING (subnet_id) LEFT JOIN held USING (subnet_id)
-        WHERE pools.n <> coalesce(free.n, 0) + coalesce(held.n, 0)
+    "an address is held and free": """
+        SELECT a.subnet_id, a.address FROM network.address a JOIN network.free_range f USING (subnet_id)
+        JOIN network.subnet s ON s.id = a.subnet_id WHERE a.address BETWEEN f.first_address AND f.last_address
+        AND (a.in_pool OR coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') NOT IN ('slaac', 'dhcpv6-stateless'))
         UNION ALL
-        SELECT a.subnet_id, 0, 0, 0 FROM network.address a JOIN network.free_range f USING (subnet_id)
-        WHERE a.address BETWEEN f.first_address AND f.last_address
-        UNION ALL
-        SELECT a.subnet_id, 0, 0, 0 FROM network.flat_address a JOIN network.free_range f USING (subnet_id)
+        SELECT a.subnet_id, a.address FROM network.flat_address a JOIN network.free_range f USING (subnet_id)
         WHERE a.address BETWEEN f.first_address AND f.last_address""",
+    "an address is claimed that is no capacity": """
+        SELECT a.address, a.port_id FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
+        WHERE a.claimed AND (NOT a.in_pool
+            OR coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless')
+            OR (s.service_types <> '{}' AND NOT EXISTS (
+                SELECT FROM unnest(s.service_types) AS t (type) WHERE t.type LIKE 'compute:%')))""",
+    "a port has two addresses of one family by its build": """
+        SELECT a.port_id FROM network.address a WHERE a.assigned_for IS NOT NULL AND a.claimed
+        GROUP BY a.port_id, family(a.address) HAVING count(*) > 1""",
     "an ACTIVE server is in a cell that has not its flat address": """
         SELECT v.id, v.host, a.address FROM compute.server v JOIN network.flat_address a ON a.server_id = v.id
         JOIN network.subnet s ON s.id = a.subnet_id JOIN network.host h ON h.name = v.host
@@ -87,23 +91,25 @@ SETTLED: dict[str, str] = {
         SELECT id, status FROM compute.server WHERE status NOT IN ('ACTIVE', 'ERROR') OR deleted_at IS NOT NULL""",
     "a claim of addresses is not its port's addresses": """
         WITH claimed AS (
-            SELECT a.consumer_uuid AS port_id, p.uuid AS provider, sum(a.used) AS n FROM placement.allocation a
+            SELECT a.consumer_uuid AS port_id, p.uuid AS provider, r.name AS class, sum(a.used) AS n
+            FROM placement.allocation a
             JOIN placement.provider p ON p.id = a.provider_id JOIN placement.resource_class r
-            ON r.id = a.resource_class_id WHERE r.name = 'IPV4_ADDRESS' GROUP BY 1, 2
+            ON r.id = a.resource_class_id WHERE r.name IN ('IPV4_ADDRESS', 'CUSTOM_IPV6_ADDRESS') GROUP BY 1, 2, 3
         ), held AS (
-            SELECT a.port_id, coalesce(s.segment_id, s.network_id) AS provider, count(*) AS n
-            FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id WHERE a.claimed GROUP BY 1, 2
+            SELECT a.port_id, coalesce(s.segment_id, s.network_id) AS provider,
+                CASE s.ip_version WHEN 4 THEN 'IPV4_ADDRESS' ELSE 'CUSTOM_IPV6_ADDRESS' END AS class, count(*) AS n
+            FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id WHERE a.claimed GROUP BY 1, 2, 3
             UNION ALL
-            SELECT server_id, subnet_id, count(*) FROM network.flat_address GROUP BY 1, 2
+            SELECT server_id, subnet_id, 'IPV4_ADDRESS', count(*) FROM network.flat_address GROUP BY 1, 2
         )
-        SELECT * FROM claimed FULL JOIN held USING (port_id, provider)
+        SELECT * FROM claimed FULL JOIN held USING (port_id, provider, class)
         WHERE claimed.n IS DISTINCT FROM held.n""",
     "a claim of a host is not an ACTIVE server's": """
         WITH claimed AS (
             SELECT a.consumer_uuid AS id, h.name AS host, r.name AS class, a.used FROM placement.allocation a
             JOIN placement.resource_class r ON r.id = a.resource_class_id
             JOIN placement.provider p ON p.id = a.provider_id LEFT JOIN compute.host h ON h.provider_uuid = p.uuid
-            WHERE r.name <> 'IPV4_ADDRESS'
+            WHERE r.name NOT IN ('IPV4_ADDRESS', 'CUSTOM_IPV6_ADDRESS')
         ), wanted AS (
             SELECT v.id, v.host, c.class, (v.spec ->> c.field)::int AS used FROM compute.server v,
             (VALUES ('VCPU', 'vcpus'), ('MEMORY_MB', 'memory_mb'), ('DISK_GB', 'disk_gb')) AS c (class, field)
@@ -120,7 +126,9 @@ SETTLED: dict[str, str] = {
         WHERE v.status = 'ACTIVE' AND n ->> 'port_id' IS NOT NULL
         AND (p.id IS NULL OR p.device_id <> v.id::text OR n -> 'addresses' <> (
             SELECT coalesce(jsonb_agg(host(a.address) ORDER BY a.address), '[]')
-            FROM network.address a WHERE a.port_id = p.id))""",
+            FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id WHERE a.port_id = p.id
+            -- A subnet that gives addresses by MAC gives them to ports that servers have already.
+            AND (n -> 'addresses' ? host(a.address) OR coalesce(s.ipv6_ra_mode, s.ipv6_address_mode) IS NULL)))""",
     "an ACTIVE server's network information is not its flat addresses": """
         WITH shown AS (
             SELECT v.id AS server_id, n ->> 'tag' AS tag, n #>> '{addresses,0}' AS address,
@@ -147,7 +155,31 @@ async def list_problems(connection: Connection, *, settled: bool) -> list[str]:
     for what, query in {**ALWAYS, **(SETTLED if settled else {})}.items():
         rows = await connection.fetch(query)
         problems += [f"{what}: {dict(row)}" for row in rows[:5]]
-    return problems
+    return problems + await list_uncovered(connection)
+
+
+async def list_uncovered(connection: Connection) -> list[str]:
+    """Subnets whose pools are not their free ranges and the addresses that are held of them; in Python, for IPv6."""
+
+    async def sums(table: str) -> dict[str, int]:
+        rows = await connection.fetch(f"SELECT subnet_id, first_address, last_address FROM network.{table}")
+        found: Counter[str] = Counter()
+        for row in rows:
+            found[row["subnet_id"]] += parse(row["last_address"]) - parse(row["first_address"]) + 1
+        return found
+
+    pools, free = await sums("pool"), await sums("free_range")
+    rows = await connection.fetch("""
+        SELECT subnet_id, count(*) AS n FROM (
+            SELECT subnet_id FROM network.address WHERE in_pool
+            UNION ALL SELECT subnet_id FROM network.flat_address) AS a GROUP BY 1""")
+    held = {row["subnet_id"]: row["n"] for row in rows}
+    return [
+        f"an address is neither held nor free, or both: subnet {subnet}: {pools.get(subnet, 0)} in pools, "
+        f"{free.get(subnet, 0)} free, {held.get(subnet, 0)} held"
+        for subnet in pools.keys() | free.keys() | held.keys()
+        if pools.get(subnet, 0) != free.get(subnet, 0) + held.get(subnet, 0)
+    ]
 
 
 async def assert_books_agree(database: Database, *, settled: bool = True) -> None:

@@ -49,13 +49,15 @@ class Cloud:
         cidr: str,
         segment: Segment | None = None,
         pools: list[tuple[str, str]] | None = None,
-        cell: str | None = None,
+        **more: Any,
     ) -> Subnet:
+        """more: other fields of a Subnet, such as ipv6_ra_mode."""
         plan = addressing.plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=pools)
         wanted = Subnet(
-            id="", network_id=network.id, segment_id=segment.id if segment else None, name="", description="",
-            project_id=PROJECT, ip_version=4, cidr=cidr, gateway_ip=plan.gateway_ip, enable_dhcp=True, deleting=False,
-            revision=1, created_at=NEVER, updated_at=NEVER, pools=plan.pools, cell=cell,
+            id="", network_id=network.id, segment_id=segment.id if segment else None, description="",
+            project_id=PROJECT, ip_version=6 if ":" in cidr else 4, cidr=cidr, gateway_ip=plan.gateway_ip,
+            enable_dhcp=True, deleting=False, revision=1, created_at=NEVER, updated_at=NEVER, pools=plan.pools,
+            **{"name": "", **more},
         )  # fmt: skip
         return await subnets.create_subnet(self.networks, wanted)
 
@@ -87,12 +89,12 @@ class Cloud:
         assert all(isinstance(answer, EnsuredPorts) for answer in answers), answers
         return [port for answer in answers for port in answer.ports]  # type: ignore[union-attr]
 
-    async def claim(self, port_ids: list[str], provider_uuid: str) -> bool:
+    async def claim(self, port_ids: list[str], provider_uuid: str, classes: tuple[str, ...] = (IPV4_ADDRESS,)) -> bool:
         """As the conductor does."""
         consumers = tuple(
             ConsumerClaim(
                 consumer_uuid=port_id, generation=None, consumer_type="PORT", project_id=PROJECT, user_id=PROJECT,
-                allocations={provider_uuid: {IPV4_ADDRESS: 1}},
+                allocations={provider_uuid: dict.fromkeys(classes, 1)},
             )
             for port_id in port_ids
         )  # fmt: skip
@@ -106,6 +108,6 @@ class Cloud:
         assert isinstance(answer, Bound), answer
         return answer
 
-    async def used(self, provider_uuid: str) -> tuple[int, int]:
+    async def used(self, provider_uuid: str, resource_class: str = IPV4_ADDRESS) -> tuple[int, int]:
         """(capacity, used) of a provider."""
-        return (await self.networks.placement.list_usages([provider_uuid]))[provider_uuid][IPV4_ADDRESS]
+        return (await self.networks.placement.list_usages([provider_uuid]))[provider_uuid][resource_class]

@@ -1,4 +1,5 @@
 import itertools
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -23,19 +24,110 @@ def as_ranges(addresses: set[int]) -> list[AddressRange]:
     return [item for _, item in addressing.take_back({"s": addresses}, {}).added]
 
 
-@given(st.sets(st.integers(0, 60)), st.integers(0, 30), st.sets(st.integers(0, 60), max_size=5))
+BASES = st.sampled_from([addressing.parse("10.0.0.0"), addressing.parse("2001:db8::")])
+
+
+@given(
+    BASES,
+    st.sets(st.integers(0, 60)),
+    st.integers(0, 30),
+    st.sets(st.integers(0, 60), max_size=5),
+    st.none() | st.integers(0, 60),
+)
 def test_every_address_is_handed_out_at_most_once_and_only_if_free(
-    free: set[int], wanted: int, named: set[int]
+    base: int, free: set[int], wanted: int, named: set[int], start: int | None
 ) -> None:
+    free, named = {base + n for n in free}, {base + n for n in named}
     ranges = as_ranges(free)
     demands = [Demand(f"p{n}", ("s",)) for n in range(wanted)] + [Demand(f"n{a}", ("s",), a) for a in named]
-    answers, change = addressing.hand_out(demands, {"s": ranges})
+    starts = {} if start is None else {"s": base + start}
+    answers, change = addressing.hand_out(demands, {"s": ranges}, starts)
     got = [item.address for item in answers if item is not None]
     assert len(got) == len(set(got))
     assert set(got) <= free
     assert len(got) == len(named & free) + min(wanted, len(free - named))
     left = (set(ranges) - {item for _, item in change.removed}) | {item for _, item in change.added}
     assert as_set(list(left)) == free - set(got)
+    assert all(one.last < other.first for one, other in itertools.pairwise(sorted(left)))
+
+
+@given(BASES, st.sets(st.integers(0, 60), min_size=1), st.integers(1, 70), st.none() | st.integers(0, 60))
+def test_the_next_free_address_from_the_start_comes_next_and_then_the_lowest(
+    base: int, free: set[int], wanted: int, start: int | None
+) -> None:
+    demands = [Demand(f"p{n}", ("s",)) for n in range(wanted)]
+    starts = {} if start is None else {"s": base + start}
+    answers, _ = addressing.hand_out(demands, {"s": as_ranges({base + n for n in free})}, starts)
+    got = [item.address - base for item in answers if item is not None]
+    assert got == sorted(free, key=lambda n: (n < (start or 0), n))[:wanted]
+
+
+@given(
+    st.sets(st.integers(0, 9)),
+    st.sets(st.integers(100, 109)),
+    st.sets(st.integers(200, 204)),
+    st.lists(st.sets(st.sampled_from("abc"), min_size=1), max_size=15),
+    st.none() | st.integers(0, 9),
+)
+def test_a_port_gets_all_its_addresses_or_none_and_nobody_goes_without_for_it(
+    a: set[int], b: set[int], c: set[int], ports: list[set[str]], start: int | None
+) -> None:
+    free = {"a": as_ranges(a), "b": as_ranges(b), "c": as_ranges(c)}
+    demands = [Demand(str(number), (subnet,)) for number, subnets in enumerate(ports) for subnet in sorted(subnets)]
+    answers, change = addressing.hand_out(demands, free, {} if start is None else {"a": start})
+    got = dict.fromkeys(range(len(ports)), 0)
+    for given_address in answers:
+        if given_address is not None:
+            got[int(given_address.port_id)] += 1
+    assert all(count in (0, len(ports[number])) for number, count in got.items())
+    taken = {item.address for item in answers if item is not None}
+    for subnet, before in (("a", a), ("b", b), ("c", c)):
+        gone = {item for name, item in change.removed if name == subnet}
+        new = {item for name, item in change.added if name == subnet}
+        assert as_set(list((set(free[subnet]) - gone) | new)) == before - taken
+    if not any(len(subnets) > 1 for subnets in ports):
+        sizes = {"a": len(a), "b": len(b), "c": len(c)}
+        assert len(taken) == sum(min(sizes[name], sum(name in p for p in ports)) for name in sizes)
+
+
+@given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 40)), max_size=8), st.randoms(use_true_random=False))
+def test_a_start_is_an_address_of_the_pools(spans: list[tuple[int, int]], random: Random) -> None:
+    pools = as_ranges({n for first, size in spans for n in range(first, first + size)})
+    start = addressing.choose_start(pools, random)
+    assert (start in as_set(pools)) if pools else start is None
+
+
+def test_a_64_is_one_range_and_any_of_it_can_be_the_start() -> None:
+    plan = addressing.plan_subnet("2001:DB8::/64", gateway_ip=None, no_gateway=False, pools=None, ip_version=6)
+    assert (plan.cidr, plan.gateway_ip) == ("2001:db8::/64", "2001:db8::1")
+    assert [(addressing.show(p.first), addressing.show(p.last)) for p in plan.pools] == [
+        ("2001:db8::2", "2001:db8::ffff:ffff:ffff:ffff")
+    ]
+    start = addressing.choose_start(plan.pools, Random(1))
+    assert start is not None
+    answers, change = addressing.hand_out([Demand("p", ("s",))], {"s": plan.pools}, {"s": start})
+    assert [item.address for item in answers if item] == [start]
+    assert len(change.added) == 2
+
+
+@given(st.integers(0, 2**32 - 1) | st.integers(2**48, 2**128 - 1))
+def test_an_address_is_shown_as_it_is_read(address: int) -> None:
+    assert addressing.parse(addressing.show(address)) == address
+    assert addressing.version_of(address) == (6 if ":" in addressing.show(address) else 4)
+
+
+@pytest.mark.parametrize("text", ["", "10.0.0", "10.0.0.256", "::1", "::ffff:10.0.0.1", "fe80::1%eth0", "2001:db8::g"])
+def test_what_no_port_can_have_is_no_address(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        addressing.parse(text)
+
+
+def test_an_ipv6_gateway_may_be_link_local_and_then_all_hosts_are_the_pool() -> None:
+    plan = addressing.plan_subnet("2001:db8::/126", gateway_ip="fe80::1", no_gateway=False, pools=None)
+    assert plan.gateway_ip == "fe80::1"
+    assert addressing.count(plan.pools) == 3
+    with pytest.raises(InvalidInput):
+        addressing.plan_subnet("2001:db8::/64", gateway_ip=None, no_gateway=False, pools=None, ip_version=4)
 
 
 @given(st.sets(st.integers(0, 60)), st.sets(st.integers(0, 60)))
@@ -65,7 +157,11 @@ def test_the_gateway_is_the_first_address_and_the_pool_is_the_rest() -> None:
         ("10.0.0.1/28", None, None, InvalidInput),
         ("10.0.0.0", None, None, InvalidInput),
         ("0.0.0.0/0", None, None, InvalidInput),
-        ("2001:db8::/64", None, None, InvalidInput),
+        ("2001:db8::1/64", None, None, InvalidInput),
+        ("::/64", None, None, InvalidInput),
+        ("2001:db8::/64", "10.0.0.1", None, InvalidInput),
+        ("2001:db8::/64", None, [("10.0.0.2", "10.0.0.9")], OutOfBoundsAllocationPool),
+        ("2001:db8::/64", None, [("2001:db8::1", "2001:db8::9")], GatewayConflictWithAllocationPools),
         ("10.0.0.0/32", None, None, InvalidInput),
         ("10.0.0.0/28", "10.0.0.0", None, InvalidInput),
         ("10.0.0.0/28", "10.0.0.15", None, InvalidInput),

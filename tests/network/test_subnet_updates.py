@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.invariants import ALWAYS, SETTLED
+from tests.invariants import ALWAYS, SETTLED, list_uncovered
 from tests.network.cloud import PROJECT, Cloud
 
 from roost.network.errors import (
@@ -29,7 +29,7 @@ from roost.network.service import ports, subnet_changes, subnets
 from roost.seams.network import Nic
 
 BOOKS = [
-    "an address that counts is not claimed by its port", "an address is held and free, or neither",
+    "an address that counts is not claimed by its port", "an address is held and free",
     "an inventory is over its capacity", "a consumer holds nothing", "a release is left", "an intent is left",
     "a claim of addresses is not its port's addresses",
 ]  # fmt: skip
@@ -40,6 +40,7 @@ async def assert_books(cloud: Cloud) -> None:
     async with cloud.networks.database.transaction(snapshot=True) as tx:
         for what in BOOKS:
             assert await tx.fetch({**ALWAYS, **SETTLED}[what]) == [], what
+        assert await list_uncovered(tx) == []
         assert await tx.fetch("SELECT FROM network.subnet WHERE change IS NOT NULL OR deleting") == []
         assert await tx.fetch("SELECT FROM network.pool WHERE leaving") == []
         assert await tx.fetch("SELECT FROM network.publication WHERE wanted > published") == []

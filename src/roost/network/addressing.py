@@ -1,12 +1,13 @@
 """Decides which addresses are handed out and what becomes of the free ranges; defaults and limits of pools.
 
 All by whole numbers, over the free ranges that it is given: as many as addresses are wanted are always enough, since
-each has at least one. Which segment an address must come from is decided in `segments` and by the ledger.
+each has at least one. Which subnets a port may use is decided in `uses`, which segment in `segments` and by the ledger.
 """
 
 import ipaddress
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from random import Random
 
 from msgspec import Struct
 
@@ -19,6 +20,10 @@ from roost.network.errors import (
 from roost.network.model import AddressRange
 
 POOLS_MAX = 1000
+IPV4_MAX = 2**32 - 1
+UNUSED = ipaddress.IPv6Network("::/80")
+"""Where IPv6 writes IPv4 addresses and its own loopback: no subnet is there, so that a number says its family."""
+
 
 FreeRanges = Mapping[str, Sequence[AddressRange]]
 """Subnet id -> free ranges in order."""
@@ -27,13 +32,16 @@ FreeRanges = Mapping[str, Sequence[AddressRange]]
 class Demand(Struct, frozen=True):
     """One address wanted for a port, from the first of the subnets that has one; address: exactly that one.
 
-    in_pool False: the address is outside every pool, so no free range knows it.
+    in_pool False: the address is outside every pool, so no free range knows it. claimed: it is capacity (of all of the
+    subnets), so the port's claim counts it.
     """
 
     port_id: str
     subnet_ids: tuple[str, ...]
     address: int | None = None
     in_pool: bool = True
+    claimed: bool = True
+    ip_version: int = 4
 
 
 class Given(Struct, frozen=True):
@@ -43,6 +51,7 @@ class Given(Struct, frozen=True):
     subnet_id: str
     address: int
     in_pool: bool
+    claimed: bool
 
 
 class FreeChange(Struct, frozen=True):
@@ -60,27 +69,38 @@ class SubnetPlan(Struct, frozen=True):
     pools: tuple[AddressRange, ...]
 
 
-def hand_out(demands: Sequence[Demand], free: FreeRanges) -> tuple[list[Given | None], FreeChange]:
-    """Give each demand an address, the lowest free one, or None when there is none; named addresses go first.
+def hand_out(
+    demands: Sequence[Demand], free: FreeRanges, starts: Mapping[str, int] | None = None
+) -> tuple[list[Given | None], FreeChange]:
+    """Give each demand an address, or None when there is none for its port; named addresses go first.
 
-    free: of each subnet the lowest ranges, one for each demand at least, and those that hold a named address.
+    A port gets all that it demands or nothing. Each gets the next free address from where its subnet starts, then from
+    the lowest. free: of each subnet the first ranges from there, one more than demands, and those that hold a named
+    address. starts: subnet id -> the address to start at; without one, the lowest.
     """
-    left = {subnet_id: sorted(ranges, reverse=True) for subnet_id, ranges in free.items()}
-    answers: list[Given | None] = [None] * len(demands)
-    order = sorted(range(len(demands)), key=lambda index: demands[index].address is None)
-    for index in order:
-        demand = demands[index]
-        if not demand.in_pool:
-            assert demand.address is not None
-            answers[index] = Given(demand.port_id, demand.subnet_ids[0], demand.address, False)
-            continue
-        for subnet_id in demand.subnet_ids:
-            ranges = left.get(subnet_id, [])
-            address = _take_lowest(ranges) if demand.address is None else _take_named(ranges, demand.address)
-            if address is not None:
-                answers[index] = Given(demand.port_id, subnet_id, address, True)
-                break
+    answers, left = _hand_out(demands, free, starts or {})
+    short = {demand.port_id for demand, given in zip(demands, answers, strict=True) if given is None}
+    if any(given is not None and given.port_id in short for given in answers):
+        # What they had gone without goes to nobody: whoever came after them has found something already.
+        kept = [index for index, demand in enumerate(demands) if demand.port_id not in short]
+        again, left = _hand_out([demands[index] for index in kept], free, starts or {})
+        answers = [None] * len(demands)
+        for index, given in zip(kept, again, strict=True):
+            answers[index] = given
     return answers, _difference(free, left)
+
+
+def choose_start(pools: Sequence[AddressRange], random: Random) -> int | None:
+    """Any address of the pools, each as likely; None where they have none."""
+    total = count(pools)
+    if total == 0:
+        return None
+    place = random.randrange(total)
+    for pool in pools:
+        if place <= pool.last - pool.first:
+            return pool.first + place
+        place -= pool.last - pool.first + 1
+    raise AssertionError("the place is within the total")
 
 
 def take_back(addresses: Mapping[str, Iterable[int]], neighbours: FreeRanges) -> FreeChange:
@@ -91,13 +111,7 @@ def take_back(addresses: Mapping[str, Iterable[int]], neighbours: FreeRanges) ->
     after: dict[str, list[AddressRange]] = {}
     for subnet_id, freed in addresses.items():
         singles = [AddressRange(address, address) for address in freed]
-        joined: list[AddressRange] = []
-        for item in sorted([*neighbours.get(subnet_id, ()), *singles]):
-            if joined and item.first <= joined[-1].last + 1:
-                joined[-1] = AddressRange(joined[-1].first, max(joined[-1].last, item.last))
-            else:
-                joined.append(item)
-        after[subnet_id] = joined
+        after[subnet_id] = _joined([*neighbours.get(subnet_id, ()), *singles])
     return _difference({subnet_id: neighbours.get(subnet_id, ()) for subnet_id in after}, after)
 
 
@@ -112,39 +126,62 @@ def contains(ranges: Iterable[AddressRange], address: int) -> bool:
 
 
 def parse(text: str) -> int:
-    """An IPv4 address as a whole number. Raises InvalidInput."""
+    """An address as a whole number; an IPv6 one is above IPV4_MAX. Raises InvalidInput."""
     try:
         return int(ipaddress.IPv4Address(text))
+    except ValueError:
+        pass
+    try:
+        found = ipaddress.IPv6Address(text)
     except ValueError as error:
-        raise InvalidInput(f"'{text}' is not an IPv4 address.") from error
+        raise InvalidInput(f"'{text}' is not an IP address.") from error
+    if found in UNUSED or found.scope_id is not None:
+        raise InvalidInput(f"'{text}' is not an address that a port can have.")
+    return int(found)
 
 
 def show(address: int) -> str:
-    """An IPv4 address as people write it."""
-    return str(ipaddress.IPv4Address(address))
+    """An address as people write it."""
+    return str(ipaddress.IPv4Address(address) if address <= IPV4_MAX else ipaddress.IPv6Address(address))
+
+
+def version_of(address: int) -> int:
+    """The IP version of an address: 4 or 6."""
+    return 4 if address <= IPV4_MAX else 6
 
 
 def host_range(cidr: str) -> AddressRange:
-    """The addresses that hosts may have: not the network's and not the broadcast address."""
-    block = ipaddress.IPv4Network(cidr)
+    """The addresses that hosts may have: not the network's (IPv6: the routers'), and no IPv4 broadcast address."""
+    block = ipaddress.ip_network(cidr)
     first, last = int(block.network_address), int(block.broadcast_address)
-    return AddressRange(first, last) if block.prefixlen >= 31 else AddressRange(first + 1, last - 1)
+    if block.prefixlen >= block.max_prefixlen - 1:
+        return AddressRange(first, last)
+    return AddressRange(first + 1, last - 1 if block.version == 4 else last)
 
 
 def overlap(one: str, other: str) -> bool:
     """Whether two CIDRs share addresses."""
-    return ipaddress.IPv4Network(one).overlaps(ipaddress.IPv4Network(other))
+    first, second = ipaddress.ip_network(one), ipaddress.ip_network(other)
+    if isinstance(first, ipaddress.IPv4Network):
+        return isinstance(second, ipaddress.IPv4Network) and first.overlaps(second)
+    return isinstance(second, ipaddress.IPv6Network) and first.overlaps(second)
 
 
 def plan_subnet(
-    cidr: str, *, gateway_ip: str | None, no_gateway: bool, pools: Sequence[tuple[str, str]] | None
+    cidr: str,
+    *,
+    gateway_ip: str | None,
+    no_gateway: bool,
+    pools: Sequence[tuple[str, str]] | None,
+    ip_version: int | None = None,
 ) -> SubnetPlan:
     """Check a subnet and fill in what was not said: the first host address is the gateway, all others are the pool.
 
-    gateway_ip None: by default. no_gateway: none at all. pools: (first, last), None for the default.
+    gateway_ip None: by default. no_gateway: none at all. pools: (first, last), None for the default. ip_version: what
+    all addresses have to be, None for whatever the cidr is.
     Raises InvalidInput, OutOfBoundsAllocationPool, OverlappingAllocationPools, GatewayConflictWithAllocationPools.
     """
-    hosts = _checked_hosts(cidr)
+    cidr, hosts = _checked_hosts(cidr, ip_version)
     gateway: int | None = None
     if not no_gateway:
         gateway = hosts.first if gateway_ip is None else parse(gateway_ip)
@@ -164,7 +201,9 @@ def refuse_gateway(cidr: str, gateway: int) -> None:
 
     Source: Neutron, check_gateway_invalid_in_subnet: one elsewhere is reached in ways that a subnet does not know.
     """
-    hosts, block = host_range(cidr), ipaddress.IPv4Network(cidr)
+    hosts, block = host_range(cidr), ipaddress.ip_network(cidr)
+    if version_of(gateway) != block.version:
+        raise InvalidInput(f"gateway_ip '{show(gateway)}' does not match the ip_version '{block.version}'.")
     inside = int(block.network_address) <= gateway <= int(block.broadcast_address)
     if inside and not hosts.first <= gateway <= hosts.last:
         raise InvalidInput(f"gateway_ip {show(gateway)} is no host address of {cidr}.")
@@ -182,21 +221,23 @@ def refuse_gateway_in_pools(gateway: int, pools: Iterable[AddressRange]) -> None
 
 def plan_pools(cidr: str, gateway: int | None, pools: Sequence[tuple[str, str]]) -> tuple[AddressRange, ...]:
     """Check the pools, (first, last), of a subnet that is; raises what plan_subnet does for pools."""
-    return _checked_pools(cidr, _checked_hosts(cidr), gateway, pools)
+    return _checked_pools(cidr, host_range(cidr), gateway, pools)
 
 
-def _checked_hosts(cidr: str) -> AddressRange:
+def _checked_hosts(cidr: str, ip_version: int | None) -> tuple[str, AddressRange]:
+    """The CIDR as it is written, and its host addresses."""
+    example = "2001:db8::/64" if ip_version == 6 else "10.0.0.0/24"
     try:
-        block = ipaddress.ip_network(cidr, strict=False)
-        if block.version == 4:
-            ipaddress.IPv4Network(cidr)
+        block = ipaddress.ip_network(cidr)
     except ValueError as error:
-        raise InvalidInput(f"cidr '{cidr}': {error}; expected one like 10.0.0.0/24.") from error
-    if block.version != 4:
-        raise InvalidInput(f"cidr {cidr}: only IPv4 subnets are served as yet.")
+        raise InvalidInput(f"cidr '{cidr}': {error}; expected one like {example}.") from error
     if "/" not in cidr or block.prefixlen == 0:
-        raise InvalidInput(f"cidr '{cidr}': expected an address and a prefix length of 1 to 32, like 10.0.0.0/24.")
-    return host_range(cidr)
+        raise InvalidInput(f"cidr '{cidr}': expected an address and a prefix length above 0, like {example}.")
+    if ip_version not in (None, block.version):
+        raise InvalidInput(f"cidr '{cidr}' does not match the ip_version '{ip_version}'.")
+    if isinstance(block, ipaddress.IPv6Network) and block.overlaps(UNUSED):
+        raise InvalidInput(f"cidr '{cidr}': the addresses of {UNUSED} are not for hosts.")
+    return str(block), host_range(cidr)
 
 
 def _checked_pools(
@@ -226,14 +267,56 @@ def _without(hosts: AddressRange, gateway: int | None) -> tuple[AddressRange, ..
     return tuple(part for part in parts if part.first <= part.last)
 
 
-def _take_lowest(ranges: list[AddressRange]) -> int | None:
-    """From ranges in descending order, changed in place."""
+def _hand_out(
+    demands: Sequence[Demand], free: FreeRanges, starts: Mapping[str, int]
+) -> tuple[list[Given | None], FreeRanges]:
+    """What each gets, whatever the port's others get, and what is left."""
+    left = {subnet_id: _from_start(ranges, starts.get(subnet_id))[::-1] for subnet_id, ranges in free.items()}
+    answers: list[Given | None] = [None] * len(demands)
+    order = sorted(range(len(demands)), key=lambda index: demands[index].address is None)
+    for index in order:
+        demand = demands[index]
+        if not demand.in_pool:
+            assert demand.address is not None
+            answers[index] = Given(demand.port_id, demand.subnet_ids[0], demand.address, False, False)
+            continue
+        for subnet_id in demand.subnet_ids:
+            ranges = left.get(subnet_id, [])
+            address = _take_next(ranges) if demand.address is None else _take_named(ranges, demand.address)
+            if address is not None:
+                answers[index] = Given(demand.port_id, subnet_id, address, True, demand.claimed)
+                break
+    return answers, {subnet_id: _joined(ranges) for subnet_id, ranges in left.items()}
+
+
+def _from_start(ranges: Sequence[AddressRange], start: int | None) -> list[AddressRange]:
+    """The ranges in the order in which they are used up; the one that holds the start comes in two parts."""
+    if start is None:
+        return sorted(ranges)
+    above = [AddressRange(max(item.first, start), item.last) for item in sorted(ranges) if item.last >= start]
+    below = [AddressRange(item.first, min(item.last, start - 1)) for item in sorted(ranges) if item.first < start]
+    return above + below
+
+
+def _joined(ranges: Iterable[AddressRange]) -> list[AddressRange]:
+    """The same addresses in as few ranges as can be, in order."""
+    joined: list[AddressRange] = []
+    for item in sorted(ranges):
+        if joined and item.first <= joined[-1].last + 1:
+            joined[-1] = AddressRange(joined[-1].first, max(joined[-1].last, item.last))
+        else:
+            joined.append(item)
+    return joined
+
+
+def _take_next(ranges: list[AddressRange]) -> int | None:
+    """From ranges of which the last is used up first, changed in place."""
     if not ranges:
         return None
-    lowest = ranges.pop()
-    if lowest.first < lowest.last:
-        ranges.append(AddressRange(lowest.first + 1, lowest.last))
-    return lowest.first
+    following = ranges.pop()
+    if following.first < following.last:
+        ranges.append(AddressRange(following.first + 1, following.last))
+    return following.first
 
 
 def _take_named(ranges: list[AddressRange], address: int) -> int | None:

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence, Set
 import msgspec
 from msgspec import Struct
 
-from roost.network import quotas, segments
-from roost.network.addressing import Demand
-from roost.network.model import COMPUTE_OWNER, Host, Network, Port, PortOrigin
+from roost.network import inventory, quotas, segments, uses
+from roost.network.addressing import Demand, Given
+from roost.network.model import COMPUTE_OWNER, Host, Network, Port, PortOrigin, SubnetKind
 from roost.network.quotas import Room
+from roost.network.requests import NONE, claimed_demands
 from roost.seams import network as seam
 
 
@@ -45,10 +46,19 @@ class Reservation(Struct, frozen=True):
 
 
 class ReachableSubnets(Struct, frozen=True):
-    """A provider's physical network, and its subnets in the order in which they are filled."""
+    """A provider's physical network, and its subnets where an address is to be assigned."""
 
     physical_network: str | None
-    subnet_ids: tuple[str, ...] = ()
+    subnets: tuple[SubnetKind, ...] = ()
+
+
+class Assignment(Struct, frozen=True):
+    """A port is to be bound with these addresses: one for each demand, and those that follow from its MAC."""
+
+    port_id: str
+    provider_uuid: str
+    demands: tuple[Demand, ...]
+    automatic: tuple[Given, ...]
 
 
 class Parting(Struct, frozen=True):
@@ -149,10 +159,11 @@ def view(port: Port, nic: seam.Nic, server_id: str) -> seam.Port:
 
 def decide_bind(
     bind: seam.PortBind, port: Port | None, host: Host | None, providers: Mapping[str, ReachableSubnets]
-) -> seam.Bound | seam.BindRefused | Demand | None:
-    """Bound: it is so already. Demand: it may, with an address. None: it may as it is. Else why it may not.
+) -> seam.Bound | seam.BindRefused | Assignment | None:
+    """Bound: it is so already. Assignment: it may, with addresses. None: it may as it is. Else why it may not.
 
-    providers: what stands behind the provider of the bind and of the port's addresses.
+    providers: what stands behind the provider of the bind and of the port's addresses; for a port that claims nothing
+    and has none, behind all of its network's.
     """
 
     def refused(reason: str) -> seam.BindRefused:
@@ -171,6 +182,10 @@ def decide_bind(
     if has is not None and bind.provider_uuid not in (None, has):
         return refused(f"Port {port.id} has an address on {has} already, not on {bind.provider_uuid}.")
     wanted = has or bind.provider_uuid
+    if wanted is None and needs_automatic(bind, port):
+        return _automatic(port, host, providers) or refused(
+            f"Host {bind.host} reaches no segment of network {port.network_id} where addresses need no claim."
+        )
     if wanted is None:
         return None
     behind = providers.get(wanted)
@@ -178,7 +193,27 @@ def decide_bind(
         return refused(f"There is no segment or network {wanted}.")
     if not segments.reaches(host, behind.physical_network):
         return refused(f"Host {bind.host} does not reach physical network {behind.physical_network}.")
-    return None if has is not None else Demand(port.id, behind.subnet_ids)
+    if has is not None:
+        return None
+    demands = claimed_demands(port.id, bind.claimed, behind.subnets)
+    return Assignment(port.id, wanted, tuple(demands), tuple(uses.automatic(port, behind.subnets)))
+
+
+def needs_automatic(bind: seam.PortBind, port: Port) -> bool:
+    """Whether a port that has no address and claims none is to get those that follow from its MAC."""
+    return bind.provider_uuid is None and not port.addresses and port.ip_allocation != NONE
+
+
+def _automatic(port: Port, host: Host | None, providers: Mapping[str, ReachableSubnets]) -> Assignment | None:
+    """The segment that the host reaches, best one where nothing has to be claimed, with most such addresses."""
+    found = [
+        (not inventory.classes(behind.subnets), len(given), Assignment(port.id, uuid, (), tuple(given)))
+        for uuid, behind in providers.items()
+        if any(subnet.network_id == port.network_id for subnet in behind.subnets)
+        and segments.reaches(host, behind.physical_network)
+        and (given := uses.automatic(port, behind.subnets))
+    ]
+    return max(found, key=lambda item: item[:2])[2] if found else None
 
 
 def decide_parting(port: Port, *, restore: bool) -> Parting:

@@ -111,6 +111,14 @@ class NoUpdateSubnetWhenMultipleSegmentsOnNetwork(BadRequest):
     """The network has several segments, so that none of its subnets can join one later."""
 
 
+class InvalidSubnetServiceType(InvalidInput):
+    """The subnet's service type is no device owner."""
+
+
+class AllocationOnAutoAddressSubnet(InvalidInput):
+    """Addresses of the subnet follow from MAC addresses: none can be named."""
+
+
 class InvalidIpForNetwork(BadRequest):
     """The address is in no subnet of the network."""
 
@@ -127,6 +135,10 @@ class IpAddressGenerationFailure(Conflict):
     """No more addresses are available."""
 
     retry = Retry.ELSEWHERE
+
+
+class IpAddressGenerationFailureNoMatchingSubnet(IpAddressGenerationFailure):
+    """No subnet of the network is for ports of this device owner."""
 
 
 class IpAddressAlreadyAllocated(Conflict):

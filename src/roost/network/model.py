@@ -1,6 +1,7 @@
 """The words of the network: networks, segments, subnets, ports, addresses and the hosts that reach them.
 
-Addresses are text at the edges and whole numbers inside `AddressRange`, so that rules can count. UUIDs are canonical.
+Addresses are text at the edges and whole numbers inside `AddressRange`, so that rules can count; IPv6 ones are above
+2^32 (see addressing.parse), so that a number says its family. UUIDs are canonical.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ Kind = Literal["network", "segment", "subnet", "port"]
 
 
 class AddressRange(Struct, frozen=True, order=True):
-    """Consecutive IPv4 addresses as whole numbers, both ends included."""
+    """Consecutive addresses of one family as whole numbers, both ends included."""
 
     first: int
     last: int
@@ -142,42 +143,50 @@ class SubnetChange(Struct, frozen=True, kw_only=True):
     back: bool = False
 
 
-class Subnet(Struct, frozen=True, kw_only=True):
-    """A subnet with its allocation pools, in order. service_types: the device owners that it is for; none: for all.
+class SubnetKind(Struct, frozen=True, kw_only=True):
+    """What of a subnet decides who gets which addresses of it. deleting: it gives none but those claimed before.
 
-    cell: of a flat network, the cell whose pool it is. leaving: what the pools had before a change in progress and
-    give only to who has a claim already.
+    service_types: the device owners that it is for; none: for all. See roost.network.uses. cell: of a flat network, the
+    cell whose pool it is.
     """
 
     id: str
     network_id: str
     segment_id: str | None
     name: str
-    description: str
-    project_id: str
     ip_version: int
     cidr: str
-    gateway_ip: str | None
     enable_dhcp: bool
     deleting: bool
-    dns_nameservers: tuple[str, ...] = ()
-    host_routes: tuple[HostRoute, ...] = ()
     ipv6_ra_mode: str | None = None
     ipv6_address_mode: str | None = None
     service_types: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    revision: int
-    created_at: datetime
-    updated_at: datetime
-    pools: tuple[AddressRange, ...] = ()
     cell: str | None = None
-    leaving: tuple[AddressRange, ...] = ()
-    change: SubnetChange | None = None
 
     @property
     def provider_uuid(self) -> str:
         """The resource provider whose inventory counts this subnet's pools: of a flat network, its own."""
         return self.id if self.cell is not None else self.segment_id or self.network_id
+
+
+class Subnet(SubnetKind, frozen=True, kw_only=True):
+    """A subnet with its allocation pools, in order.
+
+    leaving: what the pools had before a change in progress and give only to who has a claim already.
+    """
+
+    description: str
+    project_id: str
+    gateway_ip: str | None
+    dns_nameservers: tuple[str, ...] = ()
+    host_routes: tuple[HostRoute, ...] = ()
+    tags: tuple[str, ...] = ()
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+    pools: tuple[AddressRange, ...] = ()
+    leaving: tuple[AddressRange, ...] = ()
+    change: SubnetChange | None = None
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -250,13 +259,13 @@ class Host(Struct, frozen=True):
 class ProviderSource(Struct, frozen=True, kw_only=True):
     """What stands behind one resource provider: a segment, a network without segments, or a flat network's pool.
 
-    pools: those that count, of all its subnets; None when nothing stands behind it any more. cell: of a flat network's.
+    subnets: all of them. cell: of a flat network's.
     """
 
     provider_uuid: str
     routed: bool
     physical_network: str | None
-    pools: tuple[AddressRange, ...] | None
+    subnets: tuple[Subnet, ...]
     cell: str | None = None
 
 

@@ -3,21 +3,26 @@
 Source: Neutron's IPAM with routed networks: no host and nothing named is deferred; a name or a host is immediate.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from roost.network import addressing, segments
+from roost.network import addressing, inventory, segments, uses
 from roost.network.addressing import Demand
 from roost.network.errors import (
+    AllocationOnAutoAddressSubnet,
     FixedIpsSubnetsNotOnSameSegment,
     HostNotCompatibleWithFixedIps,
     HostNotConnectedToAnySegment,
     InvalidInput,
     InvalidIpForNetwork,
     InvalidIpForSubnet,
+    IpAddressGenerationFailureNoMatchingSubnet,
 )
-from roost.network.model import Address, FixedIpRequest, Host, Network, Subnet
+from roost.network.model import Address, FixedIpRequest, Host, Network, Subnet, SubnetKind
+from roost.seams.placement import IPV6_ADDRESS
 
 FIXED_IPS_MAX = 16
 TOLD_MAX = 8
@@ -36,15 +41,22 @@ class NetworkState(Struct, frozen=True, kw_only=True):
 
 
 class Placing(Struct, frozen=True):
-    """One way to give a port what it wants: these addresses, all on one provider; claimed: how many are capacity."""
+    """One way to give a port what it wants: these addresses, all on one provider, and there those that follow from its
+    MAC. rank: lower ones are better, however much the others have free."""
 
     provider_uuid: str
     demands: tuple[Demand, ...]
+    rank: int = 0
 
     @property
-    def claimed(self) -> int:
-        """Addresses outside the pools are not counted in inventory."""
-        return sum(demand.in_pool for demand in self.demands)
+    def claimed(self) -> dict[str, int]:
+        """Resource class -> how many of the addresses are capacity."""
+        found: dict[str, int] = {}
+        for demand in self.demands:
+            if demand.claimed:
+                name = uses.class_of(demand.ip_version)
+                found[name] = found.get(name, 0) + 1
+        return found
 
 
 class AddressPlan(Struct, frozen=True):
@@ -55,37 +67,98 @@ class AddressPlan(Struct, frozen=True):
 
 
 def plan_addresses(
-    port_id: str, state: NetworkState, *, host: Host | None, host_name: str, fixed_ips: Sequence[FixedIpRequest] | None
+    port_id: str,
+    state: NetworkState,
+    *,
+    device_owner: str,
+    host: Host | None,
+    host_name: str,
+    fixed_ips: Sequence[FixedIpRequest] | None,
 ) -> AddressPlan:
     """Say which addresses a new port needs, or one that is bound for the first time.
 
-    host_name: "" without a host; host None: one that nobody reported. fixed_ips: None when nothing is named.
-    Raises InvalidInput, InvalidIpForNetwork, InvalidIpForSubnet, FixedIpsSubnetsNotOnSameSegment,
-    HostNotCompatibleWithFixedIps, HostNotConnectedToAnySegment.
+    host_name: "" without a host; host None: one that nobody reported. fixed_ips: None when nothing is named: then it is
+    one IPv4 and one IPv6 address, of those that there are, and those that follow from its MAC.
+    Raises InvalidInput, InvalidIpForNetwork, InvalidIpForSubnet, AllocationOnAutoAddressSubnet,
+    FixedIpsSubnetsNotOnSameSegment, HostNotCompatibleWithFixedIps, IpAddressGenerationFailureNoMatchingSubnet,
+    HostNotConnectedToAnySegment.
     """
     if fixed_ips is not None and len(fixed_ips) == 0:
         if state.subnets:
             _refuse_unconnected(state, host=host, host_name=host_name)
         return AddressPlan(NONE)
+    subnets = [subnet for subnet in state.subnets if uses.may_use(subnet, device_owner)]
     if fixed_ips is not None:
-        return AddressPlan(IMMEDIATE, (_named(port_id, state, host=host, host_name=host_name, fixed_ips=fixed_ips),))
-    by_provider: dict[str, tuple[str, ...]] = {}
-    for subnet in sorted(state.subnets, key=lambda subnet: subnet.deleting):
-        by_provider[subnet.provider_uuid] = (*by_provider.get(subnet.provider_uuid, ()), subnet.id)
-    if not by_provider:
+        state = replace(state, subnets=tuple(subnets))
+        named = _named(port_id, state, device_owner, host=host, host_name=host_name, fixed_ips=fixed_ips)
+        return AddressPlan(IMMEDIATE, (named,))
+    if not state.subnets:
         # Source: Neutron, which has nothing to defer there; a subnet made later gives this port no address of itself.
         return AddressPlan(IMMEDIATE)
+    if not subnets:
+        raise IpAddressGenerationFailureNoMatchingSubnet(
+            f"No subnet of network {state.network.id} is for ports of device owner '{device_owner}': its service types "
+            "say for whose they are."
+        )
     if state.network.segmented and not host_name:
         return AddressPlan(DEFERRED)
     _refuse_unconnected(state, host=host, host_name=host_name)
-    reached = {
-        provider: subnet_ids
-        for provider, subnet_ids in by_provider.items()
-        if not host_name or segments.reaches(host, state.physical_networks[provider])
-    }
+    by_provider: dict[str, list[Subnet]] = {}
+    for subnet in subnets:
+        if not host_name or segments.reaches(host, state.physical_networks[subnet.provider_uuid]):
+            by_provider.setdefault(subnet.provider_uuid, []).append(subnet)
+    if not by_provider:
+        raise IpAddressGenerationFailureNoMatchingSubnet(
+            f"No subnet that host {host_name} reaches on network {state.network.id} is for ports of device owner "
+            f"'{device_owner}': their service types say for whose they are."
+        )
     return AddressPlan(
-        IMMEDIATE, tuple(Placing(provider, (Demand(port_id, ids),)) for provider, ids in reached.items())
+        IMMEDIATE,
+        tuple(
+            Placing(provider, demands, rank)
+            for provider, found in by_provider.items()
+            for rank, demands in enumerate(alternatives(port_id, found))
+        ),
     )
+
+
+def alternatives(port_id: str, subnets: Sequence[SubnetKind]) -> list[tuple[Demand, ...]]:
+    """The ways to give a port one address of each IP version out of these subnets of one provider, the best first.
+
+    Subnets with service types come first, and those on their way out last. Capacity and what is none do not mix in one
+    demand: whether it is claimed is settled before it is known which subnet has one.
+    """
+    choices: list[list[Demand]] = []
+    for version in (4, 6):
+        usable = sorted(
+            (subnet for subnet in subnets if subnet.ip_version == version and not uses.is_automatic(subnet)),
+            key=lambda subnet: (subnet.deleting, not subnet.service_types),
+        )
+        groups = [[s.id for s in usable if inventory.counts(s) is counted] for counted in (False, True)]
+        found = [
+            Demand(port_id, tuple(ids), claimed=counted, ip_version=version)
+            for counted, ids in zip((False, True), groups, strict=True)
+            if ids
+        ]
+        if found:
+            choices.append(found)
+    return list(itertools.product(*choices))
+
+
+def claimed_demands(port_id: str, classes: Sequence[str], subnets: Sequence[SubnetKind]) -> list[Demand]:
+    """One address for each class that a server's port has claimed on a provider with these subnets."""
+    counted = sorted(
+        (subnet for subnet in subnets if inventory.counts(subnet)),
+        key=lambda subnet: (subnet.deleting, not subnet.service_types),
+    )
+    return [
+        Demand(
+            port_id,
+            tuple(subnet.id for subnet in counted if uses.class_of(subnet.ip_version) == name),
+            ip_version=6 if name == IPV6_ADDRESS else 4,
+        )
+        for name in classes
+    ]
 
 
 def refuse_binding(
@@ -138,43 +211,68 @@ def _told(providers: Sequence[str], state: NetworkState) -> str:
 
 
 def _named(
-    port_id: str, state: NetworkState, *, host: Host | None, host_name: str, fixed_ips: Sequence[FixedIpRequest]
+    port_id: str,
+    state: NetworkState,
+    device_owner: str,
+    *,
+    host: Host | None,
+    host_name: str,
+    fixed_ips: Sequence[FixedIpRequest],
 ) -> Placing:
+    """state: with those of the subnets that the port may use."""
     if len(fixed_ips) > FIXED_IPS_MAX:
         raise InvalidInput(f"A port has at most {FIXED_IPS_MAX} fixed_ips, {len(fixed_ips)} were given.")
     if not state.subnets:
-        raise InvalidInput(f"fixed_ips: network {state.network.id} has no subnets.")
-    pairs = [_resolve(port_id, state, item) for item in fixed_ips]
+        raise InvalidInput(f"fixed_ips: network {state.network.id} has no subnets that the port may use.")
+    pairs = [_resolve(port_id, state, device_owner, item) for item in fixed_ips]
     providers = {subnet.provider_uuid for subnet, _ in pairs}
     if len(providers) > 1:
         raise FixedIpsSubnetsNotOnSameSegment(
             f"The fixed_ips name subnets of {len(providers)} segments: all addresses of a port are on one."
         )
-    asked = [(demand.subnet_ids, demand.address) for _, demand in pairs if demand.address is not None]
+    demands = tuple(demand for _, demand in pairs if demand is not None)
+    asked = [demand.address for demand in demands if demand.address is not None]
     if len(asked) != len(set(asked)):
         raise InvalidInput("An address is named twice in fixed_ips.")
     (provider,) = providers
     if host_name:
         _refuse_unreached({provider}, state, host=host, host_name=host_name, which="the requested fixed_ips")
-    return Placing(provider, tuple(demand for _, demand in pairs))
+    return Placing(provider, demands)
 
 
-def _resolve(port_id: str, state: NetworkState, item: FixedIpRequest) -> tuple[Subnet, Demand]:
+def _resolve(
+    port_id: str, state: NetworkState, device_owner: str, item: FixedIpRequest
+) -> tuple[Subnet, Demand | None]:
+    """The subnet that is meant, and what is wanted of it; nothing where an address follows from the MAC anyway."""
     subnets = [subnet for subnet in state.subnets if not subnet.deleting]
     if item.subnet_id is not None:
         subnets = [subnet for subnet in subnets if subnet.id == item.subnet_id]
         if not subnets:
-            raise InvalidInput(f"fixed_ips: network {state.network.id} has no subnet {item.subnet_id}.")
+            raise InvalidInput(
+                f"fixed_ips: network {state.network.id} has no subnet {item.subnet_id} that the port may use."
+            )
     if item.ip_address is None:
         if item.subnet_id is None:
             raise InvalidInput("fixed_ips: each needs a subnet_id, an ip_address, or both.")
-        return subnets[0], Demand(port_id, (subnets[0].id,))
+        subnet = subnets[0]
+        follows = uses.is_automatic(subnet) and uses.gets_automatic(device_owner)
+        return subnet, None if follows else _demand(port_id, subnet)
     address = addressing.parse(item.ip_address)
     for subnet in subnets:
-        if addressing.contains([addressing.host_range(subnet.cidr)], address):
-            return subnet, Demand(
-                port_id, (subnet.id,), address, addressing.contains((*subnet.pools, *subnet.leaving), address)
+        if not addressing.contains([addressing.host_range(subnet.cidr)], address):
+            continue
+        if uses.is_automatic(subnet) and uses.gets_automatic(device_owner):
+            raise AllocationOnAutoAddressSubnet(
+                f"IPv6 address {item.ip_address} cannot be directly assigned to a port on subnet {subnet.id}, where "
+                "addresses follow from MAC addresses: name the subnet alone."
             )
+        return subnet, _demand(port_id, subnet, address)
     if item.subnet_id is not None:
         raise InvalidIpForSubnet(f"{item.ip_address} is no host address of subnet {item.subnet_id}.")
     raise InvalidIpForNetwork(f"{item.ip_address} is not a host address of any subnet of network {state.network.id}.")
+
+
+def _demand(port_id: str, subnet: Subnet, address: int | None = None) -> Demand:
+    in_pool = address is None or addressing.contains((*subnet.pools, *subnet.leaving), address)
+    claimed = in_pool and inventory.counts(subnet)
+    return Demand(port_id, (subnet.id,), address, in_pool, claimed=claimed, ip_version=subnet.ip_version)

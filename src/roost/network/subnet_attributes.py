@@ -6,12 +6,13 @@ The routes between the subnets of a routed network are computed when they are sh
 import ipaddress
 from collections.abc import Iterable, Sequence
 
-from roost.network.errors import DNSNameServersExhausted, HostRoutesExhausted, InvalidInput
+from roost.network.errors import DNSNameServersExhausted, HostRoutesExhausted, InvalidInput, InvalidSubnetServiceType
 from roost.network.model import HostRoute, Subnet
 
 NAMESERVERS_MAX = 5
 HOST_ROUTES_MAX = 20
-SERVICE_TYPE_PREFIXES = ("compute:", "network:")
+SERVICE_TYPES_MAX = 64
+SERVICE_TYPE_PREFIXES = ("compute:", "network:", "neutron:", "baremetal:")
 
 
 def check_nameservers(given: Sequence[str], ip_version: int) -> tuple[str, ...]:
@@ -59,13 +60,15 @@ def check_dhcp(cidr: str) -> None:
 
 
 def check_service_types(given: Sequence[str]) -> tuple[str, ...]:
-    """The device owners that a subnet is for, each once. Raises InvalidInput."""
+    """The device owners that a subnet is for, each once. Raises InvalidSubnetServiceType, InvalidInput."""
     for text in given:
-        if not text.startswith(SERVICE_TYPE_PREFIXES):
-            raise InvalidInput(
-                f"service_types: '{text[:64]}' is no device owner: expected one that begins with "
-                f"{' or '.join(SERVICE_TYPE_PREFIXES)}."
+        if not text.startswith(SERVICE_TYPE_PREFIXES) or len(text) > 255 or "\0" in text:
+            raise InvalidSubnetServiceType(
+                f"service_types: '{text[:64]}' does not correspond to a valid device owner: expected one that begins "
+                f"with {' or '.join(SERVICE_TYPE_PREFIXES)}."
             )
+    if len(given) > SERVICE_TYPES_MAX:
+        raise InvalidInput(f"A subnet has at most {SERVICE_TYPES_MAX} service_types, {len(given)} were given.")
     return tuple(dict.fromkeys(given))
 
 

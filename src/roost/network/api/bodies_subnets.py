@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from roost.network import addressing, subnet_attributes
+from roost.network import addressing, subnet_attributes, uses
 from roost.network.api.bodies import BULK_MAX, Text, parse_uuid
 from roost.network.errors import InvalidInput
 from roost.network.model import HostRoute, Subnet, SubnetChanges
@@ -42,6 +42,9 @@ class SubnetBody(Struct, kw_only=True, forbid_unknown_fields=True):
     tenant_id: Text | None = None
     dns_nameservers: list[str] | None = None
     host_routes: list[HostRouteBody] | None = None
+    ipv6_ra_mode: Text | None = None
+    ipv6_address_mode: Text | None = None
+    service_types: list[str] | None = None
 
 
 class SubnetUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -71,15 +74,23 @@ class SubnetEnvelope(Struct, forbid_unknown_fields=True):
 
 
 def subnet(body: SubnetBody, env: Env, default_project: str) -> Subnet:
-    """Raises InvalidInput and what addressing.plan_subnet raises."""
-    if body.ip_version != 4:
-        raise InvalidInput(f"ip_version {body.ip_version}: only IPv4 subnets are served as yet.")
+    """Raises InvalidInput, and what addressing.plan_subnet, uses.check_modes and the checks of attributes raise."""
+    if body.ip_version not in (4, 6):
+        raise InvalidInput(f"ip_version {body.ip_version}: expected 4 or 6.")
     pools = body.allocation_pools
     plan = addressing.plan_subnet(
         body.cidr,
         gateway_ip=body.gateway_ip or None,
         no_gateway=body.gateway_ip is None,
         pools=None if pools is None else [(pool.start, pool.end) for pool in pools],
+        ip_version=body.ip_version,
+    )
+    uses.check_modes(
+        body.ip_version,
+        plan.cidr,
+        enable_dhcp=body.enable_dhcp,
+        ra_mode=body.ipv6_ra_mode,
+        address_mode=body.ipv6_address_mode,
     )
     if body.enable_dhcp:
         subnet_attributes.check_dhcp(plan.cidr)
@@ -90,13 +101,16 @@ def subnet(body: SubnetBody, env: Env, default_project: str) -> Subnet:
         name=body.name,
         description=body.description,
         project_id=body.project_id or body.tenant_id or default_project,
-        ip_version=4,
+        ip_version=body.ip_version,
         cidr=plan.cidr,
         gateway_ip=plan.gateway_ip,
         enable_dhcp=body.enable_dhcp,
         deleting=False,
-        dns_nameservers=subnet_attributes.check_nameservers(body.dns_nameservers or (), 4),
-        host_routes=subnet_attributes.check_host_routes(_routes(body.host_routes or ()), 4),
+        dns_nameservers=subnet_attributes.check_nameservers(body.dns_nameservers or (), body.ip_version),
+        host_routes=subnet_attributes.check_host_routes(_routes(body.host_routes or ()), body.ip_version),
+        ipv6_ra_mode=body.ipv6_ra_mode,
+        ipv6_address_mode=body.ipv6_address_mode,
+        service_types=subnet_attributes.check_service_types(body.service_types or ()),
         revision=1,
         created_at=env.now(),
         updated_at=env.now(),

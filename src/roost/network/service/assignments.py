@@ -5,7 +5,7 @@ If this process dies in between, the intent expires and the reconciler gives the
 
 from collections.abc import Sequence, Set
 
-from roost.network import addressing, requests
+from roost.network import addressing, requests, uses
 from roost.network.addressing import Demand, FreeChange, Given
 from roost.network.errors import (
     IpAddressAlreadyAllocated,
@@ -16,14 +16,13 @@ from roost.network.errors import (
 from roost.network.holdings import added
 from roost.network.model import FixedIpRequest, Host
 from roost.network.requests import NetworkState, Placing
-from roost.network.service import Networks, releases
+from roost.network.service import Networks, exhaustions, releases
 from roost.network.store import addresses, claims, ports
 from roost.network.store import networks as store
 from roost.network.store import subnets as subnet_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.seams.placement import (
-    IPV4_ADDRESS,
     Allocations,
     Claimed,
     ClaimGroup,
@@ -56,23 +55,24 @@ async def refuse_taken(tx: Connection, placings: Sequence[Placing]) -> None:
 async def claim_any(
     networks: Networks, port_id: str, project_id: str, placings: Sequence[Placing], *, held: Allocations | None = None
 ) -> Placing:
-    """Claim for the first placing that has room, those with most free first; its intent is open.
+    """Claim for the first placing that has room, the best with most free first; its intent is open.
 
     held: what the port's addresses hold already and go on to hold until it is trimmed.
     Raises IpAddressGenerationFailure, after taking the intent back.
     """
     usages = await networks.placement.list_usages([placing.provider_uuid for placing in placings])
 
-    def free(placing: Placing) -> int:
-        capacity, used = usages.get(placing.provider_uuid, {}).get(IPV4_ADDRESS, (0, 0))
-        return capacity - used
+    def worth(placing: Placing) -> tuple[int, int, int]:
+        of_provider = usages.get(placing.provider_uuid, {})
+        left = [capacity - used for capacity, used in (of_provider.get(name, (0, 0)) for name in placing.claimed)]
+        return -placing.rank, len(placing.demands), min(left, default=0)
 
     consumers = await networks.placement.get_consumers([port_id])
     generation = consumers[port_id].generation if port_id in consumers else None
     crash_point("port.before-claim")
-    for placing in sorted(placings, key=free, reverse=True):
+    for placing in await _with_room(networks, sorted(placings, key=worth, reverse=True)):
         claim = added(held or {}, claim_of(placing))
-        if placing.claimed == 0 or await _claim(networks, port_id, project_id, claim, generation):
+        if not placing.claimed or await _claim(networks, port_id, project_id, claim, generation):
             crash_point("port.after-claim")
             return placing
     if held:
@@ -80,20 +80,18 @@ async def claim_any(
     else:
         async with networks.database.transaction() as tx:
             await claims.delete_intent(tx, port_id)
-    where = " or ".join(placing.provider_uuid for placing in placings)
-    raise IpAddressGenerationFailure(
-        f"No more IP addresses available on {where}: delete ports there, or add a subnet or an allocation pool."
-    )
+    providers = list(dict.fromkeys(placing.provider_uuid for placing in placings))
+    raise IpAddressGenerationFailure(await exhaustions.describe_claims(networks, providers))
 
 
-async def assign(tx: Connection, port_id: str, placing: Placing) -> None:
-    """Give the port the addresses that are claimed, and close its intent.
+async def assign(networks: Networks, tx: Connection, port_id: str, placing: Placing) -> None:
+    """Give the port the addresses that are claimed, and those that follow from its MAC, and close its intent.
 
     Raises PortChanged when the intent is gone, IpAddressAlreadyAllocated, IpAddressGenerationFailure; the caller then
     abandons the claim.
     """
     await close_intent(tx, port_id)
-    await assign_claimed(tx, placing)
+    await assign_claimed(networks, tx, port_id, placing)
 
 
 async def close_intent(tx: Connection, port_id: str) -> None:
@@ -104,27 +102,38 @@ async def close_intent(tx: Connection, port_id: str) -> None:
 
 def claim_of(placing: Placing) -> dict[str, dict[str, int]]:
     """What the addresses of a placing are in the ledger."""
-    return {placing.provider_uuid: {IPV4_ADDRESS: placing.claimed}} if placing.claimed else {}
+    return {placing.provider_uuid: placing.claimed} if placing.claimed else {}
 
 
-async def assign_claimed(tx: Connection, placing: Placing) -> None:
-    """Give a port the addresses that it has a claim for.
+async def assign_claimed(networks: Networks, tx: Connection, port_id: str, placing: Placing) -> None:
+    """Give a port the addresses that it has a claim for, and those that follow from its MAC.
 
     Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
     """
-    await lock_subnets(tx, {s for demand in placing.demands for s in demand.subnet_ids})
-    given, change = await hand_out(tx, placing.demands)
+    subnets = await addresses.lock_provider_subnets(tx, [placing.provider_uuid])
+    given, change = await hand_out(networks, tx, placing.demands)
     for demand, item in zip(placing.demands, given, strict=True):
         if item is None and demand.address is not None:
             raise IpAddressAlreadyAllocated(
                 f"IP address {addressing.show(demand.address)} already allocated: choose another."
             )
         if item is None:
-            raise IpAddressGenerationFailure(f"No more IP addresses available on {placing.provider_uuid}.")
+            said = await exhaustions.describe_subnets(tx, placing.provider_uuid, demand.subnet_ids)
+            raise IpAddressGenerationFailure(said)
     written = [item for item in given if item is not None]
     if not await addresses.insert(tx, written, [None] * len(written)):
         raise IpAddressAlreadyAllocated("IP address already allocated: choose another.")
     await addresses.change_free(tx, change)
+    behind = subnets.get(placing.provider_uuid, ())
+    if any(uses.is_automatic(subnet) for subnet in behind):
+        (port,) = (await ports.lock_ports(tx, [port_id])).values()
+        await add_automatic(tx, uses.automatic(port, behind), [None])
+
+
+async def add_automatic(tx: Connection, given: Sequence[Given], assigned_for: Sequence[str | None]) -> None:
+    """Addresses that follow from MACs: where a port has one already, it keeps it. The subnets are locked."""
+    if given:
+        await addresses.insert(tx, given, assigned_for)
 
 
 async def lock_subnets(tx: Connection, subnet_ids: Set[str]) -> None:
@@ -145,7 +154,12 @@ async def assign_address(networks: Networks, port_id: str, address: str) -> None
         port = found[port_id]
         state, _ = await read_network(tx, port.network_id, "")
         plan = requests.plan_addresses(
-            port_id, state, host=None, host_name="", fixed_ips=(FixedIpRequest(ip_address=address),)
+            port_id,
+            state,
+            device_owner=port.device_owner,
+            host=None,
+            host_name="",
+            fixed_ips=(FixedIpRequest(ip_address=address),),
         )
         await refuse_taken(tx, plan.placings)
         await open_intent(networks, tx, port_id, port.revision)
@@ -153,7 +167,7 @@ async def assign_address(networks: Networks, port_id: str, address: str) -> None
     try:
         async with networks.database.transaction() as tx:
             await ports.lock_ports(tx, [port_id])
-            await assign(tx, port_id, placing)
+            await assign(networks, tx, port_id, placing)
     except (PortChanged, IpAddressAlreadyAllocated, IpAddressGenerationFailure):
         await releases.abandon(networks, port_id)
         raise
@@ -188,15 +202,44 @@ async def unassign(tx: Connection, dropped: Sequence[tuple[str, str]]) -> None:
     await addresses.change_free(tx, addressing.take_back(freed, neighbours))
 
 
-async def hand_out(tx: Connection, demands: Sequence[Demand]) -> tuple[list[Given | None], FreeChange]:
+async def hand_out(
+    networks: Networks, tx: Connection, demands: Sequence[Demand]
+) -> tuple[list[Given | None], FreeChange]:
     """Decide who gets which address; the subnets are locked, and nothing is written yet."""
+    if not demands:
+        return [], FreeChange((), ())
     wanted: dict[str, int] = {}
     for demand in demands:
         if demand.in_pool:
             for subnet_id in demand.subnet_ids:
                 wanted[subnet_id] = wanted.get(subnet_id, 0) + 1
     named = [(d.subnet_ids[0], d.address) for d in demands if d.address is not None and d.in_pool]
-    return addressing.hand_out(demands, await addresses.list_free(tx, wanted, named))
+    starts: dict[str, int] = {}
+    if networks.settings.assignment == "spread" and len(named) < len(demands):
+        pools = await subnet_rows.list_pools(tx, sorted(wanted))
+        chosen = {subnet_id: addressing.choose_start(of, networks.env.random) for subnet_id, of in pools.items()}
+        starts = {subnet_id: start for subnet_id, start in chosen.items() if start is not None}
+    free = await addresses.list_free(tx, wanted, named, starts)
+    return addressing.hand_out(demands, free, starts)
+
+
+async def _with_room(networks: Networks, placings: Sequence[Placing]) -> list[Placing]:
+    """The placings without those that need an address of a full subnet that is no capacity: no claim would say so.
+
+    When all are such, they all stay: trying one says which subnet is full.
+    """
+    uncounted = [
+        demand
+        for placing in placings
+        for demand in placing.demands
+        if demand.in_pool and not demand.claimed and demand.address is None
+    ]
+    if not uncounted:
+        return list(placings)
+    async with networks.database.transaction() as tx:
+        roomy = await addresses.list_with_room(tx, sorted({s for demand in uncounted for s in demand.subnet_ids}))
+    full = {demand for demand in uncounted if not roomy.intersection(demand.subnet_ids)}
+    return [placing for placing in placings if not full.intersection(placing.demands)] or list(placings)
 
 
 async def _claim(networks: Networks, port_id: str, project_id: str, claim: Allocations, generation: int | None) -> bool:

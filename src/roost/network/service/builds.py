@@ -6,11 +6,10 @@ All in sets, in a fixed number of statements. Claims for these ports are the con
 from collections.abc import Mapping, Sequence
 
 from roost.network import addressing, bindings
-from roost.network.addressing import Demand
-from roost.network.bindings import ReachableSubnets, Reservation
+from roost.network.bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.errors import InvalidInput, PortChanged
 from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortFilter, PortOrigin
-from roost.network.service import Networks, assignments, flat, quotas, releases
+from roost.network.service import Networks, assignments, exhaustions, flat, quotas, releases
 from roost.network.service.macs import new_mac
 from roost.network.store import addresses, claims, ports, subnets
 from roost.network.store import networks as store
@@ -63,7 +62,7 @@ async def bind_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list
     answers: list[seam.Bound | seam.BindRefused] = []
     for start in range(0, len(binds), SERVERS_MAX):
         async with networks.database.transaction() as tx:
-            answers += await _bind_batch(tx, binds[start : start + SERVERS_MAX])
+            answers += await _bind_batch(networks, tx, binds[start : start + SERVERS_MAX])
     return answers
 
 
@@ -189,22 +188,19 @@ def _answer(
     return seam.EnsuredPorts(server.server_id, views)
 
 
-async def _bind_batch(tx: Connection, binds: Sequence[seam.PortBind]) -> list[seam.Bound | seam.BindRefused]:
+async def _bind_batch(
+    networks: Networks, tx: Connection, binds: Sequence[seam.PortBind]
+) -> list[seam.Bound | seam.BindRefused]:
     found = await ports.lock_ports(tx, sorted({bind.port_id for bind in binds}))
     hosts = {host.name: host for host in await store.list_hosts(tx, sorted({bind.host for bind in binds}))}
     providers = await _lock_providers(tx, binds, found)
     answers = [bindings.decide_bind(b, found.get(b.port_id), hosts.get(b.host), providers) for b in binds]
-    given, change = await assignments.hand_out(tx, [answer for answer in answers if isinstance(answer, Demand)])
-    given_by_port = {item.port_id: item for item in given if item is not None}
-    server_by_port = {bind.port_id: bind.server_id for bind in binds}
-    written = [item for item in given if item is not None]
-    inserted = await addresses.insert(tx, written, [server_by_port[item.port_id] for item in written])
-    assert inserted, "a free range held an address that a port has"
-    await addresses.change_free(tx, change)
+    assigning = {answer.port_id: answer for answer in answers if isinstance(answer, Assignment)}
+    shown = await _assign(networks, tx, assigning, {bind.port_id: bind.server_id for bind in binds})
     going = {
         bind.port_id: bind.host
         for bind, answer in zip(binds, answers, strict=True)
-        if answer is None or (isinstance(answer, Demand) and bind.port_id in given_by_port)
+        if answer is None or (isinstance(answer, Assignment) and bind.port_id in shown)
     }
     revisions = await ports.bind(tx, list(going), list(going.values()), VIF_TYPE_BOUND)
     # Whoever is refused places its server elsewhere: a conductor that still believes in this place must not bind here.
@@ -214,13 +210,35 @@ async def _bind_batch(tx: Connection, binds: Sequence[seam.PortBind]) -> list[se
         if isinstance(answer, (seam.Bound, seam.BindRefused)):
             final.append(answer)
         elif bind.port_id not in revisions:
-            final.append(seam.BindRefused(bind.port_id, f"No address is free on {bind.provider_uuid}."))
+            said = await exhaustions.describe_providers(tx, [assigning[bind.port_id].provider_uuid])
+            final.append(seam.BindRefused(bind.port_id, said))
         else:
             held = tuple(item.address for item in found[bind.port_id].addresses)
-            new = given_by_port.get(bind.port_id)
-            shown = held if new is None else (*held, addressing.show(new.address))
-            final.append(seam.Bound(bind.port_id, shown, revisions[bind.port_id]))
+            final.append(seam.Bound(bind.port_id, shown.get(bind.port_id, held), revisions[bind.port_id]))
     return final
+
+
+async def _assign(
+    networks: Networks, tx: Connection, assigning: Mapping[str, Assignment], server_by_port: Mapping[str, str]
+) -> dict[str, tuple[str, ...]]:
+    """Give the ports, which have none, their addresses: all or none. Returns what each has, of those that got them."""
+    given, change = await assignments.hand_out(networks, tx, [d for a in assigning.values() for d in a.demands])
+    written = [item for item in given if item is not None]
+    inserted = await addresses.insert(tx, written, [server_by_port[item.port_id] for item in written])
+    assert inserted, "a free range held an address that a port has"
+    await addresses.change_free(tx, change)
+    got = {item.port_id for item in written} | {item.port_id for item in assigning.values() if not item.demands}
+    automatic = [item for port_id in got for item in assigning[port_id].automatic]
+    if not automatic:
+        by_port: dict[str, list[int]] = {}
+        for item in written:
+            by_port.setdefault(item.port_id, []).append(item.address)
+        return {port_id: tuple(map(addressing.show, sorted(found))) for port_id, found in by_port.items()}
+    await addresses.insert(tx, automatic, [server_by_port[item.port_id] for item in automatic])
+    shown: dict[str, tuple[str, ...]] = dict.fromkeys(got, ())
+    for address in await addresses.list_of_ports(tx, list(got)):
+        shown[address.port_id] = (*shown[address.port_id], address.address)
+    return shown
 
 
 def _is_current(bind: seam.PortBind, found: Mapping[str, Port]) -> bool:
@@ -237,7 +255,12 @@ async def _lock_providers(
         for bind in binds
         if bind.provider_uuid and bind.port_id in found and not found[bind.port_id].addresses
     }
+    anywhere = {
+        found[bind.port_id].network_id
+        for bind in binds
+        if bind.port_id in found and bindings.needs_automatic(bind, found[bind.port_id])
+    }
     holding = {port.provider_uuid for port in found.values() if port.provider_uuid}
-    subnet_ids = await addresses.lock_provider_subnets(tx, sorted(assigning))
-    reach = await subnets.list_physical_networks(tx, sorted(assigning | holding))
-    return {uuid: ReachableSubnets(reached, subnet_ids.get(uuid, ())) for uuid, reached in reach.items()}
+    locked = await addresses.lock_provider_subnets(tx, sorted(assigning), sorted(anywhere))
+    reach = await subnets.list_physical_networks(tx, sorted(assigning | holding | locked.keys()))
+    return {uuid: ReachableSubnets(reached, locked.get(uuid, ())) for uuid, reached in reach.items()}

@@ -150,7 +150,7 @@ async def _allocate_batch(
     decided = [flat.decide_allocation(one, cell=cell, held=held.get(one.server_id, ()), pools=pools) for one in batch]
     allocations = [one for one in decided if isinstance(one, Allocation)]
     await _delete(tx, [item for one in allocations for item in one.dropped])
-    given, short = await _hand_out(tx, allocations)
+    given, short = await _hand_out(networks, tx, allocations)
     tickets = {one.server_id: one.ticket for one in batch}
     made = {
         (want.server_id, want.tag): FlatAddress(
@@ -171,14 +171,14 @@ async def _allocate_batch(
 
 
 async def _hand_out(
-    tx: Connection, allocations: Sequence[Allocation]
+    networks: Networks, tx: Connection, allocations: Sequence[Allocation]
 ) -> tuple[list[tuple[Assignment, int]], dict[str, Assignment]]:
     """Addresses for whole servers, taken off the free ranges; and the servers for whom there was none, with which."""
     short: dict[str, Assignment] = {}
     while True:
         wants = [want for one in allocations if one.server_id not in short for want in one.assignments]
         demands = [Demand(f"{want.server_id}/{want.tag}", (want.pool.id,), want.address) for want in wants]
-        given, change = await assignments.hand_out(tx, demands)
+        given, change = await assignments.hand_out(networks, tx, demands)
         missing = {want.server_id: want for want, item in zip(wants, given, strict=True) if item is None}
         if not missing:
             await addresses.change_free(tx, change)

@@ -11,7 +11,7 @@ import asyncpg
 import msgspec
 from msgspec import Struct
 
-from roost.network import readdressing, requests
+from roost.network import readdressing, requests, uses
 from roost.network.errors import (
     IpAddressAlreadyAllocated,
     IpAddressGenerationFailure,
@@ -59,7 +59,7 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges) ->
                     await assignments.refuse_taken(tx, change.placings)
                     await assignments.open_intent(networks, tx, port_id, port.revision)
                 else:
-                    await _write(tx, change, change.placings)
+                    await _write(networks, tx, change, change.placings)
                 break
         await releases.work_off(networks, [port_id])
     else:
@@ -94,14 +94,14 @@ async def _claim_and_write(networks: Networks, port: Port, change: _Change) -> N
             if port.id not in found or found[port.id].revision != port.revision:
                 raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")
             await assignments.close_intent(tx, port.id)
-            await _write(tx, change, [placing])
+            await _write(networks, tx, change, [placing])
     except (PortChanged, IpAddressAlreadyAllocated, IpAddressGenerationFailure, asyncpg.UniqueViolationError):
         await releases.abandon(networks, port.id)
         raise
     crash_point("port.after-assign")
 
 
-async def _write(tx: Connection, change: _Change, placings: Sequence[Placing]) -> None:
+async def _write(networks: Networks, tx: Connection, change: _Change, placings: Sequence[Placing]) -> None:
     """Everything at once; the port is locked. Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure."""
     await port_rows.update(tx, change.port)
     subnets = {item.subnet_id for item in change.dropped}
@@ -110,7 +110,7 @@ async def _write(tx: Connection, change: _Change, placings: Sequence[Placing]) -
     if change.dropped:
         await assignments.unassign(tx, [(item.subnet_id, item.address) for item in change.dropped])
     for placing in placings:
-        await assignments.assign_claimed(tx, placing)
+        await assignments.assign_claimed(networks, tx, change.port.id, placing)
     if change.trims:
         await claims.insert_releases(tx, [change.port.id])
 
@@ -128,7 +128,9 @@ async def _plan(tx: Connection, port: Port, changes: PortChanges) -> _Change:
         return _Change(changed)
     if port.ip_allocation != requests.DEFERRED:
         return _Change(changed)
-    plan = requests.plan_addresses(port.id, state, host=host, host_name=changed.host, fixed_ips=None)
+    plan = requests.plan_addresses(
+        port.id, state, device_owner=changed.device_owner, host=host, host_name=changed.host, fixed_ips=None
+    )
     return _Change(changed, placings=plan.placings, needs_claim=bool(plan.placings))
 
 
@@ -136,11 +138,18 @@ async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: Po
     assert changes.fixed_ips is not None
     host_name = changed.host or ""
     state, host = await assignments.read_network(tx, port.network_id, host_name)
-    automatic = {subnet.id for subnet in state.subnets if subnet.ipv6_address_mode in ("slaac", "dhcpv6-stateless")}
+    automatic = {subnet.id for subnet in state.subnets if uses.is_automatic(subnet)}
     matched = readdressing.match(port.addresses, changes.fixed_ips, automatic)
     placings: tuple[Placing, ...] = ()
     if matched.wanted:
-        plan = requests.plan_addresses(port.id, state, host=host, host_name=host_name, fixed_ips=matched.wanted)
+        plan = requests.plan_addresses(
+            port.id,
+            state,
+            device_owner=changed.device_owner,
+            host=host,
+            host_name=host_name,
+            fixed_ips=matched.wanted,
+        )
         placings = plan.placings
     readdressing.refuse_spread(port, matched.kept, placings[0] if placings else None)
     if host_name and host_name != port.host:

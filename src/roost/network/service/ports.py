@@ -63,7 +63,12 @@ async def create_port(networks: Networks, request: PortRequest) -> Port:
         flat.refuse_port(state.network)
         limited = await quotas.refuse_over(networks, tx, "port", {request.project_id: 1})
         plan = requests.plan_addresses(
-            port_id, state, host=host, host_name=request.host or "", fixed_ips=request.fixed_ips
+            port_id,
+            state,
+            device_owner=request.device_owner,
+            host=host,
+            host_name=request.host or "",
+            fixed_ips=request.fixed_ips,
         )
         await assignments.refuse_taken(tx, plan.placings)
         if plan.placings:
@@ -126,7 +131,7 @@ async def _create_with_address(
             if limited:
                 await quotas.refuse_over(networks, tx, "port", {request.project_id: 1})
             await _insert(networks, tx, _draft(networks, port_id, request, plan))
-            await assignments.assign(tx, port_id, placing)
+            await assignments.assign(networks, tx, port_id, placing)
     except (
         PortChanged,
         IpAddressAlreadyAllocated,

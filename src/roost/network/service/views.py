@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 
-from roost.network import segments
+from roost.network import inventory, segments, uses
 from roost.network.flat import pool_names
-from roost.network.model import Network, PortFilter, Segment, Subnet
+from roost.network.model import COMPUTE_OWNER, Network, PortFilter, Segment, Subnet
 from roost.network.service import Networks
 from roost.network.store import networks as store
 from roost.network.store import ports as port_rows
 from roost.network.store import subnets as subnet_rows
 from roost.seams import network as seam
-from roost.seams.placement import IPV4_ADDRESS
 
 
 async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[str, seam.NetworkView]:
@@ -19,16 +18,17 @@ async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[s
         found = await store.list_networks(tx, network_ids)
         parts = await store.list_segments(tx, network_ids=network_ids)
         subnets = await subnet_rows.list_subnets(tx, network_ids=network_ids)
-    with_pools = {subnet.provider_uuid for subnet in subnets if subnet.pools and not subnet.deleting}
+    by_provider: dict[str, list[Subnet]] = {}
+    for subnet in subnets:
+        by_provider.setdefault(subnet.provider_uuid, []).append(subnet)
     views = {}
     for network in found:
-        shown: tuple[seam.Segment, ...] = (_whole(network, with_pools),)
+        shown: tuple[seam.Segment, ...] = (_whole(network, by_provider.get(network.id, ())),)
         if network.segmented:
-            with_subnets = {subnet.segment_id for subnet in subnets}
-            mine = [part for part in parts if part.network_id == network.id and part.id in with_subnets]
-            shown = tuple(_segment(part, with_pools) for part in mine)
+            mine = [part for part in parts if part.network_id == network.id and part.id in by_provider]
+            shown = tuple(_segment(part, by_provider[part.id]) for part in mine)
         if network.flat:
-            shown = _pools([subnet for subnet in subnets if subnet.network_id == network.id], with_pools)
+            shown = _pools([subnet for subnet in subnets if subnet.network_id == network.id])
         views[network.id] = seam.NetworkView(
             id=network.id,
             name=network.name,
@@ -75,7 +75,7 @@ async def get_segment_names(networks: Networks, provider_uuids: Sequence[str]) -
         return await store.list_provider_names(tx, provider_uuids)
 
 
-def _pools(pools: Sequence[Subnet], with_pools: set[str]) -> tuple[seam.Segment, ...]:
+def _pools(pools: Sequence[Subnet]) -> tuple[seam.Segment, ...]:
     """The pools of a flat network, each with the hosts of its cell."""
     names = pool_names(pools)
     return tuple(
@@ -83,32 +83,35 @@ def _pools(pools: Sequence[Subnet], with_pools: set[str]) -> tuple[seam.Segment,
             provider_uuid=pool.id,
             name=names[pool.id],
             placement_aggregate=segments.segment_aggregate_uuid(pool.id),
-            classes=_classes(pool.id, with_pools),
-            gives_addresses=pool.id in with_pools,
+            classes=tuple(inventory.totals([pool])),
+            gives_addresses=_gives([pool]),
         )
         for pool in pools
     )
 
 
-def _segment(segment: Segment, with_pools: set[str]) -> seam.Segment:
+def _segment(segment: Segment, subnets: Sequence[Subnet]) -> seam.Segment:
     return seam.Segment(
         provider_uuid=segment.id,
         name=segment.name or segment.id,
         placement_aggregate=segments.segment_aggregate_uuid(segment.id),
-        classes=_classes(segment.id, with_pools),
-        gives_addresses=segment.id in with_pools,
+        classes=tuple(inventory.totals(subnets)),
+        gives_addresses=_gives(subnets),
     )
 
 
-def _whole(network: Network, with_pools: set[str]) -> seam.Segment:
+def _whole(network: Network, subnets: Sequence[Subnet]) -> seam.Segment:
     return seam.Segment(
         provider_uuid=network.id,
         name=network.name or network.id,
         placement_aggregate=segments.plain_aggregate(network.physical_network).uuid,
-        classes=_classes(network.id, with_pools),
-        gives_addresses=network.id in with_pools,
+        classes=tuple(inventory.totals(subnets)),
+        gives_addresses=_gives(subnets),
     )
 
 
-def _classes(provider_uuid: str, with_pools: set[str]) -> tuple[str, ...]:
-    return (IPV4_ADDRESS,) if provider_uuid in with_pools else ()
+def _gives(subnets: Sequence[Subnet]) -> bool:
+    """Whether a server's port gets an address there."""
+    return bool(inventory.totals(subnets)) or any(
+        uses.is_automatic(subnet) and uses.may_use(subnet, COMPUTE_OWNER) and not subnet.deleting for subnet in subnets
+    )

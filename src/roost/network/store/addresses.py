@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from roost.network import addressing
 from roost.network.addressing import FreeChange, Given
-from roost.network.model import Address, AddressRange
+from roost.network.model import Address, AddressRange, SubnetKind
 from roost.platform.database import Connection
 
 LIST_ADDRESSES = """
@@ -13,30 +13,34 @@ SELECT a.subnet_id, a.address, a.port_id, a.in_pool, a.claimed, a.assigned_for,
     coalesce(s.segment_id, s.network_id) AS provider_uuid
 FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
 WHERE a.port_id = ANY($1::uuid[])
-ORDER BY a.port_id, a.subnet_id, a.address
+ORDER BY a.port_id, a.address
 """
 
 
 async def list_of_ports(tx: Connection, port_ids: Sequence[str]) -> list[Address]:
-    """All addresses of the ports."""
+    """All addresses of the ports, IPv4 first."""
     return [Address(**row) for row in await tx.fetch(LIST_ADDRESSES, port_ids)]
 
 
 LOCK_PROVIDER_SUBNETS = """
 -- network.lock_provider_subnets
-SELECT id, coalesce(segment_id, network_id) AS provider_uuid, deleting
+SELECT id, network_id, segment_id, name, ip_version, cidr, enable_dhcp, deleting, ipv6_ra_mode, ipv6_address_mode,
+    service_types, cell
 FROM network.subnet
 WHERE segment_id = ANY($1::uuid[]) OR (segment_id IS NULL AND network_id = ANY($1::uuid[]))
+    OR network_id = ANY($2::uuid[])
 ORDER BY id FOR NO KEY UPDATE
 """
 
 
-async def lock_provider_subnets(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Lock all subnets of the providers. Provider UUID -> subnet ids, those on their way out last."""
-    rows = await tx.fetch(LOCK_PROVIDER_SUBNETS, provider_uuids)
-    found: dict[str, tuple[str, ...]] = {}
-    for row in sorted(rows, key=lambda row: row["deleting"]):
-        found[row["provider_uuid"]] = (*found.get(row["provider_uuid"], ()), row["id"])
+async def lock_provider_subnets(
+    tx: Connection, provider_uuids: Sequence[str], network_ids: Sequence[str] = ()
+) -> dict[str, tuple[SubnetKind, ...]]:
+    """Lock all subnets of the providers, and of the networks. Provider UUID -> subnets, by id."""
+    found: dict[str, tuple[SubnetKind, ...]] = {}
+    for row in await tx.fetch(LOCK_PROVIDER_SUBNETS, provider_uuids, network_ids):
+        subnet = SubnetKind(**{**row, "service_types": tuple(row["service_types"])})
+        found[subnet.provider_uuid] = (*found.get(subnet.provider_uuid, ()), subnet)
     return found
 
 
@@ -54,10 +58,18 @@ async def lock_subnets(tx: Connection, ids: Sequence[str]) -> set[str]:
 LIST_FREE = """
 -- network.list_free_ranges
 SELECT w.subnet_id, f.first_address, f.last_address
-FROM unnest($1::uuid[], $2::integer[]) AS w (subnet_id, wanted)
+FROM unnest($1::uuid[], $2::integer[], $5::inet[]) AS w (subnet_id, wanted, start)
 CROSS JOIN LATERAL (
-    SELECT first_address, last_address FROM network.free_range r
-    WHERE r.subnet_id = w.subnet_id ORDER BY first_address LIMIT w.wanted
+    (SELECT 0 AS turn, first_address, last_address FROM network.free_range r
+    WHERE r.subnet_id = w.subnet_id AND first_address <= w.start ORDER BY first_address DESC LIMIT 1)
+    UNION ALL
+    (SELECT 1, first_address, last_address FROM network.free_range r
+    WHERE r.subnet_id = w.subnet_id AND first_address > w.start ORDER BY first_address LIMIT w.wanted)
+    UNION ALL
+    (SELECT 2, first_address, last_address FROM network.free_range r
+    WHERE r.subnet_id = w.subnet_id AND (w.start IS NULL OR first_address <= w.start)
+    ORDER BY first_address LIMIT w.wanted)
+    ORDER BY turn, first_address LIMIT w.wanted + 1
 ) f
 UNION
 SELECT w.subnet_id, f.first_address, f.last_address
@@ -71,12 +83,16 @@ WHERE f.last_address >= w.address
 
 
 async def list_free(
-    tx: Connection, wanted: Mapping[str, int], named: Sequence[tuple[str, int]]
+    tx: Connection, wanted: Mapping[str, int], named: Sequence[tuple[str, int]], starts: Mapping[str, int]
 ) -> dict[str, list[AddressRange]]:
-    """The lowest `wanted` free ranges of each subnet, and those that hold the named (subnet id, address)."""
+    """The first `wanted` free ranges of each subnet, and one, and those that hold the named (subnet id, address).
+
+    starts: subnet id -> the address from which they are the first, then from the lowest again; without: the lowest.
+    """
     rows = await tx.fetch(
         LIST_FREE, list(wanted), list(wanted.values()),
         [subnet_id for subnet_id, _ in named], [addressing.show(address) for _, address in named],
+        [addressing.show(starts[subnet_id]) if subnet_id in starts else None for subnet_id in wanted],
     )  # fmt: skip
     return _by_subnet([(row["subnet_id"], row["first_address"], row["last_address"]) for row in rows])
 
@@ -131,9 +147,9 @@ async def change_free(tx: Connection, change: FreeChange) -> None:
 INSERT_ADDRESSES = """
 -- network.insert_addresses
 INSERT INTO network.address (subnet_id, address, port_id, in_pool, claimed, assigned_for)
-SELECT subnet_id, address, port_id, in_pool, in_pool, assigned_for
-FROM unnest($1::uuid[], $2::inet[], $3::uuid[], $4::boolean[], $5::uuid[])
-    AS a (subnet_id, address, port_id, in_pool, assigned_for)
+SELECT subnet_id, address, port_id, in_pool, claimed, assigned_for
+FROM unnest($1::uuid[], $2::inet[], $3::uuid[], $4::boolean[], $5::boolean[], $6::uuid[])
+    AS a (subnet_id, address, port_id, in_pool, claimed, assigned_for)
 ON CONFLICT DO NOTHING
 """
 
@@ -142,7 +158,8 @@ async def insert(tx: Connection, given: Sequence[Given], assigned_for: Sequence[
     """Ports hold these addresses from now on; False if another port holds one of them already."""
     done = await tx.execute(
         INSERT_ADDRESSES, [item.subnet_id for item in given], [addressing.show(item.address) for item in given],
-        [item.port_id for item in given], [item.in_pool for item in given], assigned_for,
+        [item.port_id for item in given], [item.in_pool for item in given], [item.claimed for item in given],
+        assigned_for,
     )  # fmt: skip
     return bool(done == f"INSERT 0 {len(given)}")
 
@@ -163,6 +180,29 @@ async def delete(tx: Connection, dropped: Sequence[tuple[str, str]]) -> dict[str
         if row["in_pool"]:
             freed.setdefault(row["subnet_id"], []).append(addressing.parse(row["address"]))
     return freed
+
+
+COUNT_IN_POOLS = """
+-- network.count_in_pools
+SELECT subnet_id, count(*) AS held FROM network.address WHERE in_pool AND subnet_id = ANY($1::uuid[]) GROUP BY subnet_id
+"""
+
+
+async def count_in_pools(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, int]:
+    """Subnet id -> how many addresses of its pools ports hold; a subnet without any is left out."""
+    return {row["subnet_id"]: row["held"] for row in await tx.fetch(COUNT_IN_POOLS, subnet_ids)}
+
+
+LIST_WITH_ROOM = """
+-- network.list_with_room
+SELECT w.id FROM unnest($1::uuid[]) AS w (id)
+WHERE EXISTS (SELECT FROM network.free_range f WHERE f.subnet_id = w.id)
+"""
+
+
+async def list_with_room(tx: Connection, subnet_ids: Sequence[str]) -> set[str]:
+    """Those of the subnets that have a free address."""
+    return {row["id"] for row in await tx.fetch(LIST_WITH_ROOM, subnet_ids)}
 
 
 LIST_TAKEN = """

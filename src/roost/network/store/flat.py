@@ -1,39 +1,13 @@
-"""Flat networks: what stands behind their pools, and the addresses that servers have.
+"""Flat networks: the addresses that servers have.
 
 Lock order: these rows, by server and tag, then subnets, as with ports.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from roost.network import addressing
 from roost.network.flat import FlatAddress
-from roost.network.model import AddressRange, ProviderSource
 from roost.platform.database import Connection
-
-LIST_SOURCES = """
--- network.list_flat_sources
-SELECT s.id, s.cell,
-    ARRAY(SELECT p.first_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS firsts,
-    ARRAY(SELECT p.last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS lasts,
-    s.deleting
-FROM network.subnet s WHERE s.cell IS NOT NULL AND ($1::uuid[] IS NULL OR s.id = ANY($1))
-"""
-
-
-async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = None) -> list[ProviderSource]:
-    """The pools among these providers, or all; one on its way out has no addresses any more."""
-    return [
-        ProviderSource(
-            provider_uuid=row["id"],
-            routed=False,
-            physical_network=None,
-            pools=() if row["deleting"] else _ranges(row),
-            cell=row["cell"],
-        )
-        for row in await tx.fetch(LIST_SOURCES, provider_uuids)
-    ]
-
 
 _ADDRESS = "server_id, tag, network_id, subnet_id, address, mac_address, ticket"
 
@@ -152,8 +126,3 @@ async def delete(tx: Connection, items: Sequence[FlatAddress]) -> dict[str, list
     for row in rows:
         freed.setdefault(row["subnet_id"], []).append(addressing.parse(row["address"]))
     return freed
-
-
-def _ranges(row: Any) -> tuple[AddressRange, ...]:
-    pairs = zip(row["firsts"], row["lasts"], strict=True)
-    return tuple(AddressRange(addressing.parse(first), addressing.parse(last)) for first, last in pairs)

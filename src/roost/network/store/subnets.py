@@ -7,7 +7,6 @@ import msgspec
 
 from roost.network import addressing
 from roost.network.model import AddressRange, HostRoute, ProviderSource, Subnet, SubnetChange
-from roost.network.store import flat
 from roost.platform.database import Connection
 
 LIST_SUBNETS = """
@@ -21,15 +20,21 @@ SELECT s.id, s.network_id, s.segment_id, s.name, s.description, s.project_id, s.
     ARRAY(SELECT p.leaving FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS leaving
 FROM network.subnet s
 WHERE ($1::uuid[] IS NULL OR s.id = ANY($1)) AND ($2::uuid[] IS NULL OR s.network_id = ANY($2))
+    AND ($3::uuid[] IS NULL OR s.segment_id = ANY($3) OR (s.segment_id IS NULL AND s.network_id = ANY($3))
+        OR (s.cell IS NOT NULL AND s.id = ANY($3)))
 ORDER BY s.id
 """
 
 
 async def list_subnets(
-    tx: Connection, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
+    tx: Connection,
+    ids: Sequence[str] | None = None,
+    *,
+    network_ids: Sequence[str] | None = None,
+    provider_uuids: Sequence[str] | None = None,
 ) -> list[Subnet]:
-    """Subnets by id, of networks, or all of them."""
-    return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids)]
+    """Subnets by id, of networks, of providers, or all of them."""
+    return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids)]
 
 
 INSERT_SUBNET = """
@@ -96,40 +101,45 @@ async def list_subnets_deleting(tx: Connection) -> list[str]:
     return [row["id"] for row in await tx.fetch(LIST_SUBNETS_DELETING)]
 
 
+LIST_POOLS = """
+-- network.list_pools
+SELECT subnet_id, first_address, last_address FROM network.pool WHERE subnet_id = ANY($1::uuid[]) AND NOT leaving
+ORDER BY subnet_id, first_address
+"""
+
+
+async def list_pools(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, list[AddressRange]]:
+    """Subnet id -> its pools in order, without what leaves them; a subnet without any is left out."""
+    found: dict[str, list[AddressRange]] = {}
+    for row in await tx.fetch(LIST_POOLS, subnet_ids):
+        pool = AddressRange(addressing.parse(row["first_address"]), addressing.parse(row["last_address"]))
+        found.setdefault(row["subnet_id"], []).append(pool)
+    return found
+
+
 LIST_SOURCES = """
 -- network.list_sources
-SELECT g.id AS provider_uuid, true AS routed, g.physical_network,
-    ARRAY(SELECT p.first_address FROM network.pool p JOIN network.subnet s ON s.id = p.subnet_id
-        WHERE s.segment_id = g.id AND NOT s.deleting AND NOT p.leaving ORDER BY p.first_address) AS firsts,
-    ARRAY(SELECT p.last_address FROM network.pool p JOIN network.subnet s ON s.id = p.subnet_id
-        WHERE s.segment_id = g.id AND NOT s.deleting AND NOT p.leaving ORDER BY p.first_address) AS lasts
+SELECT g.id AS provider_uuid, true AS routed, g.physical_network, NULL AS cell
 FROM network.segment g
 WHERE ($1::uuid[] IS NULL OR g.id = ANY($1)) AND EXISTS (SELECT FROM network.subnet s WHERE s.segment_id = g.id)
 UNION ALL
-SELECT n.id, false, n.physical_network,
-    ARRAY(SELECT p.first_address FROM network.pool p JOIN network.subnet s ON s.id = p.subnet_id
-        WHERE s.network_id = n.id AND NOT s.deleting AND NOT p.leaving ORDER BY p.first_address),
-    ARRAY(SELECT p.last_address FROM network.pool p JOIN network.subnet s ON s.id = p.subnet_id
-        WHERE s.network_id = n.id AND NOT s.deleting AND NOT p.leaving ORDER BY p.first_address)
+SELECT n.id, false, n.physical_network, NULL
 FROM network.network n
 WHERE ($1::uuid[] IS NULL OR n.id = ANY($1))
     AND NOT n.flat AND EXISTS (SELECT FROM network.subnet s WHERE s.network_id = n.id AND s.segment_id IS NULL)
+UNION ALL
+SELECT s.id, false, NULL, s.cell FROM network.subnet s
+WHERE s.cell IS NOT NULL AND ($1::uuid[] IS NULL OR s.id = ANY($1))
 """
 
 
 async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = None) -> list[ProviderSource]:
     """What stands behind these providers, or behind all; those with nothing behind them are left out."""
     rows = await tx.fetch(LIST_SOURCES, provider_uuids)
-    sources = [
-        ProviderSource(
-            provider_uuid=row["provider_uuid"],
-            routed=row["routed"],
-            physical_network=row["physical_network"],
-            pools=_ranges(row),
-        )
-        for row in rows
-    ]
-    return sources + await flat.list_sources(tx, provider_uuids)
+    subnets: dict[str, tuple[Subnet, ...]] = {}
+    for subnet in await list_subnets(tx, provider_uuids=provider_uuids):
+        subnets[subnet.provider_uuid] = (*subnets.get(subnet.provider_uuid, ()), subnet)
+    return [ProviderSource(**row, subnets=subnets.get(row["provider_uuid"], ())) for row in rows]
 
 
 LIST_PROVIDERS = """

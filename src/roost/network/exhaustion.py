@@ -1,0 +1,49 @@
+"""Says where no address is free, and where on the network some still are: one sentence for ports and for servers.
+
+The words are those of roost.scheduling.explain, so that a server's fault and a port's refusal read alike.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from roost.network.model import Network, Segment, SubnetKind
+from roost.seams.placement import ADDRESS_CLASSES, IPV4_ADDRESS, IPV6_ADDRESS
+
+ROOMS_MAX = 32
+"""Segments or subnets that a sentence lists one by one."""
+
+FAMILY_WORDS = {IPV4_ADDRESS: "IPv4", IPV6_ADDRESS: "IPv6"}
+
+
+class Room(Struct, frozen=True):
+    """A segment, a subnet or a whole network, and of each of its resource classes (addresses free, of how many)."""
+
+    name: str
+    left: Mapping[str, tuple[int, int]]
+
+
+def named(item: Network | Segment | SubnetKind) -> str:
+    """What people call it, and its id: the error has to say which one it is."""
+    kind = "subnet" if isinstance(item, SubnetKind) else "segment" if isinstance(item, Segment) else "network"
+    return f"{kind} {item.name} ({item.id})" if item.name else f"{kind} {item.id}"
+
+
+def sentence(full: Sequence[str], network: Network, rooms: Sequence[Room]) -> str:
+    """No address is free on what is named; rooms: what the network has, the full ones among them."""
+    families = [name for name in ADDRESS_CLASSES if any(name in room.left for room in rooms)]
+    out = [name for name in families if not any(room.left[name][0] for room in rooms if name in room.left)]
+    which = "" if len(out) == len(families) else f"{FAMILY_WORDS[out[0]]} " if out else ""
+    called = network.name or network.id
+    head = f"The {which}addresses of network {called} ran out" if out else f"Addresses of network {called}"
+    several = len(rooms) > 1 or network.segmented
+    shown = [f"{room.name} {_told(room, families)}" if several else _told(room, families) for room in rooms[:ROOMS_MAX]]
+    if len(rooms) > ROOMS_MAX:
+        shown.append(f"{len(rooms) - ROOMS_MAX} more")
+    return f"No more IP addresses available on {' or '.join(full)}. {head}: {', '.join(shown)}."
+
+
+def _told(room: Room, families: Sequence[str]) -> str:
+    labels = {name: f"{FAMILY_WORDS[name]} " if len(families) > 1 else "" for name in families}
+    counts = [f"{labels[name]}{free} of {total} free" for name, (free, total) in room.left.items()]
+    return " and ".join(counts) or "no addresses"

@@ -1,0 +1,78 @@
+"""What is told to whoever got no address: which segment or subnet is full, and what is free on the others."""
+
+from collections.abc import Sequence
+
+from roost.network import exhaustion, inventory, uses
+from roost.network.addressing import count
+from roost.network.exhaustion import Room
+from roost.network.model import Network, Segment, Subnet
+from roost.network.service import Networks
+from roost.network.store import addresses
+from roost.network.store import networks as store
+from roost.network.store import subnets as subnet_rows
+from roost.platform.database import Connection
+
+
+async def describe_claims(networks: Networks, provider_uuids: Sequence[str]) -> str:
+    """Why nothing could be claimed on these providers of one network: by what the ledger says is free."""
+    async with networks.database.transaction(snapshot=True) as tx:
+        network, segments, subnets = await _read(tx, provider_uuids)
+    providers = sorted({subnet.provider_uuid for subnet in subnets})
+    usages = await networks.placement.list_usages(providers)
+    left = {
+        uuid: {name: (max(capacity - used, 0), capacity) for name, (capacity, used) in usages.get(uuid, {}).items()}
+        for uuid in providers
+    }
+    return _sentence(provider_uuids, network, segments, left)
+
+
+async def describe_providers(tx: Connection, provider_uuids: Sequence[str]) -> str:
+    """Why nothing could be assigned on these providers of one network, though it was claimed: by what ports hold."""
+    network, segments, subnets = await _read(tx, provider_uuids)
+    left: dict[str, dict[str, tuple[int, int]]] = {subnet.provider_uuid: {} for subnet in subnets}
+    for subnet, (free, total) in await _list_rooms(tx, [s for s in subnets if inventory.counts(s)]):
+        of_provider, name = left[subnet.provider_uuid], uses.class_of(subnet.ip_version)
+        before = of_provider.get(name, (0, 0))
+        of_provider[name] = before[0] + free, before[1] + total
+    return _sentence(provider_uuids, network, segments, left)
+
+
+async def describe_subnets(tx: Connection, provider_uuid: str, subnet_ids: Sequence[str]) -> str:
+    """Why nothing could be assigned in these subnets of a provider: by what ports hold in all of the network's."""
+    network, _, subnets = await _read(tx, [provider_uuid])
+    rooms = [
+        Room(subnet.name or subnet.id, {uses.class_of(subnet.ip_version): room})
+        for subnet, room in await _list_rooms(tx, [s for s in subnets if not uses.is_automatic(s)])
+    ]
+    full = [exhaustion.named(subnet) for subnet in subnets if subnet.id in subnet_ids]
+    return exhaustion.sentence(full, network, rooms)
+
+
+async def _read(tx: Connection, provider_uuids: Sequence[str]) -> tuple[Network, list[Segment], list[Subnet]]:
+    """The network that the providers are of, its segments and subnets."""
+    (network_id, *_) = {
+        subnet.network_id for subnet in await subnet_rows.list_subnets(tx, provider_uuids=provider_uuids)
+    }
+    (network,) = await store.list_networks(tx, [network_id])
+    segments = await store.list_segments(tx, network_ids=[network_id])
+    return network, segments, await subnet_rows.list_subnets(tx, network_ids=[network_id])
+
+
+async def _list_rooms(tx: Connection, subnets: Sequence[Subnet]) -> list[tuple[Subnet, tuple[int, int]]]:
+    """Subnets with (addresses free, of how many)."""
+    held = await addresses.count_in_pools(tx, [subnet.id for subnet in subnets])
+    totals = {subnet.id: count(subnet.pools) for subnet in subnets}
+    return [(subnet, (totals[subnet.id] - held.get(subnet.id, 0), totals[subnet.id])) for subnet in subnets]
+
+
+def _sentence(
+    provider_uuids: Sequence[str],
+    network: Network,
+    segments: Sequence[Segment],
+    left: dict[str, dict[str, tuple[int, int]]],
+) -> str:
+    names = {segment.id: segment.name or segment.id for segment in segments}
+    rooms = [Room(names.get(uuid, network.name or network.id), of_provider) for uuid, of_provider in left.items()]
+    rooms.sort(key=lambda room: room.name)
+    full = [exhaustion.named(segment) for segment in segments if segment.id in provider_uuids]
+    return exhaustion.sentence(full or [exhaustion.named(network)], network, rooms)

@@ -1,0 +1,234 @@
+"""Ports with IPv6: what they get, what is claimed of it, and what follows from their MAC."""
+
+from typing import Any
+
+import pytest
+from tests.invariants import assert_books_agree
+from tests.network.cloud import PROJECT, Cloud
+
+from roost.network import uses
+from roost.network.addressing import show
+from roost.network.errors import (
+    AllocationOnAutoAddressSubnet,
+    IpAddressAlreadyAllocated,
+    IpAddressGenerationFailure,
+)
+from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest, Segment
+from roost.network.service import ports
+from roost.network.settings import NetworkSettings
+from roost.seams.network import Bound, Nic, PortBind
+from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
+
+SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+STATELESS = {"ipv6_ra_mode": "dhcpv6-stateless", "ipv6_address_mode": "dhcpv6-stateless"}
+STATEFUL = {"ipv6_ra_mode": "dhcpv6-stateful", "ipv6_address_mode": "dhcpv6-stateful"}
+
+
+async def create(cloud: Cloud, network: Network, **more: object) -> Port:
+    fixed = more.pop("fixed_ips", None)
+    if isinstance(fixed, list):
+        more["fixed_ips"] = tuple(FixedIpRequest(**item) for item in fixed)
+    return await ports.create_port(
+        cloud.networks,
+        PortRequest(network_id=network.id, project_id=PROJECT, **more),  # type: ignore[arg-type]
+    )
+
+
+def addresses(port: Port) -> list[str]:
+    return [item.address for item in port.addresses]
+
+
+def eui64(port: Port, cidr: str) -> str:
+    return show(uses.eui64(cidr, port.mac_address))
+
+
+async def dual(cloud: Cloud) -> tuple[Network, list[Segment]]:
+    """Two racks with IPv4 and stateful IPv6, and SLAAC on the second."""
+    network, segments = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
+    await cloud.subnet(network, "2001:db8:1::/64", segments[0])
+    await cloud.subnet(network, "2001:db8:2::/126", segments[1], **STATEFUL)
+    await cloud.subnet(network, "2001:db8:f::/64", segments[1], **SLAAC)
+    return network, segments
+
+
+async def test_nothing_named_gives_one_address_of_each_family_and_those_that_follow_from_the_mac(cloud: Cloud) -> None:
+    network = await cloud.plain()
+    await cloud.subnet(network, "10.9.0.0/24")
+    await cloud.subnet(network, "2001:db8:1::/64")
+    await cloud.subnet(network, "2001:db8:2::/64", **SLAAC)
+    await cloud.subnet(network, "2001:db8:3::/64", **STATELESS)
+    port = await create(cloud, network)
+    assert port.ip_allocation == "immediate"
+    assert sorted(addresses(port)[1:]) == sorted(
+        ["2001:db8:1::2", eui64(port, "2001:db8:2::/64"), eui64(port, "2001:db8:3::/64")]
+    )
+    assert addresses(port)[0] in ("10.0.0.2", "10.9.0.2")
+    assert {item.address: (item.in_pool, item.claimed) for item in port.addresses if item.address[0] == "2"} == {
+        "2001:db8:1::2": (True, True),
+        eui64(port, "2001:db8:2::/64"): (False, False),
+        eui64(port, "2001:db8:3::/64"): (False, False),
+    }
+    assert await cloud.used(network.id) == (253 * 2, 1)
+    assert await cloud.used(network.id, IPV6_ADDRESS) == (2**31 - 1, 1)
+    await assert_books_agree(cloud.networks.database)
+    await ports.delete_port(cloud.networks, port.id)
+    assert await cloud.used(network.id, IPV6_ADDRESS) == (2**31 - 1, 0)
+    await assert_books_agree(cloud.networks.database)
+
+
+async def test_a_network_of_automatic_addresses_alone_claims_nothing(cloud: Cloud) -> None:
+    network = await cloud.network()
+    subnet = await cloud.subnet(network, "2001:db8::/64", **SLAAC)
+    port = await create(cloud, network)
+    assert (port.ip_allocation, addresses(port)) == ("immediate", [eui64(port, "2001:db8::/64")])
+    named = await create(cloud, network, fixed_ips=[{"subnet_id": subnet.id}])
+    assert addresses(named) == [eui64(named, "2001:db8::/64")]
+    assert await cloud.networks.placement.list_usages([network.id]) == {}
+    none = await create(cloud, network, fixed_ips=[])
+    assert (none.ip_allocation, addresses(none)) == ("none", [])
+    await assert_books_agree(cloud.networks.database)
+
+
+async def test_an_address_of_an_automatic_subnet_cannot_be_named_but_by_a_router(cloud: Cloud) -> None:
+    network = await cloud.network()
+    await cloud.subnet(network, "2001:db8::/64", **SLAAC)
+    with pytest.raises(AllocationOnAutoAddressSubnet):
+        await create(cloud, network, fixed_ips=[{"ip_address": "2001:db8::5"}])
+    router = await create(
+        cloud, network, fixed_ips=[{"ip_address": "2001:db8::1"}], device_owner="network:router_interface"
+    )
+    assert [(item.address, item.in_pool, item.claimed) for item in router.addresses] == [("2001:db8::1", False, False)]
+    assert not (await create(cloud, network, device_owner="network:router_interface")).addresses
+    await assert_books_agree(cloud.networks.database)
+
+
+async def test_automatic_addresses_are_never_those_of_other_segments(cloud: Cloud) -> None:
+    """Upstream's bugs 1864225, 1864333 and 1865138."""
+    network, (rack1, rack2) = await dual(cloud)
+    deferred = await create(cloud, network)
+    assert (deferred.ip_allocation, deferred.addresses) == ("deferred", ())
+    on_rack1 = await create(cloud, network, host="h1")
+    assert addresses(on_rack1) == ["10.1.0.2", "2001:db8:1::2"]
+    named = await create(cloud, network, fixed_ips=[{"ip_address": "10.1.0.5"}])
+    assert addresses(named) == ["10.1.0.5"]
+    on_rack2 = await create(cloud, network, fixed_ips=[{"ip_address": "10.2.0.5"}])
+    assert addresses(on_rack2) == ["10.2.0.5", eui64(on_rack2, "2001:db8:f::/64")]
+    bound = await ports.update_port(cloud.networks, deferred.id, PortChanges(host="h2"))
+    assert addresses(bound) == ["10.2.0.2", "2001:db8:2::2", eui64(bound, "2001:db8:f::/64")]
+    assert (await cloud.used(rack1.id), await cloud.used(rack1.id, IPV6_ADDRESS)) == ((5, 2), (2**31 - 1, 1))
+    assert (await cloud.used(rack2.id), await cloud.used(rack2.id, IPV6_ADDRESS)) == ((5, 2), (2, 1))
+    await assert_books_agree(cloud.networks.database)
+
+
+async def test_a_family_that_is_full_refuses_and_leaves_nothing(cloud: Cloud) -> None:
+    network, (_rack1, rack2) = await dual(cloud)
+    for _ in range(2):
+        await create(cloud, network, host="h2")
+    with pytest.raises(IpAddressGenerationFailure) as refused:
+        await create(cloud, network, host="h2")
+    assert f"No more IP addresses available on segment rack2 ({rack2.id})." in str(refused.value)
+    assert "Addresses of network net: rack1 IPv4 5 of 5 free and IPv6 2147483647 of 2147483647 free, " in str(
+        refused.value
+    )
+    assert str(refused.value).endswith("rack2 IPv4 3 of 5 free and IPv6 0 of 2 free.")
+    assert await cloud.used(rack2.id) == (5, 2)
+    await assert_books_agree(cloud.networks.database)
+
+
+async def bind(cloud: Cloud, count: int, rack: Segment, host: str, network: Network, **more: object) -> list[Bound]:
+    """As the conductor does: claimed there, then bound, all in one call."""
+    servers = [cloud.server(Nic(tag="0", network_id=network.id)) for _ in range(count)]
+    made = await cloud.ensure(*servers)
+    claimed = more.get("claimed", (IPV4_ADDRESS, IPV6_ADDRESS))
+    assert isinstance(claimed, tuple)
+    if claimed:
+        assert await cloud.claim([port.id for port in made], rack.id, claimed)
+    answers = await cloud.client.bind_ports(
+        [
+            PortBind(
+                port_id=port.id, server_id=server.server_id, host=host, revision=port.revision, claimed=claimed,
+                provider_uuid=rack.id if claimed else None,
+            )
+            for server, port in zip(servers, made, strict=True)
+        ]
+    )  # fmt: skip
+    assert all(isinstance(answer, Bound) for answer in answers), answers
+    return answers  # type: ignore[return-value]
+
+
+async def test_a_bind_gives_one_address_of_each_claimed_class_and_the_automatic_ones(cloud: Cloud) -> None:
+    network, (_rack1, rack2) = await dual(cloud)
+    bound = await bind(cloud, 2, rack2, "h2", network)
+    assert [answer.addresses[:2] for answer in bound] == [("10.2.0.2", "2001:db8:2::2"), ("10.2.0.3", "2001:db8:2::3")]
+    assert all(answer.addresses[2].startswith("2001:db8:f:") for answer in bound)
+    assert all(len(answer.addresses) == 3 for answer in bound)
+    (one,) = await bind(cloud, 1, rack2, "h2", network, claimed=(IPV4_ADDRESS,))
+    assert one.addresses[0] == "10.2.0.4"
+    assert len(one.addresses) == 2
+    await cloud.client.settle_ports([port.device_id for port in await listed(cloud)])
+    await assert_books_agree(cloud.networks.database, settled=False)
+
+
+async def listed(cloud: Cloud) -> list[Port]:
+    return await ports.list_ports(cloud.networks, PortFilter())
+
+
+async def test_a_bind_that_claims_nothing_goes_where_addresses_need_no_claim(cloud: Cloud) -> None:
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    rack2 = await cloud.segment(network, "rack2")
+    await cloud.subnet(network, "2001:db8:2::/64", rack2, **SLAAC)
+    await cloud.client.set_hosts({"both": ["rack1", "rack2"], "h1": ["rack1"]})
+    view = (await cloud.client.get_networks([network.id]))[network.id]
+    assert {part.name: (part.classes, part.gives_addresses) for part in view.segments} == {
+        "rack1": ((IPV4_ADDRESS,), True),
+        "rack2": ((), True),
+    }
+    (one,) = await bind(cloud, 1, rack2, "both", network, claimed=())
+    assert len(one.addresses) == 1
+    assert one.addresses[0].startswith("2001:db8:2:")
+    server = cloud.server(Nic(tag="0", network_id=network.id))
+    (port,) = await cloud.ensure(server)
+    (answer,) = await cloud.client.bind_ports(
+        [PortBind(port_id=port.id, server_id=server.server_id, host="h1", provider_uuid=None, revision=port.revision)]
+    )
+    assert "need no claim" in str(answer)
+    assert await cloud.used(rack1.id) == (5, 0)
+
+
+@pytest.mark.parametrize("cidr", ["10.0.0.0/8", "2001:db8::/64"])
+@pytest.mark.parametrize("assignment", ["packed", "spread"])
+async def test_a_large_subnet_is_never_scanned_and_a_set_costs_as_many_statements_as_one(
+    cloud: Cloud, cidr: str, assignment: Any
+) -> None:
+    cloud.networks.settings = NetworkSettings(assignment=assignment)
+    network, (rack1,) = await cloud.routed(cidr)
+    claimed = (IPV6_ADDRESS,) if ":" in cidr else (IPV4_ADDRESS,)
+    await bind(cloud, 1, rack1, "h1", network, claimed=claimed)
+    bound = await bind(cloud, 256, rack1, "h1", network, claimed=claimed)
+    assert len({answer.addresses for answer in bound}) == 256
+    async with cloud.networks.database.connection() as connection:
+        ranges = await connection.fetchval("SELECT count(*) FROM network.free_range")
+    assert ranges <= 4
+    await assert_books_agree(cloud.networks.database, settled=False)
+
+
+async def test_spread_begins_anywhere_and_fills_a_subnet_to_the_last(cloud: Cloud) -> None:
+    cloud.networks.settings = NetworkSettings(assignment="spread")
+    network = await cloud.plain("10.0.0.0/26")
+    got = [addresses(await create(cloud, network))[0] for _ in range(61)]
+    assert len(set(got)) == 61
+    assert got[:8] != sorted(got[:8])
+    with pytest.raises(IpAddressGenerationFailure, match="The addresses of network net ran out: 0 of 61 free"):
+        await create(cloud, network)
+    await assert_books_agree(cloud.networks.database)
+
+
+async def test_an_automatic_address_that_a_router_holds_is_left_to_it(cloud: Cloud) -> None:
+    network = await cloud.network()
+    await cloud.subnet(network, "2001:db8::/64", **SLAAC)
+    taken = show(uses.eui64("2001:db8::/64", "fa:16:3e:00:00:09"))
+    await create(cloud, network, fixed_ips=[{"ip_address": taken}], device_owner="network:router_interface")
+    assert not (await create(cloud, network, mac_address="fa:16:3e:00:00:09")).addresses
+    with pytest.raises(IpAddressAlreadyAllocated):
+        await create(cloud, network, fixed_ips=[{"ip_address": taken}], device_owner="network:router_interface")
+    await assert_books_agree(cloud.networks.database)

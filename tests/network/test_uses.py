@@ -1,0 +1,107 @@
+"""Modes, service types and the addresses that follow from MACs."""
+
+import itertools
+
+import pytest
+from tests.network.cloud import NEVER
+
+from roost.network import addressing, inventory, uses
+from roost.network.errors import InvalidInput, InvalidSubnetServiceType
+from roost.network.model import Subnet
+from roost.network.subnet_attributes import check_service_types
+
+SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+
+
+def a_subnet(cidr: str = "2001:db8::/64", **more: object) -> Subnet:
+    same = {
+        "id": "s", "network_id": "n", "segment_id": None, "name": "", "description": "", "project_id": "p",
+        "ip_version": 6, "cidr": cidr, "gateway_ip": None, "enable_dhcp": True, "deleting": False, "revision": 1,
+        "created_at": NEVER, "updated_at": NEVER,
+    }  # fmt: skip
+    return Subnet(**{**same, **more})  # type: ignore[arg-type]
+
+
+def test_the_address_that_follows_from_a_mac_is_its_eui64() -> None:
+    # Source: RFC 4291, appendix A: the seventh bit is turned over, ff:fe goes in the middle.
+    assert addressing.show(uses.eui64("2001:db8::/64", "fa:16:3e:12:34:56")) == "2001:db8::f816:3eff:fe12:3456"
+    assert addressing.show(uses.eui64("2001:db8:1::/64", "02:00:00:00:00:01")) == "2001:db8:1::ff:fe00:1"
+
+
+MODES = (None, *uses.MODES)
+
+
+@pytest.mark.parametrize(("ra", "address"), list(itertools.product(MODES, MODES)))
+def test_modes_that_differ_are_refused_and_automatic_ones_need_a_64(ra: str | None, address: str | None) -> None:
+    def check(version: int, cidr: str, *, enable_dhcp: bool = True) -> None:
+        uses.check_modes(version, cidr, enable_dhcp=enable_dhcp, ra_mode=ra, address_mode=address)
+
+    any_mode = ra is not None or address is not None
+    automatic = bool({ra, address} & set(uses.AUTOMATIC_MODES))
+    valid = ra is None or address is None or ra == address
+    for version, cidr, dhcp, good in (
+        (6, "2001:db8::/64", True, valid),
+        (6, "2001:db8::/80", True, valid and not automatic),
+        (6, "2001:db8::/64", False, not any_mode),
+        (4, "10.0.0.0/24", True, not any_mode),
+    ):
+        if good:
+            check(version, cidr, enable_dhcp=dhcp)
+        else:
+            with pytest.raises(InvalidInput):
+                check(version, cidr, enable_dhcp=dhcp)
+    assert uses.is_automatic(a_subnet(ipv6_ra_mode=ra, ipv6_address_mode=address)) is automatic
+
+
+def test_an_unknown_mode_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInput, match="ipv6_ra_mode 'other'"):
+        uses.check_modes(6, "2001:db8::/64", enable_dhcp=True, ra_mode="other", address_mode=None)
+
+
+def test_service_types_are_device_owners() -> None:
+    assert check_service_types(["compute:nova", "network:dhcp", "compute:nova"]) == (
+        "compute:nova",
+        "network:dhcp",
+    )
+    for wrong in ("nova", "", "computer", ":x"):
+        with pytest.raises(InvalidSubnetServiceType):
+            check_service_types([wrong])
+
+
+@pytest.mark.parametrize(
+    ("types", "usable", "counted"),
+    [
+        ((), {"", "compute:nova", "compute:az2", "network:dhcp", "network:router_gateway"}, True),
+        (("compute:nova",), {"compute:nova", "compute:az2", "network:dhcp"}, True),
+        (("network:router_gateway",), {"network:router_gateway", "network:dhcp"}, False),
+        (("network:router_gateway", "compute:x"), {"network:router_gateway", "network:dhcp", "compute:nova",
+                                                   "compute:az2"}, True),
+    ],
+)  # fmt: skip
+def test_service_types_say_who_may_use_a_subnet_and_whether_it_is_capacity(
+    types: tuple[str, ...], usable: set[str], counted: bool
+) -> None:
+    owners = ("", "compute:nova", "compute:az2", "network:dhcp", "network:router_gateway")
+    subnet = a_subnet(service_types=types)
+    assert {owner for owner in owners if uses.may_use(subnet, owner)} == usable
+    assert inventory.counts(subnet) is counted
+    assert not inventory.counts(a_subnet(service_types=types, **SLAAC))
+    quiet = a_subnet(service_types=("network:router_gateway",), enable_dhcp=False)
+    assert not uses.may_use(quiet, "network:dhcp")
+
+
+def test_inventory_is_by_family_and_capped_and_leaves_out_what_is_no_capacity() -> None:
+    def pools(cidr: str) -> tuple[addressing.AddressRange, ...]:
+        return addressing.plan_subnet(cidr, gateway_ip=None, no_gateway=False, pools=None).pools
+
+    subnets = [
+        a_subnet("10.0.0.0/29", ip_version=4, pools=pools("10.0.0.0/29")),
+        a_subnet("10.0.1.0/29", ip_version=4, pools=pools("10.0.1.0/29"), service_types=("network:dhcp",)),
+        a_subnet("10.0.2.0/29", ip_version=4, pools=pools("10.0.2.0/29"), deleting=True),
+        a_subnet("2001:db8::/126", pools=pools("2001:db8::/126")),
+        a_subnet("2001:db8:1::/64", pools=pools("2001:db8:1::/64"), **SLAAC),
+    ]
+    assert inventory.totals(subnets) == {"IPV4_ADDRESS": 5, "CUSTOM_IPV6_ADDRESS": 2}
+    big = a_subnet(pools=pools("2001:db8::/64"), ipv6_ra_mode="dhcpv6-stateful")
+    assert inventory.totals([big]) == {"CUSTOM_IPV6_ADDRESS": 2**31 - 1}
+    assert inventory.totals(subnets[4:]) == {}
