@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.types import Message
 from tests.network.cloud import Cloud
+from tests.network.described import check_described
 
 from roost.network.api import routes
 from roost.platform.http import mount
@@ -40,8 +41,10 @@ class Api:
             sent.append(message)
 
         await self._app(scope, receive, send)
-        answer = b"".join(message.get("body", b"") for message in sent[1:])
-        return sent[0]["status"], msgspec.json.decode(answer) if answer else None
+        content = b"".join(message.get("body", b"") for message in sent[1:])
+        answer = msgspec.json.decode(content) if content else None
+        check_described(method, path, sent[0]["status"], answer)
+        return sent[0]["status"], answer
 
     async def make(self, kind: str, **fields: Any) -> Any:
         status, answer = await self.call("POST", f"/v2.0/{kind}s", {kind: fields})

@@ -9,6 +9,7 @@ from tests.network.test_api import Api, routed
 from roost.network.api import documents, listing
 from roost.network.model import PortFilter
 from roost.network.service import ports
+from roost.network.store import ports as port_rows
 
 
 @pytest.fixture
@@ -115,6 +116,28 @@ async def test_what_the_database_narrows_is_all_that_is_read(api: Api, cloud: Cl
         found = await ports.list_ports(cloud.networks, wanted)
         assert len(found) <= count, wanted
         assert len(found) == count or wanted.after, wanted
+
+
+MANY_PORTS = """
+INSERT INTO network.port (id, network_id, project_id, mac_address, device_id, ip_allocation)
+SELECT gen_random_uuid(), $1, 'p', 'mac-' || n, 'device-' || n, 'none'
+FROM generate_series(1, 5000) AS n
+"""
+
+
+async def test_a_few_ports_of_many_are_found_without_reading_them_all(cloud: Cloud) -> None:
+    network = await cloud.plain()
+    nobody = "11111111-1111-4111-8111-111111111111"
+    async with cloud.networks.database.transaction() as tx:
+        await tx.execute(MANY_PORTS, network.id)
+        await tx.execute("ANALYZE network.port")
+        for place, value in (
+            (0, [nobody]), (1, [nobody]), (2, ["device-77"]), (8, ["10.0.0.7"]), (9, [nobody]), (10, nobody), (11, 10),
+        ):  # fmt: skip
+            wanted: list[Any] = [None] * 12
+            wanted[place] = value
+            plan = "\n".join(row[0] for row in await tx.fetch(f"EXPLAIN {port_rows.LIST_PORTS}", *wanted))
+            assert "Seq Scan on port" not in plan, (place, plan)
 
 
 def test_a_list_is_cut_by_the_database_only_where_it_does_all_of_it() -> None:

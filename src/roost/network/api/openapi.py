@@ -18,6 +18,8 @@ from roost.network.api.quotas import QUOTA_DOCUMENTS
 from roost.platform.http import json_response
 from roost.platform.openapi import About, Entry, document
 
+ENVELOPES = ("Envelope", "MadeAnswer", "RefusalAnswer")
+"""How the names of structs end that are around one thing."""
 REF_TEMPLATE = "#/components/schemas/{name}"
 UUID_PARAMETER: Schema = {"type": "string", "format": "uuid"}
 NAME_PARAMETER: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
@@ -78,7 +80,9 @@ def describe(operations: Operations, *, server: str) -> dict[str, object]:
         version="2.0",
         path_parameters=PATH_PARAMETERS,
         error=by_kind[RefusalAnswer],
-        components={name: _partial(schema) if name in optional else schema for name, schema in components.items()},
+        components={
+            name: _partial(schema) if name in optional else _one_of(name, schema) for name, schema in components.items()
+        },
     )
     return document(about, _entries(operations, by_kind), server=server)
 
@@ -108,6 +112,11 @@ def _entries(operations: Operations, by_kind: Mapping[Any, Schema]) -> Iterator[
                 since="2.0",
                 policy=operation.rule,
             )
+
+
+def _one_of(name: str, schema: Schema) -> Schema:
+    """An envelope has one thing in it, whichever it is of those that it may have."""
+    return {**schema, "minProperties": 1, "maxProperties": 1} if name.endswith(ENVELOPES) else schema
 
 
 def _partial(schema: Schema) -> Schema:

@@ -51,8 +51,8 @@ WHERE ($1::uuid[] IS NULL OR id = ANY($1))
     AND ($6::text[] IS NULL OR name = ANY($6))
     AND ($7::text[] IS NULL OR coalesce(host, '') = ANY($7))
     AND ($8::text[] IS NULL OR mac_address = ANY($8))
-    AND ($9::inet[] IS NULL OR id IN (SELECT a.port_id FROM network.address a WHERE a.address = ANY($9)))
-    AND ($10::uuid[] IS NULL OR id IN (SELECT a.port_id FROM network.address a WHERE a.subnet_id = ANY($10)))
+    AND ($9::inet[] IS NULL OR id = ANY(ARRAY(SELECT a.port_id FROM network.address a WHERE a.address = ANY($9))))
+    AND ($10::uuid[] IS NULL OR id = ANY(ARRAY(SELECT a.port_id FROM network.address a WHERE a.subnet_id = ANY($10))))
     AND ($11::uuid IS NULL OR id > $11)
 ORDER BY id LIMIT $12
 """  # noqa: S608 - only column names of this file
