@@ -17,6 +17,42 @@ def refusal(text: str) -> str:
     return str(caught.value)
 
 
+CELLS = EXAMPLE.with_name("two-cells.yaml").read_text()
+
+
+def test_a_flat_network_has_a_pool_for_each_cell_and_hosts_are_in_one() -> None:
+    cloud, warnings = parse_cloud(CELLS, name="cloud.yaml")
+    assert warnings == []
+    assert cloud.networks[0].kind == "flat"
+    assert [subnet.cell for subnet in cloud.networks[0].subnets] == ["cell1", "cell2", "cell2"]
+    assert [hosts.cell for hosts in cloud.hosts] == ["cell1", "cell2"]
+    _, warnings = parse_cloud(CELLS.replace("cell: cell1", "cell: cell9"), name="cloud.yaml")
+    assert "networks[0].subnets[0].cell: no host is in 'cell9'" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (", cell: cell1}", "}", "networks[0].subnets[0]: expected a cell: the network is flat"),
+        (
+            "    kind: flat\n",
+            "",
+            "networks[0].subnets[0].cell: expected none here: only the subnets",
+        ),
+        ("kind: flat", "kind: round", "networks[0].kind: "),
+        ("kind: flat", "kind: flat\n    physical_network: rack1", "networks[0].physical_network: expected none here"),
+        (
+            "    subnets:\n",
+            "    segments: [{name: a, physical_network: b}]\n    subnets:\n",
+            "segments: expected none here",
+        ),
+    ],
+)
+def test_a_flat_network_that_cannot_be_is_refused_in_words(old: str, new: str, said: str) -> None:
+    assert old in CELLS
+    assert said in refusal(CELLS.replace(old, new, 1))
+
+
 def test_the_example_is_read_without_a_warning() -> None:
     cloud, warnings = read_cloud(EXAMPLE)
     assert warnings == []

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.network.cloud import NEVER, PROJECT, Cloud
+from tests.network.test_api import Api
 from tests.network.test_builds import assert_sound
 
 from roost.network import addressing, flat
@@ -417,3 +418,70 @@ async def test_a_flat_network_takes_no_segment_and_no_provider_attributes(cloud:
     with pytest.raises(InvalidInput, match="no provider"):
         await cloud.network(flat=True, physical_network="rack1")
     assert str(uuid.UUID(network.id)) == network.id
+
+
+# The Network API.
+
+
+@pytest.fixture
+def api(cloud: Cloud) -> Api:
+    return Api(cloud)
+
+
+async def refused(api: Api, method: str, path: str, body: Any) -> tuple[int, str]:
+    """(status, the error's type), with a message."""
+    status, answer = await api.call(method, f"/v2.0/{path}", body)
+    assert answer["NeutronError"]["message"], answer
+    return status, answer["NeutronError"]["type"]
+
+
+async def test_a_flat_network_is_made_shown_and_deleted_over_the_api(api: Api, cloud: Cloud) -> None:
+    network = await api.make("network", name="legacy", **{"roost:kind": "flat"})
+    assert (network["roost:kind"], network["provider:network_type"]) == ("flat", None)
+    pool = await api.make(
+        "subnet", network_id=network["id"], cidr="192.0.2.0/28", ip_version=4, **{"roost:cell": "cell2"},
+        allocation_pools=[{"start": "192.0.2.4", "end": "192.0.2.6"}], gateway_ip="192.0.2.1",
+    )  # fmt: skip
+    assert pool["roost:cell"] == "cell2"
+    assert await cloud.used(pool["id"]) == (3, 0)
+    other = await api.make("network", name="other")
+    assert other["roost:kind"] is None
+    for path, key, found in (
+        ("networks?roost:kind=flat", "networks", network["id"]),
+        ("subnets?roost:cell=cell2", "subnets", pool["id"]),
+    ):
+        _, answer = await api.call("GET", f"/v2.0/{path}")
+        assert [item["id"] for item in answer[key]] == [found]
+    server = await boot(cloud, await network_service.get_network(cloud.networks, network["id"]), "cell2", pool["id"])
+    _, answer = await api.call("GET", f"/v2.0/network-ip-availabilities/{network['id']}")
+    shown = answer["network_ip_availability"]
+    assert (shown["total_ips"], shown["used_ips"]) == (3, 1)
+    assert await refused(api, "DELETE", f"networks/{network['id']}", None) == (409, "NetworkInUse")
+    await cloud.client.release_ports([Server(server_id=server, project_id=PROJECT, nics=())], restore=False)
+    await cloud.networks.placement.release([server])
+    assert (await api.call("DELETE", f"/v2.0/networks/{network['id']}"))[0] == 204
+
+
+async def test_the_api_refuses_what_a_flat_network_cannot_be(api: Api) -> None:
+    made = await api.make("network", name="legacy", **{"roost:kind": "flat"})
+    network = made["id"]
+    plain = (await api.make("network", name="plain"))["id"]
+    pool = {"network_id": network, "cidr": "192.0.2.0/28", "ip_version": 4}
+    cases: list[tuple[str, str, Any]] = [
+        ("POST", "networks", {"network": {"roost:kind": "round"}}),
+        ("POST", "networks", {"network": {"roost:kind": "flat", "provider:network_type": "vxlan"}}),
+        ("PUT", f"networks/{network}", {"network": {"roost:kind": None}}),
+        ("POST", "segments", {"segment": {"network_id": network, "network_type": "vxlan"}}),
+        ("POST", "ports", {"port": {"network_id": network}}),
+        ("POST", "ports", {"ports": [{"network_id": network}]}),
+        ("POST", "subnets", {"subnet": pool}),
+        ("POST", "subnets", {"subnet": {**pool, "roost:cell": ""}}),
+        ("POST", "subnets", {"subnet": {**pool, "network_id": plain, "roost:cell": "cell1"}}),
+    ]
+    for method, path, body in cases:
+        assert (await refused(api, method, path, body))[0] == 400, body
+    made_pool = await api.make("subnet", **pool, **{"roost:cell": "cell1"})
+    change = {"subnet": {"allocation_pools": [{"start": "192.0.2.4", "end": "192.0.2.6"}]}}
+    assert (await refused(api, "PUT", f"subnets/{made_pool['id']}", change))[0] == 400
+    named = {"subnet": {"name": "first", "dns_nameservers": ["192.0.2.1"]}}
+    assert (await api.call("PUT", f"/v2.0/subnets/{made_pool['id']}", named))[0] == 200

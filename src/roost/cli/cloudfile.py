@@ -9,7 +9,7 @@ import ipaddress
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
@@ -43,9 +43,13 @@ class Pool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Subnet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """IPv4 addresses of a segment or a plain network. gateway: the first address unless said; None: there is none."""
+    """IPv4 addresses of a segment or a plain network. gateway: the first address unless said; None: there is none.
+
+    cell: of a flat network, the cell whose pool it is.
+    """
 
     cidr: str
+    cell: Name | None = None
     name: str = ""
     gateway: str | UnsetType | None = UNSET
     pools: Annotated[tuple[Pool, ...], Meta(min_length=1)] | UnsetType = UNSET
@@ -62,9 +66,10 @@ class Segment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Network(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Routed with `segments`, plain with `subnets`; never both. The other keys are a plain network's."""
+    """Routed with `segments`, plain with `subnets`, flat with `kind` and pools of cells. The rest is a plain one's."""
 
     name: Name
+    kind: Literal["flat"] | None = None
     segments: tuple[Segment, ...] = ()
     physical_network: Name | None = None
     network_type: str | None = None
@@ -80,6 +85,7 @@ class Hosts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ram_mb: Positive
     disk_gb: Positive
     physical_networks: tuple[Name, ...] = ()
+    cell: Name = "cell1"
 
     def names(self) -> list[str]:
         """Every host's name, in order."""
@@ -283,6 +289,7 @@ def _check_networks(cloud: Cloud) -> Iterator[Problem]:
             for key in ("physical_network", "network_type", "segmentation_id"):
                 if getattr(network, key) is not None:
                     yield Problem((*path, key), "expected this in each segment: the network has segments")
+        yield from _check_kind(path, network)
         subnets = [((*path, "subnets", number), subnet) for number, subnet in enumerate(network.subnets)]
         for number, segment in enumerate(network.segments):
             at = (*path, "segments", number, "subnets")
@@ -290,6 +297,24 @@ def _check_networks(cloud: Cloud) -> Iterator[Problem]:
         if not subnets:
             yield Problem(path, f"expected a subnet: network {network.name!r} has no addresses at all")
         yield from _check_subnets(subnets)
+
+
+def _check_kind(path: tuple[str | int, ...], network: Network) -> Iterator[Problem]:
+    """A flat network has pools of cells and nothing that carries it; nothing else has cells."""
+    flat = network.kind is not None
+    if flat and network.segments:
+        yield Problem((*path, "segments"), "expected none here: a flat network has subnets of cells")
+    for key in ("physical_network", "network_type", "segmentation_id"):
+        if flat and getattr(network, key) is not None:
+            yield Problem((*path, key), "expected none here: a flat network is of cells, not of a physical network")
+    places = [((*path, "subnets", number), subnet) for number, subnet in enumerate(network.subnets)]
+    for index, segment in enumerate(network.segments):
+        places += [((*path, "segments", index, "subnets", n), subnet) for n, subnet in enumerate(segment.subnets)]
+    for at, subnet in places:
+        if flat and subnet.cell is None:
+            yield Problem(at, "expected a cell: the network is flat, so each subnet is the pool of one")
+        elif not flat and subnet.cell is not None:
+            yield Problem((*at, "cell"), "expected none here: only the subnets of a flat network are pools of cells")
 
 
 def _check_subnets(subnets: Sequence[tuple[tuple[str | int, ...], Subnet]]) -> Iterator[Problem]:
@@ -383,7 +408,12 @@ def _check_servers(cloud: Cloud) -> Iterator[Problem]:
 
 def _warnings(cloud: Cloud) -> Iterator[Problem]:
     reached = {name for hosts in cloud.hosts for name in hosts.physical_networks}
+    cells = {hosts.cell for hosts in cloud.hosts}
     for index, network in enumerate(cloud.networks):
+        for number, subnet in enumerate(network.subnets):
+            if subnet.cell is not None and subnet.cell not in cells:
+                text = f"no host is in {subnet.cell!r}, so no server gets an address of this pool"
+                yield Problem(("networks", index, "subnets", number, "cell"), text)
         if network.physical_network and network.physical_network not in reached:
             text = f"no host reaches {network.physical_network!r}, so no server can be on this network"
             yield Problem(("networks", index, "physical_network"), text)

@@ -129,6 +129,7 @@ def _network_body(network: Network) -> Json:
         ("provider:network_type", network_type),
         ("provider:physical_network", network.physical_network),
         ("provider:segmentation_id", network.segmentation_id),
+        ("roost:kind", network.kind),
     ):
         if value is not None:
             body[key] = value
@@ -147,6 +148,8 @@ def _subnet_body(subnet: Subnet, network_id: str, segment_id: str | None) -> Jso
     }
     if segment_id is not None:
         body["segment_id"] = segment_id
+    if subnet.cell is not None:
+        body["roost:cell"] = subnet.cell
     return body
 
 
@@ -161,6 +164,7 @@ async def _load_hosts(client: CloudClient, cloud: Cloud, loaded: Loaded, progres
             "ram_mb": hosts.ram_mb,
             "disk_gb": hosts.disk_gb,
             "physical_networks": list(hosts.physical_networks),
+            "cell": hosts.cell,
         }
         names = hosts.names()
         missing += [{"name": name, **shape} for name in names if name not in there]

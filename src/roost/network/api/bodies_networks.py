@@ -1,6 +1,6 @@
 """What clients send of networks, decoded and checked; what is not served is refused by name."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -49,7 +49,10 @@ NEUTRAL = {
 
 
 class NetworkBody(NetworkUnserved, kw_only=True, forbid_unknown_fields=True):
-    """POST networks: one network. provider:* are those of its one segment, `segments` those of several."""
+    """POST networks: one network. provider:* are those of its one segment, `segments` those of several.
+
+    roost:kind: `flat` for one of the legacy kind, whose subnets are pools of cells.
+    """
 
     name: Text = ""
     description: Text = ""
@@ -63,6 +66,7 @@ class NetworkBody(NetworkUnserved, kw_only=True, forbid_unknown_fields=True):
     physical_network: Text | None = field(default=None, name="provider:physical_network")
     segmentation_id: SegmentationId | None = field(default=None, name="provider:segmentation_id")
     segments: Annotated[list[LinkBody], Meta(max_length=SEGMENTS_MAX)] | None = None
+    kind: Literal["flat"] | None = field(default=None, name="roost:kind")
 
 
 class NetworkUpdateBody(NetworkUnserved, kw_only=True, forbid_unknown_fields=True):
@@ -117,6 +121,7 @@ def network(body: NetworkBody, env: Env, default_project: str) -> Network:
         physical_network=own.physical_network if own else None,
         segmentation_id=own.segmentation_id if own else None,
         links=tuple(link for link in links if link),
+        flat=body.kind == "flat",
         revision=1,
         created_at=env.now(),
         updated_at=env.now(),

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network import addressing, subnet_attributes, uses
 from roost.network.api.bodies import BULK_MAX, Text, parse_uuid
 from roost.network.errors import InvalidInput
 from roost.network.model import HostRoute, Subnet, SubnetChanges
 from roost.platform.env import Env
+
+Cell = Annotated[str, Meta(min_length=1, max_length=255, pattern="^[^\x00]+$")]
 
 
 class PoolBody(Struct, forbid_unknown_fields=True):
@@ -27,7 +29,10 @@ class HostRouteBody(Struct, forbid_unknown_fields=True):
 
 
 class SubnetBody(Struct, kw_only=True, forbid_unknown_fields=True):
-    """POST subnets: one subnet. gateway_ip: unset for the first host address, null for none."""
+    """POST subnets: one subnet. gateway_ip: unset for the first host address, null for none.
+
+    roost:cell: of a network of roost:kind flat, the cell whose pool it is.
+    """
 
     network_id: str
     cidr: str
@@ -45,6 +50,7 @@ class SubnetBody(Struct, kw_only=True, forbid_unknown_fields=True):
     ipv6_ra_mode: Text | None = None
     ipv6_address_mode: Text | None = None
     service_types: list[str] | None = None
+    cell: Cell | None = field(default=None, name="roost:cell")
 
 
 class SubnetUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -115,6 +121,7 @@ def subnet(body: SubnetBody, env: Env, default_project: str) -> Subnet:
         created_at=env.now(),
         updated_at=env.now(),
         pools=plan.pools,
+        cell=body.cell,
     )
 
 

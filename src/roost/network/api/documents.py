@@ -60,6 +60,7 @@ class NetworkDocument(Document, kw_only=True, forbid_unknown_fields=True):
     physical_network: str | UnsetType | None = field(name="provider:physical_network")
     segmentation_id: int | UnsetType | None = field(name="provider:segmentation_id")
     segments: tuple[LinkDocument, ...] | UnsetType = UNSET
+    kind: Literal["flat"] | None = field(name="roost:kind")
 
 
 class SegmentDocument(Document, kw_only=True, forbid_unknown_fields=True):
@@ -105,6 +106,7 @@ class SubnetDocument(Document, kw_only=True, forbid_unknown_fields=True):
     ipv6_address_mode: str | None
     service_types: tuple[str, ...]
     subnetpool_id: None = None
+    cell: str | None = field(name="roost:cell")
 
 
 class FixedIpDocument(Struct, forbid_unknown_fields=True):
@@ -166,6 +168,7 @@ def network(item: Network) -> NetworkDocument:
         physical_network=UNSET if several else own.physical_network,
         segmentation_id=UNSET if several else own.segmentation_id,
         segments=tuple(links) if several else UNSET,
+        kind="flat" if item.flat else None,
         tags=item.tags,
         revision_number=item.revision,
         created_at=_time(item.created_at),
@@ -212,6 +215,7 @@ def subnet(item: Subnet) -> SubnetDocument:
         ipv6_ra_mode=item.ipv6_ra_mode,
         ipv6_address_mode=item.ipv6_address_mode,
         service_types=item.service_types,
+        cell=item.cell,
         tags=item.tags,
         revision_number=item.revision,
         created_at=_time(item.created_at),

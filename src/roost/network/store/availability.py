@@ -11,10 +11,13 @@ COUNT_HELD = """
 SELECT a.subnet_id, count(*) AS held, count(*) FILTER (WHERE a.in_pool OR EXISTS (
     SELECT FROM network.pool p
     WHERE p.subnet_id = a.subnet_id AND a.address BETWEEN p.first_address AND p.last_address)) AS in_pools
-FROM network.address a WHERE a.subnet_id = ANY($1::uuid[]) GROUP BY a.subnet_id
+FROM (
+    SELECT subnet_id, address, in_pool FROM network.address WHERE subnet_id = ANY($1::uuid[])
+    UNION ALL SELECT subnet_id, address, true FROM network.flat_address WHERE subnet_id = ANY($1::uuid[])
+) a GROUP BY a.subnet_id
 """
 
 
 async def count_held(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, Held]:
-    """Subnet id -> how many addresses ports hold there; a subnet without any is left out."""
+    """Subnet id -> how many addresses ports, or servers, hold there; a subnet without any is left out."""
     return {row["subnet_id"]: Held(row["held"], row["in_pools"]) for row in await tx.fetch(COUNT_HELD, subnet_ids)}

@@ -1,0 +1,127 @@
+"""Flat networks of the legacy kind with real processes: two cells, agents in both, conductors that are killed."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from tests.cluster import Cluster, boot, cluster, network_ids, settle, until
+from tests.faults.test_crash_points import crashed, delete_all, statuses
+
+from roost.cli.cloud_client import CloudClient
+from roost.platform.crash import CRASH_POINTS
+
+CLOUD = """
+flavors:
+  - {name: small, vcpus: 1, ram_mb: 1024, disk_gb: 10}
+networks:
+  - name: legacy
+    kind: flat
+    subnets:
+      - {cidr: 192.0.2.0/29, cell: cell1}
+      - {cidr: 192.0.2.16/30, cell: cell2}
+      - {cidr: 192.0.2.20/30, cell: cell2}
+  - name: public
+    segments:
+      - {name: rack1, physical_network: rack1, network_type: vlan, segmentation_id: 101,
+         subnets: [{cidr: 203.0.113.0/27}]}
+hosts:
+  - {name: 'c1-h1', vcpus: 64, ram_mb: 262144, disk_gb: 2000, physical_networks: [rack1]}
+  - {name: 'c2-h1', vcpus: 64, ram_mb: 262144, disk_gb: 2000, physical_networks: [rack1], cell: cell2}
+"""
+ADDRESSES = 5 + 1 + 1
+
+POINTS = [p for p in CRASH_POINTS if p.split(".")[0] in ("place", "allocate", "bind", "launch", "fail", "delete")]
+RETRY = [p for p in CRASH_POINTS if p.startswith("retry.")]
+
+
+@pytest.fixture(scope="module")
+def services() -> Iterator[Cluster]:
+    """Everything but a conductor: each test brings one, which it lets crash."""
+    with cluster() as made:
+        made.serve("placement", "network", "compute")
+        made.load(CLOUD)
+        yield made
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_conductor_killed_there_leaks_no_address_of_a_pool(services: Cluster, point: str) -> None:
+    services.agent()
+    agent = services.processes[-1]
+    services.serve("conductor", environment={"ROOST_CRASH_AT": point})
+    conductor = services.processes[-1]
+    try:
+        async with CloudClient.connect(services.url) as client:
+            networks = await network_ids(client)
+            await boot(client, [{"uuid": networks["legacy"]}, {"uuid": networks["public"]}], count=ADDRESSES)
+            await settle(services)
+            assert await statuses(client) == ["ACTIVE"] * ADDRESSES
+            await boot(client, networks["legacy"], name="one-too-many")
+            await settle(services)
+            assert (await statuses(client)).count("ERROR") == 1
+            await delete_all(services, client)
+            await crashed(services, point)
+    finally:
+        services.stop(conductor)
+        services.stop(agent)
+
+
+@pytest.mark.parametrize("point", RETRY)
+async def test_a_conductor_killed_while_a_server_leaves_its_cell_leaks_nothing(services: Cluster, point: str) -> None:
+    services.agent("--fake-fail=1")
+    agent = services.processes[-1]
+    services.serve("conductor", environment={"ROOST_CRASH_AT": point})
+    conductor = services.processes[-1]
+    try:
+        async with CloudClient.connect(services.url) as client:
+            await boot(client, (await network_ids(client))["legacy"])
+            await settle(services)
+            assert await statuses(client) == ["ACTIVE"]
+            await crashed(services, point)
+            await delete_all(services, client)
+    finally:
+        services.stop(conductor)
+        services.stop(agent)
+
+
+async def test_two_cells_with_agents_and_conductors_of_their_own_give_each_its_addresses() -> None:
+    """From the API to the guests: hosts report their cells, a conductor for each goes on with what was placed there."""
+    with cluster() as made:
+        made.serve("placement", "network", "compute")
+        made.serve("conductor", environment={"ROOST_CONDUCTOR_CELLS": "cell1"})
+        made.serve("conductor", environment={"ROOST_CONDUCTOR_CELLS": "cell2"})
+        made.agent("--host=a1", "--host=a2", state="agent-a")
+        made.agent("--host=b1", "--host=b2", "--cell=cell2", state="agent-b")
+        made.load(CLOUD.split("hosts:")[0])
+        async with CloudClient.connect(made.url) as client:
+            await hosts_are_there(client, 4)
+            legacy = (await network_ids(client))["legacy"]
+            await asyncio.gather(*(boot(client, legacy, name=f"web{number}") for number in range(ADDRESSES + 2)))
+            await settle(made)
+            servers = await client.list_servers()
+            active = [server for server in servers if server["status"] == "ACTIVE"]
+            assert len(active) == ADDRESSES
+            for server in active:
+                (shown,) = server["addresses"]["legacy"]
+                in_cell2 = int(shown["addr"].rpartition(".")[2]) >= 16
+                assert server["OS-EXT-SRV-ATTR:host"][0] == ("b" if in_cell2 else "a"), server
+                assert shown["OS-EXT-IPS-MAC:mac_addr"].startswith("fa:16:3e:")
+            assert len({server["addresses"]["legacy"][0]["addr"] for server in active}) == ADDRESSES
+            (fault,) = {server["fault"]["message"] for server in servers if server["status"] == "ERROR"}
+            assert "The addresses of network legacy ran out: cell1 0 of 5 free" in fault
+            await delete_all(made, client)
+            usages = [await used(client, pool) for pool in await client.list_all("/network/v2.0/subnets", "subnets")]
+            assert usages == [0] * 4
+
+
+async def hosts_are_there(client: CloudClient, count: int) -> None:
+    async def there() -> bool:
+        hosts = await client.call("GET", "/compute/v2.1/os-hypervisors")
+        return len(hosts["hypervisors"]) == count
+
+    await until(there, what="the agents did not register their hosts")
+
+
+async def used(client: CloudClient, subnet: dict[str, str]) -> int:
+    provider = subnet["id"] if subnet["roost:cell"] else subnet["segment_id"]
+    usages = await client.call("GET", f"/placement/resource_providers/{provider}/usages")
+    return int(usages["usages"]["IPV4_ADDRESS"])
