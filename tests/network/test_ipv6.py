@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import asyncpg
 import pytest
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud
@@ -232,3 +233,78 @@ async def test_an_automatic_address_that_a_router_holds_is_left_to_it(cloud: Clo
     with pytest.raises(IpAddressAlreadyAllocated):
         await create(cloud, network, fixed_ips=[{"ip_address": taken}], device_owner="network:router_interface")
     await assert_books_agree(cloud.networks.database)
+
+
+async def test_a_new_automatic_subnet_gives_its_addresses_to_ports_that_are_there(cloud: Cloud) -> None:
+    network, (rack1, _rack2) = await dual(cloud)
+    on_rack1, on_rack2 = await create(cloud, network, host="h1"), await create(cloud, network, host="h2")
+    deferred, none = await create(cloud, network), await create(cloud, network, fixed_ips=[])
+    router = await create(
+        cloud, network, fixed_ips=[{"ip_address": "10.1.0.1"}], device_owner="network:router_interface"
+    )
+    await cloud.subnet(network, "2001:db8:e::/64", rack1, **STATELESS)
+    now = {port.id: port for port in await listed(cloud)}
+    assert eui64(on_rack1, "2001:db8:e::/64") in addresses(now[on_rack1.id])
+    assert now[on_rack1.id].revision == on_rack1.revision + 1
+    for port in (on_rack2, deferred, none, router):
+        assert addresses(now[port.id]) == addresses(port)
+    assert await cloud.used(rack1.id, IPV6_ADDRESS) == (2**31 - 1, 1)
+    await assert_books_agree(cloud.networks.database)
+
+
+async def test_another_mac_address_means_other_automatic_addresses(cloud: Cloud) -> None:
+    network = await cloud.plain()
+    await cloud.subnet(network, "2001:db8::/64", **SLAAC)
+    port = await create(cloud, network)
+    changed = await ports.update_port(cloud.networks, port.id, PortChanges(mac_address="fa:16:3e:00:00:77"))
+    assert addresses(changed) == [addresses(port)[0], "2001:db8::f816:3eff:fe00:77"]
+    await assert_books_agree(cloud.networks.database)
+
+
+async def test_named_addresses_of_both_families_have_automatic_ones_beside_them(cloud: Cloud) -> None:
+    network, (_rack1, rack2) = await dual(cloud)
+    port = await create(cloud, network, fixed_ips=[{"ip_address": "10.2.0.4"}, {"ip_address": "2001:db8:2::3"}])
+    assert addresses(port) == ["10.2.0.4", "2001:db8:2::3", eui64(port, "2001:db8:f::/64")]
+    changed = await ports.update_port(
+        cloud.networks, port.id, PortChanges(fixed_ips=(FixedIpRequest(ip_address="10.2.0.5"),))
+    )
+    assert addresses(changed) == ["10.2.0.5", eui64(port, "2001:db8:f::/64")]
+    assert await cloud.used(rack2.id, IPV6_ADDRESS) == (2, 0)
+    await assert_books_agree(cloud.networks.database)
+
+
+@pytest.mark.parametrize("assignment", ["packed", "spread"])
+async def test_a_set_in_one_subnet_reads_no_more_rows_than_it_takes_however_full_it_is(
+    cloud: Cloud, assignment: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every other address is held, so that each free range is one address; 64 are wanted of 4,000."""
+    cloud.networks.settings = NetworkSettings(assignment=assignment)
+    network, (rack1,) = await cloud.routed("10.0.0.0/19")
+    async with cloud.networks.database.connection() as connection:
+        subnet_id = await connection.fetchval("SELECT id FROM network.subnet")
+        await connection.execute("DELETE FROM network.free_range")
+        await connection.execute(
+            """INSERT INTO network.free_range SELECT $1, a, a FROM (
+            SELECT ('10.0.0.0'::inet + 2 * n) AS a FROM generate_series(1, 4000) AS n) f""",
+            subnet_id,
+        )
+    read: list[int] = []
+    statements: list[str] = []
+    real = asyncpg.connection.Connection.fetch
+
+    async def noting(self: Any, query: str, *arguments: Any, **options: Any) -> Any:
+        rows = await real(self, query, *arguments, **options)
+        statements.append(query)
+        if query.startswith("\n-- network.list_free_ranges") or "-- network.list_free_ranges" in query[:40]:
+            read.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(asyncpg.connection.Connection, "fetch", noting)
+    await bind(cloud, 1, rack1, "h1", network, claimed=(IPV4_ADDRESS,))
+    one = len(statements)
+    statements.clear()
+    bound = await bind(cloud, 64, rack1, "h1", network, claimed=(IPV4_ADDRESS,))
+    assert len({answer.addresses for answer in bound}) == 64
+    assert len(statements) == one
+    assert read[0] <= 2
+    assert 64 <= read[1] <= 65

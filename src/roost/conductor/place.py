@@ -17,7 +17,7 @@ from roost.conductor.ports import ensure_ports
 from roost.platform.crash import crash_point
 from roost.scheduling.explain import addresses_asked, explain
 from roost.scheduling.filters import apply_filters
-from roost.scheduling.request import Request, alternatives, build_query, build_request, stays, suffix_of
+from roost.scheduling.request import Request, alternatives, build_query, build_request, kinds_of, stays, suffix_of
 from roost.scheduling.selection import join, select
 from roost.seams.network import EnsuredPorts, FlatNic, FlatNics, NetworkView, Port, PortsRefused
 from roost.seams.placement import (
@@ -91,7 +91,7 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     for placing in placings:
         # A network that went since its ports were looked at: the next look refuses the server and says so.
         placing.beaten = not (placing.is_whole and placing.network_ids <= networks.keys())
-    await _adopt(lease, [placing for placing in placings if not placing.beaten])
+    await _adopt(lease, [placing for placing in placings if not placing.beaten], networks)
     for _ in range(ROUNDS_MAX):
         waiting = [placing for placing in placings if placing.outcome is None and not placing.beaten]
         if not waiting:
@@ -154,15 +154,19 @@ def _with_claim(port: Port, consumer: ConsumerState | None) -> Port:
     return msgspec.structs.replace(port, provider_uuid=next(iter(consumer.allocations)))
 
 
-async def _adopt(lease: Lease, placings: Sequence[_Placing]) -> None:
+async def _adopt(lease: Lease, placings: Sequence[_Placing], networks: Mapping[str, NetworkView]) -> None:
     """Go on with whole claims that an earlier lease made for these servers and did not live to write down.
 
-    They are claimed again as they are: the new generation shuts out whoever made them, should it still be alive.
+    They are claimed again as they are: the new generation shuts out whoever made them, should it still be alive. A port
+    without a claim may be one that needs none where it was placed.
     """
     found: list[tuple[_Placing, str]] = []
     for placing in placings:
         own = placing.held.get(placing.build.work.server_id)
-        whole = all(port.provider_uuid or not port.needs_address for port in placing.ports)
+        whole = all(
+            port.provider_uuid or not port.needs_address or () in kinds_of(networks[port.network_id])
+            for port in placing.ports
+        )
         if own and whole and all(nic.provider_uuid for nic in placing.flat):
             found += [(placing, uuid) for uuid, resources in own.allocations.items() if VCPU in resources]
     if not found:

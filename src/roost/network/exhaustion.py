@@ -45,5 +45,7 @@ def sentence(full: Sequence[str], network: Network, rooms: Sequence[Room]) -> st
 
 def _told(room: Room, families: Sequence[str]) -> str:
     labels = {name: f"{FAMILY_WORDS[name]} " if len(families) > 1 else "" for name in families}
-    counts = [f"{labels[name]}{free} of {total} free" for name, (free, total) in room.left.items()]
+    counts = [
+        f"{labels[name]}{room.left[name][0]} of {room.left[name][1]} free" for name in families if name in room.left
+    ]
     return " and ".join(counts) or "no addresses"

@@ -127,13 +127,13 @@ async def assign_claimed(networks: Networks, tx: Connection, port_id: str, placi
     behind = subnets.get(placing.provider_uuid, ())
     if any(uses.is_automatic(subnet) for subnet in behind):
         (port,) = (await ports.lock_ports(tx, [port_id])).values()
-        await add_automatic(tx, uses.automatic(port, behind), [None])
+        await add_automatic(tx, uses.automatic(port, behind), None)
 
 
-async def add_automatic(tx: Connection, given: Sequence[Given], assigned_for: Sequence[str | None]) -> None:
+async def add_automatic(tx: Connection, given: Sequence[Given], assigned_for: str | None) -> None:
     """Addresses that follow from MACs: where a port has one already, it keeps it. The subnets are locked."""
     if given:
-        await addresses.insert(tx, given, assigned_for)
+        await addresses.insert(tx, given, [assigned_for] * len(given))
 
 
 async def lock_subnets(tx: Connection, subnet_ids: Set[str]) -> None:

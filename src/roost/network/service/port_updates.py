@@ -23,9 +23,9 @@ from roost.network.holdings import added, claim_of, covers, same
 from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Port, PortChanges
 from roost.network.requests import Placing
 from roost.network.revisions import refuse_other_revision
-from roost.network.service import Networks, assignments, releases
+from roost.network.service import Networks, assignments, automatic, releases
 from roost.network.service.macs import canonical_mac
-from roost.network.store import claims
+from roost.network.store import addresses, claims
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
@@ -38,6 +38,7 @@ class _Change(Struct, frozen=True):
     """What becomes of a port. dropped: addresses that go. placings: alternatives for those that come, none for none.
 
     needs_claim: the ledger has to be asked first. trims: the claim is larger than what is left when all is written.
+    renews: the addresses that follow from its MAC are others.
     """
 
     port: Port
@@ -45,6 +46,7 @@ class _Change(Struct, frozen=True):
     placings: tuple[Placing, ...] = ()
     needs_claim: bool = False
     trims: bool = False
+    renews: bool = False
 
 
 async def update_port(networks: Networks, port_id: str, changes: PortChanges) -> None:
@@ -55,6 +57,8 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges) ->
             releasing, _claiming = await claims.list_busy(tx, [port_id])
             if not releasing:
                 change = await _plan(tx, port, changes)
+                if change.port.mac_address != port.mac_address:
+                    change = msgspec.structs.replace(change, renews=True)
                 if change.needs_claim:
                     await assignments.refuse_taken(tx, change.placings)
                     await assignments.open_intent(networks, tx, port_id, port.revision)
@@ -104,13 +108,17 @@ async def _claim_and_write(networks: Networks, port: Port, change: _Change) -> N
 async def _write(networks: Networks, tx: Connection, change: _Change, placings: Sequence[Placing]) -> None:
     """Everything at once; the port is locked. Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure."""
     await port_rows.update(tx, change.port)
-    subnets = {item.subnet_id for item in change.dropped}
-    subnets.update(s for placing in placings for demand in placing.demands for s in demand.subnet_ids)
-    await assignments.lock_subnets(tx, subnets)
+    # All at once, by id: what is locked one by one later is locked already.
+    providers = {item.provider_uuid for item in (*change.dropped, *change.port.addresses)}
+    providers.update(placing.provider_uuid for placing in placings)
+    if placings or change.dropped or change.renews:
+        await addresses.lock_provider_subnets(tx, sorted(providers))
     if change.dropped:
         await assignments.unassign(tx, [(item.subnet_id, item.address) for item in change.dropped])
     for placing in placings:
         await assignments.assign_claimed(networks, tx, change.port.id, placing)
+    if change.renews:
+        await automatic.renew(tx, change.port)
     if change.trims:
         await claims.insert_releases(tx, [change.port.id])
 
@@ -138,8 +146,8 @@ async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: Po
     assert changes.fixed_ips is not None
     host_name = changed.host or ""
     state, host = await assignments.read_network(tx, port.network_id, host_name)
-    automatic = {subnet.id for subnet in state.subnets if uses.is_automatic(subnet)}
-    matched = readdressing.match(port.addresses, changes.fixed_ips, automatic)
+    following = {subnet.id for subnet in state.subnets if uses.is_automatic(subnet)}
+    matched = readdressing.match(port.addresses, changes.fixed_ips, following)
     placings: tuple[Placing, ...] = ()
     if matched.wanted:
         plan = requests.plan_addresses(

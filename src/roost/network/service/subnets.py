@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from roost.network import addressing, flat, subnet_attributes
+from roost.network import addressing, flat, subnet_attributes, uses
 from roost.network.errors import (
     InvalidInput,
     NetworkIdsDontMatch,
@@ -17,7 +17,7 @@ from roost.network.errors import (
 )
 from roost.network.model import Network, Subnet
 from roost.network.revisions import refuse_other_revision
-from roost.network.service import Networks, publications, quotas
+from roost.network.service import Networks, automatic, publications, quotas
 from roost.network.service.bulk import create_all
 from roost.network.store import addresses
 from roost.network.store import networks as network_rows
@@ -73,6 +73,8 @@ async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
         await store.insert_subnet(tx, made)
         await publication_rows.want(tx, [made.provider_uuid])
     await publications.publish(networks, [made.provider_uuid])
+    if uses.is_automatic(made):
+        await automatic.add_to_ports(networks, made)
     return await get_subnet(networks, made.id)
 
 

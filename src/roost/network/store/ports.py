@@ -177,6 +177,17 @@ async def delete(tx: Connection, ids: Sequence[str]) -> None:
     await tx.execute(DELETE_PORTS, ids)
 
 
+LIST_NETWORK_PORTS = """
+-- network.list_network_ports
+SELECT id FROM network.port WHERE network_id = $1 AND ($2::uuid IS NULL OR id > $2) ORDER BY id LIMIT $3
+"""
+
+
+async def list_network_ports(tx: Connection, network_id: str, *, after: str, limit: int) -> list[str]:
+    """Ids of the network's ports above `after` ("" for the first), in order."""
+    return [row["id"] for row in await tx.fetch(LIST_NETWORK_PORTS, network_id, after or None, limit)]
+
+
 SETTLE_PORTS = """
 -- network.settle_ports
 WITH settled AS (

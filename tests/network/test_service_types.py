@@ -1,0 +1,88 @@
+"""Service-type subnets: for whom, which first, what is counted; and what a refusal names."""
+
+import pytest
+from tests.invariants import assert_books_agree
+from tests.network.cloud import Cloud
+from tests.network.test_ipv6 import addresses, create
+
+from roost.network.errors import (
+    InvalidInput,
+    IpAddressGenerationFailure,
+    IpAddressGenerationFailureNoMatchingSubnet,
+)
+from roost.seams.network import Nic
+from roost.seams.placement import IPV4_ADDRESS
+
+ROUTERS = ("network:router_gateway",)
+
+
+async def test_a_subnet_of_a_type_is_for_its_owners_and_comes_first_for_them(cloud: Cloud) -> None:
+    network = await cloud.network()
+    await cloud.subnet(network, "10.0.0.0/29", service_types=ROUTERS)
+    await cloud.subnet(network, "10.1.0.0/29", service_types=("compute:nova",))
+    await cloud.subnet(network, "10.2.0.0/29")
+    assert await cloud.used(network.id) == (10, 0)
+    unowned = await create(cloud, network)
+    assert addresses(unowned) == ["10.2.0.2"]
+    gateway = await create(cloud, network, device_owner="network:router_gateway")
+    assert addresses(gateway) == ["10.0.0.2"]
+    assert [(item.in_pool, item.claimed) for item in gateway.addresses] == [(True, False)]
+    server = await create(cloud, network, device_owner="compute:another-zone")
+    assert addresses(server) == ["10.1.0.2"]
+    assert await cloud.used(network.id) == (10, 2)
+    with pytest.raises(InvalidInput):
+        await create(cloud, network, fixed_ips=[{"subnet_id": gateway.addresses[0].subnet_id}])
+    await assert_books_agree(cloud.networks.database, settled=False)
+
+
+async def test_what_is_no_capacity_is_used_up_before_capacity_is_claimed(cloud: Cloud) -> None:
+    network = await cloud.network()
+    await cloud.subnet(network, "10.0.0.0/30", service_types=ROUTERS)
+    await cloud.subnet(network, "10.2.0.0/29")
+    got = [addresses(await create(cloud, network, device_owner=ROUTERS[0]))[0] for _ in range(3)]
+    assert got == ["10.0.0.2", "10.2.0.2", "10.2.0.3"]
+    assert await cloud.used(network.id) == (5, 2)
+    await assert_books_agree(cloud.networks.database)
+
+
+async def test_a_network_for_others_alone_has_nothing_for_a_server(cloud: Cloud) -> None:
+    network = await cloud.network()
+    await cloud.subnet(network, "10.0.0.0/29", service_types=ROUTERS)
+    assert await cloud.networks.placement.list_usages([network.id]) == {}
+    view = (await cloud.client.get_networks([network.id]))[network.id]
+    assert [(part.classes, part.gives_addresses) for part in view.segments] == [((), False)]
+    for owner in ("", "compute:nova"):
+        with pytest.raises(IpAddressGenerationFailureNoMatchingSubnet):
+            await create(cloud, network, device_owner=owner)
+    for _ in range(5):
+        await create(cloud, network, device_owner=ROUTERS[0])
+    with pytest.raises(IpAddressGenerationFailure, match="0 of 5 free"):
+        await create(cloud, network, device_owner=ROUTERS[0])
+    await assert_books_agree(cloud.networks.database)
+
+
+async def test_a_server_is_never_bound_to_an_address_of_anothers_subnet(cloud: Cloud) -> None:
+    network, (rack1,) = await cloud.routed("10.1.0.0/30")
+    await cloud.subnet(network, "10.0.0.0/24", rack1, service_types=ROUTERS)
+    server = cloud.server(Nic(tag="0", network_id=network.id))
+    (port,) = await cloud.ensure(server)
+    assert await cloud.used(rack1.id) == (1, 0)
+    assert await cloud.claim([port.id], rack1.id)
+    assert (await cloud.bind(server, port, "h1", rack1.id)).addresses == ("10.1.0.2",)
+    again = cloud.server(Nic(tag="0", network_id=network.id))
+    (other,) = await cloud.ensure(again)
+    assert not await cloud.claim([other.id], rack1.id, (IPV4_ADDRESS,))
+
+
+async def test_a_full_subnet_is_named_though_its_segment_has_room(cloud: Cloud) -> None:
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    small = await cloud.subnet(network, "10.2.0.0/30", rack1, name="small")
+    await create(cloud, network, fixed_ips=[{"subnet_id": small.id}])
+    assert await cloud.used(rack1.id) == (6, 1)
+    with pytest.raises(IpAddressGenerationFailure) as refused:
+        await create(cloud, network, fixed_ips=[{"subnet_id": small.id}])
+    assert str(refused.value).startswith(f"No more IP addresses available on subnet small ({small.id}). Addresses of ")
+    assert "small 0 of 1 free" in str(refused.value)
+    assert "5 of 5 free" in str(refused.value)
+    assert await cloud.used(rack1.id) == (6, 1)
+    await assert_books_agree(cloud.networks.database)
