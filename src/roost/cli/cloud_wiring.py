@@ -17,9 +17,11 @@ from roost.compute.service import Compute
 from roost.compute.service.hosts import publish_hosts
 from roost.conductor import pipeline
 from roost.conductor.context import Conductor
+from roost.conductor.reconcile import audit_once as audit_servers
 from roost.conductor.reconcile import reconcile_once as reconcile_claims
 from roost.network import api as network_api
 from roost.network.api.errors import neutron_error
+from roost.network.reconciler import audit_once as audit_network
 from roost.network.reconciler import reconcile_once as reconcile_network
 from roost.network.service import Networks
 from roost.placement.service_ledger import Ledger
@@ -74,14 +76,25 @@ class CloudParts:
                     "returning claims of servers that are gone",
                     interval_s=self.conductor.settings.reconcile_s,
                 ),
+                repeat(
+                    lambda: audit_servers(self.conductor),
+                    "auditing servers and hosts",
+                    interval_s=self.conductor.settings.audit_s,
+                ),
                 repeat(lambda: publish_hosts(self.compute), "publishing hosts", interval_s=PUBLISH_HOSTS_S),
             ]
         if role in ("conductor", "reconciler"):
-            work.append(
+            settings = self.networks.settings
+            work += [
                 repeat(
                     lambda: reconcile_network(self.networks),
                     "reconciling networks and ports",
-                    interval_s=self.networks.settings.reconcile_s,
-                )
-            )
+                    interval_s=settings.reconcile_s,
+                ),
+                repeat(
+                    lambda: audit_network(self.networks),
+                    "auditing networks and ports",
+                    interval_s=settings.audit_s,
+                ),
+            ]
         return work

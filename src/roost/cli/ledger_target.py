@@ -26,14 +26,14 @@ class LedgerTarget(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_ledger(target: LedgerTarget, *, create: bool) -> AsyncIterator[Database | None]:
+async def open_ledger(target: LedgerTarget, *, create: bool, pool_size: int = 1) -> AsyncIterator[Database | None]:
     """The ledger's database for as long as the block runs; a private one is started, or shared with who runs it.
 
     create: make it where it is missing, and bring its schema up to date; else nothing is made and None means that
     there is none. Raises TargetRefused, PostgresError.
     """
     if target.database is not None:
-        async with _connect(target.database, create=create) as database:
+        async with _connect(target.database, create=create, pool_size=pool_size) as database:
             yield database
         return
     assert target.data_dir is not None
@@ -43,16 +43,16 @@ async def open_ledger(target: LedgerTarget, *, create: bool) -> AsyncIterator[Da
         return
     await asyncio.to_thread(postgres.start)
     try:
-        async with _connect(postgres.dsn, create=create) as database:
+        async with _connect(postgres.dsn, create=create, pool_size=pool_size) as database:
             yield database
     finally:
         await asyncio.to_thread(postgres.stop)
 
 
 @asynccontextmanager
-async def _connect(dsn: str, *, create: bool) -> AsyncIterator[Database]:
+async def _connect(dsn: str, *, create: bool, pool_size: int) -> AsyncIterator[Database]:
     try:
-        database = await Database.open(dsn, size=1)
+        database = await Database.open(dsn, size=pool_size)
     except DatabaseUnavailable:
         raise
     except Exception as error:  # asyncpg's refusals: a wrong password, no such database, no such option

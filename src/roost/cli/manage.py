@@ -4,6 +4,7 @@ Exit status 0: done, nothing is left to do; 1: it failed; 2: it was asked wrongl
 """
 
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import typer
 from msgspec import Struct
 from rich.console import Console
 
+from roost.cli.audit import AuditRequest, audit
 from roost.cli.endings import run
 from roost.cli.import_report import exit_status, print_report, report_json
 from roost.cli.keystone import credentials_of
@@ -97,6 +99,49 @@ def _import_placement(
     raise typer.Exit(run("roost-manage", import_placement(asked)))
 
 
+@app.command("audit")
+def _audit(
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where Roost's private PostgreSQL lives.", show_default="./roost")
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option(help="Roost's PostgreSQL instead: postgresql://user:password@host/name.")
+    ] = None,
+    pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
+    config: Annotated[Path | None, typer.Option(help="The roost.toml that the services have.")] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Put it right, after showing what.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --repair: do not ask first.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every drift as one JSON object; never asks.")] = False,
+) -> None:
+    """Say what differs between addresses, ports, claims, inventories, servers and hosts, beside a live Roost or alone.
+
+    Exit status 0: nothing has drifted. 3: something has, or is left after --repair. 4: all of it was repaired.
+
+    Example: `roost-manage audit --data-dir /var/lib/roost --repair`
+    """
+    if database and (data_dir or pg_bin):
+        raise typer.BadParameter("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
+    asks = repair and not yes and not as_json and sys.stdin.isatty()
+    asked = AuditRequest(
+        target=LedgerTarget(
+            data_dir=None if database else (data_dir or Path("roost")), database=database, pg_bin=pg_bin
+        ),
+        config=config,
+        repair=repair,
+        as_json=as_json,
+        confirm=(lambda: typer.confirm("Repair what can be?")) if asks else None,
+    )
+    configure_logging("manage")
+    raise typer.Exit(run("roost-manage", audit(asked, _console())))
+
+
+def _console() -> Console:
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDTH_WITHOUT_TERMINAL
+    return console
+
+
 class ImportRequest(Struct, frozen=True, kw_only=True):
     """What `import-placement` was asked for. token: None for what the environment says."""
 
@@ -127,10 +172,7 @@ async def import_placement(asked: ImportRequest) -> int:
     if asked.as_json:
         print(report_json(asked.source_url, read, imported, dry_run=asked.dry_run).decode(), flush=True)  # noqa: T201
     else:
-        console = Console()
-        if not console.is_terminal:
-            console.width = WIDTH_WITHOUT_TERMINAL
-        print_report(console, read, imported, dry_run=asked.dry_run)
+        print_report(_console(), read, imported, dry_run=asked.dry_run)
     return exit_status(read, imported, dry_run=asked.dry_run)
 
 

@@ -15,6 +15,7 @@ from roost.cli.roles import ProcessConfig, is_placement_alone
 from roost.cli.settings import Settings, read_settings
 from roost.placement import api as placement_api
 from roost.placement.refresh import prune_changes
+from roost.placement.service_audit import audit_once
 from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.auth import Policy
 from roost.platform.database import Database
@@ -122,7 +123,19 @@ def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any,
     return [
         parts.wakeups.run(),
         repeat(lambda: prune_changes(parts.database), "pruning the journal of changes", interval_s=PRUNE_CHANGES_S),
+        *_ledger_audits(config, parts),
         *(parts.cloud.background_tasks(config.role) if parts.cloud else []),
+    ]
+
+
+def _ledger_audits(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
+    """In the processes that reconcile; a placement service alone has none, there the first worker does it."""
+    if config.role not in ("conductor", "reconciler") and not (
+        is_placement_alone(config.services) and config.number == 1
+    ):
+        return []
+    return [
+        repeat(lambda: audit_once(parts.ledger), "auditing the ledger", interval_s=parts.settings.placement.audit_s)
     ]
 
 

@@ -72,6 +72,10 @@ class LocalNetwork:
         """See NetworkClient."""
         await flat.unassign(self._networks, tickets)
 
+    async def list_unsettled_aggregates(self) -> set[str]:
+        """See NetworkClient."""
+        return await views.list_unsettled_aggregates(self._networks)
+
     async def list_attached_ports(self, server_ids: Sequence[str]) -> dict[str, tuple[AttachedPort, ...]]:
         """See NetworkClient."""
         return await views.list_attached_ports(self._networks, server_ids)

@@ -9,7 +9,8 @@ class ConductorSettings(Struct, frozen=True, kw_only=True):
     max_attempts: launches that may fail, and binds that may be refused, before a server ends in ERROR. lease_s: how
     long a conductor that died holds its servers up. begin_timeout_s: how long a host may take to begin a launch before
     another is chosen; launch_timeout_s: how long it may take in all. cells: those whose servers it carries on with once
-    they are placed; none: all.
+    they are placed; none: all. audit_s: how often servers and
+    hosts are audited.
     """
 
     max_attempts: int = 3
@@ -19,6 +20,7 @@ class ConductorSettings(Struct, frozen=True, kw_only=True):
     recheck_s: float = 5.0
     poll_s: float = 1.0
     reconcile_s: float = 30.0
+    audit_s: float = 300.0
     batch_rows: int = 256
     batches_at_once: int = 2
     cells: tuple[str, ...] = ()

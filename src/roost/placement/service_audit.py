@@ -3,7 +3,10 @@
 A claim writes its allocations and the uses in one transaction, so one statement sees both: what it finds is drift.
 """
 
+from collections import Counter
 from collections.abc import Sequence
+
+import structlog
 
 from roost.placement import audit_store, store
 from roost.placement.audit_store import StrayRow, UseRow
@@ -14,6 +17,8 @@ from roost.seams.placement import ProviderState
 PROVIDERS_PAGE = 1000
 CONSUMERS_PAGE = 5000
 LAST_ID = 2**63 - 1
+
+log = structlog.get_logger()
 
 
 async def audit_ledger(ledger: Ledger, *, repairs: Repairs) -> list[Drift]:
@@ -56,6 +61,14 @@ async def _audit_providers(ledger: Ledger, *, after: int, last: int, repairs: Re
             await audit_store.sum_uses(tx, ids)
             await store.record_reshaped(tx, sorted(known.values()))
     return [_stray(row, repairing) for row in strays] + [_use(row, repairing) for row in uses]
+
+
+async def audit_once(ledger: Ledger) -> list[Drift]:
+    """One pass over the whole ledger, which puts right what does not add up; what drifted."""
+    found = await audit_ledger(ledger, repairs=Repairs.ITSELF)
+    for kind, count in Counter(one.kind for one in found).items():
+        log.warning("the books had drifted", what=kind.sentence, count=count)
+    return found
 
 
 async def _audit_consumers(ledger: Ledger, *, repairs: Repairs) -> list[Drift]:

@@ -15,7 +15,7 @@ class PlacementSettings(Struct, frozen=True, kw_only=True):
     breadth-first gives one candidate of each host before a second of any, depth-first all of a host before the first of
     the next. Upstream's default is depth-first, but it applies a query's limit to what was generated in full; here the
     limit ends the search, and depth-first would give one host only. randomize_allocation_candidates: the host that
-    comes first is drawn by lot.
+    comes first is drawn by lot. audit_s: how often the ledger is audited; Roost's own.
     """
 
     policy_file: str = ""
@@ -23,6 +23,7 @@ class PlacementSettings(Struct, frozen=True, kw_only=True):
     max_allocation_candidates: int = -1
     allocation_candidates_generation_strategy: Literal["depth-first", "breadth-first"] = "breadth-first"
     randomize_allocation_candidates: bool = False
+    audit_s: float = 300.0
 
     @property
     def depth_first(self) -> bool:

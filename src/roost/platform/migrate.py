@@ -26,6 +26,16 @@ async def list_outdated(database: Database, schemas: Sequence[str] = SCHEMAS) ->
     return outdated
 
 
+async def list_missing(database: Database, schemas: Sequence[str] = SCHEMAS) -> list[str]:
+    """Those of `schemas` that the database does not have at all."""
+    async with database.connection() as connection:
+        return [
+            schema
+            for schema in schemas
+            if not await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{schema}.alembic_version")
+        ]
+
+
 def head(schema: str) -> str:
     """The last migration's name, by the rule that `NNNN_what.py` is `schema_NNNN`."""
     last = max(path.name for path in (_MIGRATIONS / schema).glob("[0-9]*.py"))

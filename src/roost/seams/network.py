@@ -243,6 +243,9 @@ class NetworkClient(Protocol):
         cells_by_host: the cells that they belong to; one that is not named is in cell1.
         """
 
+    async def list_unsettled_aggregates(self) -> set[str]:
+        """Host aggregates that are just being told which hosts are in them, by UUID."""
+
     async def list_attached_ports(self, server_ids: Sequence[str]) -> dict[str, tuple[AttachedPort, ...]]:
         """Server id -> the ports that belong to it, by id; servers without any are left out."""
 

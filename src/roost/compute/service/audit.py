@@ -155,7 +155,8 @@ async def audit_hosts(compute: Compute, *, repairs: Repairs) -> list[Drift]:
 
 
 async def _look_at_hosts(compute: Compute) -> dict[str, Drift]:
-    """Host -> what is wrong with its provider."""
+    """Host -> what is wrong with its provider; aggregates that just get their hosts are left out."""
+    unsettled = await compute.network.list_unsettled_aggregates()
     found: dict[str, Drift] = {}
     after = ""
     while True:
@@ -163,10 +164,11 @@ async def _look_at_hosts(compute: Compute) -> dict[str, Drift]:
             page = await store.list_host_providers(tx, after=after, limit=HOSTS_PAGE)
             names = await store.list_aggregate_names(tx)
         there = await compute.placement.get_providers([uuid for uuid, _ in page.values()])
+        settled = names.keys() - unsettled - await compute.network.list_unsettled_aggregates()
         for host, (uuid, wanted) in page.items():
             state = there.get(uuid)
-            has = None if state is None else (state.placement_aggregates or frozenset()) & names.keys()
-            drift = rules.judge_mirror(host, wanted, has, names)
+            has = None if state is None else (state.placement_aggregates or frozenset()) & settled
+            drift = rules.judge_mirror(host, wanted & settled, has, names)
             if drift is not None:
                 found[host] = drift
         if len(page) < HOSTS_PAGE:

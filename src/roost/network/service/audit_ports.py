@@ -94,7 +94,7 @@ async def audit_holders(networks: Networks, *, repairs: Repairs) -> list[Drift]:
             held_by = await port_rows.list_ports(tx, PortFilter(ids=tuple(page)))
         held = await networks.placement.get_consumers(page)
         suspects = [p for p in held_by if not covers(_allocations(held.get(p.id)), claim_of(p.addresses))]
-        found += await _confirm(networks, suspects, [], repairs)
+        found += await _confirm(networks, suspects, {}, repairs)
         found += await _unreached(networks, held_by)
         if len(page) < PAGE:
             return found
@@ -110,16 +110,20 @@ async def audit_consumers(networks: Networks, *, repairs: Repairs) -> list[Drift
         held = await networks.placement.get_consumers(page)
         async with networks.database.transaction(snapshot=True) as tx:
             there = {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(held)))}
-        missing = [port_id for port_id in held if port_id not in there]
+        missing = {port_id: consumer for port_id, consumer in held.items() if port_id not in there}
         larger = [p for p in there.values() if not covers(claim_of(p.addresses), held[p.id].allocations)]
         found += await _confirm(networks, larger, missing, repairs)
     return found
 
 
 async def _confirm(
-    networks: Networks, suspects: Sequence[Port], missing: Sequence[str], repairs: Repairs
+    networks: Networks, suspects: Sequence[Port], missing: Mapping[str, ConsumerState], repairs: Repairs
 ) -> list[Drift]:
-    """Drift of those of the ports that nobody is at work on. missing: ids that are no ports'."""
+    """Drift of those of the ports that nobody is at work on. missing: claims by ids that are no ports', as read.
+
+    A port that is just being made cannot be locked: its intent is looked for before it is, for the two change places
+    at once, and a claim that is not the one that was read was made since.
+    """
     if not suspects and not missing:
         return []
     servers = sorted({port.device_id for port in suspects if is_server_id(port.device_id)})
@@ -131,24 +135,33 @@ async def _confirm(
     for start in range(0, len(ids), CONFIRM_MAX):
         batch = ids[start : start + CONFIRM_MAX]
         async with networks.releasing, networks.database.transaction() as tx:
+            busy = set[str]().union(*await claims.list_busy(tx, batch))
             locked = await port_rows.lock_ports(tx, batch)
-            releasing, claiming = await claims.list_busy(tx, batch)
+            busy = busy.union(*await claims.list_busy(tx, batch))
             quiet = [
                 port_id
                 for port_id in batch
-                if port_id not in releasing | claiming
+                if port_id not in busy
                 and (locked[port_id].device_id if port_id in locked else None) == idle.get(port_id)
             ]
-            found += await _judge(networks, quiet, locked, repairs) if quiet else []
+            found += await _judge(networks, quiet, locked, missing, repairs) if quiet else []
     return found
 
 
 async def _judge(
-    networks: Networks, port_ids: Sequence[str], locked: Mapping[str, Port], repairs: Repairs
+    networks: Networks,
+    port_ids: Sequence[str],
+    locked: Mapping[str, Port],
+    missing: Mapping[str, ConsumerState],
+    repairs: Repairs,
 ) -> list[Drift]:
     """Compare, and make the claims what they should be; the ports are locked and nobody is at work on them."""
     held = await networks.placement.get_consumers(port_ids)
-    judged = {p: rules.judge_claim(p, locked.get(p), _allocations(held.get(p))) for p in port_ids}
+    judged = {
+        port_id: rules.judge_claim(port_id, locked.get(port_id), _allocations(held.get(port_id)))
+        for port_id in port_ids
+        if port_id not in missing or missing[port_id] == held.get(port_id)
+    }
     drifts = {port_id: drift for port_id, drift in judged.items() if drift is not None}
     if repairs is Repairs.NONE or not drifts:
         return list(drifts.values())

@@ -6,6 +6,7 @@ from roost.network import inventory, segments, uses
 from roost.network.flat import pool_names
 from roost.network.model import COMPUTE_OWNER, Network, PortFilter, Segment, Subnet
 from roost.network.service import Networks
+from roost.network.store import audit as audit_rows
 from roost.network.store import networks as store
 from roost.network.store import ports as port_rows
 from roost.network.store import subnets as subnet_rows
@@ -43,6 +44,14 @@ async def list_network_ids(networks: Networks, limit: int) -> list[str]:
     """See NetworkClient.list_network_ids."""
     async with networks.database.transaction() as tx:
         return await store.list_network_ids(tx, limit)
+
+
+async def list_unsettled_aggregates(networks: Networks) -> set[str]:
+    """See NetworkClient.list_unsettled_aggregates."""
+    async with networks.database.transaction(snapshot=True) as tx:
+        due = [uuid for uuid, (_, is_due) in (await audit_rows.list_publications(tx, None)).items() if is_due]
+        sources = await subnet_rows.list_sources(tx, due) if due else []
+    return {segments.host_aggregate(source).uuid for source in sources} | set(map(segments.segment_aggregate_uuid, due))
 
 
 async def list_attached_ports(

@@ -1,0 +1,92 @@
+"""What `audit` says: a table for people, JSON for programs, and its exit status."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from roost.seams.audit import Drift, Kind, Mend
+
+CLEAN, DRIFT, REPAIRED = 0, 3, 4
+EXAMPLES_SHOWN = 3
+BY = {Mend.ITSELF: "the reconciler, or --repair", Mend.ASKED: "--repair", Mend.PERSON: "you"}
+
+
+def report_json(found: Sequence[Drift], repaired: Sequence[Drift] | None, left: Sequence[Drift] | None) -> bytes:
+    """Every drift. repaired, left: None where nothing was to be repaired."""
+    return msgspec.json.encode(
+        {
+            "clean": not (found if left is None else left),
+            "counts": _counts(found),
+            "found": [_shown(drift) for drift in found],
+            "repaired": None if repaired is None else [_shown(drift) for drift in repaired],
+            "left": None if left is None else [_shown(drift) for drift in left],
+        }
+    )
+
+
+def print_json(console: Console, report: bytes) -> None:
+    """As it is, whatever the width."""
+    console.file.write(report.decode() + "\n")
+
+
+def print_found(console: Console, found: Sequence[Drift], *, repair: bool) -> None:
+    """For people: each kind of drift with its count, the first of its examples, and what would be done."""
+    if not found:
+        console.print("Nothing has drifted.")
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("drift", overflow="fold")
+    table.add_column("count", justify="right")
+    for heading in ("for example", "repair", "by"):
+        table.add_column(heading, overflow="fold")
+    for kind, count in _by_kind(found).items():
+        mine = [drift for drift in found if drift.kind is kind]
+        examples = "\n".join(_example(drift) for drift in mine[:EXAMPLES_SHOWN])
+        table.add_row(f"{kind.sentence} ({kind.code})", f"{count:,}", examples, kind.repair, BY[kind.mend])
+    console.print(table)
+    console.print(Text(f"{_many(len(found))} found." + ("" if repair else " Nothing was changed.")))
+
+
+def print_outcome(console: Console, repaired: Sequence[Drift], left: Sequence[Drift]) -> None:
+    """What was put right, and what is left."""
+    console.print(Text(f"{_many(len(repaired))} repaired."))
+    if left:
+        console.print(Text("Left:", style="yellow"))
+        print_found(console, left, repair=True)
+
+
+def _by_kind(found: Sequence[Drift]) -> dict[Kind, int]:
+    counts = Counter(drift.kind for drift in found)
+    return {kind: counts[kind] for kind in Kind if counts[kind]}
+
+
+def _counts(found: Sequence[Drift]) -> dict[str, int]:
+    counts = Counter(drift.kind for drift in found)
+    return {kind.code: counts[kind] for kind in Kind}
+
+
+def _shown(drift: Drift) -> dict[str, Any]:
+    kind = drift.kind
+    return {
+        "kind": kind.code,
+        "what": kind.sentence,
+        "key": drift.key,
+        "name": drift.name,
+        "says": drift.says,
+        "repair": kind.repair,
+        "repaired_by": kind.mend.value,
+    }
+
+
+def _example(drift: Drift) -> str:
+    name = f"{drift.name} ({drift.key})" if drift.name and drift.name != drift.key else drift.key
+    return f"{name}: {drift.says}" if drift.says else name
+
+
+def _many(count: int) -> str:
+    return "1 drift" if count == 1 else f"{count:,} drifts"
