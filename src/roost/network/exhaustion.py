@@ -40,7 +40,8 @@ def sentence(full: Sequence[str], network: Network, rooms: Sequence[Room]) -> st
     shown = [f"{room.name} {_told(room, families)}" if several else _told(room, families) for room in rooms[:ROOMS_MAX]]
     if len(rooms) > ROOMS_MAX:
         shown.append(f"{len(rooms) - ROOMS_MAX} more")
-    return f"No more IP addresses available on {' or '.join(full)}. {head}: {', '.join(shown)}."
+    where = " or ".join(full if len(full) <= ROOMS_MAX else [*full[:ROOMS_MAX], f"{len(full) - ROOMS_MAX} more"])
+    return f"No more IP addresses available on {where}. {head}: {', '.join(shown)}."
 
 
 def _told(room: Room, families: Sequence[str]) -> str:

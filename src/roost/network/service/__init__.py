@@ -3,9 +3,12 @@
 import asyncio
 from dataclasses import dataclass, field
 
+from roost.network.model import Port, PortRequest
 from roost.network.settings import NetworkSettings
+from roost.platform.batches import Batches
 from roost.platform.database import Database
 from roost.platform.env import Env
+from roost.platform.errors import RoostError
 from roost.seams.compute import ComputeClient
 from roost.seams.placement import PlacementClient
 
@@ -17,7 +20,7 @@ class Networks:
     """What every operation of the network service works with.
 
     releasing: one at a time gives claims back, since it holds a connection of the pool while the ledger uses another.
-    default_project: whose everything is without authentication.
+    default_project: whose everything is without authentication. creations: clients' ports that are made together.
     """
 
     database: Database
@@ -27,3 +30,4 @@ class Networks:
     default_project: str = DEFAULT_PROJECT
     settings: NetworkSettings = field(default_factory=NetworkSettings)
     releasing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    creations: Batches[PortRequest, Port | RoostError] | None = None

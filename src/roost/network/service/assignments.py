@@ -97,7 +97,17 @@ async def assign(networks: Networks, tx: Connection, port_id: str, placing: Plac
 async def close_intent(tx: Connection, port_id: str) -> None:
     """What was claimed for the port is assigned by this transaction. Raises PortChanged when the intent is gone."""
     if not await claims.delete_intent(tx, port_id):
-        raise PortChanged(f"Port {port_id}: giving it an address took too long: repeat the request.")
+        raise too_late(port_id)
+
+
+def too_late(port_id: str) -> PortChanged:
+    """The intent is gone, and the reconciler may have given back what was claimed."""
+    return PortChanged(f"Port {port_id}: giving it an address took too long: repeat the request.")
+
+
+def new_claim(port_id: str, project_id: str, placing: Placing) -> ConsumerClaim:
+    """The claim of a port that has none yet."""
+    return _consumer_claim(port_id, project_id, claim_of(placing), None)
 
 
 def claim_of(placing: Placing) -> dict[str, dict[str, int]]:
@@ -244,7 +254,15 @@ async def _with_room(networks: Networks, placings: Sequence[Placing]) -> list[Pl
 
 async def _claim(networks: Networks, port_id: str, project_id: str, claim: Allocations, generation: int | None) -> bool:
     """Whether the port has this claim now, instead of any that was left over. Raises PortChanged."""
-    consumer = ConsumerClaim(
+    consumer = _consumer_claim(port_id, project_id, claim, generation)
+    (answer,) = await networks.placement.claim([ClaimGroup((consumer,))])
+    if isinstance(answer, Refused) and any(s.rule is Rule.CONSUMER_GENERATION for s in answer.shortfalls):
+        raise PortChanged(f"Port {port_id} is being claimed for by somebody else: repeat the request.")
+    return isinstance(answer, Claimed)
+
+
+def _consumer_claim(port_id: str, project_id: str, claim: Allocations, generation: int | None) -> ConsumerClaim:
+    return ConsumerClaim(
         consumer_uuid=port_id,
         generation=generation,
         consumer_type=ConsumerType.PORT.value,
@@ -252,7 +270,3 @@ async def _claim(networks: Networks, port_id: str, project_id: str, claim: Alloc
         user_id=project_id,
         allocations=claim,
     )
-    (answer,) = await networks.placement.claim([ClaimGroup((consumer,))])
-    if isinstance(answer, Refused) and any(s.rule is Rule.CONSUMER_GENERATION for s in answer.shortfalls):
-        raise PortChanged(f"Port {port_id} is being claimed for by somebody else: repeat the request.")
-    return isinstance(answer, Claimed)

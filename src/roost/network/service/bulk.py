@@ -4,6 +4,7 @@ Each is claimed for, or published, by itself, so one transaction cannot hold the
 are taken back. A process that dies in between leaves those before.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -18,11 +19,25 @@ log = structlog.get_logger()
 
 
 async def create_all(
-    wanted: Sequence[Asked], create: Callable[[Asked], Awaitable[Made]], take_back: Callable[[Made], Awaitable[None]]
+    wanted: Sequence[Asked],
+    create: Callable[[Asked], Awaitable[Made]],
+    take_back: Callable[[Made], Awaitable[None]],
+    *,
+    together: bool = False,
 ) -> list[Made]:
-    """Make them in order, and take back what was made when one cannot be. Raises what `create` raises."""
+    """Make them in order, and take back what was made when one cannot be. Raises what `create` raises first.
+
+    together: all at once, since `create` makes sets of what comes at once.
+    """
     made: list[Made] = []
     try:
+        if together:
+            answers = await asyncio.gather(*map(create, wanted), return_exceptions=True)
+            made = [answer for answer in answers if not isinstance(answer, BaseException)]
+            for answer in answers:
+                if isinstance(answer, BaseException):
+                    raise answer
+            return made
         for item in wanted:
             made.append(await create(item))
     except BaseException:

@@ -18,6 +18,30 @@ async def insert_intent(tx: Connection, port_id: str, revision: int, lives_s: fl
     return await tx.fetchval(INSERT_INTENT, port_id, revision, lives_s) is not None
 
 
+INSERT_INTENTS = """
+-- network.insert_intents
+INSERT INTO network.intent (port_id, revision, expires_at)
+SELECT unnest($1::uuid[]), 0, now() + make_interval(secs => $2)
+"""
+
+
+async def insert_intents(tx: Connection, port_ids: Sequence[str], lives_s: float) -> None:
+    """Somebody is about to claim for these ports, which do not exist yet."""
+    if port_ids:
+        await tx.execute(INSERT_INTENTS, port_ids, lives_s)
+
+
+DELETE_INTENTS = """
+-- network.delete_intents
+DELETE FROM network.intent WHERE port_id = ANY($1::uuid[]) RETURNING port_id
+"""
+
+
+async def delete_intents(tx: Connection, port_ids: Sequence[str]) -> set[str]:
+    """The claims have their addresses, or are not wanted any more. Returns those whose intent was still there."""
+    return {row["port_id"] for row in await tx.fetch(DELETE_INTENTS, port_ids)}
+
+
 DELETE_INTENT = """
 -- network.delete_intent
 DELETE FROM network.intent WHERE port_id = $1 RETURNING port_id

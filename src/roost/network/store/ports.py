@@ -205,24 +205,37 @@ async def settle(tx: Connection, server_ids: Sequence[str]) -> None:
     await tx.execute(SETTLE_PORTS, server_ids)
 
 
-INSERT_PORT = """
--- network.insert_port
+INSERT_PORTS = """
+-- network.insert_ports
 INSERT INTO network.port
     (id, network_id, project_id, name, description, mac_address, admin_state_up, device_id, device_owner,
     ip_allocation, host, vnic_type, binding_profile, vif_type, tags, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16)
+SELECT id, network_id, project_id, name, description, mac_address, admin_state_up, device_id, device_owner,
+    ip_allocation, host, vnic_type, binding_profile, vif_type,
+    ARRAY(SELECT jsonb_array_elements_text(tags)), created_at, created_at
+FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::boolean[], $8::text[],
+    $9::text[], $10::text[], $11::text[], $12::text[], $13::jsonb[], $14::text[], $15::jsonb[], $16::timestamptz[])
+    AS p (id, network_id, project_id, name, description, mac_address, admin_state_up, device_id, device_owner,
+    ip_allocation, host, vnic_type, binding_profile, vif_type, tags, created_at)
 ON CONFLICT DO NOTHING
 RETURNING id
 """
 
 
-async def insert(tx: Connection, port: Port) -> bool:
-    """A user's port; False if its MAC address is taken in the network."""
-    return None is not await tx.fetchval(
-        INSERT_PORT, port.id, port.network_id, port.project_id, port.name, port.description, port.mac_address,
-        port.admin_state_up, port.device_id, port.device_owner, port.ip_allocation, port.host, port.vnic_type,
-        port.binding_profile, port.vif_type, port.tags, port.created_at,
-    )  # fmt: skip
+async def insert_all(tx: Connection, new: Sequence[Port]) -> set[str]:
+    """Users' ports; returns the ids of those made: a MAC address may be taken in its network."""
+    if not new:
+        return set()
+    columns = [
+        [getattr(port, name) for port in new]
+        for name in (
+            "id", "network_id", "project_id", "name", "description", "mac_address", "admin_state_up", "device_id",
+            "device_owner", "ip_allocation", "host", "vnic_type", "binding_profile", "vif_type",
+        )
+    ]  # fmt: skip
+    tags = [msgspec.json.encode(port.tags).decode() for port in new]
+    rows = await tx.fetch(INSERT_PORTS, *columns, tags, [port.created_at for port in new])
+    return {row["id"] for row in rows}
 
 
 UPDATE_PORT = """
