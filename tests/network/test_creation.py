@@ -1,0 +1,108 @@
+"""Ports that clients make at the same time are made together, and one that is refused undoes no other."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from tests.network.cloud import PROJECT, Cloud
+from tests.network.test_builds import assert_sound, counting
+
+from roost.network.errors import (
+    IpAddressGenerationFailure,
+    NetworkNotFound,
+    OverQuota,
+    PortChanged,
+)
+from roost.network.model import Port, PortFilter, PortRequest
+from roost.network.reconciler import reconcile_once
+from roost.network.service import creation, ports, quotas
+from roost.platform.errors import RoostError
+
+NOWHERE = "00000000-0000-4000-8000-00000000dead"
+
+
+def asked(network_id: str, count: int = 1, **more: str) -> list[PortRequest]:
+    return [PortRequest(network_id=network_id, project_id=PROJECT, **more) for _ in range(count)]  # type: ignore[arg-type]
+
+
+def made(answers: Sequence[Port | RoostError]) -> list[Port]:
+    return [answer for answer in answers if isinstance(answer, Port)]
+
+
+async def test_the_last_addresses_go_to_some_and_the_others_are_told(cloud: Cloud) -> None:
+    network = await cloud.plain("10.0.0.0/28")
+    answers = await creation.create_each(cloud.networks, asked(network.id, 20))
+    assert len({port.addresses[0].address for port in made(answers)}) == 13
+    refused = [answer for answer in answers if not isinstance(answer, Port)]
+    assert {type(error) for error in refused} == {IpAddressGenerationFailure}
+    assert "0 of 13 free" in str(refused[0])
+    assert await cloud.used(network.id) == (13, 13)
+    await assert_sound(cloud)
+
+
+async def test_ports_on_a_host_spread_over_its_segments_and_fill_them_all(cloud: Cloud) -> None:
+    network, (rack1, rack2) = await cloud.routed("10.1.0.0/29", "10.2.0.0/28")
+    await cloud.client.set_hosts({"h9": ["rack1", "rack2"]})
+    answers = await creation.create_each(cloud.networks, asked(network.id, 20, host="h9"))
+    assert len(made(answers)) == 5 + 13
+    assert await cloud.used(rack1.id) == (5, 5)
+    assert await cloud.used(rack2.id) == (13, 13)
+    await assert_sound(cloud)
+
+
+async def test_each_is_refused_for_its_own_reason_and_the_others_are_made(cloud: Cloud) -> None:
+    plain = await cloud.plain("10.0.0.0/28")
+    routed, _ = await cloud.routed("10.1.0.0/29")
+    await quotas.set_quotas(cloud.networks, "limited", {"port": 1})
+    limited = PortRequest(network_id=plain.id, project_id="limited")
+    wanted = [*asked(plain.id), *asked(NOWHERE), limited, limited, *asked(routed.id), *asked(plain.id)]
+    answers = await creation.create_each(cloud.networks, wanted)
+    assert [type(answer) for answer in answers] == [Port, NetworkNotFound, Port, OverQuota, Port, Port]
+    assert [port.ip_allocation for port in made(answers)] == ["immediate", "immediate", "deferred", "immediate"]
+    assert await cloud.used(plain.id) == (13, 3)
+    await assert_sound(cloud)
+
+
+@pytest.mark.parametrize("reconciled", [True, False], ids=["reconciled", "before the reconciler"])
+async def test_a_set_that_took_longer_than_its_intents_keeps_nothing(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, *, reconciled: bool
+) -> None:
+    network = await cloud.plain("10.0.0.0/28")
+    real = cloud.networks.placement.claim
+
+    async def slow(groups):  # type: ignore[no-untyped-def]
+        answers = await real(groups)
+        async with cloud.networks.database.transaction() as tx:
+            await tx.execute("UPDATE network.intent SET expires_at = now() - interval '1 s'")
+            if not reconciled:
+                await tx.execute("DELETE FROM network.intent")
+        if reconciled:
+            await reconcile_once(cloud.networks)
+        return answers
+
+    monkeypatch.setattr(cloud.networks.placement, "claim", slow)
+    answers = await creation.create_each(cloud.networks, asked(network.id, 3))
+    assert {type(answer) for answer in answers} == {PortChanged}
+    assert await cloud.used(network.id) == (13, 0)
+    assert await ports.list_ports(cloud.networks, PortFilter()) == []
+    await assert_sound(cloud)
+
+
+async def test_callers_at_the_same_time_are_one_set(cloud: Cloud) -> None:
+    network = await cloud.plain("10.0.0.0/24")
+    with counting(cloud) as alone:
+        await ports.create_port(cloud.networks, asked(network.id)[0])
+    with counting(cloud) as together:
+        await asyncio.gather(*(ports.create_port(cloud.networks, one) for one in asked(network.id, 100)))
+    assert len(together) == len(alone)
+    assert len(alone) <= 20
+    await assert_sound(cloud)
+
+
+async def test_many_of_one_request_are_all_made_or_none(cloud: Cloud) -> None:
+    network = await cloud.plain("10.0.0.0/28")
+    with pytest.raises(IpAddressGenerationFailure):
+        await ports.create_ports(cloud.networks, asked(network.id, 14))
+    assert await cloud.used(network.id) == (13, 0)
+    assert len(await ports.create_ports(cloud.networks, asked(network.id, 13))) == 13
+    await assert_sound(cloud)
