@@ -224,7 +224,7 @@ async def _write(networks: Networks, makings: Sequence[_Making]) -> dict[str, Po
         assert inserted, "a free range held an address that a port has"
         await addresses.change_free(tx, change)
         automatic = [item for m in makings if m.port_id in made for item in _automatic(m, made[m.port_id], behind)]
-        await assignments.add_automatic(tx, automatic, [None] * len(automatic))
+        await assignments.add_automatic(tx, automatic, None)
         return {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(made)))}
 
 
