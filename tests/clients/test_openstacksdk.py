@@ -144,6 +144,16 @@ def test_every_command_of_the_how_to_works(roost: Cluster, clouds_file: Path) ->
         assert re.search(shown, door), door
     assert "lab-door" in printed["openstack port list --fixed-ip ip-substring=198.51.100.13"]
     assert "lab2" in printed["openstack network list --long --tags blue"]
+    six, gateway = printed["openstack port show six-port"], printed["openstack port show gateway-port"]
+    for shown in (
+        r"ip_address='203\.0\.113\.2'",
+        r"ip_address='2001:db8:2::2'",
+        r"ip_address='2001:db8:1:0:[0-9a-f]+:[0-9a-f]*ff:fe",
+    ):
+        assert re.search(shown, six), six
+    assert re.search(r"ip_address='203\.0\.113\.18'", gateway), gateway
+    assert re.search(r"\bipv6_ra_mode +\| slaac\b", printed["openstack subnet show six-auto"])
+    assert re.search(r"\bsix=.*203\.0\.113\.3", printed["openstack server show six-server"])
     asyncio.run(settle(roost))
 
 

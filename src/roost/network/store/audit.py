@@ -72,7 +72,7 @@ class FreeRow(Struct, frozen=True, kw_only=True):
 
 
 # Addresses that a subnet's prefix makes up are in no pool, wherever its pools are.
-AUTOMATIC = "s.ipv6_address_mode IS NOT NULL AND s.ipv6_address_mode <> 'dhcpv6-stateful'"
+AUTOMATIC = "coalesce(s.ipv6_address_mode, s.ipv6_ra_mode) IN ('slaac', 'dhcpv6-stateless')"
 
 LIST_FREE = f"""
 -- network.audit_free_ranges
