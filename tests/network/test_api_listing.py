@@ -65,7 +65,9 @@ async def test_a_filter_or_an_order_that_there_is_not_is_a_400_of_an_empty_list_
     assert answer["NeutronError"]["message"] == "['colour'] is invalid attribute for filtering"
 
 
-@pytest.mark.parametrize("order", ["", "sort_key=name&sort_dir=desc&", "sort_key=admin_state_up&sort_key=name&"])
+@pytest.mark.parametrize(
+    "order", ["", "fields=name&", "sort_key=name&sort_dir=desc&", "sort_key=admin_state_up&sort_key=name&"]
+)
 async def test_pages_lead_from_the_first_to_the_last_and_back(api: Api, cloud: Cloud, order: str) -> None:
     network = await cloud.network()
     many = [{"network_id": network.id, "name": f"p{number}", "admin_state_up": number % 2 == 0} for number in range(7)]

@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from roost.network.api.documents import attributes
+from roost.network.api.documents import Document, attributes
 from roost.network.errors import InvalidInput
 from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, integer_parameter, is_uuid, json_response, root_url
@@ -24,21 +24,30 @@ FIXED_IP_KEYS = ("ip_address", "ip_address_substr", "subnet_id")
 LIMIT_MAX = 100_000
 
 D = TypeVar("D", bound=Struct)
+Identified = TypeVar("Identified", bound=Document)
 Test = Callable[[Any], bool]
 
 
-def answer(request: Request, many: str, documents: Sequence[D], kind: type[D]) -> Response:
+def answer(request: Request, many: str, documents: Sequence[Identified], kind: type[Identified]) -> Response:
     """The answer with those of the documents that the request asks for, and with links where it asks for a page."""
-    body: dict[str, Any] = {many: select(documents, request, kind)}
-    if links := page_links(request, body[many], kind):
+    page = whole(documents, request, kind)
+    body: dict[str, Any] = {many: [show_fields(item, request) for item in page]}
+    if links := page_links(request, [item.id for item in page]):
         body[f"{many}_links"] = links
     return json_response(body)
 
 
 def select(
     documents: Sequence[D], request: Request, kind: type[D], *, key: str = "id", besides: frozenset[str] = frozenset()
-) -> list[D] | list[dict[str, Any]]:
-    """Those that the query string asks for, in its order, with its fields.
+) -> list[D | dict[str, Any]]:
+    """Those that the query string asks for, in its order, with its fields; see whole."""
+    return [show_fields(item, request) for item in whole(documents, request, kind, key=key, besides=besides)]
+
+
+def whole(
+    documents: Sequence[D], request: Request, kind: type[D], *, key: str = "id", besides: frozenset[str] = frozenset()
+) -> list[D]:
+    """Those that the query string asks for, in its order, with all of their fields.
 
     kind: of the documents; all of its attributes can be filtered and sorted by. key: the attribute that tells them
     apart. besides: other filters, which the caller has applied. Raises BadRequest, InvalidInput, naming what is wrong.
@@ -55,10 +64,7 @@ def select(
     # Ties are in the order of what tells them apart, so that pages neither repeat nor leave out.
     for name, direction in reversed([*zip(keys, directions, strict=False), (key, "asc")]):
         chosen.sort(key=_sorting_by(names[name]), reverse=direction == "desc")
-    page = _page(chosen, request, names[key], by_key=not keys)
-    if wanted := request.query_params.getlist("fields"):
-        return [_some(item, wanted) for item in page]
-    return page
+    return _page(chosen, request, names[key], by_key=not keys)
 
 
 def show_fields(item: D, request: Request) -> D | dict[str, Any]:
@@ -94,8 +100,8 @@ def page_by_id(request: Request, narrowed: frozenset[str]) -> tuple[str | None, 
     return None if after is None else canonical_uuid(after), limit or None
 
 
-def page_links(request: Request, page: Sequence[Any], kind: type[Struct]) -> list[dict[str, str]]:
-    """Where a page's list goes on, in both directions; none where no `limit` asks for a page, or it has no ids."""
+def page_links(request: Request, ids: Sequence[str]) -> list[dict[str, str]]:
+    """Where the list of a page with these goes on, in both directions; none where no `limit` asks for a page."""
     limit = integer_parameter(request, "limit", default=0, highest=LIMIT_MAX)
     if not limit:
         return []
@@ -106,14 +112,13 @@ def page_links(request: Request, page: Sequence[Any], kind: type[Struct]) -> lis
     reverse = _reverse(request)
     links = []
     for rel, at_end, more, which in (
-        ("next", len(page) < limit and not reverse, [], -1),
-        ("previous", len(page) < limit and reverse, [("page_reverse", "True")], 0),
+        ("next", len(ids) < limit and not reverse, [], -1),
+        ("previous", len(ids) < limit and reverse, [("page_reverse", "True")], 0),
     ):
         if at_end:
             continue
-        last = page[which] if page else None
-        marker = last.get("id") if isinstance(last, dict) else getattr(last, "id", None)
-        query = urlencode([*others, *([("marker", marker)] if marker else []), *more])
+        marker = [("marker", ids[which])] if ids else []
+        query = urlencode([*others, *marker, *more])
         links.append({"rel": rel, "href": f"{path}?{query}"})
     return links
 
