@@ -119,16 +119,24 @@ SETTLED: dict[str, str] = {
         WHERE claimed.used IS DISTINCT FROM wanted.used""",
     "a server's port is not on its host, or its server is gone": """
         SELECT p.id, p.device_id, p.host FROM network.port p LEFT JOIN compute.server v ON v.id::text = p.device_id
-        WHERE p.device_owner LIKE 'compute:%' AND (v.id IS NULL OR v.status <> 'ACTIVE' OR p.host <> v.host)""",
+        WHERE p.device_owner LIKE 'compute:%' AND p.device_id <> ''
+        AND (v.id IS NULL OR v.status <> 'ACTIVE' OR p.host <> v.host)""",
     "an ACTIVE server's network information is not its ports": """
         SELECT v.id, n ->> 'port_id' AS port_id FROM compute.server v, jsonb_array_elements(v.network_info) n
         LEFT JOIN network.port p ON p.id = (n ->> 'port_id')::uuid
         WHERE v.status = 'ACTIVE' AND n ->> 'port_id' IS NOT NULL
-        AND (p.id IS NULL OR p.device_id <> v.id::text OR n -> 'addresses' <> (
+        AND (p.id IS NULL OR p.device_id <> v.id::text OR (
+            SELECT coalesce(jsonb_agg(x ORDER BY x::inet), '[]')
+            FROM jsonb_array_elements_text(n -> 'addresses') x) <> (
             SELECT coalesce(jsonb_agg(host(a.address) ORDER BY a.address), '[]')
             FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id WHERE a.port_id = p.id
             -- A subnet that gives addresses by MAC gives them to ports that servers have already.
             AND (n -> 'addresses' ? host(a.address) OR coalesce(s.ipv6_ra_mode, s.ipv6_address_mode) IS NULL)))""",
+    "an ACTIVE server's port is not in its network information": """
+        SELECT v.id, p.id AS port_id FROM compute.server v JOIN network.port p ON p.device_id = v.id::text
+        WHERE v.status = 'ACTIVE' AND NOT EXISTS (
+            SELECT FROM jsonb_array_elements(v.network_info) n WHERE n ->> 'port_id' = p.id::text)""",
+    "compute has not been told of a port": "SELECT server_id, lost_port_id FROM network.notice",
     "an ACTIVE server's network information is not its flat addresses": """
         WITH shown AS (
             SELECT v.id AS server_id, n ->> 'tag' AS tag, n #>> '{addresses,0}' AS address,

@@ -11,7 +11,7 @@ from roost.network.service import Networks
 from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
-from roost.seams.compute import HostAggregateMembers, HostAggregateState
+from roost.seams.compute import HostAggregateMembers, HostAggregateState, PortsChange
 
 
 class MemberCompute:
@@ -22,6 +22,7 @@ class MemberCompute:
         self.members: dict[str, set[str]] = {}
         self.existing: set[str] = set()
         self.unfinished: set[str] = set()
+        self.told: list[PortsChange] = []
         self.behind: set[str] = set()
 
     async def ensure_host_aggregates(self, aggregates: Sequence[HostAggregateState]) -> None:
@@ -48,6 +49,9 @@ class MemberCompute:
 
     async def list_hosts_behind(self) -> set[str]:
         return self.behind
+
+    async def ports_changed(self, changes: Sequence[PortsChange]) -> None:
+        self.told += changes
 
     async def list_unfinished(self, server_ids: Sequence[str]) -> set[str]:
         return self.unfinished & set(server_ids)

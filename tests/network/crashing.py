@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import uuid
 
 from tests.network.cloud import PROJECT, Cloud
 from tests.network.conftest import MemberCompute
@@ -22,7 +23,9 @@ async def main(dsn: str) -> None:
     compute = MemberCompute()
     context = Networks(database=database, env=Env(), placement=LocalPlacement(ledger), compute=compute)
     network = await Cloud(context, LocalNetwork(context), compute).plain("10.0.0.0/28")
-    port = await ports.create_port(context, PortRequest(network_id=network.id, project_id=PROJECT))
+    port = await ports.create_port(
+        context, PortRequest(network_id=network.id, project_id=PROJECT, device_id=str(uuid.uuid4()))
+    )
     for addresses in (("10.0.0.9", "10.0.0.10"), ("10.0.0.9",)):
         named = tuple(FixedIpRequest(ip_address=address) for address in addresses)
         await ports.update_port(context, port.id, PortChanges(fixed_ips=named))

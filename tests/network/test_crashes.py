@@ -13,6 +13,7 @@ from roost.platform.crash import CRASH_POINTS
 
 POINTS = [name for name in CRASH_POINTS if name.startswith(("port.", "publish.", "reconcile."))]
 LEFT = (
+    "compute has not been told of a port",
     "an intent is left", "a release is left", "a claim of addresses is not its port's addresses",
 )  # fmt: skip
 
@@ -21,7 +22,7 @@ LATER = (
     "publish.before-inventory:2", "publish.after-inventory:2",
     # A change of fixed_ips: around the claim for those that come, and before the claim for what went is returned.
     "port.before-claim:2", "port.after-claim:2", "port.after-assign:2",
-    "port.after-unassign:2", "port.after-unassign:3",
+    "port.after-unassign:2", "port.after-unassign:3", "port.before-tell:2", "port.after-tell:3",
     "reconcile.before-release:2", "reconcile.after-release:2",
 )  # fmt: skip
 

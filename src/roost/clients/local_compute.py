@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.compute.service import Compute, hosts, servers
+from roost.compute.service import Compute, hosts, nics, servers
 from roost.compute.service import aggregates as host_aggregates
-from roost.seams.compute import HostAggregateMembers, HostAggregateState
+from roost.seams.compute import HostAggregateMembers, HostAggregateState, PortsChange
 
 
 class LocalCompute:
@@ -43,3 +43,7 @@ class LocalCompute:
     async def list_hosts_behind(self) -> set[str]:
         """See ComputeClient."""
         return await hosts.list_behind(self._compute)
+
+    async def ports_changed(self, changes: Sequence[PortsChange]) -> None:
+        """See ComputeClient."""
+        await nics.ports_changed(self._compute, changes)

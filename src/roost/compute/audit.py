@@ -53,11 +53,11 @@ def judge_claim(server: QuietServer, held: Allocations) -> Drift | None:
     return Drift(kind=Kind.SERVER_CLAIM_WRONG, key=server.id, name=server.name, says=says)
 
 
-def network_information(server: QuietServer, ports: Sequence[AttachedPort]) -> tuple[ServerPort, ...]:
+def network_information(kept: Sequence[ServerPort], ports: Sequence[AttachedPort]) -> tuple[ServerPort, ...]:
     """What is kept with the server of its ports, as they are: those known first, in their order."""
-    known = {port.port_id: port for port in server.ports if port.port_id}
+    known = {port.port_id: port for port in kept if port.port_id}
     order = {port_id: number for number, port_id in enumerate(known)}
-    return tuple(port for port in server.ports if not port.port_id) + tuple(
+    return tuple(port for port in kept if not port.port_id) + tuple(
         ServerPort(
             port_id=port.id,
             tag=known[port.id].tag if port.id in known else "",

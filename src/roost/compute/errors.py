@@ -47,3 +47,9 @@ class FilterInvalid(BadRequest):
 
 class NotReported(RoostError):
     """Hosts do not report what was asked for."""
+
+
+class PortsChanging(Conflict):
+    """The ports of a server change all the time; the call can be repeated."""
+
+    retry = Retry.NOW

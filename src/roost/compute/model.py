@@ -123,6 +123,13 @@ class Work(Struct, frozen=True, kw_only=True):
     active: bool
 
 
+class Marks(Struct, frozen=True):
+    """What others want of a work row while a conductor has it: a delete waits, or the build must end, and why."""
+
+    deleting: bool
+    must_fail: Failure | None = None
+
+
 class GuestOrder(Struct, frozen=True, kw_only=True):
     """What an agent is asked for: have this guest running, or have it gone."""
 

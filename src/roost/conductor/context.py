@@ -76,18 +76,18 @@ class Lease:
         builds_by_id = {build.work.server_id: build for build in builds}
         going_on = []
         for one in moves:
-            stage = now.get(one.server_id)
-            if stage is None or not (one.keep or stage is not one.stage):
+            done = now.get(one.server_id)
+            if done is None or done.stage is None or not done.keep:
                 continue
             build = builds_by_id[one.server_id]
             work = msgspec.structs.replace(
                 build.work,
-                stage=stage,
-                attempt=one.attempt,
-                failures=one.failures,
-                excluded_hosts=one.excluded_hosts,
-                placed=one.placed,
-                failure=one.failure,
+                stage=done.stage,
+                attempt=done.attempt,
+                failures=done.failures,
+                excluded_hosts=done.excluded_hosts,
+                placed=done.placed,
+                failure=done.failure,
             )
             going_on.append(Build(work, (ports or {}).get(one.server_id, build.ports)))
         return Advanced(going_on, lost=frozenset(one.server_id for one in moves) - now.keys())

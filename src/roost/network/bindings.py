@@ -84,16 +84,20 @@ def decide_reservations(
     networks: Mapping[str, Network],
     ports: Mapping[str, Port],
     claiming: Set[str] = frozenset(),
+    lost: Mapping[str, str] | None = None,
 ) -> list[Reservation | seam.PortsRefused]:
     """For each server, in order: what to make and to reserve, or why a NIC cannot be had.
 
     networks, ports: those that exist, as locked by this transaction. claiming: ports that are just getting an address
-    by a client's request. The first server that wants a port gets it.
+    by a client's request. lost: servers whose port a client deleted during the build, which ends. The first server that
+    wants a port gets it.
     """
     taken: dict[str, str] = {}
     answers: list[Reservation | seam.PortsRefused] = []
     for server in servers:
         reason = _refusal(server, networks, ports, taken, claiming)
+        if lost and server.server_id in lost:
+            reason = f"Port {lost[server.server_id]} was deleted while the server was being built."
         if reason is not None:
             answers.append(seam.PortsRefused(server.server_id, reason))
             continue

@@ -11,7 +11,17 @@ import structlog
 from msgspec import Struct
 
 from roost.network.errors import PublicationPending
-from roost.network.service import Networks, audit, audit_ports, flat, publications, releases, subnet_changes, subnets
+from roost.network.service import (
+    Networks,
+    audit,
+    audit_ports,
+    flat,
+    notices,
+    publications,
+    releases,
+    subnet_changes,
+    subnets,
+)
 from roost.network.store import claims, ports
 from roost.seams.audit import Drift, Repairs
 
@@ -44,6 +54,8 @@ async def reconcile_once(context: Networks) -> Reconciled:
     abandoned = await _expire_intents(context)
     abandoned += await _count_repaired(audit_ports.audit_consumers(context, repairs=Repairs.ITSELF))
     released = await releases.work_off_all(context)
+    while await notices.tell(context):
+        pass
     unclaimed = await flat.release_unclaimed(context)
     done = Reconciled(released=released, abandoned=abandoned, parted=parted, subnets=finished, unclaimed=unclaimed)
     if done != Reconciled():

@@ -32,6 +32,8 @@ CRASH_POINTS: tuple[str, ...] = (
     "port.after-claim",
     "port.after-assign",
     "port.after-unassign",
+    "port.before-tell",
+    "port.after-tell",
     "publish.before-inventory",
     "publish.after-inventory",
     "subnet.after-begin",

@@ -47,6 +47,13 @@ class HostAggregateMembers(Struct, frozen=True):
     hosts: frozenset[str]
 
 
+class PortsChange(Struct, frozen=True):
+    """Ports of a server are no longer what they were. lost: those that were deleted while a build held them."""
+
+    server_id: str
+    lost: tuple[str, ...] = ()
+
+
 class ComputeClient(Protocol):
     """The compute service, next door or over HTTP. Every call is in sets and can be repeated."""
 
@@ -76,3 +83,9 @@ class ComputeClient(Protocol):
 
     async def list_hosts_behind(self) -> set[str]:
         """Hosts of which the network service or the ledger is still to be told something."""
+
+    async def ports_changed(self, changes: Sequence[PortsChange]) -> None:
+        """Look at these servers' ports again: what is kept with ACTIVE ones is as they are now, or they are gone.
+
+        A build that lost a port ends in ERROR with the reason. Servers that do not exist are left out.
+        """

@@ -134,7 +134,7 @@ async def _claim(compute: Compute, server: QuietServer, held: ConsumerState | No
 
 async def _keep_ports(compute: Compute, server: QuietServer, ports: Sequence[AttachedPort]) -> bool:
     async with compute.database.transaction() as tx:
-        new = rules.network_information(server, ports)
+        new = rules.network_information(server.ports, ports)
         return await store.set_network_info(tx, server.id, old=server.ports, new=new)
 
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from roost.compute.model import Move, Stage, Work
+from roost.compute.model import Marks, Move, Stage, Work
+from roost.compute.nics import BUILDING
 from roost.compute.service.context import Compute
 from roost.compute.store import work as store
 
@@ -23,32 +24,32 @@ async def lease_work(
         return await store.lease_work(tx, owner=owner, limit=limit, lease_s=lease_s, cells=list(cells) or None)
 
 
-async def move(compute: Compute, moves: Sequence[Move], *, owner: str, lease_s: float) -> dict[str, Stage | None]:
-    """Move the rows that `owner` still has, all in one transaction: server id -> the stage it is in now.
+async def move(compute: Compute, moves: Sequence[Move], *, owner: str, lease_s: float) -> dict[str, Move]:
+    """Move the rows that `owner` still has, all in one transaction: server id -> the move that was made.
 
-    Rows whose lease was lost are left out and unchanged. A row on which a delete waits goes to DELETE instead, and
-    nothing else of its move is written.
+    Rows whose lease was lost are left out and unchanged. A row on which a delete waits goes to DELETE instead, one of a
+    build that must end to FAIL, and nothing else of its move is written.
     """
     async with compute.database.transaction() as tx:
         held = await store.lock_work(tx, [move.server_id for move in moves], owner=owner)
-        ours = [
-            _to_delete(move) if held[move.server_id] and not move.gone else move
-            for move in moves
-            if move.server_id in held
-        ]
+        ours = [_as_marked(move, held[move.server_id]) for move in moves if move.server_id in held]
         await store.update_servers(tx, ours)
         await store.desire_guests(tx, ours)
         await store.move_work(tx, ours, lease_s=lease_s)
         await store.finish_work(tx, ours)
     if compute.wakeups and any(move.guest_host for move in ours):
         compute.wakeups.send("roost_guest")
-    return {move.server_id: move.stage for move in ours}
+    return {move.server_id: move for move in ours}
 
 
-def _to_delete(move: Move) -> Move:
-    if move.stage is Stage.DELETE:
-        return move
-    return replace(move, stage=Stage.DELETE, keep=True, delay_s=0.0, guest_host=None, server=None)
+def _as_marked(move: Move, marks: Marks) -> Move:
+    if marks.deleting and not move.gone and move.stage is not Stage.DELETE:
+        return replace(move, stage=Stage.DELETE, keep=True, delay_s=0.0, guest_host=None, server=None)
+    if marks.must_fail is not None and not marks.deleting and move.stage in (*BUILDING, Stage.LAUNCH):
+        return replace(
+            move, stage=Stage.FAIL, keep=True, delay_s=0.0, guest_host=None, server=None, failure=marks.must_fail
+        )
+    return move
 
 
 async def withdraw_guests(compute: Compute, server_ids: Sequence[str], *, owner: str) -> set[str]:

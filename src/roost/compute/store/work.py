@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from roost.compute.model import Failure, Move, Placed, Stage, Work
+from roost.compute.model import Failure, Marks, Move, Placed, Stage, Work
 from roost.platform.database import Connection
 from roost.seams.compute import RequestSpec
 
@@ -56,14 +56,20 @@ def _work(row: Any) -> Work:
 
 
 LOCK_WORK = """-- compute.lock_work
-SELECT server_id, deleting FROM compute.work WHERE server_id = ANY($1::uuid[]) AND lease_owner = $2
+SELECT server_id, deleting, must_fail FROM compute.work WHERE server_id = ANY($1::uuid[]) AND lease_owner = $2
 ORDER BY server_id FOR UPDATE
 """
 
 
-async def lock_work(tx: Connection, server_ids: Sequence[str], *, owner: str) -> dict[str, bool]:
-    """Lock those rows that `owner` still has: server id -> whether a delete waits."""
-    return {row[0]: row[1] for row in await tx.fetch(LOCK_WORK, server_ids, owner)}
+async def lock_work(tx: Connection, server_ids: Sequence[str], *, owner: str) -> dict[str, Marks]:
+    """Lock those rows that `owner` still has: server id -> what others want of it."""
+    return {
+        row["server_id"]: Marks(
+            row["deleting"],
+            None if row["must_fail"] is None else msgspec.json.decode(row["must_fail"], type=Failure),
+        )
+        for row in await tx.fetch(LOCK_WORK, server_ids, owner)
+    }
 
 
 MOVE_WORK = """-- compute.move_work

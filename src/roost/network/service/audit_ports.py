@@ -4,7 +4,6 @@ A port is looked at under its lock; an open intent, a release row or a build at 
 ledger is called while the ports are locked, as `releases` does and for the same reason.
 """
 
-import uuid
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -14,6 +13,7 @@ from roost.network import segments
 from roost.network.holdings import claim_of, covers
 from roost.network.model import Port, PortFilter
 from roost.network.service import Networks, builds
+from roost.network.service.notices import is_server_id
 from roost.network.store import audit as store
 from roost.network.store import claims
 from roost.network.store import networks as network_rows
@@ -210,11 +210,3 @@ async def _unreached(networks: Networks, held_by: Sequence[Port]) -> list[Drift]
         for port in bound
         if port.provider_uuid in reach and not segments.reaches(hosts.get(port.host or ""), reach[port.provider_uuid])
     ]
-
-
-def is_server_id(device_id: str) -> bool:
-    """Clients may write anything as a port's device."""
-    try:
-        return str(uuid.UUID(device_id)) == device_id
-    except ValueError:
-        return False

@@ -13,6 +13,7 @@ from roost.network.service import Networks, assignments, exhaustions, flat, quot
 from roost.network.service.macs import new_mac
 from roost.network.store import addresses, claims, ports, subnets
 from roost.network.store import networks as store
+from roost.network.store import notices as notice_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
@@ -128,7 +129,8 @@ async def _ensure_batch(
             releasing, claiming = await claims.list_busy(tx, ids)
             if releasing:
                 raise _ReleasesPending(releasing)
-            decided = bindings.decide_reservations(servers, known, found, claiming)
+            lost = await notice_rows.list_lost(tx, [server.server_id for server in servers])
+            decided = bindings.decide_reservations(servers, known, found, claiming, lost)
             decided = await _within_quota(networks, tx, decided)
             new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
             macs = [new_mac(networks.env.random) for _ in new]

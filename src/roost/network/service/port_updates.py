@@ -20,10 +20,10 @@ from roost.network.errors import (
     PortNotFound,
 )
 from roost.network.holdings import added, claim_of, covers, same
-from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Port, PortChanges
+from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Port, PortChanges, PortFilter
 from roost.network.requests import Placing
 from roost.network.revisions import refuse_other_revision
-from roost.network.service import Networks, assignments, automatic, releases
+from roost.network.service import Networks, assignments, automatic, notices, releases
 from roost.network.service.macs import canonical_mac
 from roost.network.store import addresses, claims
 from roost.network.store import ports as port_rows
@@ -49,11 +49,21 @@ class _Change(Struct, frozen=True):
     renews: bool = False
 
 
+class Owner(Struct, frozen=True):
+    """Who has a port; is_server: a server of this cloud."""
+
+    device_id: str = ""
+    is_server: bool = False
+
+
 async def update_port(networks: Networks, port_id: str, changes: PortChanges) -> None:
     """See ports.update_port. Raises asyncpg's UniqueViolationError for a MAC address that another port has."""
+    owner = await find_owner(networks, port_id) if changes.host is not None else Owner()
     for _ in range(RELEASE_ROUNDS_MAX):
         async with networks.database.transaction() as tx:
             port = await lock_for_client(tx, port_id, changes.revision)
+            if changes.device_id in (None, port.device_id) and changes.host not in (None, port.host or ""):
+                refuse_leaving(port, owner)
             releasing, _claiming = await claims.list_busy(tx, [port_id])
             if not releasing:
                 change = await _plan(tx, port, changes)
@@ -63,13 +73,14 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges) ->
                     await assignments.refuse_taken(tx, change.placings)
                     await assignments.open_intent(networks, tx, port_id, port.revision)
                 else:
-                    await _write(networks, tx, change, change.placings)
+                    servers = await _write(networks, tx, port, change, change.placings)
                 break
         await releases.work_off(networks, [port_id])
     else:
         raise PortChanged(f"The claim of port {port_id} is still being given back: repeat the request.")
     if change.needs_claim:
-        await _claim_and_write(networks, port, change)
+        servers = await _claim_and_write(networks, port, change)
+    await notices.tell_now(networks, servers)
     if change.trims:
         crash_point("port.after-unassign")
         await releases.work_off_now(networks, [port_id])
@@ -87,7 +98,27 @@ async def lock_for_client(tx: Connection, port_id: str, revision: int | None = N
     return port
 
 
-async def _claim_and_write(networks: Networks, port: Port, change: _Change) -> None:
+async def find_owner(networks: Networks, port_id: str) -> Owner:
+    """The server of this cloud that has the port: the compute service is asked before anything is locked."""
+    async with networks.database.transaction() as tx:
+        found = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
+    device_id = found[0].device_id if found else ""
+    asked = [device_id] if notices.is_server_id(device_id) else []
+    return Owner(device_id, bool(asked and await networks.compute.list_servers(asked)))
+
+
+def refuse_leaving(port: Port, owner: Owner) -> None:
+    """Raise PortInUse where a client would put a server's port on another host than its server.
+
+    Raises PortChanged when the port has changed hands since the owner was looked for.
+    """
+    if port.device_id != owner.device_id:
+        raise PortChanged(f"Port {port.id} changed while it was being looked at: repeat the request.")
+    if owner.is_server:
+        raise PortInUse(f"Port {port.id} is on {port.host} with server {port.device_id}: it moves with the server.")
+
+
+async def _claim_and_write(networks: Networks, port: Port, change: _Change) -> list[str]:
     """The port has an open intent."""
     placing = await assignments.claim_any(
         networks, port.id, port.project_id, change.placings, held=claim_of(port.addresses)
@@ -98,15 +129,21 @@ async def _claim_and_write(networks: Networks, port: Port, change: _Change) -> N
             if port.id not in found or found[port.id].revision != port.revision:
                 raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")
             await assignments.close_intent(tx, port.id)
-            await _write(networks, tx, change, [placing])
+            servers = await _write(networks, tx, port, change, [placing])
     except (PortChanged, IpAddressAlreadyAllocated, IpAddressGenerationFailure, asyncpg.UniqueViolationError):
         await releases.abandon(networks, port.id)
         raise
     crash_point("port.after-assign")
+    return servers
 
 
-async def _write(networks: Networks, tx: Connection, change: _Change, placings: Sequence[Placing]) -> None:
-    """Everything at once; the port is locked. Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure."""
+async def _write(
+    networks: Networks, tx: Connection, port: Port, change: _Change, placings: Sequence[Placing]
+) -> list[str]:
+    """Everything at once; the port is locked. Returns the servers that are to be told.
+
+    Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
+    """
     await port_rows.update(tx, change.port)
     # All at once, by id: what is locked one by one later is locked already.
     providers = {item.provider_uuid for item in (*change.dropped, *change.port.addresses)}
@@ -121,6 +158,14 @@ async def _write(networks: Networks, tx: Connection, change: _Change, placings: 
         await automatic.renew(tx, change.port)
     if change.trims:
         await claims.insert_releases(tx, [change.port.id])
+    if not (change.dropped or placings) and _shown(port) == _shown(change.port):
+        return []
+    return await notices.note(tx, port, change.port)
+
+
+def _shown(port: Port) -> tuple[str, str]:
+    """What of a port a server shows, beside the addresses."""
+    return port.device_id, port.mac_address
 
 
 async def _plan(tx: Connection, port: Port, changes: PortChanges) -> _Change:

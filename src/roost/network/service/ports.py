@@ -15,7 +15,7 @@ from roost.network.model import (
     PortRequest,
 )
 from roost.network.revisions import refuse_other_revision
-from roost.network.service import Networks, assignments, creation, port_updates, quotas, releases
+from roost.network.service import Networks, assignments, creation, notices, port_updates, quotas, releases
 from roost.network.service.bulk import create_all
 from roost.network.store import claims
 from roost.network.store import ports as port_rows
@@ -75,6 +75,8 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges) ->
 async def delete_port(networks: Networks, port_id: str, *, revision: int | None = None) -> None:
     """Delete any port, a server's too: its addresses are unassigned, then its claim is given back.
 
+    An ACTIVE server loses the NIC, a build that holds the port ends in ERROR.
+
     revision: the one it must have. Raises PortNotFound, RevisionNumberConstraintFailed.
     """
     async with networks.database.transaction() as tx:
@@ -85,5 +87,7 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
         await assignments.unassign(tx, [(item.subnet_id, item.address) for item in found[port_id].addresses])
         await port_rows.delete(tx, [port_id])
         await claims.insert_releases(tx, [port_id])
+        servers = await notices.note(tx, found[port_id], None)
     crash_point("port.after-unassign")
+    await notices.tell_now(networks, servers)
     await releases.work_off_now(networks, [port_id])

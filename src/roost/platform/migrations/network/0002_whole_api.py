@@ -48,6 +48,13 @@ CREATE TABLE network.quota (
     maximum bigint NOT NULL,
     PRIMARY KEY (project_id, resource)
 );
+-- Servers whose ports a client changed or deleted, until compute knows. lost_port_id: deleted while a build held it.
+CREATE TABLE network.notice (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    server_id uuid NOT NULL,
+    lost_port_id uuid
+);
+CREATE INDEX notice_server ON network.notice (server_id);
 CREATE INDEX port_project ON network.port (project_id);
 -- Ports are looked for by the address that somebody saw.
 CREATE INDEX address_address ON network.address (address);

@@ -1,0 +1,54 @@
+"""Ports that clients changed or deleted: what is kept of them with ACTIVE servers, and builds that end without them.
+
+The network service says which servers are concerned; what their ports are now is read from it, as often as it is said.
+"""
+
+from collections.abc import Sequence
+
+from roost.compute.audit import network_information
+from roost.compute.errors import PortsChanging
+from roost.compute.nics import end_builds
+from roost.compute.service.context import Compute
+from roost.compute.store import guests as guest_rows
+from roost.compute.store import nics as store
+from roost.seams.compute import PortsChange
+
+ROUNDS_MAX = 8
+
+
+async def ports_changed(compute: Compute, changes: Sequence[PortsChange]) -> None:
+    """See ComputeClient.ports_changed. Raises PortsChanging; it can be repeated."""
+    lost: dict[str, tuple[str, ...]] = {}
+    for change in changes:
+        if change.lost:
+            lost[change.server_id] = (*lost.get(change.server_id, ()), *change.lost)
+    if lost:
+        async with compute.database.transaction() as tx:
+            endings = end_builds(await guest_rows.lock_works(tx, list(lost)), lost)
+            await store.end_builds(tx, now=endings.now, marked=endings.marked)
+        if endings.now:
+            compute.wake("roost_work")
+    await _refresh(compute, sorted({change.server_id for change in changes}))
+
+
+async def _refresh(compute: Compute, server_ids: Sequence[str]) -> None:
+    """Keep with ACTIVE servers what their ports are now.
+
+    Whoever writes looks once more afterwards: what it had read may have been older than what another found right.
+    """
+    for _ in range(ROUNDS_MAX):
+        async with compute.database.connection() as connection:
+            kept = await store.list_active_ports(connection, server_ids)
+        if not kept:
+            return
+        attached = await compute.network.list_attached_ports(list(kept))
+        wanted = {
+            server_id: network_information(ports, attached.get(server_id, ())) for server_id, ports in kept.items()
+        }
+        differing = [server_id for server_id, ports in kept.items() if wanted[server_id] != ports]
+        if not differing:
+            return
+        async with compute.database.transaction() as tx:
+            for server_id in differing:
+                await store.set_network_info(tx, server_id, old=kept[server_id], new=wanted[server_id])
+    raise PortsChanging("Ports of servers change all the time: repeat the request.")

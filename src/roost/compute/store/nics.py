@@ -1,0 +1,61 @@
+"""SQL of what deleted and changed ports mean for servers: builds that end, and what is kept with ACTIVE servers."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from roost.compute.model import Failure
+from roost.platform.database import Connection
+from roost.seams.compute import ServerPort
+
+# At launch nobody works on the row but who looks whether its time is over: that one loses its lease.
+FAIL_LAUNCHES = """
+-- compute.fail_launches
+UPDATE compute.work w
+SET stage = 'fail', failure = f.failure, run_at = now(), lease_owner = NULL, lease_until = NULL
+FROM unnest($1::uuid[], $2::jsonb[]) AS f (server_id, failure) WHERE w.server_id = f.server_id
+"""
+
+MARK_FAILING = """
+-- compute.mark_failing
+UPDATE compute.work w SET must_fail = f.failure
+FROM unnest($1::uuid[], $2::jsonb[]) AS f (server_id, failure) WHERE w.server_id = f.server_id
+"""
+
+
+async def end_builds(tx: Connection, *, now: Mapping[str, Failure], marked: Mapping[str, Failure]) -> None:
+    """Send locked rows to the fail stage, or have whoever holds them do so."""
+    for statement, failures in ((FAIL_LAUNCHES, now), (MARK_FAILING, marked)):
+        if failures:
+            encoded = [msgspec.json.encode(failure).decode() for failure in failures.values()]
+            await tx.execute(statement, list(failures), encoded)
+
+
+LIST_ACTIVE_PORTS = """
+-- compute.list_active_ports
+SELECT id, network_info FROM compute.server WHERE id = ANY($1::uuid[]) AND status = 'ACTIVE' ORDER BY id
+"""
+
+
+async def list_active_ports(tx: Connection, server_ids: Sequence[str]) -> dict[str, tuple[ServerPort, ...]]:
+    """What is kept of their ports with those of the servers that are ACTIVE."""
+    rows = await tx.fetch(LIST_ACTIVE_PORTS, server_ids)
+    return {row["id"]: msgspec.json.decode(row["network_info"], type=tuple[ServerPort, ...]) for row in rows}
+
+
+SET_NETWORK_INFO = """
+-- compute.set_network_info
+UPDATE compute.server SET network_info = $3::jsonb, updated_at = now()
+WHERE id = $1 AND network_info = $2::jsonb AND status = 'ACTIVE'
+"""
+
+
+async def set_network_info(
+    tx: Connection, server_id: str, *, old: Sequence[ServerPort], new: Sequence[ServerPort]
+) -> None:
+    """Keep these ports with an ACTIVE server, unless it has others than `old` by now."""
+    await tx.execute(SET_NETWORK_INFO, server_id, _encode(old), _encode(new))
+
+
+def _encode(ports: Sequence[ServerPort]) -> str:
+    return msgspec.json.encode(ports).decode()

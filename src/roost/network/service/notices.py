@@ -1,0 +1,64 @@
+"""Telling the compute service of ports that clients changed or deleted: after the commit, and until it has heard.
+
+What is told is only whose ports to look at again, and which of them a build lost; saying it twice does nothing more.
+"""
+
+import uuid
+from collections.abc import Sequence
+
+import structlog
+
+from roost.network.model import Port
+from roost.network.service import Networks
+from roost.network.store import notices as store
+from roost.platform.crash import crash_point
+from roost.platform.database import Connection
+from roost.platform.errors import RoostError
+
+NOTICES_MAX = 500
+
+log = structlog.get_logger()
+
+
+async def note(tx: Connection, before: Port, after: Port | None) -> list[str]:
+    """Write down whose ports are no longer what they were; after None: the port is deleted. Returns the servers."""
+    devices = {before.device_id, after.device_id if after else ""}
+    servers = sorted(device for device in devices if is_server_id(device))
+    lost = before.id if after is None and before.reserved_from is not None else None
+    await store.insert_notices(tx, servers, lost_port_id=lost)
+    return servers
+
+
+async def tell(networks: Networks, server_ids: Sequence[str] | None = None) -> int:
+    """Tell the compute service what it has not heard of these servers, or of the oldest notices of all.
+
+    Returns how many notices there were. Two that tell the same do no harm.
+    """
+    async with networks.database.transaction() as tx:
+        notices = await store.list_notices(tx, server_ids, NOTICES_MAX)
+    if not notices:
+        return 0
+    crash_point("port.before-tell")
+    await networks.compute.ports_changed(list(notices.values()))
+    crash_point("port.after-tell")
+    async with networks.database.transaction() as tx:
+        await store.delete_notices(tx, list(notices))
+    return len(notices)
+
+
+async def tell_now(networks: Networks, server_ids: Sequence[str]) -> None:
+    """Right after the commit that wrote the notices; if the compute service cannot be had, it is told later."""
+    if not server_ids:
+        return
+    try:
+        await tell(networks, server_ids)
+    except RoostError as error:
+        log.warning("a server is told of its ports later", servers=list(server_ids), reason=str(error))
+
+
+def is_server_id(device_id: str) -> bool:
+    """Clients may write anything as a port's device."""
+    try:
+        return str(uuid.UUID(device_id)) == device_id
+    except ValueError:
+        return False

@@ -1,0 +1,56 @@
+"""Notices: servers whose ports a client changed or deleted, until the compute service has been told."""
+
+from collections.abc import Mapping, Sequence
+
+from roost.platform.database import Connection
+from roost.seams.compute import PortsChange
+
+INSERT_NOTICES = """
+-- network.insert_notices
+INSERT INTO network.notice (server_id, lost_port_id) SELECT * FROM unnest($1::uuid[], $2::uuid[])
+"""
+
+
+async def insert_notices(tx: Connection, server_ids: Sequence[str], *, lost_port_id: str | None = None) -> None:
+    """Ports of these servers are no longer what they were. lost_port_id: the one that a build lost."""
+    if server_ids:
+        await tx.execute(INSERT_NOTICES, server_ids, [lost_port_id] * len(server_ids))
+
+
+LIST_NOTICES = """
+-- network.list_notices
+SELECT id, server_id, lost_port_id FROM network.notice
+WHERE $1::uuid[] IS NULL OR server_id = ANY($1) ORDER BY id LIMIT $2
+"""
+
+
+async def list_notices(tx: Connection, server_ids: Sequence[str] | None, limit: int) -> dict[int, PortsChange]:
+    """Of these servers, or the oldest of all."""
+    rows = await tx.fetch(LIST_NOTICES, server_ids, limit)
+    return {
+        row["id"]: PortsChange(row["server_id"], () if row["lost_port_id"] is None else (row["lost_port_id"],))
+        for row in rows
+    }
+
+
+LIST_LOST = """
+-- network.list_lost_ports
+SELECT server_id, min(lost_port_id::text) AS port_id FROM network.notice
+WHERE server_id = ANY($1::uuid[]) AND lost_port_id IS NOT NULL GROUP BY server_id
+"""
+
+
+async def list_lost(tx: Connection, server_ids: Sequence[str]) -> Mapping[str, str]:
+    """Servers whose build lost a port, which the compute service has not been told yet -> that port."""
+    return {row["server_id"]: row["port_id"] for row in await tx.fetch(LIST_LOST, server_ids)}
+
+
+DELETE_NOTICES = """
+-- network.delete_notices
+DELETE FROM network.notice WHERE id = ANY($1::bigint[])
+"""
+
+
+async def delete_notices(tx: Connection, ids: Sequence[int]) -> None:
+    """The compute service knows."""
+    await tx.execute(DELETE_NOTICES, ids)

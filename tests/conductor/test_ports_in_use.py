@@ -1,0 +1,229 @@
+"""Ports of servers in the hands of clients: a build that loses one ends, an ACTIVE server shows what its ports are."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.conductor.world import World
+from tests.network.cloud import PROJECT
+from tests.network.test_fences import after
+
+from roost.compute.model import Server
+from roost.compute.service import servers as server_service
+from roost.conductor.pipeline import run_once
+from roost.network.errors import PortInUse
+from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest
+from roost.network.reconciler import reconcile_once
+from roost.network.service import ports
+from roost.platform.database import Database
+from roost.platform.errors import DatabaseUnavailable
+
+LOST = "was deleted while the server was being built."
+
+
+@pytest.fixture
+async def world(database: Database) -> World:
+    made = await World.make(database)
+    await made.hosts("r1-h1", "r1-h2", reach=["rack1"])
+    await made.hosts("r2-h1", reach=["rack2"])
+    return made
+
+
+async def boot(world: World, network: Network, *, users: bool) -> tuple[str, Callable[[], Awaitable[None]]]:
+    """A server with two NICs, and what deletes the port of the second, Roost's own or the user's."""
+    mine = None
+    if users:
+        mine = (await ports.create_port(world.networks, PortRequest(network_id=network.id, project_id=PROJECT))).id
+    (server,) = await (world.boot(network.id, port_id=mine) if mine else world.boot(network.id, network.id))
+
+    async def delete() -> None:
+        found = await of(world, server)
+        port_id = mine or max(found, key=lambda port: port.created_at).id
+        await ports.delete_port(world.networks, port_id)
+
+    return server, delete
+
+
+async def of(world: World, server: str) -> list[Port]:
+    return await ports.list_ports(world.networks, PortFilter(device_ids=(server,)))
+
+
+async def shown(world: World, server: str) -> Server:
+    return await server_service.get_server(world.compute, server)
+
+
+@pytest.mark.parametrize("users", [False, True])
+@pytest.mark.parametrize(
+    "at", ["ensured", "candidates", "claimed", "about to bind", "bound", "launch", "begun", "retry"]
+)
+async def test_a_build_that_loses_a_port_ends_in_error_without_leaks(world: World, at: str, users: bool) -> None:
+    network = await world.routed(rack1="10.1.0.0/29", rack2="10.2.0.0/29")
+    server, delete = await boot(world, network, users=users)
+    client, placement = world.conductor.network, world.conductor.placement
+    hooks: dict[str, tuple[Any, str]] = {
+        "ensured": (client, "ensure_ports"),
+        "candidates": (placement, "candidates"),
+        "claimed": (placement, "claim"),
+        "about to bind": (client, "get_networks"),
+        "bound": (client, "bind_ports"),
+    }
+    if at in hooks:
+        after(*hooks[at], delete)
+        await world.run()
+    else:
+        await world.conduct()
+        if at == "begun":
+            ((_, host),) = [(order.server_id, order.host) for order in await orders(world)]
+            assert await world.report(server, host, 1, "begun")
+        if at == "retry":
+            await world.serve_hosts(failing=["r1-h1", "r1-h2", "r2-h1"])
+        await delete()
+        if at == "begun":
+            await world.conduct()
+            assert await world.statuses() == {server: "ERROR"}
+            assert await world.report(server, host, 1, "absent")
+        await world.run()
+    assert await world.statuses() == {server: "ERROR"}
+    assert LOST in await world.fault(server)
+    assert await of(world, server) == []
+    assert len(await ports.list_ports(world.networks, PortFilter(network_ids=(network.id,)))) == 0
+    await reconcile_once(world.networks)
+    await world.settled()
+
+
+async def orders(world: World) -> list[Any]:
+    from roost.compute.service import guests
+
+    names = await guests.list_host_names(world.compute, declared_only=False)
+    return list(await guests.Polls(world.compute).poll(names, busy=[], wait_s=0))
+
+
+@pytest.mark.parametrize("users", [False, True])
+@pytest.mark.parametrize("settled", [False, True])
+async def test_an_active_server_loses_the_nic_of_a_deleted_port(world: World, users: bool, settled: bool) -> None:
+    """Also while its ports are still the build's: it runs already, so it is not ended."""
+    network = await world.routed(rack1="10.1.0.0/29")
+    server, delete = await boot(world, network, users=users)
+    await world.conduct()
+    await world.serve_hosts()
+    if settled:
+        await world.conduct()
+    assert len((await shown(world, server)).ports) == 2
+    await delete()
+    await world.run()
+    assert [port.port_id for port in (await shown(world, server)).ports] == [
+        port.id for port in await of(world, server)
+    ]
+    assert len(await of(world, server)) == 1
+    await world.settled()
+    await world.delete(server)
+    await world.run()
+    await world.settled()
+
+
+async def test_an_active_server_shows_what_its_ports_have(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/29", rack2="10.2.0.0/29")
+    (server,) = await world.boot(network.id)
+    await world.run()
+    (port,) = await of(world, server)
+    subnet = port.addresses[0]
+    other = subnet.address[:-1] + "6"
+    for addresses in ((other,), (subnet.address, other), ()):
+        named = tuple(FixedIpRequest(ip_address=address) for address in addresses)
+        await ports.update_port(world.networks, port.id, PortChanges(fixed_ips=named))
+        assert (await shown(world, server)).ports[0].addresses == addresses
+        await world.settled()
+    await ports.update_port(world.networks, port.id, PortChanges(device_id="", device_owner=""))
+    assert (await shown(world, server)).ports == ()
+    await world.settled()
+    await ports.update_port(world.networks, port.id, PortChanges(device_id=server))
+    assert [one.port_id for one in (await shown(world, server)).ports] == [port.id]
+    await world.settled()
+
+
+async def test_a_servers_port_stays_on_its_servers_host(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id)
+    await world.run()
+    (port,) = await of(world, server)
+    elsewhere = "r1-h1" if port.host == "r1-h2" else "r1-h2"
+    for host in (elsewhere, ""):
+        with pytest.raises(PortInUse, match="moves with the server"):
+            await ports.update_port(world.networks, port.id, PortChanges(host=host))
+    await ports.update_port(world.networks, port.id, PortChanges(host=port.host, name="same"))
+    freed = PortChanges(host=elsewhere, device_id="", device_owner="")
+    assert (await ports.update_port(world.networks, port.id, freed)).host == elsewhere
+    await world.settled()
+
+
+@pytest.mark.parametrize("active", [False, True])
+async def test_what_compute_could_not_be_told_it_is_told_later(
+    world: World, monkeypatch: pytest.MonkeyPatch, active: bool
+) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    server, delete = await boot(world, network, users=False)
+    await world.conduct()
+    if active:
+        await world.run()
+
+    async def away(changes: Any) -> None:
+        raise DatabaseUnavailable
+
+    monkeypatch.setattr(world.networks.compute, "ports_changed", away)
+    await delete()
+    monkeypatch.undo()
+    await reconcile_once(world.networks)
+    await world.run()
+    assert await world.statuses() == {server: "ACTIVE" if active else "ERROR"}
+    await world.settled()
+
+
+async def test_a_build_that_lost_a_port_gets_no_other_before_compute_knows(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    server, delete = await boot(world, network, users=False)
+
+    async def away(changes: Any) -> None:
+        raise DatabaseUnavailable
+
+    monkeypatch.setattr(world.networks.compute, "ports_changed", away)
+    after(world.conductor.network, "ensure_ports", delete)
+    await world.run()
+    assert LOST in await world.fault(server)
+    monkeypatch.undo()
+    await world.settled()
+
+
+async def test_a_refresh_that_read_old_ports_is_overtaken(world: World) -> None:
+    """It writes what it read before the port was deleted, looks again, and puts it right."""
+    network = await world.routed(rack1="10.1.0.0/29")
+    server, delete = await boot(world, network, users=False)
+    await world.run()
+    (first, second) = await of(world, server)
+    client = world.compute.network
+    changed = PortChanges(fixed_ips=(FixedIpRequest(ip_address="10.1.0.6"),))
+
+    async def deleted() -> None:
+        await delete()
+
+    after(client, "list_attached_ports", deleted)
+    kept = first if first.created_at < second.created_at else second
+    await ports.update_port(world.networks, kept.id, changed)
+    assert len((await shown(world, server)).ports) == 1
+    await world.settled()
+
+
+async def test_a_build_that_must_end_is_deleted_when_that_was_asked_for(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    server, delete = await boot(world, network, users=True)
+
+    async def both() -> None:
+        await delete()
+        await world.delete(server)
+
+    after(world.conductor.placement, "claim", both)
+    await run_once(world.conductor)
+    await world.run()
+    assert await world.statuses() == {}
+    await world.settled()
