@@ -253,3 +253,23 @@ def _run_openstack(clouds_file: Path, lines: Sequence[str]) -> list[dict[str, An
     assert done.returncode == 0, done.stderr
     results: list[dict[str, Any]] = json.loads(done.stdout)
     return results
+
+
+def test_port_bindings_are_made_activated_and_deleted(cloud: Connection) -> None:
+    """As live migration does, with the calls of the SDK as they are released."""
+    network = cloud.network.create_network(name="bindings")
+    cloud.network.create_subnet(network_id=network.id, cidr="198.18.0.0/24", ip_version=4)
+    port = cloud.network.create_port(
+        network_id=network.id, device_owner="compute:nova", device_id="vm", binding_host_id="from"
+    )
+    made = cloud.network.create_port_binding(port, host="to", profile={"migrating_to": "to"})
+    assert (made.host, made.status, made.vif_type) == ("to", "INACTIVE", "ovs")
+    active = cloud.network.activate_port_binding(port, "to")
+    assert active is not None
+    assert (active.host, active.status) == ("to", "ACTIVE")
+    assert cloud.network.get_port(port.id).binding_host_id == "to"
+    assert {one.host: one.status for one in cloud.network.port_bindings(port)} == {"from": "INACTIVE", "to": "ACTIVE"}
+    cloud.network.delete_port_binding(port, "from", ignore_missing=False)
+    assert [one.host for one in cloud.network.port_bindings(port)] == ["to"]
+    cloud.network.delete_port(port, ignore_missing=False)
+    cloud.network.delete_network(network, ignore_missing=False)

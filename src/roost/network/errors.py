@@ -161,6 +161,22 @@ class PortBound(Conflict):
     """The port is bound, so its MAC address stays."""
 
 
+class PortNotCompute(BadRequest):
+    """Only ports of servers have several bindings."""
+
+
+class PortBindingNotFound(NotFound):
+    """The port has no binding on the host."""
+
+
+class PortBindingAlreadyExists(Conflict):
+    """The port has a binding on the host."""
+
+
+class PortBindingAlreadyActive(Conflict):
+    """The port's binding on the host is active."""
+
+
 class PortInUse(Conflict):
     """A server's build holds the port."""
 

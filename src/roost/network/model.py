@@ -248,6 +248,16 @@ class Port(Struct, frozen=True, kw_only=True):
         return self.addresses[0].provider_uuid if self.addresses else None
 
 
+class Binding(Struct, frozen=True, kw_only=True):
+    """A port's tie to a host; "" while it has none. profile: JSON. active: the one that the port's row has."""
+
+    host: str
+    vnic_type: str = "normal"
+    profile: str = "{}"
+    vif_type: str = VIF_TYPE_UNBOUND
+    active: bool = True
+
+
 class Host(Struct, frozen=True):
     """A host, the physical networks that it reaches, and the cell that it belongs to."""
 

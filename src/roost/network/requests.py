@@ -21,7 +21,7 @@ from roost.network.errors import (
     InvalidIpForSubnet,
     IpAddressGenerationFailureNoMatchingSubnet,
 )
-from roost.network.model import Address, FixedIpRequest, Host, Network, Subnet, SubnetKind
+from roost.network.model import Address, FixedIpRequest, Host, Network, Port, Subnet, SubnetKind
 from roost.seams.placement import IPV6_ADDRESS
 
 FIXED_IPS_MAX = 16
@@ -169,6 +169,13 @@ def refuse_binding(
     _refuse_unreached(
         providers, state, host=host, host_name=host_name, which=f"the existing fixed_ips on port {port_id}"
     )
+
+
+def refuse_host(port: Port, state: NetworkState, *, host: Host | None, host_name: str) -> None:
+    """Raise what binding the port to the host would, as far as that can be said without assigning an address."""
+    refuse_binding(port.id, port.addresses, state, host=host, host_name=host_name)
+    if not port.addresses and port.ip_allocation == DEFERRED and state.subnets:
+        _refuse_unconnected(state, host=host, host_name=host_name)
 
 
 def _refuse_unreached(

@@ -3,6 +3,7 @@
 from starlette.routing import Route
 
 from roost.network.api.availability import availability_operations
+from roost.network.api.bindings import binding_operations
 from roost.network.api.extensions import first_operations
 from roost.network.api.networks import network_operations
 from roost.network.api.openapi import document_operation
@@ -20,6 +21,7 @@ def operations(networks: Networks) -> Operations:
     served: Operations = {
         # First, since routes are tried in order, what clients ask all day.
         **port_operations(networks),
+        **binding_operations(networks),
         **network_operations(networks),
         **segment_operations(networks),
         **subnet_operations(networks),

@@ -1,6 +1,6 @@
 """What clients send of ports, decoded and checked; what is not served is refused by name."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
@@ -10,6 +10,12 @@ from roost.network.api.bodies import BULK_MAX, Text, parse_uuid, refuse_unserved
 from roost.network.errors import InvalidInput
 from roost.network.model import FixedIpRequest, PortChanges, PortRequest
 from roost.network.tags import TAGS_MAX, replaced
+
+VnicType = Literal[
+    "normal", "direct", "macvtap", "baremetal", "direct-physical", "virtio-forwarder", "smart-nic", "vdpa",
+    "accelerator-direct", "accelerator-direct-physical", "remote-managed",
+]  # fmt: skip
+"""Source: extension binding, binding:vnic_type."""
 
 
 class FixedIpBody(Struct, forbid_unknown_fields=True):
@@ -70,7 +76,7 @@ class PortBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
     device_owner: Text = ""
     fixed_ips: list[FixedIpBody] | None = None
     host_id: Text | None = field(default=None, name="binding:host_id")
-    vnic_type: Text = field(default="normal", name="binding:vnic_type")
+    vnic_type: VnicType = field(default="normal", name="binding:vnic_type")
     profile: dict[str, Any] | None = field(default=None, name="binding:profile")
     tags: Annotated[list[str], Meta(max_length=TAGS_MAX)] = []
 
@@ -86,7 +92,7 @@ class PortUpdateBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
     device_owner: Text | None = None
     fixed_ips: list[FixedIpBody] | None = None
     host_id: Text | UnsetType | None = field(default=UNSET, name="binding:host_id")
-    vnic_type: Text | None = field(default=None, name="binding:vnic_type")
+    vnic_type: VnicType | None = field(default=None, name="binding:vnic_type")
     profile: dict[str, Any] | None = field(default=None, name="binding:profile")
 
 
@@ -117,7 +123,7 @@ def port(body: PortBody, default_project: str) -> PortRequest:
         device_owner=body.device_owner,
         host=body.host_id or None,
         vnic_type=body.vnic_type,
-        binding_profile=_profile(body.profile or {}),
+        binding_profile=profile_text(body.profile or {}),
         tags=replaced(body.tags),
         fixed_ips=_fixed_ips(body.fixed_ips),
     )
@@ -135,7 +141,7 @@ def port_changes(body: PortUpdateBody, revision: int | None) -> PortChanges:
         device_owner=body.device_owner,
         host=None if body.host_id is UNSET else body.host_id or "",
         vnic_type=body.vnic_type,
-        binding_profile=None if body.profile is None else _profile(body.profile),
+        binding_profile=None if body.profile is None else profile_text(body.profile),
         fixed_ips=_fixed_ips(body.fixed_ips),
         revision=revision,
     )
@@ -153,7 +159,8 @@ def _fixed_ips(items: list[FixedIpBody] | None) -> tuple[FixedIpRequest, ...] | 
     )
 
 
-def _profile(profile: dict[str, Any]) -> str:
+def profile_text(profile: dict[str, Any]) -> str:
+    """A binding:profile as it is kept. Raises InvalidInput."""
     text = msgspec.json.encode(profile).decode()
     if "\\u0000" in text or len(text) > 4095:
         raise InvalidInput("binding:profile: at most 4095 characters, and none of them NUL.")

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network import addressing
-from roost.network.model import Network, Port, Segment, Subnet
+from roost.network.model import VIF_TYPE_UNBOUND, Network, Port, Segment, Subnet
 
 Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 Time = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]
@@ -242,12 +242,18 @@ def port(item: Port) -> PortDocument:
         host_id=item.host or "",
         vnic_type=item.vnic_type,
         vif_type=item.vif_type,
+        vif_details=vif_details(item.vif_type),
         profile=msgspec.json.decode(item.binding_profile),
         tags=item.tags,
         revision_number=item.revision,
         created_at=_time(item.created_at),
         updated_at=_time(item.updated_at),
     )
+
+
+def vif_details(vif_type: str) -> dict[str, Any]:
+    """What a host needs to know to plug in a guest; nothing where it is not bound."""
+    return {} if vif_type == VIF_TYPE_UNBOUND else {"port_filter": False, "connectivity": "l2"}
 
 
 @cache

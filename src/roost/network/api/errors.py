@@ -31,6 +31,7 @@ BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
         errors.SegmentNotFound,
         errors.SubnetNotFound,
         errors.PortNotFound,
+        errors.PortBindingNotFound,
         errors.TenantQuotaNotFound,
         errors.TagResourceNotFound,
         errors.TagNotFound,
@@ -44,6 +45,8 @@ BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
         errors.NetworkInUse,
         errors.SegmentInUse,
         errors.SubnetInUse,
+        errors.PortBindingAlreadyActive,
+        errors.PortBindingAlreadyExists,
         errors.PortBound,
         errors.PortInUse,
         errors.OverlappingAllocationPools,
@@ -63,6 +66,7 @@ BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
 
 PROBLEMS: dict[type[Exception], Problem] = {
     **{kind: Problem(status, code=kind.__name__) for status, kinds in BY_STATUS.items() for kind in kinds},
+    errors.PortNotCompute: Problem(400, code="BadRequest"),
     BadRequest: Problem(400, code="HTTPBadRequest"),
     NotFound: Problem(404, code="HTTPNotFound"),
     Conflict: Problem(409, code="HTTPConflict"),

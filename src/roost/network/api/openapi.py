@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api.availability import AvailabilityDocument
+from roost.network.api.bindings import BindingDocument
 from roost.network.api.documents import Document
 from roost.network.api.protocol import Operation, Operations, Schema
 from roost.network.api.quotas import QUOTA_DOCUMENTS
@@ -72,7 +73,7 @@ def describe(operations: Operations, *, server: str) -> dict[str, object]:
     kinds = list(dict.fromkeys([*bodies, *results, RefusalAnswer]))
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REF_TEMPLATE)
     by_kind = dict(zip(kinds, schemas, strict=True))
-    partial: list[type[Struct]] = [*Document.__subclasses__(), AvailabilityDocument, *QUOTA_DOCUMENTS]
+    partial: list[type[Struct]] = [*Document.__subclasses__(), AvailabilityDocument, BindingDocument, *QUOTA_DOCUMENTS]
     optional = {kind.__name__ for kind in partial}
     about = About(
         title="Roost Network",

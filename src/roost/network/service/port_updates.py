@@ -5,7 +5,7 @@ claim afterwards. Between any two steps a crash leaves at most a claim that is t
 release row, sees to it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import asyncpg
 import msgspec
@@ -20,12 +20,12 @@ from roost.network.errors import (
     PortNotFound,
 )
 from roost.network.holdings import added, claim_of, covers, same
-from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Port, PortChanges, PortFilter
+from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Binding, Port, PortChanges, PortFilter
 from roost.network.requests import Placing
 from roost.network.revisions import refuse_other_revision
 from roost.network.service import Networks, assignments, automatic, notices, releases
 from roost.network.service.macs import canonical_mac
-from roost.network.store import addresses, claims
+from roost.network.store import addresses, bindings, claims
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
@@ -38,7 +38,7 @@ class _Change(Struct, frozen=True):
     """What becomes of a port. dropped: addresses that go. placings: alternatives for those that come, none for none.
 
     needs_claim: the ledger has to be asked first. trims: the claim is larger than what is left when all is written.
-    renews: the addresses that follow from its MAC are others.
+    renews: the addresses that follow from its MAC are others. keeps_binding: the active one becomes inactive.
     """
 
     port: Port
@@ -47,6 +47,10 @@ class _Change(Struct, frozen=True):
     needs_claim: bool = False
     trims: bool = False
     renews: bool = False
+    keeps_binding: bool = False
+
+
+Activating = Callable[[Connection, Port], Awaitable[PortChanges]]
 
 
 class Owner(Struct, frozen=True):
@@ -56,8 +60,13 @@ class Owner(Struct, frozen=True):
     is_server: bool = False
 
 
-async def update_port(networks: Networks, port_id: str, changes: PortChanges) -> None:
-    """See ports.update_port. Raises asyncpg's UniqueViolationError for a MAC address that another port has."""
+async def update_port(
+    networks: Networks, port_id: str, changes: PortChanges, *, activating: Activating | None = None
+) -> None:
+    """See ports.update_port. Raises asyncpg's UniqueViolationError for a MAC address that another port has.
+
+    activating: an inactive binding; says under the port's lock what is changed. The active one becomes inactive.
+    """
     owner = await find_owner(networks, port_id) if changes.host is not None else Owner()
     for _ in range(RELEASE_ROUNDS_MAX):
         async with networks.database.transaction() as tx:
@@ -66,9 +75,14 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges) ->
                 refuse_leaving(port, owner)
             releasing, _claiming = await claims.list_busy(tx, [port_id])
             if not releasing:
+                if activating is not None:
+                    changes = await activating(tx, port)
                 change = await _plan(tx, port, changes)
-                if change.port.mac_address != port.mac_address:
-                    change = msgspec.structs.replace(change, renews=True)
+                change = msgspec.structs.replace(
+                    change,
+                    renews=change.port.mac_address != port.mac_address,
+                    keeps_binding=activating is not None,
+                )
                 if change.needs_claim:
                     await assignments.refuse_taken(tx, change.placings)
                     await assignments.open_intent(networks, tx, port_id, port.revision)
@@ -145,6 +159,8 @@ async def _write(
     Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
     """
     await port_rows.update(tx, change.port)
+    if change.port.host != port.host:
+        await _move_binding(tx, port, change)
     # All at once, by id: what is locked one by one later is locked already.
     providers = {item.provider_uuid for item in (*change.dropped, *change.port.addresses)}
     providers.update(placing.provider_uuid for placing in placings)
@@ -161,6 +177,15 @@ async def _write(
     if not (change.dropped or placings) and _shown(port) == _shown(change.port):
         return []
     return await notices.note(tx, port, change.port)
+
+
+async def _move_binding(tx: Connection, port: Port, change: _Change) -> None:
+    """The active binding goes to another host: an inactive one there is no more."""
+    if change.port.host is not None:
+        await bindings.delete(tx, port.id, [change.port.host])
+    if change.keeps_binding and port.host is not None:
+        old = Binding(host=port.host, vnic_type=port.vnic_type, profile=port.binding_profile, active=False)
+        await bindings.put(tx, port.id, old)
 
 
 def _shown(port: Port) -> tuple[str, str]:

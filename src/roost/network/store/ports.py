@@ -115,6 +115,10 @@ async def reserve(tx: Connection, reserved: Sequence[Reserved]) -> None:
 
 BIND_PORTS = """
 -- network.bind_ports
+WITH active AS (
+    DELETE FROM network.binding i USING unnest($1::uuid[], $2::text[]) AS b (id, host)
+    WHERE i.port_id = b.id AND i.host = b.host
+)
 UPDATE network.port p
 SET host = b.host, vif_type = $3, revision = revision + 1, updated_at = now()
 FROM unnest($1::uuid[], $2::text[]) AS b (id, host)
@@ -124,7 +128,7 @@ RETURNING p.id, p.revision
 
 
 async def bind(tx: Connection, ids: Sequence[str], hosts: Sequence[str | None], vif_type: str) -> dict[str, int]:
-    """Ports on hosts, or off them (None). Returns port id -> revision."""
+    """Ports on hosts, or off them (None); an inactive binding there is the active one now. Port id -> revision."""
     return {row["id"]: row["revision"] for row in await tx.fetch(BIND_PORTS, ids, hosts, vif_type)}
 
 

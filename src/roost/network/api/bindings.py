@@ -1,0 +1,178 @@
+"""The bindings of a port over HTTP. Source: Network API v2.0, extension binding-extended."""
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from roost.network.api import listing
+from roost.network.api.bodies import Text
+from roost.network.api.bodies_ports import VnicType, profile_text
+from roost.network.api.documents import vif_details
+from roost.network.api.protocol import Operation, Operations, path_id
+from roost.network.api.resources import SHOW_QUERY, list_answer, list_query
+from roost.network.api.resources import answer as answer_type
+from roost.network.errors import InvalidInput, PortNotFound
+from roost.network.model import Binding
+from roost.network.service import Networks
+from roost.network.service import port_bindings as service
+from roost.platform.http import json_response, read_json
+
+
+class BindingBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """POST bindings: one binding."""
+
+    host: Text
+    vnic_type: VnicType = "normal"
+    profile: dict[str, Any] | None = None
+    project_id: Text | None = None
+
+
+class BindingEnvelope(Struct, forbid_unknown_fields=True):
+    """The body around one binding."""
+
+    binding: BindingBody
+
+
+class BindingUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
+    """PUT bindings/{host}: what is left out stays. host: only the one it has."""
+
+    host: Text | None = None
+    vnic_type: VnicType | None = None
+    profile: dict[str, Any] | None = None
+
+
+class BindingUpdateEnvelope(Struct, forbid_unknown_fields=True):
+    """The body around a binding's changes."""
+
+    binding: BindingUpdateBody
+
+
+class BindingDocument(Struct, kw_only=True, forbid_unknown_fields=True):
+    """One binding."""
+
+    host: str
+    vif_type: str
+    vnic_type: str
+    status: Literal["ACTIVE", "INACTIVE"]
+    profile: dict[str, Any]
+    vif_details: dict[str, Any]
+
+
+def binding_operations(context: Networks) -> Operations:
+    """Of the collection, of one binding, and of its activation."""
+    endpoints = _Endpoints(context)
+    one: Any = answer_type("binding", BindingDocument)
+    return {
+        "/v2.0/ports/{id}/bindings": {
+            "GET": Operation(
+                summary="the bindings of a port, the active one and those that wait",
+                endpoint=endpoints.list_all,
+                rule="get_port_binding",
+                query=list_query(BindingDocument),
+                result=list_answer("bindings", BindingDocument),
+                errors=(404,),
+            ),
+            "POST": Operation(
+                summary="add an inactive binding on another host",
+                endpoint=endpoints.create,
+                rule="create_port_binding",
+                body=BindingEnvelope,
+                status=201,
+                result=one,
+                errors=(404, 409),
+            ),
+        },
+        "/v2.0/ports/{id}/bindings/{host}": {
+            "GET": Operation(
+                summary="the binding on a host",
+                endpoint=endpoints.show,
+                rule="get_port_binding",
+                query=SHOW_QUERY,
+                result=one,
+                errors=(404,),
+            ),
+            "PUT": Operation(
+                summary="change the binding on a host",
+                endpoint=endpoints.update,
+                rule="update_port_binding",
+                body=BindingUpdateEnvelope,
+                result=one,
+                errors=(404, 409),
+            ),
+            "DELETE": Operation(
+                summary="delete the binding on a host; without the active one the port is unbound",
+                endpoint=endpoints.delete,
+                rule="delete_port_binding",
+                status=204,
+                errors=(404, 409),
+            ),
+        },
+        "/v2.0/ports/{id}/bindings/{host}/activate": {
+            "PUT": Operation(
+                summary="make the binding on a host the active one; the other becomes inactive",
+                endpoint=endpoints.activate,
+                rule="activate",
+                result=BindingDocument,
+                errors=(404, 409),
+            )
+        },
+    }
+
+
+class _Endpoints:
+    def __init__(self, context: Networks) -> None:
+        self._context = context
+
+    async def list_all(self, request: Request) -> Response:
+        found = await service.list_bindings(self._context, _port_id(request))
+        shown = [_document(binding) for binding in found]
+        return json_response({"bindings": listing.select(shown, request, BindingDocument, key="host")})
+
+    async def create(self, request: Request) -> Response:
+        port_id = _port_id(request)
+        body = (await read_json(request, BindingEnvelope)).binding
+        if not body.host:
+            raise InvalidInput("host: a binding is on a host.")
+        wanted = Binding(host=body.host, vnic_type=body.vnic_type, profile=profile_text(body.profile or {}))
+        made = await service.create_binding(self._context, port_id, wanted)
+        return json_response({"binding": _document(made)}, 201)
+
+    async def show(self, request: Request) -> Response:
+        found = await service.get_binding(self._context, _port_id(request), request.path_params["host"])
+        return json_response({"binding": listing.show_fields(_document(found), request)})
+
+    async def update(self, request: Request) -> Response:
+        port_id, host = _port_id(request), request.path_params["host"]
+        body = (await read_json(request, BindingUpdateEnvelope)).binding
+        if body.host not in (None, host):
+            raise InvalidInput(f"host: the binding is on {host} and stays there.")
+        profile = None if body.profile is None else profile_text(body.profile)
+        changed = await service.update_binding(self._context, port_id, host, vnic_type=body.vnic_type, profile=profile)
+        return json_response({"binding": _document(changed)})
+
+    async def delete(self, request: Request) -> Response:
+        await service.delete_binding(self._context, _port_id(request), request.path_params["host"])
+        return Response(status_code=204)
+
+    async def activate(self, request: Request) -> Response:
+        """Answered without an envelope, as upstream does and as openstacksdk reads it."""
+        active = await service.activate_binding(self._context, _port_id(request), request.path_params["host"])
+        return json_response(_document(active))
+
+
+def _port_id(request: Request) -> str:
+    return path_id(request, "Port", PortNotFound)
+
+
+def _document(binding: Binding) -> BindingDocument:
+    return BindingDocument(
+        host=binding.host,
+        vif_type=binding.vif_type,
+        vnic_type=binding.vnic_type,
+        status="ACTIVE" if binding.active else "INACTIVE",
+        profile=msgspec.json.decode(binding.profile),
+        vif_details=vif_details(binding.vif_type),
+    )

@@ -1,0 +1,121 @@
+"""The bindings of a port as clients see and change them: one is active, others wait on their hosts to be activated.
+
+The active one is in the port's row. Activating is binding: what `port_updates` does for `binding:host_id`, and the
+binding that was active becomes an inactive one in the same transaction.
+Source: Network API, extension binding-extended; Neutron, plugins/ml2/plugin.py.
+"""
+
+import msgspec
+
+from roost.network import requests
+from roost.network.errors import (
+    PortBindingAlreadyActive,
+    PortBindingAlreadyExists,
+    PortBindingNotFound,
+    PortNotCompute,
+    PortNotFound,
+)
+from roost.network.model import COMPUTE_OWNER, VIF_TYPE_BOUND, Binding, Port, PortChanges, PortFilter
+from roost.network.service import Networks, assignments, port_updates
+from roost.network.store import bindings as store
+from roost.network.store import ports as port_rows
+from roost.platform.database import Connection
+
+
+async def list_bindings(networks: Networks, port_id: str) -> list[Binding]:
+    """The active one first; its host is "" while the port is unbound. Raises PortNotFound, PortNotCompute."""
+    async with networks.database.transaction(snapshot=True) as tx:
+        found = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
+        if not found:
+            raise PortNotFound(f"Port {port_id} could not be found.")
+        return await _list(tx, found[0])
+
+
+async def get_binding(networks: Networks, port_id: str, host: str) -> Binding:
+    """One of them. Raises PortNotFound, PortNotCompute, PortBindingNotFound."""
+    return _of_host(port_id, host, await list_bindings(networks, port_id))
+
+
+async def create_binding(networks: Networks, port_id: str, wanted: Binding) -> Binding:
+    """Add an inactive binding; it assigns nothing, but its host must reach the port's addresses, or some segment.
+
+    Raises PortNotFound, PortNotCompute, PortInUse, PortBindingAlreadyExists, HostNotConnectedToAnySegment,
+    HostNotCompatibleWithFixedIps.
+    """
+    made = msgspec.structs.replace(wanted, vif_type=VIF_TYPE_BOUND, active=False)
+    async with networks.database.transaction() as tx:
+        port = await port_updates.lock_for_client(tx, port_id)
+        if any(binding.host == made.host for binding in await _list(tx, port)):
+            raise PortBindingAlreadyExists(f"Binding for port {port_id} on host {made.host} already exists.")
+        state, host = await assignments.read_network(tx, port.network_id, made.host)
+        requests.refuse_host(port, state, host=host, host_name=made.host)
+        await store.put(tx, port_id, made)
+        await port_rows.touch(tx, [port_id])
+    return made
+
+
+async def update_binding(
+    networks: Networks, port_id: str, host: str, *, vnic_type: str | None, profile: str | None
+) -> Binding:
+    """Change a binding; None leaves a thing. Raises PortNotFound, PortNotCompute, PortInUse, PortBindingNotFound."""
+    async with networks.database.transaction() as tx:
+        port = await port_updates.lock_for_client(tx, port_id)
+        binding = _of_host(port_id, host, await _list(tx, port))
+        changed = msgspec.structs.replace(
+            binding, vnic_type=vnic_type or binding.vnic_type, profile=binding.profile if profile is None else profile
+        )
+        if binding.active:
+            new = msgspec.structs.replace(port, vnic_type=changed.vnic_type, binding_profile=changed.profile)
+            await port_rows.update(tx, new)
+        else:
+            await store.put(tx, port_id, changed)
+            await port_rows.touch(tx, [port_id])
+    return changed
+
+
+async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
+    """Delete a binding; without the active one the port is unbound.
+
+    Raises PortNotFound, PortNotCompute, PortInUse, PortBindingNotFound.
+    """
+    async with networks.database.transaction() as tx:
+        port = await port_updates.lock_for_client(tx, port_id)
+        binding = _of_host(port_id, host, await _list(tx, port))
+        if not binding.active:
+            await store.delete(tx, port_id, [host])
+            await port_rows.touch(tx, [port_id])
+            return
+    await port_updates.update_port(networks, port_id, PortChanges(host="", revision=port.revision))
+
+
+async def activate_binding(networks: Networks, port_id: str, host: str) -> Binding:
+    """Make an inactive binding the active one, and that inactive; a deferred port without address gets one.
+
+    Raises PortNotFound, PortNotCompute, PortInUse, PortBindingAlreadyActive, PortBindingNotFound, and what binding a
+    port raises.
+    """
+
+    async def changes_of(tx: Connection, port: Port) -> PortChanges:
+        binding = _of_host(port_id, host, await _list(tx, port))
+        if binding.active:
+            raise PortBindingAlreadyActive(f"Binding for port {port_id} on host {host} is already active.")
+        return PortChanges(host=host, vnic_type=binding.vnic_type, binding_profile=binding.profile)
+
+    await port_updates.update_port(networks, port_id, PortChanges(host=host), activating=changes_of)
+    return await get_binding(networks, port_id, host)
+
+
+async def _list(tx: Connection, port: Port) -> list[Binding]:
+    if not port.device_owner.startswith(COMPUTE_OWNER):
+        raise PortNotCompute(f"Bad port request: Invalid port {port.id}. Operation only valid on compute ports.")
+    active = Binding(
+        host=port.host or "", vnic_type=port.vnic_type, profile=port.binding_profile, vif_type=port.vif_type
+    )
+    return [active, *await store.list_inactive(tx, port.id)]
+
+
+def _of_host(port_id: str, host: str, bindings: list[Binding]) -> Binding:
+    for binding in bindings:
+        if binding.host == host:
+            return binding
+    raise PortBindingNotFound(f"Binding for port {port_id} for host {host} could not be found.")

@@ -1,0 +1,40 @@
+"""Inactive bindings of ports. Whoever changes one has its port locked, and gives the port a new revision."""
+
+from collections.abc import Sequence
+
+from roost.network.model import Binding
+from roost.platform.database import Connection
+
+LIST_BINDINGS = """
+-- network.list_bindings
+SELECT host, vnic_type, binding_profile AS profile, vif_type FROM network.binding WHERE port_id = $1 ORDER BY host
+"""
+
+
+async def list_inactive(tx: Connection, port_id: str) -> list[Binding]:
+    """All but the active one, by host."""
+    return [Binding(**row, active=False) for row in await tx.fetch(LIST_BINDINGS, port_id)]
+
+
+PUT_BINDING = """
+-- network.put_binding
+INSERT INTO network.binding (port_id, host, vnic_type, binding_profile, vif_type) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (port_id, host) DO UPDATE
+SET vnic_type = excluded.vnic_type, binding_profile = excluded.binding_profile, vif_type = excluded.vif_type
+"""
+
+
+async def put(tx: Connection, port_id: str, binding: Binding) -> None:
+    """The port has this inactive binding, and no other on that host."""
+    await tx.execute(PUT_BINDING, port_id, binding.host, binding.vnic_type, binding.profile, binding.vif_type)
+
+
+DELETE_BINDINGS = """
+-- network.delete_bindings
+DELETE FROM network.binding WHERE port_id = $1 AND host = ANY($2::text[])
+"""
+
+
+async def delete(tx: Connection, port_id: str, hosts: Sequence[str]) -> None:
+    """The port has no inactive binding on these hosts."""
+    await tx.execute(DELETE_BINDINGS, port_id, hosts)
