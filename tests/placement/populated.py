@@ -1,13 +1,13 @@
 """The Placement API on a small ledger that has one of everything, asked in this process with any bytes whatever."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp
+from tests.platform.asgi import Answer, send_raw
 
 from roost.placement.api import routes
 from roost.placement.service_ledger import Ledger, sync_standard_names
@@ -22,15 +22,6 @@ AGGREGATE, HOST, NUMA, SEGMENT, OTHER_HOST, SERVER, MIGRATION, NOTHING = (
 CLASS, UNUSED_CLASS, TRAIT, UNUSED_TRAIT = "CUSTOM_FPGA", "CUSTOM_UNUSED", "CUSTOM_FAST", "CUSTOM_IDLE"
 PROJECT, USER = "p1", "u1"
 OPEN = frozenset({"/placement/", "/placement/openapi.json"})
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What came back; body: decoded where there is one, the text itself where it is not JSON."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: Any
 
 
 @dataclass(frozen=True)
@@ -53,29 +44,7 @@ class Api:
         body: Sequence[bytes] = (b"",),
     ) -> Answer:
         """Ask for a target (a percent-encoded path, perhaps with a query) with the chunks of a body."""
-        path, _, query = target.partition(b"?")
-        raw_path = b"/placement" + path
-        scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-            "path": unquote_to_bytes(raw_path).decode("utf-8", "replace"), "raw_path": raw_path, "root_path": "",
-            "query_string": query, "headers": [(name.lower(), value) for name, value in headers],
-            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
-        }  # fmt: skip
-        left, sent = list(body), list[Message]()
-
-        async def receive() -> Message:
-            chunk = left.pop(0) if left else b""
-            return {"type": "http.request", "body": chunk, "more_body": bool(left)}
-
-        async def send(message: Message) -> None:
-            sent.append(message)
-
-        await self.app(scope, receive, send)
-        answered = {name.decode(): value.decode("latin-1") for name, value in sent[0]["headers"]}
-        text = b"".join(message.get("body", b"") for message in sent[1:])
-        if text and answered.get("content-type") == "application/json":
-            return Answer(sent[0]["status"], answered, msgspec.json.decode(text))
-        return Answer(sent[0]["status"], answered, text.decode() or None)
+        return await send_raw(self.app, method, b"/placement" + target, headers, body)
 
     async def call(self, method: str, target: str, body: Any = None, *, version: str = "1.39") -> Answer:
         """The same with a body in JSON, at a microversion."""

@@ -13,7 +13,8 @@ import jsonschema
 import pytest
 from tests.invariants import ALWAYS
 from tests.placement.malformed import CALLERS, HIGHEST, Known, Maker, Sent
-from tests.placement.populated import AGGREGATE, NOTHING, OTHER_HOST, Answer, Api, populate
+from tests.placement.populated import AGGREGATE, NOTHING, OTHER_HOST, Api, populate
+from tests.platform.asgi import Answer
 
 from roost.placement.api import answer_schemas, operations, policies
 from roost.placement.api.bodies import FORMATS, SHOWN_MAX

@@ -1,8 +1,9 @@
 """Asks an ASGI app in this process, without a socket."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from starlette.requests import Request
@@ -42,6 +43,41 @@ async def ask(
     answered = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     text = b"".join(message.get("body", b"") for message in sent[1:])
     return Answer(sent[0]["status"], answered, msgspec.json.decode(text) if text else None)
+
+
+async def send_raw(
+    app: ASGIApp,
+    method: str,
+    target: bytes,
+    headers: Sequence[tuple[bytes, bytes]] = (),
+    body: Sequence[bytes] = (b"",),
+) -> Answer:
+    """The app's answer to any bytes whatever: a percent-encoded path, perhaps with a query; the chunks of a body.
+
+    What is not JSON is answered as text.
+    """
+    path, _, query = target.partition(b"?")
+    scope: Scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+        "path": unquote_to_bytes(path).decode("utf-8", "replace"), "raw_path": path, "root_path": "",
+        "query_string": query, "headers": [(name.lower(), value) for name, value in headers],
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+    }  # fmt: skip
+    left, sent = list(body), list[Message]()
+
+    async def receive() -> Message:
+        chunk = left.pop(0) if left else b""
+        return {"type": "http.request", "body": chunk, "more_body": bool(left)}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    answered = {name.decode(): value.decode("latin-1") for name, value in sent[0]["headers"]}
+    text = b"".join(message.get("body", b"") for message in sent[1:])
+    if text and answered.get("content-type") == "application/json":
+        return Answer(sent[0]["status"], answered, msgspec.json.decode(text))
+    return Answer(sent[0]["status"], answered, text.decode() or None)
 
 
 async def say_who(scope: Scope, receive: Receive, send: Send) -> None:
