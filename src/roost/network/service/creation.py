@@ -12,7 +12,6 @@ import msgspec
 from roost.network import flat, quotas, requests, uses
 from roost.network.addressing import FreeChange, Given
 from roost.network.errors import (
-    IpAddressAlreadyAllocated,
     IpAddressGenerationFailure,
     MacAddressInUse,
     NetworkNotFound,
@@ -36,11 +35,6 @@ from roost.seams.placement import Claimed, ClaimGroup
 MAC_ROUNDS_MAX = 8
 TOGETHER_MAX = 250
 """Ports made in one set."""
-
-ABANDONED = (
-    PortChanged, IpAddressAlreadyAllocated, IpAddressGenerationFailure, MacAddressInUse, NetworkNotFound, OverQuota,
-)  # fmt: skip
-"""Why a port whose addresses are claimed is not made after all."""
 
 
 @dataclass
@@ -265,6 +259,8 @@ async def _insert_all(networks: Networks, tx: Connection, makings: Sequence[_Mak
 
 async def _create_alone(networks: Networks, request: PortRequest) -> Port:
     """One that names an address or a MAC, or whose address may be on a subnet that is no capacity."""
+    if request.mac_address:  # before anything is claimed
+        request = msgspec.structs.replace(request, mac_address=canonical_mac(request.mac_address))
     port_id = networks.env.new_uuid()
     async with networks.database.transaction() as tx:
         state, host = await assignments.read_network(tx, request.network_id, request.host or "")
@@ -301,7 +297,7 @@ async def _create_with_address(
                 await quota_service.refuse_over(networks, tx, "port", {request.project_id: 1})
             await _insert(networks, tx, _draft(networks, port_id, request, plan.ip_allocation))
             await assignments.assign(networks, tx, port_id, placing)
-    except ABANDONED:
+    except RoostError:  # whatever it is that was seen after the claim
         await releases.abandon(networks, port_id)
         raise
     crash_point("port.after-assign")
@@ -326,7 +322,7 @@ def _draft(networks: Networks, port_id: str, request: PortRequest, ip_allocation
         project_id=request.project_id,
         name=request.name,
         description=request.description,
-        mac_address=canonical_mac(request.mac_address) if request.mac_address else "",
+        mac_address=request.mac_address or "",
         admin_state_up=request.admin_state_up,
         device_id=request.device_id,
         device_owner=request.device_owner,
