@@ -173,7 +173,7 @@ def _value_test(name: str, names: Mapping[str, str], wanted: Sequence[str]) -> T
         value = getattr(item, field)
         values = (value,)
         if value is UNSET:  # a network of several segments has what any of them has
-            values = tuple(getattr(link, field) for link in getattr(item, "segments", ()))
+            values = tuple(getattr(link, field) for link in getattr(item, "segments", UNSET) or ())
         elif isinstance(value, tuple | list):
             values = tuple(value)
         return any(str(one) in {_wanted(text, one) for text in wanted} for one in values)
