@@ -28,7 +28,7 @@ OPEN_PATHS = frozenset({"/", "/healthz", "/metrics", "/agent/v1"})
 
 VERSION_PATHS: Mapping[str, tuple[str, ...]] = {
     "placement": ("", "/", "/openapi.json"),
-    "network": ("", "/", "/v2.0", "/v2.0/"),
+    "network": ("", "/", "/v2.0", "/v2.0/", "/openapi.json"),
     "compute": ("", "/", "/v2.1", "/v2.1/"),
 }
 """What clients read before they have a token."""

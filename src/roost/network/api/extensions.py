@@ -273,7 +273,9 @@ def first_operations(described: Operations) -> Operations:
             raise NotFound(f"Extension with alias {alias} does not exist")
         return json_response(ExtensionAnswer(_shown(alias, served[alias])))
 
-    collections = Operation(summary="the collections", endpoint=_collections, result=CollectionsAnswer)
+    collections = Operation(
+        summary="the collections", endpoint=_collections, result=CollectionsAnswer, needs_token=False
+    )
     return {
         "/": {
             "GET": Operation(
