@@ -95,11 +95,15 @@ METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", 
 
 
 class Spoiler(ABC):
-    """Makes values as schemas have them, and spoils them. benign: this time, nothing is spoiled."""
+    """Makes values as schemas have them, and spoils them.
 
-    def __init__(self, random: Random) -> None:
+    components: the schemas that others refer to, by name. benign: this time, nothing is spoiled.
+    """
+
+    def __init__(self, random: Random, components: Mapping[str, Any] | None = None) -> None:
         self.random = random
         self.benign = False
+        self._components = components or {}
 
     @abstractmethod
     def text(self, schema: Mapping[str, Any], name: str) -> str:
@@ -143,8 +147,12 @@ class Spoiler(ABC):
 
     def instance(self, schema: Mapping[str, Any], name: str) -> Any:
         """A value as the schema has it; objects are lists of pairs, so that a key can come twice."""
+        if "$ref" in schema:
+            return self.instance(self._components[schema["$ref"].rsplit("/", 1)[1]], name)
         if "anyOf" in schema:
             return self.instance(self.random.choice(schema["anyOf"]), name)
+        if "enum" in schema:
+            return self.random.choice(schema["enum"])
         kind = schema.get("type")
         if isinstance(kind, list):
             kind = self.random.choice(kind)
@@ -157,9 +165,13 @@ class Spoiler(ABC):
             lowest, highest = schema.get("minimum", -1), schema.get("maximum", 2**31)
             usual = min(max(self.random.randint(0, 9), lowest), highest)
             return self.random.choice([lowest, highest, 2**63, float(usual)]) if self.bad(0.1) else usual
+        if kind == "boolean":
+            return self.odds(0.5)
         if kind == "number":
             return self.random.choice([1.0, 1, 0.5, 16.0, 0, -1.0, 1e-40, 1e20, 3.4e38]) if self.odds(0.3) else 1.0
-        return None if kind == "null" else self.text(schema, name)
+        if kind == "null":
+            return None
+        return self.text(schema, name) if kind == "string" or not self.bad(0.5) else self.random.choice(BAD_VALUES)
 
     def _members(self, schema: Mapping[str, Any]) -> list[tuple[str, Any]]:
         pairs = [
