@@ -9,7 +9,7 @@ from tests.network.test_api import Api, routed
 
 from roost.network.api import documents, listing
 from roost.network.model import PortFilter
-from roost.network.service import ports
+from roost.network.service import networks, ports, subnets
 from roost.network.store import ports as port_rows
 
 
@@ -150,6 +150,20 @@ def nodes(plan: Any) -> list[Any]:
     """The plan's steps, without the queries that are run once before it."""
     inner = [part for part in plan.get("Plans", ()) if part["Parent Relationship"] not in ("InitPlan", "SubPlan")]
     return [plan, *(node for part in inner for node in nodes(part))]
+
+
+async def test_networks_segments_and_subnets_are_narrowed_by_their_network_and_name(api: Api, cloud: Cloud) -> None:
+    one, segment, subnet = await routed(api, cloud)
+    other = await cloud.network()
+    await cloud.segment(other, None)
+    named: Any = {"names": (segment["name"],)}
+    assert [item.id for item in await networks.list_segments(cloud.networks, **named)] == [segment["id"]]
+    assert len(await networks.list_segments(cloud.networks, network_ids=(other.id,))) == 1
+    assert [item.id for item in await networks.list_networks(cloud.networks, names=("public",))] == [one["id"]]
+    assert [item.id for item in await subnets.list_subnets(cloud.networks, names=("",))] == [subnet["id"]]
+    assert await subnets.list_subnets(cloud.networks, names=("x",)) == []
+    assert await subnets.list_subnets(cloud.networks, network_ids=(other.id,)) == []
+    assert [item["name"] for item in await listed(api, "segments?name=")] == [None]
 
 
 def test_a_list_is_cut_by_the_database_only_where_it_does_all_of_it() -> None:

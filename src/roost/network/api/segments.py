@@ -29,8 +29,14 @@ def segment_operations(context: Networks) -> Operations:
     """Of the collection, and of one segment."""
 
     async def list_all(request: Request) -> Response:
+        names = listing.texts(request, "name")
+        # A filter may find null, for what has no name, by words that are no name: the database would not.
+        named = None if names is None or set(names) & {"", "None", "null"} else names
         found = await service.list_segments(
-            context, listing.uuids(request, "id"), network_ids=listing.uuids(request, "network_id")
+            context,
+            listing.uuids(request, "id"),
+            network_ids=listing.uuids(request, "network_id"),
+            names=named,
         )
         return listing.answer(request, "segments", [documents.segment(item) for item in found], SegmentDocument)
 

@@ -30,7 +30,10 @@ def subnet_operations(context: Networks) -> Operations:
 
     async def list_all(request: Request) -> Response:
         found = await service.list_subnets(
-            context, listing.uuids(request, "id"), network_ids=listing.uuids(request, "network_id")
+            context,
+            listing.uuids(request, "id"),
+            network_ids=listing.uuids(request, "network_id"),
+            names=listing.texts(request, "name"),
         )
         return listing.answer(request, "subnets", [documents.subnet(item) for item in found], SubnetDocument)
 

@@ -52,11 +52,15 @@ async def get_network(networks: Networks, network_id: str) -> Network:
 
 
 async def list_segments(
-    networks: Networks, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
+    networks: Networks,
+    ids: Sequence[str] | None = None,
+    *,
+    network_ids: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
 ) -> list[Segment]:
-    """Segments by id and network; None is any."""
+    """Segments by id, network and name; None is any. One without a name is found by none."""
     async with networks.database.transaction() as tx:
-        return await store.list_segments(tx, ids, network_ids=network_ids)
+        return await store.list_segments(tx, ids, network_ids=network_ids, names=names)
 
 
 async def create_network(networks: Networks, network: Network) -> Network:

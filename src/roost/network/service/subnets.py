@@ -29,14 +29,18 @@ SUBNETS_MAX = 1000
 
 
 async def list_subnets(
-    networks: Networks, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
+    networks: Networks,
+    ids: Sequence[str] | None = None,
+    *,
+    network_ids: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
 ) -> list[Subnet]:
-    """Subnets by id and network, each with its routes to its peers; None is any.
+    """Subnets by id, network and name, each with its routes to its peers; None is any.
 
     Those on their way out are gone already.
     """
     async with networks.database.transaction(snapshot=True) as tx:
-        rows = await store.list_subnets(tx, ids, network_ids=network_ids)
+        rows = await store.list_subnets(tx, ids, network_ids=network_ids, names=names)
         found = [subnet for subnet in rows if not subnet.deleting]
         routed = sorted({subnet.network_id for subnet in found if subnet.segment_id is not None})
         peers: dict[str, list[Subnet]] = {}

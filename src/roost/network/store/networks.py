@@ -155,15 +155,20 @@ SELECT id, network_id, name, description, network_type, physical_network, segmen
     updated_at
 FROM network.segment
 WHERE ($1::uuid[] IS NULL OR id = ANY($1)) AND ($2::uuid[] IS NULL OR network_id = ANY($2))
+    AND ($3::text[] IS NULL OR name = ANY($3))
 ORDER BY id
 """
 
 
 async def list_segments(
-    tx: Connection, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
+    tx: Connection,
+    ids: Sequence[str] | None = None,
+    *,
+    network_ids: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
 ) -> list[Segment]:
-    """Segments by id, of networks, or all of them."""
-    rows = await tx.fetch(LIST_SEGMENTS, ids, network_ids)
+    """Segments by id, of networks, by name; None is any."""
+    rows = await tx.fetch(LIST_SEGMENTS, ids, network_ids, names)
     return [Segment(**{**row, "tags": tuple(row["tags"])}) for row in rows]
 
 

@@ -22,6 +22,7 @@ FROM network.subnet s
 WHERE ($1::uuid[] IS NULL OR s.id = ANY($1)) AND ($2::uuid[] IS NULL OR s.network_id = ANY($2))
     AND ($3::uuid[] IS NULL OR s.segment_id = ANY($3) OR (s.segment_id IS NULL AND s.network_id = ANY($3))
         OR (s.cell IS NOT NULL AND s.id = ANY($3)))
+    AND ($4::text[] IS NULL OR s.name = ANY($4))
 ORDER BY s.id
 """
 
@@ -32,9 +33,10 @@ async def list_subnets(
     *,
     network_ids: Sequence[str] | None = None,
     provider_uuids: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
 ) -> list[Subnet]:
-    """Subnets by id, of networks, of providers, or all of them."""
-    return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids)]
+    """Subnets by id, of networks, of providers, by name; None is any."""
+    return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids, names)]
 
 
 INSERT_SUBNET = """
