@@ -78,7 +78,7 @@ def methods_served() -> set[tuple[str, str]]:
         wakeups=nothing,
         settings=nothing,
         ledger=nothing,
-        cloud=CloudParts(networks=nothing, compute=nothing, conductor=nothing),
+        cloud=CloudParts(networks=nothing, compute=nothing, conductor=nothing, network_policy=nothing),
         policy=nothing,
         keystone=None,
     )

@@ -136,8 +136,9 @@ async def test_a_few_ports_of_many_are_found_without_reading_them_all(cloud: Clo
         await tx.execute("ANALYZE network.port")
         for place, value in (
             (0, [nobody]), (1, [nobody]), (2, ["device-77"]), (8, ["10.0.0.7"]), (9, [nobody]), (10, nobody),
+            (12, "nobody"),
         ):  # fmt: skip
-            wanted: list[Any] = [None] * 12
+            wanted: list[Any] = [*[None] * 13, [nobody]]
             wanted[place] = value
             text = await tx.fetchval(f"EXPLAIN (FORMAT JSON) {port_rows.LIST_PORTS}", *wanted)
             (plan,) = msgspec.json.decode(text)
@@ -170,6 +171,7 @@ def test_a_list_is_cut_by_the_database_only_where_it_does_all_of_it() -> None:
     class Request:
         def __init__(self, **query: str) -> None:
             self.query_params = query
+            self.scope: dict[str, Any] = {}
 
     after = "11111111-1111-4111-8111-111111111111"
     cases: list[tuple[dict[str, str], Any]] = [

@@ -19,6 +19,8 @@ from roost.platform.cors import Cors
 from roost.platform.settings import CorsSettings
 
 if TYPE_CHECKING:
+    from oslo_policy.policy import RuleDefault
+
     from roost.platform.keystone import Keystone
 
 CORS_OF_TESTS = CorsSettings(allowed_origin=("http://valid.example.com",), allow_headers=("openstack-api-version",))
@@ -36,8 +38,12 @@ VERSION_PATHS: Mapping[str, tuple[str, ...]] = {
 
 def read_policy(settings: Settings, *, auth: str, policy: str | None, config: Path | str | None) -> Policy:
     """The rules of the Placement API. Raises BadRequest."""
-    folder = Path(config).absolute().parent if config else Path.cwd()
-    return placement_policy(auth, policy, settings.placement, folder=folder)
+    return placement_policy(auth, policy, settings.placement, folder=_folder(config))
+
+
+def read_network_policy(settings: Settings, *, auth: str, policy: str | None, config: Path | str | None) -> Policy:
+    """The rules of the Network API. Raises BadRequest."""
+    return network_policy(auth, policy, settings.placement, folder=_folder(config))
 
 
 def placement_policy(auth: str, policy: str | None, settings: PlacementSettings, *, folder: Path) -> Policy:
@@ -49,17 +55,33 @@ def placement_policy(auth: str, policy: str | None, settings: PlacementSettings,
     if auth == "none":
         return Unrestricted()
     from roost.placement.api import policies  # with oslo.policy, 0.2 s
+
+    return _oslo_policy(policies.rules(), policy, settings, folder=folder, but=frozenset({"admin_api"}))
+
+
+def network_policy(auth: str, policy: str | None, settings: PlacementSettings, *, folder: Path) -> Policy:
+    """The rules of the Network API, by the same names and from the same file. Raises BadRequest."""
+    if auth == "none":
+        return Unrestricted()
+    from roost.network.api import policies
+
+    return _oslo_policy(policies.rules(), policy, settings, folder=folder, but=frozenset())
+
+
+def _oslo_policy(
+    rules: "list[RuleDefault]", policy: str | None, settings: PlacementSettings, *, folder: Path, but: frozenset[str]
+) -> Policy:
+    """but: rules that `open` leaves as they are."""
     from roost.platform.policy import OsloPolicy, opened
 
     if policy is not None and policy in PRESETS:
-        rules = policies.rules()
         if policy == "open":
-            rules = opened(rules, but=frozenset({"admin_api"}))
+            rules = opened(rules, but=but)
         return OsloPolicy(rules, enforce_new_defaults=PRESETS[policy])
     file = folder / settings.policy_file if settings.policy_file else None
     if policy is not None:
         file = Path(policy)
-    return OsloPolicy(policies.rules(), file=file, enforce_new_defaults=settings.enforce_new_defaults)
+    return OsloPolicy(rules, file=file, enforce_new_defaults=settings.enforce_new_defaults)
 
 
 def guarded(
@@ -88,6 +110,11 @@ def guarded(
     if policy == "cors":
         cors = CORS_OF_TESTS
     return Cors(app, cors) if cors.allowed_origin else app
+
+
+def _folder(config: Path | str | None) -> Path:
+    """Where a policy_file of roost.toml is looked for."""
+    return Path(config).absolute().parent if config else Path.cwd()
 
 
 def _prefixes(service: str, services: tuple[str, ...]) -> tuple[str, ...]:

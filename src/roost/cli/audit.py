@@ -25,6 +25,7 @@ from roost.compute.service import audit as compute_audit
 from roost.network.service import audit as network_audit
 from roost.placement.service_audit import audit_ledger
 from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.platform.auth import Unrestricted
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.migrate import list_missing, list_outdated
@@ -99,7 +100,7 @@ async def _open_books(database: Database, settings: Settings) -> Books:
         )
     ledger = Ledger(database, Env(), settings.placement)
     await sync_standard_names(ledger)
-    return Books(ledger, None if missing else CloudParts.wire(ledger, Wakeups(database), settings))
+    return Books(ledger, None if missing else CloudParts.wire(ledger, Wakeups(database), settings, Unrestricted()))
 
 
 async def _repair(books: Books) -> tuple[list[Drift], list[Drift]]:

@@ -20,11 +20,11 @@ from roost.conductor.context import Conductor
 from roost.conductor.reconcile import audit_once as audit_servers
 from roost.conductor.reconcile import reconcile_once as reconcile_claims
 from roost.network import api as network_api
-from roost.network.api.errors import neutron_error
 from roost.network.reconciler import audit_once as audit_network
 from roost.network.reconciler import reconcile_once as reconcile_network
 from roost.network.service import Networks
 from roost.placement.service_ledger import Ledger
+from roost.platform.auth import Policy
 from roost.platform.authentication import AdminsOnly
 from roost.platform.repeat import repeat
 from roost.platform.wakeup import Wakeups
@@ -39,27 +39,28 @@ class CloudParts:
     networks: Networks
     compute: Compute
     conductor: Conductor
+    network_policy: Policy
 
     @classmethod
-    def wire(cls, ledger: Ledger, wakeups: Wakeups, settings: Settings) -> "CloudParts":
+    def wire(cls, ledger: Ledger, wakeups: Wakeups, settings: Settings, network_policy: Policy) -> "CloudParts":
         """Build them on the ledger's pool of connections; network and compute know each other, through their seams."""
         database, env, placement = ledger.database, ledger.env, LocalPlacement(ledger)
         compute = Compute(database, env, placement, wakeups=wakeups)
         networks = Networks(database, env, placement, LocalCompute(compute), settings=settings.network)
         compute.network = LocalNetwork(networks)
         conductor = Conductor(compute, placement, compute.network, env, wakeups, settings.conductor)
-        return cls(networks=networks, compute=compute, conductor=conductor)
+        return cls(networks=networks, compute=compute, conductor=conductor, network_policy=network_policy)
 
     def apis(self) -> dict[str, Callable[[], list[Route]]]:
         """Service -> its routes, for the main listener."""
         return {
-            "network": lambda: network_api.routes(self.networks),
+            "network": lambda: network_api.routes(self.networks, self.network_policy),
             "compute": lambda: compute_api.routes(self.compute),
         }
 
     def admins_only(self) -> Mapping[str, AdminsOnly]:
         """The services that have no policy of their own yet."""
-        return {"network": AdminsOnly(neutron_error), "compute": AdminsOnly(nova_fault)}
+        return {"compute": AdminsOnly(nova_fault)}
 
     def agent_routes(self) -> list[Route]:
         """For the listener of the agents."""

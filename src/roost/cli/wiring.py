@@ -62,7 +62,8 @@ class Parts:
         if not is_placement_alone(config.services):
             from roost.cli.cloud_wiring import CloudParts
 
-            cloud = CloudParts.wire(ledger, wakeups, settings)
+            rules = access.read_network_policy(settings, auth=config.auth, policy=config.policy, config=config.config)
+            cloud = CloudParts.wire(ledger, wakeups, settings, rules)
         keystone = None
         if config.auth == "keystone":
             from roost.platform.keystone import Keystone

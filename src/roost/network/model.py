@@ -39,6 +39,14 @@ class Link(Struct, frozen=True, kw_only=True):
     segmentation_id: int | None = None
 
 
+class NetworkOwner(Struct, frozen=True):
+    """Whose a network is, and whether others may use it."""
+
+    project_id: str
+    shared: bool
+    external: bool
+
+
 class Network(Struct, frozen=True, kw_only=True):
     """A network; routed when its subnets belong to segments, flat when they are pools of cells, else plain.
 
@@ -336,7 +344,10 @@ class PortChanges(Struct, frozen=True, kw_only=True):
 
 
 class PortFilter(Struct, frozen=True, kw_only=True):
-    """Which ports are wanted; None is any. hosts: empty for none. after, limit: in the order of ids."""
+    """Which ports are wanted; None is any. hosts: empty for none. after, limit: in the order of ids.
+
+    seen_by: only ports of this project, and those on seen_networks.
+    """
 
     ids: tuple[str, ...] | None = None
     network_ids: tuple[str, ...] | None = None
@@ -350,3 +361,5 @@ class PortFilter(Struct, frozen=True, kw_only=True):
     subnet_ids: tuple[str, ...] | None = None
     after: str | None = None
     limit: int | None = None
+    seen_by: str | None = None
+    seen_networks: tuple[str, ...] = ()

@@ -53,6 +53,9 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
 Dialect = Callable[[Problem, str, Request], Any]
 """(problem, detail, request) -> the error's JSON body in the words of one API, or its whole answer."""
 
+BODY_KEY = "roost.body"
+"""Where a request's scope holds its body once it was read: it comes only once."""
+
 REQUEST_ID = "x-openstack-request-id"
 
 
@@ -257,14 +260,21 @@ def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | Non
 
 
 async def read_bytes(request: Request) -> bytes:
-    """The body as it came. Raises BadRequest for one that is too long, of which no more is read than is allowed."""
+    """The body as it came, also a second time.
+
+    Raises BadRequest for one that is too long, of which no more is read than is allowed.
+    """
+    if BODY_KEY in request.scope:
+        read: bytes = request.scope[BODY_KEY]
+        return read
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
         if size > BODY_BYTES_MAX:
             raise BadRequest(f"the body has more than {BODY_BYTES_MAX} bytes")
         parts.append(part)
-    return b"".join(parts)
+    request.scope[BODY_KEY] = body = b"".join(parts)
+    return body
 
 
 async def read_json(request: Request, kind: type[T]) -> T:

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 import yaml
 from oslo_config import cfg
-from oslo_policy.policy import Enforcer, InvalidScope, RuleDefault
+from oslo_policy.policy import Check, Enforcer, InvalidScope, RuleDefault, register
 
 from roost.platform.auth import Caller, Forbidden
 from roost.platform.errors import BadRequest
@@ -88,6 +88,26 @@ class OsloPolicy:
         log.info("policy was read again", file=str(self._file))
 
 
+@register("field")
+class FieldCheck(Check):
+    """`field:RESOURCE:FIELD=VALUE`, or `=~PATTERN`: what is asked about has this there. Source: Neutron's policy."""
+
+    def __call__(self, target: Mapping[str, Any], _creds: Any, _enforcer: Any, _current_rule: Any = None) -> bool:
+        """Whether it has; what does not say has not."""
+        field, _, wanted = self.match.partition(":")[2].partition("=")
+        has = target.get(field)
+        if has is None:
+            return False
+        if wanted.startswith("~"):
+            return re.match(wanted[1:], str(has)) is not None
+        return str(has) == wanted
+
+
+def make_rules(checks: Mapping[str, str], *, scope_types: list[str] | None = None) -> list[RuleDefault]:
+    """Rules by name, of checks that may be a FieldCheck: a rule is read when it is made, and must find it by then."""
+    return [RuleDefault(name, check, scope_types=scope_types) for name, check in checks.items()]
+
+
 def opened(defaults: Sequence[RuleDefault], *, but: frozenset[str] = frozenset()) -> list[RuleDefault]:
     """The same rules, letting everybody in that has the right scope; those in `but` stay as they are."""
     return [
@@ -104,6 +124,7 @@ def credentials(caller: Caller) -> dict[str, Any]:
         "system_scope": caller.system_scope,
         "domain_id": caller.domain_id,
         "project_id": caller.project_id,
+        "tenant_id": caller.project_id,
         "project_domain_id": caller.project_domain_id,
         "roles": list(caller.roles),
         "service_user_id": service.user_id,

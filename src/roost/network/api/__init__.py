@@ -5,6 +5,7 @@ from starlette.routing import Route
 from roost.network.api.availability import availability_operations
 from roost.network.api.bindings import binding_operations
 from roost.network.api.extensions import first_operations
+from roost.network.api.guard import guard
 from roost.network.api.networks import network_operations
 from roost.network.api.openapi import document_operation
 from roost.network.api.ports import port_operations
@@ -14,6 +15,9 @@ from roost.network.api.segments import segment_operations
 from roost.network.api.subnets import subnet_operations
 from roost.network.api.tags import tag_operations
 from roost.network.service import Networks
+from roost.platform.auth import Policy, Unrestricted
+
+UNRESTRICTED = Unrestricted()
 
 
 def operations(networks: Networks) -> Operations:
@@ -33,10 +37,10 @@ def operations(networks: Networks) -> Operations:
     return {**served, **document_operation(served)}
 
 
-def routes(networks: Networks) -> list[Route]:
+def routes(networks: Networks, policy: Policy = UNRESTRICTED) -> list[Route]:
     """Everything below the API's root; whoever serves it mounts it at /network."""
     found = [
-        API.route(path, {method: operation.endpoint for method, operation in methods.items()})
+        API.route(path, {method: guard(networks, policy, path, method, one) for method, one in methods.items()})
         for path, methods in operations(networks).items()
     ]
     return [*found, API.not_found()]

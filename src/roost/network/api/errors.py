@@ -5,6 +5,7 @@ from typing import Any
 from starlette.requests import Request
 
 from roost.network import errors
+from roost.platform.auth import Forbidden
 from roost.platform.errors import BadRequest, Conflict, NotFound, RoostError
 from roost.platform.http import Problem
 
@@ -67,6 +68,7 @@ BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
 PROBLEMS: dict[type[Exception], Problem] = {
     **{kind: Problem(status, code=kind.__name__) for status, kinds in BY_STATUS.items() for kind in kinds},
     errors.PortNotCompute: Problem(400, code="BadRequest"),
+    Forbidden: Problem(403, code="PolicyNotAuthorized"),
     BadRequest: Problem(400, code="HTTPBadRequest"),
     NotFound: Problem(404, code="HTTPNotFound"),
     Conflict: Problem(409, code="HTTPConflict"),

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from roost.network.api.access import access_of, hidden_of, seen
 from roost.network.api.documents import Document, attributes
 from roost.network.errors import InvalidInput
 from roost.platform.errors import BadRequest
@@ -54,8 +55,9 @@ def whole(
     """
     names = attributes(kind)
     tests = _tests(request, names, besides)
-    chosen = [item for item in documents if all(test(item) for test in tests)]
     keys = request.query_params.getlist("sort_key")
+    used = frozenset({*request.query_params.keys(), *keys})
+    chosen = [item for item in seen(documents, request, used) if all(test(item) for test in tests)]
     directions = request.query_params.getlist("sort_dir")
     absent = [name for name in keys if name not in names]
     if absent or set(directions) - {"asc", "desc"}:
@@ -68,9 +70,13 @@ def whole(
 
 
 def show_fields(item: D, request: Request) -> D | dict[str, Any]:
-    """Only the attributes that `fields` names, or all."""
-    wanted = request.query_params.getlist("fields")
-    return _some(item, wanted) if wanted else item
+    """Only the attributes that `fields` names, or all, as far as they are for the caller."""
+    return _some(item, request.query_params.getlist("fields"), hidden_of(item, request))
+
+
+def show_made(item: D, request: Request) -> D | dict[str, Any]:
+    """What the caller has made or changed, as far as it is for the caller."""
+    return _some(item, (), hidden_of(item, request))
 
 
 def texts(request: Request, *names: str) -> tuple[str, ...] | None:
@@ -90,11 +96,13 @@ def uuids(request: Request, name: str) -> tuple[str, ...] | None:
 def page_by_id(request: Request, narrowed: frozenset[str]) -> tuple[str | None, int | None]:
     """(the id after which the page begins, its length), where a database can cut it: in the order of ids.
 
-    narrowed: the filters that the database applies; with any other, or another order, (None, None).
+    narrowed: the filters that the database applies; with any other, or another order, (None, None), and so for callers
+    who may not see all that the database finds.
     """
     given = set(request.query_params.keys()) - {"fields", "limit", "marker"}
     after = request.query_params.get("marker")
-    if given - narrowed or (after is not None and not is_uuid(after)):
+    access = access_of(request)
+    if (access is not None and not access.privileged) or given - narrowed or (after is not None and not is_uuid(after)):
         return None, None
     limit = integer_parameter(request, "limit", default=0, highest=LIMIT_MAX)
     return None if after is None else canonical_uuid(after), limit or None
@@ -213,9 +221,13 @@ def _wanted(text: str, like: Any) -> str:
     return canonical_uuid(text) if is_uuid(text) and is_uuid(str(like)) else text
 
 
-def _some(item: Struct, wanted: Sequence[str]) -> dict[str, Any]:
+def _some(item: D, wanted: Sequence[str], hidden: frozenset[str]) -> D | dict[str, Any]:
+    """The wanted attributes, or all, without those that are hidden."""
+    if not wanted and not hidden:
+        return item
     names = attributes(type(item))
-    return {name: value for name in names if name in wanted and (value := getattr(item, names[name])) is not UNSET}
+    shown = [name for name in names if name not in hidden and (not wanted or name in wanted)]
+    return {name: value for name in shown if (value := getattr(item, names[name])) is not UNSET}
 
 
 def _sorting_by(field: str) -> Callable[[Struct], tuple[bool, Any]]:

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from roost.network.api import bodies_ports as bodies
 from roost.network.api import documents, listing
+from roost.network.api.access import access_of
 from roost.network.api.documents import PortDocument
 from roost.network.api.protocol import Operations
 from roost.network.api.resources import Resource
@@ -66,6 +67,8 @@ def _filter(request: Request) -> PortFilter:
     macs = listing.texts(request, "mac_address")
     narrowed = NARROWED if "ip_address_substr" not in fixed_ips else NARROWED - {"fixed_ips"}
     after, limit = listing.page_by_id(request, narrowed)
+    access = access_of(request)
+    scoped = None if access is None or access.privileged else access
     return PortFilter(
         ids=listing.uuids(request, "id"),
         network_ids=listing.uuids(request, "network_id"),
@@ -79,6 +82,8 @@ def _filter(request: Request) -> PortFilter:
         subnet_ids=None if subnet_ids is None else tuple(text for text in subnet_ids if is_uuid(text)),
         after=after,
         limit=limit,
+        seen_by=None if scoped is None else scoped.caller.project_id or "",
+        seen_networks=() if scoped is None else scoped.own_networks,
     )
 
 

@@ -29,6 +29,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     envelope and all; None when none is read. query: the parameters that are read. status: of success. result: the type
     of the whole answer, of which `fields` and policy may leave attributes out; None for none. errors: statuses of
     refusals besides those that every operation can give. needs_token: whether callers are asked who they are.
+    owner_may: the rule is not asked about the caller's own project, which the path names.
     """
 
     summary: str
@@ -40,6 +41,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     result: Any = None
     errors: tuple[int, ...] = ()
     needs_token: bool = True
+    owner_may: bool = False
 
 
 Operations = Mapping[str, Mapping[str, Operation]]

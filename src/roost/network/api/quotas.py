@@ -164,7 +164,11 @@ def _project_operations(context: Networks) -> Operations:
         return Response(status_code=204)
 
     def get(summary: str, endpoint: Endpoint, result: type[Struct]) -> Mapping[str, Operation]:
-        return {"GET": Operation(summary=summary, endpoint=endpoint, rule="get_quota", query=SHOW_QUERY, result=result)}
+        return {
+            "GET": Operation(
+                summary=summary, endpoint=endpoint, rule="get_quota", query=SHOW_QUERY, result=result, owner_may=True
+            )
+        }
 
     one = answer("quota", QuotaDocument)
     return {

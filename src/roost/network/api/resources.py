@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import listing
+from roost.network.api.access import owned
 from roost.network.api.documents import Document, attributes
 from roost.network.api.protocol import Operation, Schema, path_id, revision
 from roost.network.service import Networks
@@ -98,7 +99,8 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
             one, many = getattr(body, self.one), getattr(body, self.many)
             if (one is UNSET) == (many is UNSET):
                 raise BadRequest(f"malformed body: expected either `{self.one}` or `{self.many}`")
-            shown = [self.show(item) for item in await create([one] if many is UNSET else many)]
+            items = [owned(item, request) for item in ([one] if many is UNSET else many)]
+            shown = [listing.show_made(self.show(item), request) for item in await create(items)]
             return json_response({self.one: shown[0]} if many is UNSET else {self.many: shown}, 201)
 
         return Operation(
@@ -120,7 +122,7 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
             wanted = self.id_of(request)
             body = await read_json(request, envelope)
             changed = await update(wanted, getattr(body, self.one), revision(request))
-            return json_response({self.one: self.show(changed)})
+            return json_response({self.one: listing.show_made(self.show(changed), request)})
 
         return Operation(
             summary=f"change the {self.one}; `If-Match: revision_number=N` is heeded",

@@ -17,7 +17,7 @@ from roost.network.errors import (
     SubnetNotFound,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model import Link, Network, NetworkChanges, Segment, SegmentChanges
+from roost.network.model import Link, Network, NetworkChanges, NetworkOwner, Segment, SegmentChanges
 from roost.network.revisions import refuse_other_revision
 from roost.network.service import Networks, publications, quotas
 from roost.network.service.subnets import delete_subnet, lock_network
@@ -49,6 +49,12 @@ async def get_network(networks: Networks, network_id: str) -> Network:
     if not found:
         raise NetworkNotFound(f"Network {network_id} could not be found.")
     return found[0]
+
+
+async def list_reachable(networks: Networks, project_id: str) -> dict[str, NetworkOwner]:
+    """The networks that the project owns, and those that are there for everybody."""
+    async with networks.database.transaction() as tx:
+        return await store.list_reachable(tx, project_id)
 
 
 async def list_segments(

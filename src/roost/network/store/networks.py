@@ -6,7 +6,7 @@ Lock order of the whole wing: networks, ports, intents, subnets; each by id.
 from collections.abc import Sequence
 from typing import Any
 
-from roost.network.model import Host, Link, Network, Segment
+from roost.network.model import Host, Link, Network, NetworkOwner, Segment
 from roost.platform.database import Connection
 
 _NETWORK = """
@@ -37,6 +37,18 @@ async def list_networks(
 ) -> list[Network]:
     """Networks by id, name and project; None is any."""
     return [_network(row) for row in await tx.fetch(LIST_NETWORKS, ids, names, project_ids)]
+
+
+LIST_REACHABLE = """
+-- network.list_reachable
+SELECT id, project_id, shared, external FROM network.network WHERE project_id = $1 OR shared OR external ORDER BY id
+"""
+
+
+async def list_reachable(tx: Connection, project_id: str) -> dict[str, NetworkOwner]:
+    """The networks that a project owns, and those that are there for everybody."""
+    rows = await tx.fetch(LIST_REACHABLE, project_id)
+    return {row["id"]: NetworkOwner(row["project_id"], row["shared"], row["external"]) for row in rows}
 
 
 LIST_NETWORK_IDS = """

@@ -54,6 +54,7 @@ WHERE ($1::uuid[] IS NULL OR id = ANY($1))
     AND ($9::inet[] IS NULL OR id = ANY(ARRAY(SELECT a.port_id FROM network.address a WHERE a.address = ANY($9))))
     AND ($10::uuid[] IS NULL OR id = ANY(ARRAY(SELECT a.port_id FROM network.address a WHERE a.subnet_id = ANY($10))))
     AND ($11::uuid IS NULL OR id > $11)
+    AND ($13::text IS NULL OR project_id = $13 OR network_id = ANY($14::uuid[]))
 ORDER BY id LIMIT $12
 """  # noqa: S608 - only column names of this file
 
@@ -63,7 +64,7 @@ async def list_ports(tx: Connection, wanted: PortFilter) -> list[Port]:
     rows = await tx.fetch(
         LIST_PORTS, wanted.ids, wanted.network_ids, wanted.device_ids, wanted.device_owners, wanted.project_ids,
         wanted.names, wanted.hosts, wanted.mac_addresses, wanted.addresses, wanted.subnet_ids, wanted.after,
-        wanted.limit,
+        wanted.limit, wanted.seen_by, wanted.seen_networks,
     )  # fmt: skip
     return list((await _with_addresses(tx, rows)).values())
 

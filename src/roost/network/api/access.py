@@ -1,0 +1,191 @@
+"""What one caller may see and say: policy asked about the networks, subnets and ports that a request concerns.
+
+guard.py asks before an operation begins; lists and answers leave out what is not for the caller.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import NODEFAULT, UNSET, Struct
+from starlette.requests import Request
+
+from roost.network.api.documents import NetworkDocument, PortDocument, SubnetDocument
+from roost.network.api.policies import ATTRIBUTES, PRIVILEGED
+from roost.network.model import NetworkOwner
+from roost.network.service import Networks
+from roost.network.service import networks as service
+from roost.platform.auth import Caller, Forbidden, Policy
+
+ACCESS_KEY = "roost.network.access"
+"""Where a request's scope holds its Access; nowhere if nobody is asked who they are."""
+
+KINDS: Mapping[type[Struct], str] = {NetworkDocument: "network", SubnetDocument: "subnet", PortDocument: "port"}
+"""The documents that have an owner, by the names of their rules."""
+
+HIDEABLE: Mapping[str, tuple[str, ...]] = {
+    kind: tuple(name.partition(":")[2] for name in ATTRIBUTES if name.startswith(f"get_{kind}:"))
+    for kind in KINDS.values()
+}
+
+Target = dict[str, str]
+D = TypeVar("D", bound=Struct)
+B = TypeVar("B", bound=Struct)
+
+
+class Verdict(Struct, frozen=True):
+    """Whether a caller sees something at all, and which attributes of it not."""
+
+    visible: bool
+    hidden: frozenset[str] = frozenset()
+
+
+class Access:
+    """What a caller may do; answers are remembered for as long as the request takes.
+
+    reachable: the networks that the caller owns, or that are there for everybody; None for who sees them all.
+    """
+
+    def __init__(self, policy: Policy, caller: Caller, reachable: Mapping[str, NetworkOwner] | None) -> None:
+        self.caller = caller
+        self.reachable = reachable
+        self._policy = policy
+        self._verdicts: dict[tuple[str, ...], Verdict] = {}
+
+    @classmethod
+    async def of(cls, networks: Networks, policy: Policy, caller: Caller, *, owned: bool) -> "Access":
+        """The access of a caller. owned: what is concerned has owners."""
+        blind = cls(policy, caller, None)
+        if not owned or any(blind.allows(rule, {}) for rule in PRIVILEGED):
+            return blind
+        return cls(policy, caller, await service.list_reachable(networks, caller.project_id or ""))
+
+    @property
+    def privileged(self) -> bool:
+        """Whether the caller sees beyond the own project."""
+        return self.reachable is None
+
+    @property
+    def own_networks(self) -> tuple[str, ...]:
+        """The networks that an unprivileged caller's project owns."""
+        reachable = self.reachable or {}
+        return tuple(id_ for id_, owner in reachable.items() if owner.project_id == self.caller.project_id)
+
+    def enforce(self, rule: str, target: Mapping[str, str]) -> None:
+        """Raise Forbidden unless the rule lets the caller do this to the target."""
+        self._policy.enforce(self.caller, rule, target)
+
+    def allows(self, rule: str, target: Mapping[str, str]) -> bool:
+        """Whether it does."""
+        try:
+            self.enforce(rule, target)
+        except Forbidden:
+            return False
+        return True
+
+    def target(self, document: Struct) -> Target:
+        """A network, subnet or port as rules ask about it."""
+        owner: str = document.project_id  # type: ignore[attr-defined]
+        found = owned_by(owner)
+        if isinstance(document, NetworkDocument):
+            return found | _network_target(NetworkOwner(owner, document.shared, document.external))
+        assert isinstance(document, SubnetDocument | PortDocument)
+        if isinstance(document, PortDocument):
+            found["device_owner"] = document.device_owner
+        network = (self.reachable or {}).get(document.network_id)
+        return found if network is None else found | _network_target(network)
+
+    def verdict(self, document: Struct) -> Verdict:
+        """What the caller sees of this; of what has no owner, everything."""
+        kind = KINDS.get(type(document))
+        if kind is None:
+            return Verdict(True)
+        if self.privileged:
+            anything = self._remembered(kind, {})
+            if anything.visible:
+                return anything
+        return self._remembered(kind, self.target(document))
+
+    def _remembered(self, kind: str, target: Target) -> Verdict:
+        key = (kind, *target.values())
+        found = self._verdicts.get(key)
+        if found is None:
+            visible = self.allows(f"get_{kind}", target)
+            hidden = (name for name in HIDEABLE[kind] if not self.allows(f"get_{kind}:{name}", target))
+            found = self._verdicts[key] = Verdict(visible, frozenset(hidden))
+        return found
+
+    def enforce_attributes(self, rule: str, item: Struct, target: Mapping[str, str]) -> None:
+        """Raise Forbidden unless the caller may say what the body says beyond the defaults."""
+        for name in _said(rule, item):
+            self.enforce(name, target)
+
+
+def access_of(request: Request) -> Access | None:
+    """What the request's caller may; None where nobody is asked."""
+    found: Access | None = request.scope.get(ACCESS_KEY)
+    return found
+
+
+def owned_by(project_id: str | None) -> Target:
+    """What belongs to a project, or to nobody."""
+    return {} if project_id is None else {"project_id": project_id, "tenant_id": project_id}
+
+
+def reached(access: Access, network_id: str) -> Target | None:
+    """A network that something is made on, as rules ask about it; None for one that the caller does not see."""
+    if access.reachable is None:
+        return {}
+    owner = access.reachable.get(network_id)
+    return None if owner is None else _network_target(owner)
+
+
+def seen(documents: Sequence[D], request: Request, used: frozenset[str]) -> Sequence[D]:
+    """Those that the caller sees, with all the attributes that are `used` to choose and to order them."""
+    access = access_of(request)
+    if access is None:
+        return documents
+    verdicts = [(item, access.verdict(item)) for item in documents]
+    return [item for item, verdict in verdicts if verdict.visible and not verdict.hidden & used]
+
+
+def hidden_of(document: Struct, request: Request) -> frozenset[str]:
+    """The attributes that are not for the caller."""
+    access = access_of(request)
+    return frozenset() if access is None else access.verdict(document).hidden
+
+
+def owned(item: B, request: Request) -> B:
+    """What is to be made, for the caller's own project unless the body says for which."""
+    access = access_of(request)
+    if access is None or not hasattr(item, "project_id") or given_project(item):
+        return item
+    return msgspec.structs.replace(item, project_id=access.caller.project_id)
+
+
+def given_project(item: Struct) -> str | None:
+    """For which project a body asks, if it says so."""
+    return getattr(item, "project_id", None) or getattr(item, "tenant_id", None)
+
+
+def _network_target(owner: NetworkOwner) -> Target:
+    return {
+        "network:tenant_id": owner.project_id,
+        "shared": str(owner.shared),
+        "router:external": str(owner.external),
+    }
+
+
+def _said(rule: str, item: Struct) -> Iterator[str]:
+    """The rules of the attributes, and of what is in their lists, that a body says."""
+    for field in msgspec.structs.fields(item):
+        value: Any = getattr(item, field.name)
+        default = field.default if field.default_factory is NODEFAULT else field.default_factory()
+        if value is UNSET or value == default:
+            continue
+        name = f"{rule}:{field.encode_name}"
+        if name in ATTRIBUTES:
+            yield name
+        for part in value if isinstance(value, list) else ():
+            if isinstance(part, Struct):
+                yield from _said(name, part)

@@ -1,0 +1,118 @@
+"""The one place where policy is asked before an operation of the Network API begins.
+
+What a caller may not see is not found (404), what a caller sees and may not do is forbidden (403). What belongs to no
+project (segments, availabilities, quotas) is forbidden to who may not see it, where upstream shows an empty list.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from roost.network.api.access import ACCESS_KEY, Access, Target, given_project, owned_by, reached
+from roost.network.api.networks import NETWORK
+from roost.network.api.ports import PORT
+from roost.network.api.protocol import Operation
+from roost.network.api.resources import Resource
+from roost.network.api.subnets import SUBNET
+from roost.network.errors import NetworkNotFound, TagResourceNotFound
+from roost.network.service import Networks
+from roost.platform.auth import Forbidden, Policy, Unrestricted, caller_of
+from roost.platform.http import Endpoint, canonical_uuid, is_uuid, read_json
+
+OWNED: dict[str, Resource[Any]] = {resource.many: resource for resource in (NETWORK, SUBNET, PORT)}
+"""What belongs to projects."""
+
+PATH = re.compile(r"/v2\.0/([^/]+)(?:/\{(\w+)\}(/.*)?)?")
+"""Collection, and the parameter that names one of it, and what of that one."""
+
+
+def guard(networks: Networks, policy: Policy, path: str, method: str, operation: Operation) -> Endpoint:
+    """The operation's endpoint behind its checks; itself where nobody is asked, or nothing has to be."""
+    rule = operation.rule
+    if isinstance(policy, Unrestricted) or rule is None:
+        return operation.endpoint
+    parts = PATH.fullmatch(path)
+    assert parts is not None, path
+    resource, parameter = OWNED.get(parts[1]), parts[2]
+
+    async def guarded(request: Request) -> Response:
+        caller = caller_of(request.scope)
+        access = await Access.of(networks, policy, caller, owned=resource is not None)
+        request.scope[ACCESS_KEY] = access
+        if resource is None:
+            own = operation.owner_may and request.path_params[parameter] == caller.project_id
+            if not own:
+                access.enforce(rule, owned_by(caller.project_id))
+        elif parameter is not None:
+            await _check_one(networks, access, resource, operation, request, request.path_params[parameter])
+        elif method == "POST":
+            await _check_new(access, resource, operation, request)
+        return await operation.endpoint(request)
+
+    return guarded
+
+
+async def _check_one(
+    networks: Networks, access: Access, resource: Resource[Any], operation: Operation, request: Request, named: str
+) -> None:
+    """Raise what keeps the caller from this one; what does not exist is left to the endpoint."""
+    rule = operation.rule
+    assert rule is not None
+    target: Target = {}
+    if not (access.privileged and access.allows(rule, {})):
+        found = await resource.find(networks, [canonical_uuid(named)]) if is_uuid(named) else []
+        if not found:
+            return
+        document = resource.show(found[0])
+        if not access.verdict(document).visible:
+            raise _missing(resource, request, named)
+        target = access.target(document)
+        access.enforce(rule, target)
+    if rule == f"update_{resource.one}" and operation.body is not None:
+        item = getattr(await read_json(request, operation.body), resource.one)
+        access.enforce_attributes(rule, item, target | _device_owner(item))
+
+
+async def _check_new(access: Access, resource: Resource[Any], operation: Operation, request: Request) -> None:
+    """Raise what keeps the caller from making one of these."""
+    rule = operation.rule
+    assert rule is not None
+    body = await read_json(request, operation.body)
+    for item in _items(resource, body):
+        project_id = given_project(item) or access.caller.project_id
+        if project_id != access.caller.project_id and not access.privileged:
+            raise Forbidden(
+                "Specifying 'project_id' or 'tenant_id' other than the authenticated project in request requires "
+                "admin or advsvc privileges"
+            )
+        target = owned_by(project_id) | _device_owner(item)
+        network_id = getattr(item, "network_id", None)
+        if network_id is not None and is_uuid(network_id):
+            network = reached(access, canonical_uuid(network_id))
+            if network is None:
+                raise NetworkNotFound(f"Network {network_id} could not be found.")
+            target |= network
+        access.enforce(rule, target)
+        access.enforce_attributes(rule, item, target)
+
+
+def _items(resource: Resource[Any], body: Struct) -> Sequence[Struct]:
+    one, many = getattr(body, resource.one), getattr(body, resource.many)
+    return [*([] if one is UNSET else [one]), *([] if many is UNSET else many)]
+
+
+def _device_owner(item: Struct) -> Target:
+    """What the port would be; rules ask what it is for."""
+    said = getattr(item, "device_owner", None)
+    return {"device_owner": said} if isinstance(said, str) else {}
+
+
+def _missing(resource: Resource[Any], request: Request, named: str) -> Exception:
+    """As the endpoint says it of what does not exist."""
+    if "/tags" in request.scope["path"]:
+        return TagResourceNotFound(f"Resource {resource.many} {named} could not be found.")
+    return resource.missing(f"{resource.title} {named} could not be found.")
