@@ -87,6 +87,9 @@ SETTLED: dict[str, str] = {
     "work is left": "SELECT server_id, stage, deleting FROM compute.work",
     "an intent is left": "SELECT port_id FROM network.intent",
     "a release is left": "SELECT port_id FROM network.release",
+    "a change of a subnet is left": """
+        SELECT id, 'in progress' AS what FROM network.subnet WHERE change IS NOT NULL OR deleting
+        UNION ALL SELECT subnet_id, 'leaving' FROM network.pool WHERE leaving""",
     "a server is neither ACTIVE nor ERROR": """
         SELECT id, status FROM compute.server WHERE status NOT IN ('ACTIVE', 'ERROR') OR deleted_at IS NOT NULL""",
     "a claim of addresses is not its port's addresses": """

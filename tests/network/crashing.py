@@ -9,11 +9,13 @@ from tests.network.conftest import MemberCompute
 
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
-from roost.network.model import FixedIpRequest, PortChanges, PortRequest
-from roost.network.service import Networks, networks, ports
+from roost.network.errors import SubnetInUse
+from roost.network.model import FixedIpRequest, Network, PortChanges, PortRequest, SubnetChanges
+from roost.network.service import Networks, networks, ports, subnet_changes, subnets
 from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
+from roost.seams.network import Nic
 
 
 async def main(dsn: str) -> None:
@@ -29,9 +31,26 @@ async def main(dsn: str) -> None:
     for addresses in (("10.0.0.9", "10.0.0.10"), ("10.0.0.9",)):
         named = tuple(FixedIpRequest(ip_address=address) for address in addresses)
         await ports.update_port(context, port.id, PortChanges(fixed_ips=named))
+    await change_pools(Cloud(context, LocalNetwork(context), compute), network)
     await ports.delete_port(context, port.id)
     await networks.delete_network(context, network.id)
     await database.close()
+
+
+async def change_pools(cloud: Cloud, network: Network) -> None:
+    """Pools take in a held address, drop it, and would drop what a build has claimed; the build gives up."""
+    (subnet,) = await subnets.list_subnets(cloud.networks)
+    server = cloud.server(Nic(tag="0", network_id=network.id))
+    for first, last in ((2, 8), (2, 12), (9, 9)):
+        if first == 9:
+            (made,) = await cloud.ensure(server)
+            assert await cloud.claim([made.id], network.id)
+        pools = ((f"10.0.0.{first}", f"10.0.0.{last}"),)
+        try:
+            await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=pools))
+        except SubnetInUse:
+            assert first == 9
+    await cloud.client.release_ports([server], restore=True)
 
 
 if __name__ == "__main__":

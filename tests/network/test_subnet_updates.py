@@ -1,5 +1,8 @@
 """Subnets that clients change: at every end the ledger is the addresses, whatever is taken in, dropped or moved."""
 
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -7,6 +10,8 @@ import pytest
 from tests.invariants import ALWAYS, SETTLED, list_uncovered
 from tests.network.cloud import PROJECT, Cloud
 
+from roost.network import addressing
+from roost.network.addressing import Given
 from roost.network.errors import (
     GatewayConflictWithAllocationPools,
     GatewayIpInUse,
@@ -15,6 +20,7 @@ from roost.network.errors import (
     NetworkIdsDontMatch,
     NoUpdateSubnetWhenMultipleSegmentsOnNetwork,
     OutOfBoundsAllocationPool,
+    PortChanged,
     RevisionNumberConstraintFailed,
     SegmentNotFound,
     SubnetInUse,
@@ -22,11 +28,26 @@ from roost.network.errors import (
     SubnetSegmentAssociationChangeNotAllowed,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model import FixedIpRequest, HostRoute, Network, Port, PortRequest, Subnet, SubnetChanges
+from roost.network.model import (
+    FixedIpRequest,
+    HostRoute,
+    Network,
+    Port,
+    PortChanges,
+    PortFilter,
+    PortRequest,
+    Subnet,
+    SubnetChanges,
+)
 from roost.network.reconciler import Reconciled, reconcile_once
 from roost.network.service import networks as network_service
-from roost.network.service import ports, subnet_changes, subnets
+from roost.network.service import ports, releases, subnet_changes, subnets
+from roost.network.service.audit import audit
+from roost.network.store import addresses
+from roost.network.store import claims as claim_rows
+from roost.seams.audit import Repairs
 from roost.seams.network import Nic
+from roost.seams.placement import IPV6_ADDRESS
 
 BOOKS = [
     "an address that counts is not claimed by its port", "an address is held and free",
@@ -304,7 +325,255 @@ async def test_the_reconciler_ends_what_was_begun(cloud: Cloud, monkeypatch: pyt
         with pytest.raises(Died):
             await change(cloud, pools=pools((20, 29)))
     assert (await only(cloud)).change is not None
+    assert await audit(cloud.networks, repairs=Repairs.NONE) == []
     await reconcile_once(cloud.networks)
     assert await reconcile_once(cloud.networks) == Reconciled()
     await assert_books(cloud)
     assert await cloud.used(network.id) == (10, 1)
+
+
+def while_claiming(cloud: Cloud, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Awaitable[Any]]) -> None:
+    """`happens` before the next claim reaches the ledger: after it was planned, before it is assigned."""
+    real = cloud.networks.placement.claim
+    done: list[bool] = []
+
+    async def claim(groups: Any) -> Any:
+        if not done:
+            done.append(True)
+            await happens()
+        return await real(groups)
+
+    monkeypatch.setattr(cloud.networks.placement, "claim", claim)
+
+
+@pytest.mark.parametrize(("last", "wanted"), [(30, (10, 39)), (15, (30, 39))])
+async def test_a_named_address_whose_pool_changes_while_it_is_claimed_is_asked_for_again(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, last: int, wanted: tuple[int, int]
+) -> None:
+    """It was planned as outside of the pools and is inside, or the other way round."""
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
+    subnet = await only(cloud)
+    changes = SubnetChanges(pools=pools(wanted))
+    # The claim beside it is in the pools: an address outside of them alone needs no claim.
+    fixed = (FixedIpRequest(ip_address=f"10.0.0.{last}"), FixedIpRequest(subnet_id=subnet.id))
+    request = PortRequest(network_id=network.id, project_id=PROJECT, fixed_ips=fixed)
+
+    async def happens() -> None:
+        await subnet_changes.update_subnet(cloud.networks, subnet.id, changes)
+
+    while_claiming(cloud, monkeypatch, happens)
+    with pytest.raises(PortChanged):
+        await ports.create_port(cloud.networks, request)
+    await assert_books(cloud)
+    await ports.create_port(cloud.networks, request)
+    await assert_books(cloud)
+
+
+def while_reshaping(cloud: Cloud, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Awaitable[Any]]) -> list[int]:
+    """`happens` after the first reshape was decided and before the ledger has it; how often it is told is counted."""
+    real = cloud.networks.placement.reshape
+    told: list[int] = []
+
+    async def reshape(states: Any, claims: Any) -> Any:
+        told.append(len(claims))
+        if len(told) == 1:
+            await happens()
+        return await real(states, claims)
+
+    monkeypatch.setattr(cloud.networks.placement, "reshape", reshape)
+    return told
+
+
+@pytest.mark.parametrize("wanted", [(10, 39), (12, 19)], ids=["taken in", "dropped"])
+@pytest.mark.parametrize("what", ["delete", "lose", "swap", "gain"])
+async def test_ports_that_change_while_their_claims_move(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, wanted: tuple[int, int], what: str
+) -> None:
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
+    held = await port(cloud, network, 11 if wanted == (12, 19) else 30)
+    named = held.addresses[0].address
+    after = {"lose": (), "swap": ("10.0.0.15",), "gain": (named, "10.0.0.16")}.get(what, ())
+
+    async def happens() -> None:
+        if what == "delete":
+            await ports.delete_port(cloud.networks, held.id)
+        else:
+            fixed = tuple(FixedIpRequest(ip_address=address) for address in after)
+            await ports.update_port(cloud.networks, held.id, PortChanges(fixed_ips=fixed))
+
+    told = while_reshaping(cloud, monkeypatch, happens)
+    await change(cloud, pools=pools(wanted))
+    assert told
+    counted = sum(address != named or wanted == (10, 39) for address in after)
+    assert (await cloud.used(network.id))[1] == counted
+
+
+async def test_a_port_that_is_being_claimed_for_is_waited_for(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its claim is for more than its addresses: cut to them, the address that comes would be nobody's."""
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
+    held = await port(cloud, network, 11)
+    subnet = await only(cloud)
+    changing: list[asyncio.Task[Any]] = []
+    looks: list[Any] = []
+    real = claim_rows.list_busy
+
+    async def list_busy(tx: Any, port_ids: Any) -> Any:
+        looks.append(port_ids)
+        return await real(tx, port_ids)
+
+    async def happens() -> None:
+        monkeypatch.setattr(claim_rows, "list_busy", list_busy)
+        changes = SubnetChanges(pools=pools((12, 19)))
+        update = subnet_changes.update_subnet(cloud.networks, subnet.id, changes)
+        changing.append(asyncio.create_task(update))
+        while len(looks) < 2 and not changing[0].done():
+            await asyncio.sleep(0)
+        assert not changing[0].done()
+
+    while_claiming(cloud, monkeypatch, happens)
+    fixed = tuple(FixedIpRequest(ip_address=address) for address in ("10.0.0.11", "10.0.0.16"))
+    await ports.update_port(cloud.networks, held.id, PortChanges(fixed_ips=fixed))
+    await asyncio.gather(*changing)
+    await assert_books(cloud)
+    assert await cloud.used(network.id) == (8, 1)
+
+
+HELD = int(os.environ.get("ROOST_HELD", "300"))
+
+
+async def test_a_large_network_joins_its_segment_with_every_held_address(cloud: Cloud) -> None:
+    """ROOST_HELD=10000 is the real thing: one reshape, well within a publisher's lease."""
+    network = await cloud.plain("10.0.0.0/16")
+    segment = await joinable(cloud, network)
+    await hold(cloud, network, HELD)
+    changed = await change(cloud, segment_id=segment)
+    assert changed.segment_id == segment
+    assert await cloud.used(segment) == (65533, HELD)
+
+
+async def hold(cloud: Cloud, network: Network, count: int) -> None:
+    """Ports with addresses and claims, as many creates would have left them."""
+    (subnet,) = await subnets.list_subnets(cloud.networks)
+    first = subnet.pools[0].first
+    ids = sorted(cloud.networks.env.new_uuid() for _ in range(count))
+    async with cloud.networks.database.transaction() as tx:
+        await tx.execute(
+            "INSERT INTO network.port (id, network_id, project_id, mac_address, ip_allocation)"
+            " SELECT id, $2, $3, id::text, 'immediate' FROM unnest($1::uuid[]) AS p (id)",
+            ids, network.id, PROJECT,
+        )  # fmt: skip
+        given = [Given(port_id, subnet.id, first + number, True, True) for number, port_id in enumerate(ids)]
+        assert await addresses.insert(tx, given, [None] * count)
+        await tx.execute("UPDATE network.free_range SET first_address = $1", addressing.show(first + count))
+    for start in range(0, count, 1000):
+        assert await cloud.claim(ids[start : start + 1000], network.id)
+
+
+@pytest.mark.parametrize("kind", ["plain", "provider", "routed", "changed"])
+async def test_a_network_that_is_deleted_leaves_nothing_anywhere(cloud: Cloud, kind: str) -> None:
+    if kind == "routed":
+        network, _ = await cloud.routed("10.0.0.0/24", "10.0.1.0/24")
+    else:
+        network = await cloud.plain("10.0.0.0/24", physical_network=None if kind == "plain" else "rack1")
+    await cloud.client.set_hosts({"h1": ["rack1"]})
+    if kind == "changed":
+        await change(cloud, segment_id=await joinable(cloud, network))
+        await change(cloud, pools=())
+    else:
+        made = await port(cloud, network, 9)
+        assert cloud.compute.members
+        await ports.delete_port(cloud.networks, made.id)
+    await network_service.delete_network(cloud.networks, network.id)
+    assert (cloud.compute.aggregates, cloud.compute.members) == ({}, {})
+    async with cloud.networks.database.transaction() as tx:
+        tables = await tx.fetch(
+            "SELECT schemaname || '.' || relname AS name FROM pg_stat_user_tables"
+            " WHERE schemaname IN ('network', 'placement')"
+        )
+        left = {row["name"] for row in tables if await tx.fetchval(f"SELECT count(*) FROM {row['name']}")}
+    assert left <= {
+        "network.host", "network.alembic_version", "placement.alembic_version", "placement.change",
+        "placement.change_horizon", "placement.resource_class", "placement.trait", "placement.journal",
+    }, left  # fmt: skip
+
+
+async def test_the_host_aggregate_of_a_physical_network_stays_while_another_network_needs_it(cloud: Cloud) -> None:
+    one = await cloud.plain("10.0.0.0/24", physical_network="rack1")
+    await cloud.plain("10.0.0.0/24", physical_network="rack1")
+    await cloud.client.set_hosts({"h1": ["rack1"]})
+    before = dict(cloud.compute.members)
+    await network_service.delete_network(cloud.networks, one.id)
+    assert cloud.compute.members == before
+    assert before
+
+
+async def test_service_types_take_a_subnet_out_of_capacity_and_back(cloud: Cloud) -> None:
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
+    held = await port(cloud, network, 15)
+    outside = await port(cloud, network, 30)
+    await change(cloud, service_types=("network:dhcp",), pools=pools((10, 39)))
+    assert (await cloud.networks.placement.list_usages([network.id])).get(network.id, {}) == {}
+    dhcp = await port(cloud, network, device_owner="network:dhcp")
+    await assert_books(cloud)
+    await change(cloud, service_types=("network:dhcp", "compute:nova"))
+    assert await cloud.used(network.id) == (30, 3)
+    await change(cloud, service_types=())
+    assert await cloud.used(network.id) == (30, 3)
+    for one in (held, outside, dhcp):
+        await ports.delete_port(cloud.networks, one.id)
+    await assert_books(cloud)
+
+
+async def test_service_types_wait_for_builds_that_would_have_no_address(cloud: Cloud) -> None:
+    network, (segment,) = await cloud.routed("10.0.0.0/24")
+    server = cloud.server(Nic(tag="0", network_id=network.id))
+    (made,) = await cloud.ensure(server)
+    assert await cloud.claim([made.id], segment.id)
+    with pytest.raises(SubnetInUse):
+        await change(cloud, service_types=("network:dhcp",))
+    assert (await only(cloud)).service_types == ()
+    await cloud.client.release_ports([server], restore=True)
+    await change(cloud, service_types=("network:dhcp",))
+    with pytest.raises(InvalidInput):
+        await change(cloud, service_types=("router",))
+
+
+async def test_pools_of_a_64_change_as_fast_as_small_ones(cloud: Cloud) -> None:
+    network = await cloud.plain("2001:db8::/64")
+    whole = await only(cloud)
+    request = PortRequest(
+        network_id=network.id, project_id=PROJECT, fixed_ips=(FixedIpRequest(ip_address="2001:db8::ff00"),)
+    )
+    await ports.create_port(cloud.networks, request)
+    for wanted, expected in (
+        ((("2001:db8::2", "2001:db8::11"),), (16, 0)),
+        ((("2001:db8::f000", "2001:db8::ff00"),), (0xF01, 1)),
+        (tuple((addressing.show(p.first), addressing.show(p.last)) for p in whole.pools), (2**31 - 1, 1)),
+    ):
+        await change(cloud, pools=wanted)
+        usages = await cloud.networks.placement.list_usages([network.id])
+        assert usages[network.id][IPV6_ADDRESS] == expected
+
+
+async def test_claims_on_their_way_back_keep_no_subnet(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a smaller pool nor the end of a subnet waits for the reconciler to come by."""
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
+    await port(cloud, network, 12)
+    gone = [await port(cloud, network) for _ in range(3)]
+
+    async def later(*_: Any) -> None:
+        """The ledger could not be had."""
+
+    with monkeypatch.context() as patched:
+        patched.setattr(releases, "work_off_now", later)
+        await ports.delete_port(cloud.networks, gone[0].id)
+        await ports.delete_port(cloud.networks, gone[1].id)
+    await change(cloud, pools=pools((12, 12)))
+    await change(cloud, pools=pools((10, 19)))
+    held = [one.id for one in await ports.list_ports(cloud.networks, PortFilter())]
+    with monkeypatch.context() as patched:
+        patched.setattr(releases, "work_off_now", later)
+        for port_id in held:
+            await ports.delete_port(cloud.networks, port_id)
+    await subnets.delete_subnet(cloud.networks, (await only(cloud)).id)
+    await assert_books(cloud)

@@ -20,6 +20,7 @@ from roost.network.errors import (
     InvalidIpForNetwork,
     InvalidIpForSubnet,
     IpAddressGenerationFailureNoMatchingSubnet,
+    PortChanged,
 )
 from roost.network.model import Address, FixedIpRequest, Host, Network, Port, Subnet, SubnetKind
 from roost.seams.placement import IPV6_ADDRESS
@@ -143,6 +144,26 @@ def alternatives(port_id: str, subnets: Sequence[SubnetKind]) -> list[tuple[Dema
         if found:
             choices.append(found)
     return list(itertools.product(*choices))
+
+
+def demands_today(placing: Placing, subnets: Sequence[SubnetKind]) -> tuple[Demand, ...]:
+    """The demands, of those of their subnets that are still the provider's, and count as they did when it was planned.
+
+    subnets: of the provider, locked. Raises PortChanged when a demand has none of them left.
+    """
+    by_id = {subnet.id: subnet for subnet in subnets}
+
+    def is_as_planned(subnet_id: str, demand: Demand) -> bool:
+        subnet = by_id.get(subnet_id)
+        return subnet is not None and (not demand.in_pool or inventory.counts(subnet) is demand.claimed)
+
+    found = [
+        replace(demand, subnet_ids=tuple(s for s in demand.subnet_ids if is_as_planned(s, demand)))
+        for demand in placing.demands
+    ]
+    if not all(demand.subnet_ids for demand in found):
+        raise PortChanged(f"The subnets of {placing.provider_uuid} changed just now: repeat the request.")
+    return tuple(found)
 
 
 def claimed_demands(port_id: str, classes: Sequence[str], subnets: Sequence[SubnetKind]) -> list[Demand]:

@@ -34,6 +34,12 @@ def plain_aggregate(physical_network: str | None) -> HostAggregateState:
     return HostAggregateState(_derived(f"physical-network:{physical_network}"), f"Physical network {physical_network}")
 
 
+def is_plain_aggregate(aggregate: HostAggregateState) -> bool:
+    """Whether it is one that networks without segments have, of whatever physical network."""
+    named = aggregate.name.removeprefix(plain_aggregate("").name)
+    return aggregate in (plain_aggregate(None), plain_aggregate(named))
+
+
 def segment_aggregate_uuid(segment_id: str) -> str:
     """The UUID of the host aggregate of a segment, or of a flat network's pool, known without asking."""
     return _derived(f"segment:{segment_id}")

@@ -6,7 +6,7 @@ Source: Neutron, update_subnet and the rules of its segments plugin.
 import msgspec
 from msgspec import UNSET, Struct
 
-from roost.network import addressing, inventory, subnet_attributes
+from roost.network import addressing, inventory, subnet_attributes, uses
 from roost.network.errors import (
     GatewayIpInUse,
     InvalidInput,
@@ -136,6 +136,8 @@ def _gateway(subnet: Subnet, changes: SubnetChanges, around: Surroundings) -> st
 
 def _pools(subnet: Subnet, changes: SubnetChanges, gateway_ip: str | None) -> tuple[AddressRange, ...]:
     gateway = None if gateway_ip is None else addressing.parse(gateway_ip)
+    if changes.pools is not None and uses.is_automatic(subnet):
+        raise InvalidInput(f"Addresses of subnet {subnet.id} follow from MAC addresses: its pools cannot be changed.")
     if changes.pools is not None:
         return addressing.plan_pools(subnet.cidr, gateway, changes.pools)
     if gateway is not None and gateway_ip != subnet.gateway_ip:

@@ -63,6 +63,7 @@ class SubnetUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
     enable_dhcp: bool | None = None
     dns_nameservers: list[str] | None = None
     host_routes: list[HostRouteBody] | None = None
+    service_types: list[str] | None = None
     segment_id: str | UnsetType | None = UNSET
 
 
@@ -136,6 +137,7 @@ def subnet_changes(body: SubnetUpdateBody, revision: int | None) -> SubnetChange
         enable_dhcp=body.enable_dhcp,
         dns_nameservers=None if body.dns_nameservers is None else tuple(body.dns_nameservers),
         host_routes=None if routes is None else _routes(routes),
+        service_types=None if body.service_types is None else tuple(body.service_types),
         segment_id=parse_uuid("segment_id", segment_id) if isinstance(segment_id, str) else segment_id,
         revision=revision,
     )

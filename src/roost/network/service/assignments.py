@@ -118,10 +118,13 @@ def claim_of(placing: Placing) -> dict[str, dict[str, int]]:
 async def assign_claimed(networks: Networks, tx: Connection, port_id: str, placing: Placing) -> None:
     """Give a port the addresses that it has a claim for, and those that follow from its MAC.
 
-    Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
+    Raises PortChanged when the pools changed since that was planned, IpAddressAlreadyAllocated,
+    IpAddressGenerationFailure.
     """
     subnets = await addresses.lock_provider_subnets(tx, [placing.provider_uuid])
-    given, change = await hand_out(networks, tx, placing.demands)
+    demands = requests.demands_today(placing, subnets.get(placing.provider_uuid, ()))
+    await _refuse_other_pools(tx, placing)
+    given, change = await hand_out(networks, tx, demands)
     for demand, item in zip(placing.demands, given, strict=True):
         if item is None and demand.address is not None:
             raise IpAddressAlreadyAllocated(
@@ -144,6 +147,19 @@ async def add_automatic(tx: Connection, given: Sequence[Given], assigned_for: st
     """Addresses that follow from MACs: where a port has one already, it keeps it. The subnets are locked."""
     if given:
         await addresses.insert(tx, given, [assigned_for] * len(given))
+
+
+async def _refuse_other_pools(tx: Connection, placing: Placing) -> None:
+    """Raise PortChanged where a named address is in a pool and was not when it was planned, or the other way round."""
+    planned = {(d.subnet_ids[0], d.address): d.in_pool for d in placing.demands if d.address is not None}
+    if not planned:
+        return
+    pooled = await addresses.list_pooled(tx, list(planned))
+    for (subnet_id, address), in_pool in planned.items():
+        if in_pool != ((subnet_id, address) in pooled):
+            raise PortChanged(
+                f"The pools of subnet {subnet_id} changed around {addressing.show(address)}: repeat the request."
+            )
 
 
 async def lock_subnets(tx: Connection, subnet_ids: Set[str]) -> None:

@@ -15,7 +15,7 @@ from roost.network.model import Port, PortFilter
 from roost.network.service import Networks, builds
 from roost.network.service.notices import is_server_id
 from roost.network.store import audit as store
-from roost.network.store import claims
+from roost.network.store import claims, subnet_changes
 from roost.network.store import networks as network_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import subnets as subnet_rows
@@ -137,7 +137,7 @@ async def _confirm(
         async with networks.releasing, networks.database.transaction() as tx:
             busy = set[str]().union(*await claims.list_busy(tx, batch))
             locked = await port_rows.lock_ports(tx, batch)
-            busy = busy.union(*await claims.list_busy(tx, batch))
+            busy = busy.union(*await claims.list_busy(tx, batch), await subnet_changes.list_moving(tx, batch))
             quiet = [
                 port_id
                 for port_id in batch

@@ -14,7 +14,7 @@ from roost.network import addressing, inventory
 from roost.network.errors import PublicationPending
 from roost.network.holdings import claim_of, same
 from roost.network.model import PLAIN_NAME, Address, Port, PortFilter, Subnet
-from roost.network.service import Networks
+from roost.network.service import Networks, releases
 from roost.network.store import addresses, claims, ports
 from roost.network.store import subnet_changes as store
 from roost.network.subnet_changes import Holding
@@ -26,7 +26,10 @@ POLL_S = 0.02
 
 
 class _Moves(Struct, frozen=True):
-    """What the ledger is to be told of ports. ports: those whose claims move, as they were when that was decided."""
+    """What the ledger is to be told of ports.
+
+    ports: those whose claims move, or of which it is not noted yet that they did, as they were when that was decided.
+    """
 
     claims: tuple[ConsumerClaim, ...]
     ports: Mapping[str, Port]
@@ -64,11 +67,11 @@ async def _reshape(networks: Networks, changing: Sequence[Subnet], wanted: Seque
         crash_point("subnet.before-reshape")
         answer = await networks.placement.reshape(wanted, moves.claims)
         crash_point("subnet.after-reshape")
-        if not isinstance(answer, Refused):
-            await _note(networks, changing, moves)
+        if isinstance(answer, Refused):
+            if not any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in answer.shortfalls):
+                return False
+        elif await _note(networks, changing, moves):
             return True
-        if not any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in answer.shortfalls):
-            return False
         rounds += 1
     raise PublicationPending
 
@@ -84,14 +87,21 @@ async def _decide(networks: Networks, changing: Sequence[Subnet]) -> _Moves | No
         _, claiming = await claims.list_busy(tx, [port.id for port in moving])
     if claiming:
         return None
+    unnoted = [port for port in found if any(_is_stale(item, changing) for item in port.addresses)]
     return _Moves(
-        tuple(_claim(port, changing, consumers.get(port.id)) for port in moving), {port.id: port for port in moving}
+        tuple(_claim(port, changing, consumers.get(port.id)) for port in moving),
+        {port.id: port for port in [*moving, *unnoted]},
     )
 
 
 def _is_told(port: Port, changing: Sequence[Subnet], consumers: Mapping[str, ConsumerState]) -> bool:
     held = consumers[port.id].allocations if port.id in consumers else {}
     return same(held, claim_of(_in_the_end(port.addresses, changing)))
+
+
+def _is_stale(item: Address, changing: Sequence[Subnet]) -> bool:
+    """Whether the address will not count, and is not noted so."""
+    return item.claimed and any(subnet.id == item.subnet_id and not _counts(subnet, item) for subnet in changing)
 
 
 def _in_the_end(held: Sequence[Address], changing: Sequence[Subnet]) -> list[Address]:
@@ -118,13 +128,14 @@ def _claim(port: Port, changing: Sequence[Subnet], consumer: ConsumerState | Non
     )
 
 
-async def _note(networks: Networks, changing: Sequence[Subnet], moves: _Moves) -> None:
-    """The ledger counts what it was told; a port that has lost an address since gives its claim back as far as it may.
+async def _note(networks: Networks, changing: Sequence[Subnet], moves: _Moves) -> bool:
+    """The ledger counts what it was told; False if some ports are others since, of which it must be told anew.
 
-    A port whose release was worked off before it was claimed for, with what it does not have any more, is one of them.
+    One that has lost an address gives its claim back as far as it may: its release may have been worked off before it
+    was claimed for with that address. One that has another instead may have given up a claim that it needs.
     """
     if not moves.ports:
-        return
+        return True
     async with networks.database.transaction() as tx:
         now = await ports.lock_ports(tx, sorted(moves.ports))
         await addresses.lock_subnets(tx, sorted(subnet.id for subnet in changing))
@@ -133,6 +144,8 @@ async def _note(networks: Networks, changing: Sequence[Subnet], moves: _Moves) -
             await store.set_holdings(tx, subnet.id, _noted(subnet, now, moves))
         lost = [port_id for port_id, port in moves.ports.items() if _places(port) - _places(now.get(port_id))]
         await claims.insert_releases(tx, lost)
+    await releases.work_off_now(networks, lost)
+    return all(_places(moves.ports[port_id]) == _places(port) for port_id, port in now.items())
 
 
 def _noted(subnet: Subnet, now: Mapping[str, Port], moves: _Moves) -> list[Holding]:

@@ -211,6 +211,7 @@ async def _write(networks: Networks, makings: Sequence[_Making]) -> dict[str, Po
                 making.error = assignments.too_late(making.port_id)
         providers = sorted({m.placing.provider_uuid for m in makings if m.placing})
         behind = await addresses.lock_provider_subnets(tx, providers)
+        _look_again(makings, behind)
         given, change = await _hand_out(networks, tx, makings)
         made = await _insert_all(networks, tx, [making for making in makings if making.error is None])
         written = [item for item in given if item.port_id in made]
@@ -220,6 +221,18 @@ async def _write(networks: Networks, makings: Sequence[_Making]) -> dict[str, Po
         automatic = [item for m in makings if m.port_id in made for item in _automatic(m, made[m.port_id], behind)]
         await assignments.add_automatic(tx, automatic, None)
         return {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(made)))}
+
+
+def _look_again(makings: Sequence[_Making], behind: Mapping[str, Sequence[SubnetKind]]) -> None:
+    """Refuse those whose subnets changed hands, or count otherwise, since they were planned; the subnets are locked."""
+    for making in makings:
+        if making.error is None and making.placing is not None:
+            placing = making.placing
+            try:
+                demands = requests.demands_today(placing, behind.get(placing.provider_uuid, ()))
+                making.placing = msgspec.structs.replace(placing, demands=demands)
+            except PortChanged as error:
+                making.error = error
 
 
 async def _hand_out(networks: Networks, tx: Connection, makings: Sequence[_Making]) -> tuple[list[Given], FreeChange]:

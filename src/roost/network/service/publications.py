@@ -20,6 +20,9 @@ BATCH_MAX = 500
 LEASE_SHARE = 0.8
 """How much of its lease a publisher may use: then it is done, or has given up, before another begins."""
 
+MOVES_PER_S = 500
+"""A lease is longer by so much where claims move with their inventories; several thousand move in a second."""
+
 WAIT_S = 15.0
 POLL_S = 0.02
 ROUNDS_MAX = 10
@@ -51,8 +54,9 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
     host aggregates take longer than the lease allows.
     """
     owner = networks.env.new_uuid()
-    lease_s = networks.settings.publish_lease_s
     async with networks.database.transaction() as tx:
+        moving = await subnet_changes.count_moving(tx, provider_uuids)
+        lease_s = networks.settings.publish_lease_s + moving / MOVES_PER_S
         wanted = await publications.lease(tx, provider_uuids, owner=owner, lease_s=lease_s, limit=BATCH_MAX)
     if not wanted:
         return set()
@@ -125,7 +129,34 @@ async def _tell(networks: Networks, provider_uuids: Sequence[str]) -> set[str]:
     crash_point("publish.after-inventory")
     gone = [segments.segment_aggregate_uuid(uuid) for uuid in empty if uuid not in states and uuid not in stayed]
     await networks.compute.delete_host_aggregates(gone)
+    if gone:
+        await _drop_plain_aggregates(networks)
     return stayed | refusing
+
+
+async def _drop_plain_aggregates(networks: Networks) -> None:
+    """Delete the host aggregates of physical networks on which there is no network without segments any more.
+
+    Such a network may be made meanwhile: then it is said again, which puts everything where it belongs.
+    """
+    there = await networks.compute.list_segment_aggregates()
+    found = [HostAggregateState(uuid, item.name) for uuid, item in there.items()]
+    plain = {item.uuid for item in found if segments.is_plain_aggregate(item)}
+    unneeded = plain - (await _plain_networks(networks)).keys()
+    if not unneeded:
+        return
+    await networks.compute.delete_host_aggregates(sorted(unneeded))
+    meanwhile = await _plain_networks(networks)
+    again = [network_id for uuid in unneeded for network_id in meanwhile.get(uuid, ())]
+    async with networks.database.transaction() as tx:
+        await publications.want(tx, again)
+
+
+async def _plain_networks(networks: Networks) -> dict[str, list[str]]:
+    """Host aggregate -> the networks without segments that it is for."""
+    async with networks.database.transaction() as tx:
+        found = await subnet_rows.list_plain_networks(tx)
+    return {segments.plain_aggregate(physical_network).uuid: ids for physical_network, ids in found.items()}
 
 
 async def _place_hosts(networks: Networks, sources: Sequence[ProviderSource]) -> None:

@@ -8,7 +8,7 @@ Whoever comes by may end a change, and the reconciler does.
 
 import msgspec
 
-from roost.network import subnet_changes, subnet_updates
+from roost.network import subnet_changes, subnet_updates, uses
 from roost.network.errors import (
     PublicationPending,
     RevisionNumberConstraintFailed,
@@ -24,6 +24,7 @@ from roost.network.store import networks as network_rows
 from roost.network.store import publications as publication_rows
 from roost.network.store import subnet_changes as store
 from roost.network.store import subnets as subnet_rows
+from roost.network.subnet_changes import Holding
 from roost.network.subnet_updates import Surroundings
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
@@ -139,7 +140,7 @@ async def _decide(tx: Connection, network: Network, subnet: Subnet, changes: Sub
 async def _begin(tx: Connection, before: Subnet, after: Subnet) -> None:
     """The subnet is as wanted, and what its pools lose is leaving them; the subnet is locked."""
     free = await store.list_free(tx, before.id)
-    held = await store.list_holdings(tx, before.id)
+    held = await _list_pooled(tx, before)
     begun = subnet_changes.begin_change(
         [*before.pools, *before.leaving], after.pools, free=free, held=held, counts=counts(after)
     )
@@ -148,6 +149,11 @@ async def _begin(tx: Connection, before: Subnet, after: Subnet) -> None:
     await store.set_holdings(tx, after.id, begun.held)
     await store.update(tx, after)
     await publication_rows.want(tx, sorted({before.provider_uuid, after.provider_uuid}))
+
+
+async def _list_pooled(tx: Connection, subnet: Subnet) -> dict[Holding, str]:
+    """What ports hold of what pools are about; where addresses follow from MACs, none comes from a pool."""
+    return {} if uses.is_automatic(subnet) else await store.list_holdings(tx, subnet.id)
 
 
 async def _end(networks: Networks, seen: Subnet, *, full: bool) -> bool:
@@ -167,7 +173,7 @@ async def _end(networks: Networks, seen: Subnet, *, full: bool) -> bool:
             await _begin(tx, subnet, msgspec.structs.replace(subnet_updates.put_back(subnet), change=back))
             return False
         free = await store.list_free(tx, subnet.id)
-        held = await store.list_holdings(tx, subnet.id)
+        held = await _list_pooled(tx, subnet)
         ended = subnet_changes.end_change(subnet.pools, free=free, held=held, counts=counts(subnet))
         await store.set_pools(tx, subnet.id, subnet.pools, ())
         await store.set_free(tx, subnet.id, free, ended.free)

@@ -17,7 +17,7 @@ from roost.network.errors import (
 )
 from roost.network.model import Network, Subnet
 from roost.network.revisions import refuse_other_revision
-from roost.network.service import Networks, automatic, publications, quotas
+from roost.network.service import Networks, automatic, publications, quotas, releases
 from roost.network.service.bulk import create_all
 from roost.network.store import addresses
 from roost.network.store import networks as network_rows
@@ -110,10 +110,13 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
 
 async def finish_subnet(networks: Networks, subnet: Subnet) -> None:
     """Carry the delete of a marked subnet to its end, or take it back. Raises SubnetInUse, PublicationPending."""
-    claimed = bool(await publications.publish(networks, [subnet.provider_uuid]))
-    usages = await networks.placement.list_usages([subnet.provider_uuid])
-    for capacity, in_use in usages.get(subnet.provider_uuid, {}).values():
-        claimed = claimed or in_use > capacity
+    claimed = await _is_claimed(networks, subnet)
+    if claimed:
+        # Claims on their way back are no reason to keep it.
+        await releases.work_off_all(networks)
+        async with networks.database.transaction() as tx:
+            await publication_rows.want(tx, [subnet.provider_uuid])
+        claimed = await _is_claimed(networks, subnet)
     async with networks.database.transaction() as tx:
         marked = await _lock_subnet(tx, subnet.id)
         if marked is None or not marked.deleting:
@@ -128,6 +131,15 @@ async def finish_subnet(networks: Networks, subnet: Subnet) -> None:
     await publications.publish(networks, [subnet.provider_uuid])
     if used:
         raise SubnetInUse(f"Servers are being built with addresses of subnet {subnet.id}: delete them first.")
+
+
+async def _is_claimed(networks: Networks, subnet: Subnet) -> bool:
+    """Tell the ledger; whether more is claimed than is left without the subnet."""
+    refusing = await publications.publish(networks, [subnet.provider_uuid])
+    usages = await networks.placement.list_usages([subnet.provider_uuid])
+    return bool(refusing) or any(
+        in_use > capacity for capacity, in_use in usages.get(subnet.provider_uuid, {}).values()
+    )
 
 
 async def finish_subnets(networks: Networks) -> int:

@@ -217,6 +217,20 @@ async def list_taken(tx: Connection, named: Sequence[tuple[str, str]]) -> list[s
     return [row["address"] for row in await tx.fetch(LIST_TAKEN, [n[0] for n in named], [n[1] for n in named])]
 
 
+LIST_POOLED = """
+-- network.list_pooled
+SELECT w.subnet_id, w.address FROM unnest($1::uuid[], $2::inet[]) AS w (subnet_id, address)
+WHERE EXISTS (SELECT FROM network.pool p
+    WHERE p.subnet_id = w.subnet_id AND w.address BETWEEN p.first_address AND p.last_address)
+"""
+
+
+async def list_pooled(tx: Connection, named: Sequence[tuple[str, int]]) -> set[tuple[str, int]]:
+    """Those of the (subnet id, address) that are in pools, leaving ones too."""
+    rows = await tx.fetch(LIST_POOLED, [n[0] for n in named], [addressing.show(n[1]) for n in named])
+    return {(row["subnet_id"], addressing.parse(row["address"])) for row in rows}
+
+
 IS_SUBNET_HELD = """
 -- network.is_subnet_held
 SELECT EXISTS (SELECT FROM network.address WHERE subnet_id = $1)

@@ -135,6 +135,30 @@ async def list_changing(tx: Connection, provider_uuids: Sequence[str] | None = N
     return [row["id"] for row in await tx.fetch(LIST_CHANGING, provider_uuids)]
 
 
+COUNT_MOVING = """
+-- network.count_moving_addresses
+SELECT count(*) FROM network.subnet s JOIN network.address a ON a.subnet_id = s.id
+WHERE s.change IS NOT NULL AND ($1::uuid[] IS NULL OR coalesce(s.segment_id, s.network_id) = ANY($1))
+"""
+
+
+async def count_moving(tx: Connection, provider_uuids: Sequence[str] | None) -> int:
+    """How many addresses are held in subnets that are changing, of these providers or of any."""
+    return int(await tx.fetchval(COUNT_MOVING, provider_uuids))
+
+
+LIST_MOVING = """
+-- network.list_moving_ports
+SELECT DISTINCT a.port_id FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
+WHERE a.port_id = ANY($1::uuid[]) AND s.change IS NOT NULL
+"""
+
+
+async def list_moving(tx: Connection, port_ids: Sequence[str]) -> set[str]:
+    """Those of the ports that hold addresses in subnets that are changing: the ledger is just being told of them."""
+    return {row["port_id"] for row in await tx.fetch(LIST_MOVING, port_ids)}
+
+
 LIST_SUBNET_PORTS = """
 -- network.list_subnet_ports
 SELECT DISTINCT port_id FROM network.address WHERE subnet_id = ANY($1::uuid[]) ORDER BY port_id

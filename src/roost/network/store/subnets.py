@@ -159,6 +159,19 @@ async def list_providers(tx: Connection, provider_uuids: Sequence[str]) -> dict[
     return {row["id"]: (row["physical_network"], row["name"]) for row in rows}
 
 
+LIST_PLAIN_NETWORKS = """
+-- network.list_plain_networks
+SELECT n.physical_network, array_agg(n.id) AS ids FROM network.network n
+WHERE NOT n.flat AND EXISTS (SELECT FROM network.subnet s WHERE s.network_id = n.id AND s.segment_id IS NULL)
+GROUP BY n.physical_network
+"""
+
+
+async def list_plain_networks(tx: Connection) -> dict[str | None, list[str]]:
+    """Physical network, None for every host -> the networks with subnets that belong to no segment."""
+    return {row["physical_network"]: row["ids"] for row in await tx.fetch(LIST_PLAIN_NETWORKS)}
+
+
 LIST_PHYSICAL_NETWORKS = """
 -- network.list_physical_networks
 SELECT id, physical_network FROM network.segment WHERE id = ANY($1::uuid[])
