@@ -139,3 +139,17 @@ async def test_a_plain_network_of_slaac_alone_boots_and_a_new_subnet_reaches_its
     await world.delete(*servers)
     await world.run()
     await world.settled()
+
+
+async def test_servers_that_claim_no_address_are_gone_on_with_where_they_were_placed(database: Database) -> None:
+    """They fill the only host by claims that nobody wrote down: a new search would find no room."""
+    world = await World.make(database)
+    await world.hosts("only", reach=["rack1"], vcpus=2)
+    network = await world.cloud.network()
+    await world.cloud.subnet(network, "2001:db8::/64", await world.cloud.segment(network, "rack1"), **SLAAC)
+    await world.boot(network.id, count=2)
+    await die_after(world, 1)
+    await world.run()
+    assert Counter((await world.statuses()).values()) == {"ACTIVE": 2}
+    assert await families(world) == {(0, 1): 2}
+    await world.settled()

@@ -231,7 +231,7 @@ def _checked_hosts(cidr: str, ip_version: int | None) -> tuple[str, AddressRange
         block = ipaddress.ip_network(cidr)
     except ValueError as error:
         raise InvalidInput(f"cidr '{cidr}': {error}; expected one like {example}.") from error
-    if "/" not in cidr or block.prefixlen == 0:
+    if "/" not in cidr or "%" in cidr or block.prefixlen == 0:
         raise InvalidInput(f"cidr '{cidr}': expected an address and a prefix length above 0, like {example}.")
     if ip_version not in (None, block.version):
         raise InvalidInput(f"cidr '{cidr}' does not match the ip_version '{ip_version}'.")

@@ -1,0 +1,94 @@
+"""IPv6 subnets and their ports over HTTP: what is shown, and how the wrong is refused by upstream's names."""
+
+from typing import Any
+
+import pytest
+from tests.network.cloud import Cloud
+from tests.network.test_api import Api
+
+SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+
+
+@pytest.fixture
+def api(cloud: Cloud) -> Api:
+    return Api(cloud)
+
+
+async def test_an_ipv6_subnet_is_shown_as_upstream_shows_it(api: Api) -> None:
+    network = await api.make("network", name="six")
+    subnet = await api.make("subnet", network_id=network["id"], ip_version=6, cidr="2001:DB8:0::/64", **SLAAC)
+    assert {name: subnet[name] for name in ("cidr", "gateway_ip", "ip_version", *SLAAC, "allocation_pools")} == {
+        "cidr": "2001:db8::/64",
+        "gateway_ip": "2001:db8::1",
+        "ip_version": 6,
+        **SLAAC,
+        "allocation_pools": [{"start": "2001:db8::2", "end": "2001:db8::ffff:ffff:ffff:ffff"}],
+    }
+    port = await api.make("port", network_id=network["id"], mac_address="FA-16-3E-00-00-01")
+    assert port["fixed_ips"] == [{"subnet_id": subnet["id"], "ip_address": "2001:db8::f816:3eff:fe00:1"}]
+    status, found = await api.call("GET", "/v2.0/ports?fixed_ips=ip_address=2001:DB8::F816:3EFF:FE00:1")
+    assert status == 200
+    assert [item["id"] for item in found["ports"]] == [port["id"]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"ip_version": 4, "cidr": "2001:db8::/64"}, "InvalidInput"),
+        ({"ip_version": 6, "cidr": "10.0.0.0/24"}, "InvalidInput"),
+        ({"ip_version": 5, "cidr": "10.0.0.0/24"}, "InvalidInput"),
+        ({"ip_version": 6, "cidr": "::/0"}, "InvalidInput"),
+        ({"ip_version": 6, "cidr": "::ffff:10.0.0.0/120"}, "InvalidInput"),
+        ({"ip_version": 6, "cidr": "2001:db8::%eth0/64"}, "InvalidInput"),
+        ({"ip_version": 6, "cidr": "2001:db8::1/64"}, "InvalidInput"),
+        ({"ip_version": 6, "cidr": "2001:db8::/64", "gateway_ip": "10.0.0.1"}, "InvalidInput"),
+        ({"ip_version": 6, "cidr": "2001:db8::/64", "gateway_ip": "::1"}, "InvalidInput"),
+        ({"ip_version": 6, "cidr": "2001:db8::/80", **SLAAC}, "InvalidInput"),
+        ({"ip_version": 6, "cidr": "2001:db8::/64", "enable_dhcp": False, **SLAAC}, "InvalidInput"),
+        ({"ip_version": 6, "cidr": "2001:db8::/64", **SLAAC, "ipv6_ra_mode": "dhcpv6-stateful"}, "InvalidInput"),
+        ({"ip_version": 6, "cidr": "2001:db8::/64", "ipv6_ra_mode": "other"}, "InvalidInput"),
+        ({"cidr": "10.0.0.0/24", "ipv6_ra_mode": "slaac"}, "InvalidInput"),
+        ({"cidr": "10.0.0.0/24", "service_types": ["nova"]}, "InvalidSubnetServiceType"),
+        (
+            {
+                "ip_version": 6,
+                "cidr": "2001:db8::/64",
+                "allocation_pools": [{"start": "2001:db8::1", "end": "2001:db8::9"}],
+            },
+            "GatewayConflictWithAllocationPools",
+        ),
+        (
+            {"ip_version": 6, "cidr": "2001:db8::/64", "allocation_pools": [{"start": "10.0.0.1", "end": "10.0.0.9"}]},
+            "OutOfBoundsAllocationPool",
+        ),
+    ],
+)
+async def test_a_wrong_subnet_is_refused_by_upstreams_name(api: Api, fields: dict[str, Any], kind: str) -> None:
+    network = await api.make("network", name="six")
+    status, answer = await api.call("POST", "/v2.0/subnets", {"subnet": {"network_id": network["id"], **fields}})
+    assert (status, answer["NeutronError"]["type"]) == (409 if kind.startswith("Gateway") else 400, kind)
+    assert (await api.call("GET", "/v2.0/subnets"))[1] == {"subnets": []}
+
+
+async def test_wrong_addresses_of_ports_are_refused_by_upstreams_name(api: Api) -> None:
+    network = await api.make("network", name="six")
+    for cidr, more in (("2001:db8::/64", SLAAC), ("2001:db8:1::/126", {})):
+        await api.make("subnet", network_id=network["id"], ip_version=6, cidr=cidr, **more)
+    for address, kind in (
+        ("2001:db8::5", "AllocationOnAutoAddressSubnet"),
+        ("2001:db8:2::5", "InvalidIpForNetwork"),
+        ("10.0.0.1", "InvalidIpForNetwork"),
+        ("::1", "InvalidInput"),
+        ("fe80::1%eth0", "InvalidInput"),
+    ):
+        asked = {"network_id": network["id"], "fixed_ips": [{"ip_address": address}]}
+        status, answer = await api.call("POST", "/v2.0/ports", {"port": asked})
+        assert (status, answer["NeutronError"]["type"]) == (400, kind), address
+    for _ in range(2):
+        await api.make("port", network_id=network["id"])
+    status, answer = await api.call("POST", "/v2.0/ports", {"port": {"network_id": network["id"]}})
+    assert (status, answer["NeutronError"]["type"]) == (409, "IpAddressGenerationFailure")
+    assert answer["NeutronError"]["message"] == (
+        f"No more IP addresses available on network six ({network['id']}). "
+        "The addresses of network six ran out: 0 of 2 free."
+    )
