@@ -34,7 +34,9 @@ NOBODY = "99999999-9999-4999-8999-999999999999"
 
 @dataclass
 class Books:
-    """A small cloud where everything agrees: two ACTIVE servers, one with a user's port, and a port of nobody."""
+    """A small cloud where everything agrees: three ACTIVE servers, the second with a user's port, the third on a flat
+    network, and a port of nobody.
+    """
 
     world: World
     dsn: str
@@ -44,7 +46,8 @@ class Books:
 
     async def execute(self, *statements: str) -> None:
         """Change rows behind Roost's back."""
-        names = {"server": self.servers[0], "keeper": self.servers[1], "mine": self.mine, "loose": self.loose}
+        server, keeper, legacy = self.servers
+        names = {"server": server, "keeper": keeper, "legacy": legacy, "mine": self.mine, "loose": self.loose}
         async with self.world.database.connection() as connection:
             for statement in statements:
                 await connection.execute(statement.format(nobody=NOBODY, **names))
@@ -84,6 +87,7 @@ async def books(database: Database, dsn: str) -> Books:
     ]
     servers = await world.boot(network.id, plain.id)
     servers += await world.boot(port_id=mine)
+    servers += await world.boot((await world.cloud.flat(cell1="10.4.0.0/28")).id)
     await world.run()
     await world.settled()
     return Books(world, dsn, servers, mine, loose)
@@ -187,6 +191,32 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
     ),
     "the claim of a server is not what it asked for": (
         Kind.SERVER_CLAIM_WRONG, ("UPDATE placement.allocation SET used = 7 WHERE consumer_uuid = '{server}'",),
+    ),
+    "a server that is not there has an address of a flat network": (
+        Kind.FLAT_STRAY,
+        (
+            "INSERT INTO network.flat_address SELECT '{nobody}', tag, network_id, subnet_id, '10.4.0.3', 'mac', 1"
+            " FROM network.flat_address",
+            "UPDATE network.free_range SET first_address = '10.4.0.4' WHERE first_address = '10.4.0.3'",
+        ),
+    ),
+    "the claim of a server on a flat network is more than its addresses": (
+        Kind.FLAT_CLAIM_WRONG,
+        (
+            "UPDATE placement.allocation SET used = used + 2 FROM placement.provider p"
+            " WHERE p.id = provider_id AND consumer_uuid = '{legacy}' AND p.name LIKE 'Flat pool id %'",
+            "UPDATE placement.inventory SET used = used + 2 FROM placement.provider p"
+            " WHERE p.id = provider_id AND p.name LIKE 'Flat pool id %'",
+        ),
+    ),
+    "the claim of a server on a flat network has lost its address": (
+        Kind.FLAT_CLAIM_WRONG,
+        (
+            "DELETE FROM placement.allocation USING placement.provider p"
+            " WHERE p.id = provider_id AND consumer_uuid = '{legacy}' AND p.name LIKE 'Flat pool id %'",
+            "UPDATE placement.inventory SET used = used - 1 FROM placement.provider p"
+            " WHERE p.id = provider_id AND p.name LIKE 'Flat pool id %'",
+        ),
     ),
     "use is not the sum of the allocations": (
         Kind.USE_WRONG, ("UPDATE placement.inventory SET used = used + 5",),

@@ -56,6 +56,9 @@ class MemberCompute:
     async def list_unfinished(self, server_ids: Sequence[str]) -> set[str]:
         return self.unfinished & set(server_ids)
 
+    async def list_claiming(self, server_ids: Sequence[str]) -> set[str]:
+        return (self.existing | self.unfinished) & set(server_ids)
+
     async def list_servers(self, server_ids: Sequence[str]) -> set[str]:
         return (self.existing | self.unfinished) & set(server_ids)
 

@@ -1,7 +1,6 @@
 """Flat networks of the legacy kind: their rules, and addresses of servers assigned and given back without a port."""
 
 import asyncio
-import itertools
 import uuid
 from typing import Any
 
@@ -18,9 +17,11 @@ from roost.network.errors import InvalidInput, SubnetInUse
 from roost.network.flat import Allocation, FlatAddress
 from roost.network.model import AddressRange, Network, PortRequest, Subnet
 from roost.network.reconciler import reconcile_once
+from roost.network.service import audit_flat
 from roost.network.service import networks as network_service
 from roost.network.service import ports as port_service
 from roost.network.service import subnets as subnet_service
+from roost.seams.audit import Kind, Repairs
 from roost.seams.network import Allocated, AllocateRefused, EnsuredPorts, FlatNic, FlatWanted, Nic, PortsRefused
 from roost.seams.network import ServerNics as Server
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim
@@ -168,32 +169,21 @@ def test_what_was_overtaken_or_belongs_to_another_cell_is_refused(
     assert decided.final is final
 
 
-HELD = st.lists(
-    st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 2), st.integers(1, 4)), unique_by=(lambda t: t[:2])
-)
+ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), unique_by=lambda row: row[0])
+HOLDINGS = st.dictionaries(st.sampled_from(["0", "1", "2", "host"]), st.integers(1, 4))
 
 
-@given(HELD, st.dictionaries(st.tuples(st.integers(0, 2), st.integers(0, 2)), st.integers(0, 3)))
-def test_as_many_addresses_stay_as_are_claimed_and_never_a_later_one_goes_for_an_earlier(
-    rows: list[tuple[int, int, int, int]], claims: dict[tuple[int, int], int]
+@given(ROWS, HOLDINGS)
+def test_a_server_is_to_claim_as_many_of_each_pool_as_it_has_and_all_else_that_it_holds(
+    rows: list[tuple[int, int]], amounts: dict[str, int]
 ) -> None:
-    items = [
-        FlatAddress(
-            server_id=str(server), tag=str(tag), network_id="n", subnet_id=str(subnet), address="10.0.0.1",
-            mac_address="", ticket=ticket,
-        )
-        for server, tag, subnet, ticket in rows
-    ]  # fmt: skip
-    claimed: dict[str, dict[str, int]] = {}
-    for (server, subnet), count in claims.items():
-        claimed.setdefault(str(server), {})[str(subnet)] = count
-    gone = flat.list_unclaimed(items, claimed)
-    for server, subnet in itertools.product(map(str, range(3)), repeat=2):
-        mine = [item for item in items if (item.server_id, item.subnet_id) == (server, subnet)]
-        lost = [item for item in gone if (item.server_id, item.subnet_id) == (server, subnet)]
-        stay = [item for item in mine if item not in lost]
-        assert len(stay) == min(len(mine), claimed.get(server, {}).get(subnet, 0))
-        assert all(item.ticket <= other.ticket for item in lost for other in stay)
+    items = [held(str(tag), str(subnet)) for tag, subnet in rows]
+    has = {uuid: {"VCPU" if uuid == "host" else IPV4_ADDRESS: amount} for uuid, amount in amounts.items()}
+    claim = flat.claim_of(has, items, ["0", "1", "2"])
+    assert claim.get("host") == has.get("host")
+    for subnet in ("0", "1", "2"):
+        count = sum(item.subnet_id == subnet for item in items)
+        assert claim.get(subnet) == ({IPV4_ADDRESS: count} if count else None)
 
 
 def test_a_pool_is_called_by_its_cell_and_by_its_cidr_where_the_cell_has_several() -> None:
@@ -379,18 +369,37 @@ async def test_two_that_allocate_for_one_server_at_once_leave_it_one_address_for
     await assert_sound(cloud)
 
 
-async def test_the_reconciler_takes_what_no_claim_stands_behind_and_nothing_else(cloud: Cloud) -> None:
+async def test_the_reconciler_takes_addresses_of_servers_that_are_gone_and_no_others(cloud: Cloud) -> None:
     network, one, two = await two_cells(cloud)
-    living = await boot(cloud, network, "cell1", one)
-    ended = await boot(cloud, network, "cell1", one)
-    moved = await boot(cloud, network, "cell1", one)
-    await cloud.networks.placement.release([ended])
-    assert await claim(cloud, moved, {two: 1})
-    done = await reconcile_once(cloud.networks)
-    assert done.unclaimed == 2
-    assert (await reconcile_once(cloud.networks)).unclaimed == 0
+    building, ended, running = [await boot(cloud, network, "cell1", one) for _ in range(3)]
+    cloud.compute.unfinished = {building}
+    cloud.compute.existing = {running}
+    await cloud.networks.placement.release([ended, running])  # a running server's address stays, whatever is claimed
+    assert await claim(cloud, building, {two: 1})
+    assert (await reconcile_once(cloud.networks)).unassigned == 1
+    assert (await reconcile_once(cloud.networks)).unassigned == 0
     async with cloud.networks.database.transaction() as tx:
-        assert [row[0] for row in await tx.fetch("SELECT server_id FROM network.flat_address")] == [living]
+        left = {row[0] for row in await tx.fetch("SELECT server_id FROM network.flat_address")}
+    assert left == {building, running}
+    await assert_sound(cloud)
+
+
+async def test_an_audit_finds_and_repairs_claims_of_running_servers_that_are_not_their_addresses(cloud: Cloud) -> None:
+    network, one, two = await two_cells(cloud)
+    servers = [await boot(cloud, network, "cell1", one) for _ in range(4)]
+    right, large, elsewhere, building = servers
+    cloud.compute.unfinished, cloud.compute.existing = {building}, {right, large, elsewhere}
+    assert await audit_flat.audit_claims(cloud.networks, repairs=Repairs.ALL) == []
+    assert await claim(cloud, large, {one: 2})
+    assert await claim(cloud, elsewhere, {two: 1})
+    assert await claim(cloud, building, {two: 1})
+    found = await audit_flat.audit_claims(cloud.networks, repairs=Repairs.NONE)
+    assert {(drift.kind, drift.key, drift.repaired) for drift in found} == {
+        (Kind.FLAT_CLAIM_WRONG, uuid, False) for uuid in (large, elsewhere)
+    }
+    assert all(drift.repaired for drift in await audit_flat.audit_claims(cloud.networks, repairs=Repairs.ALL))
+    assert await audit_flat.audit_claims(cloud.networks, repairs=Repairs.ALL) == []
+    assert (await cloud.used(one), await cloud.used(two)) == ((5, 3), (5, 1))
     await assert_sound(cloud)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.compute.service import Compute, hosts, nics, servers
+from roost.compute.service import Compute, hosts, nics, servers, work
 from roost.compute.service import aggregates as host_aggregates
 from roost.seams.compute import HostAggregateMembers, HostAggregateState, PortsChange
 
@@ -30,6 +30,10 @@ class LocalCompute:
     async def list_unfinished(self, server_ids: Sequence[str]) -> set[str]:
         """See ComputeClient."""
         return await servers.list_unfinished(self._compute, server_ids)
+
+    async def list_claiming(self, server_ids: Sequence[str]) -> set[str]:
+        """See ComputeClient."""
+        return await work.list_claiming(self._compute, server_ids)
 
     async def list_servers(self, server_ids: Sequence[str]) -> set[str]:
         """See ComputeClient."""

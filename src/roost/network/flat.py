@@ -13,6 +13,7 @@ from roost.network import addressing
 from roost.network.errors import InvalidInput
 from roost.network.model import Network, Subnet
 from roost.seams import network as seam
+from roost.seams.placement import IPV4_ADDRESS, Allocations
 
 
 class FlatAddress(Struct, frozen=True, kw_only=True):
@@ -186,20 +187,20 @@ def decide_allocation(
     )
 
 
-def list_unclaimed(held: Iterable[FlatAddress], claimed: Mapping[str, Mapping[str, int]]) -> list[FlatAddress]:
-    """The addresses that their servers have no claim for: nobody may keep those.
+def claim_of(held: Allocations, addresses: Iterable[FlatAddress], pools: Iterable[str]) -> dict[str, dict[str, int]]:
+    """What a server that holds this is to hold: as many addresses of each pool as it has; of all else what it holds."""
+    own = set(pools)
+    claim = {uuid: dict(resources) for uuid, resources in held.items() if uuid not in own}
+    for item in addresses:
+        there = claim.setdefault(item.subnet_id, {IPV4_ADDRESS: 0})
+        there[IPV4_ADDRESS] += 1
+    return claim
 
-    claimed: server id -> pool -> addresses claimed, read after `held`. Of several in one pool the earliest go.
-    """
-    left = {(server_id, pool): count for server_id, pools in claimed.items() for pool, count in pools.items()}
-    unclaimed = []
-    for item in sorted(held, key=lambda item: (item.server_id, item.subnet_id, -item.ticket, item.tag)):
-        key = (item.server_id, item.subnet_id)
-        if left.get(key, 0) > 0:
-            left[key] -= 1
-        else:
-            unclaimed.append(item)
-    return unclaimed
+
+def show_claim(held: Allocations, pools: Iterable[str]) -> str:
+    """What of a claim is addresses of pools, in words."""
+    parts = [f"{held[pool].get(IPV4_ADDRESS, 0)} of pool {pool}" for pool in sorted(pools) if pool in held]
+    return ", ".join(parts) or "none"
 
 
 def pool_names(pools: Iterable[Subnet]) -> dict[str, str]:

@@ -14,8 +14,8 @@ from roost.network.errors import PublicationPending
 from roost.network.service import (
     Networks,
     audit,
+    audit_flat,
     audit_ports,
-    flat,
     notices,
     publications,
     releases,
@@ -33,14 +33,14 @@ log = structlog.get_logger()
 class Reconciled(Struct, frozen=True):
     """What one pass did: ports whose claim was given back, ports of servers that are gone, subnets and publications.
 
-    unclaimed: addresses of flat networks whose servers have no claim for them.
+    unassigned: addresses of flat networks whose servers are gone.
     """
 
     released: int = 0
     abandoned: int = 0
     parted: int = 0
     subnets: int = 0
-    unclaimed: int = 0
+    unassigned: int = 0
 
 
 async def reconcile_once(context: Networks) -> Reconciled:
@@ -56,8 +56,8 @@ async def reconcile_once(context: Networks) -> Reconciled:
     released = await releases.work_off_all(context)
     while await notices.tell(context):
         pass
-    unclaimed = await flat.release_unclaimed(context)
-    done = Reconciled(released=released, abandoned=abandoned, parted=parted, subnets=finished, unclaimed=unclaimed)
+    unassigned = await _count_repaired(audit_flat.audit_strays(context, repairs=Repairs.ITSELF))
+    done = Reconciled(released=released, abandoned=abandoned, parted=parted, subnets=finished, unassigned=unassigned)
     if done != Reconciled():
         log.info("networks and ports were reconciled", **msgspec.structs.asdict(done))
     return done

@@ -80,6 +80,13 @@ class Kind(Enum):
         "port-unreached", "a port has addresses on a segment that its host does not reach any more",
         "by you: cable the host again, or move the server", Mend.PERSON,
     )  # fmt: skip
+    FLAT_STRAY = (
+        "flat-stray", "a server that may hold none, or does not exist, has an address of a flat network", "unassigned",
+    )  # fmt: skip
+    FLAT_CLAIM_WRONG = (
+        "flat-claim-wrong", "an ACTIVE server's claim of addresses of flat networks is not its addresses",
+        "claimed anew, if there is room",
+    )  # fmt: skip
     SERVER_CLAIM_STRAY = ("server-claim-stray", "a claim is of a server that may hold none", "given back")
     SERVER_CLAIM_WRONG = (
         "server-claim-wrong", "an ACTIVE server's claim is missing, or is not what it asked for",

@@ -75,6 +75,9 @@ class ComputeClient(Protocol):
     async def list_unfinished(self, server_ids: Sequence[str]) -> set[str]:
         """Those of the servers whose build, move or delete is still at work."""
 
+    async def list_claiming(self, server_ids: Sequence[str]) -> set[str]:
+        """Those of the servers that may hold claims: they run, or their work is not done; the others never will."""
+
     async def list_servers(self, server_ids: Sequence[str]) -> set[str]:
         """Those of the servers that exist, or whose delete is still at work."""
 

@@ -3,7 +3,7 @@
 What merely is under way is no drift: each suspect is looked at again where nobody can be at work on it.
 """
 
-from roost.network.service import Networks, audit_addresses, audit_ports, audit_providers
+from roost.network.service import Networks, audit_addresses, audit_flat, audit_ports, audit_providers
 from roost.seams.audit import Drift, Repairs
 
 LOOKS = (
@@ -14,6 +14,8 @@ LOOKS = (
     audit_ports.audit_server_ports,
     audit_ports.audit_holders,
     audit_ports.audit_consumers,
+    audit_flat.audit_strays,
+    audit_flat.audit_claims,
 )
 """In order: what one puts right, the next ones find right."""
 

@@ -19,11 +19,9 @@ from roost.network.store import networks as network_rows
 from roost.network.store import subnets as subnet_rows
 from roost.platform.database import Connection
 from roost.seams import network as seam
-from roost.seams.placement import IPV4_ADDRESS
 
 SERVERS_MAX = 500
 ROUNDS_MAX = 8
-FIRST_UUID = "00000000-0000-0000-0000-000000000000"
 
 
 class _Overtaken(Exception):
@@ -99,29 +97,11 @@ async def release(networks: Networks, server_ids: Sequence[str]) -> None:
         await _delete(tx, await store.lock_of_servers(tx, sorted(server_ids)))
 
 
-async def release_unclaimed(networks: Networks) -> int:
-    """Unassign what servers have and have no claim for, as a conductor that was taken for dead may leave it.
-
-    Returns how many. An address is assigned after it was claimed and unassigned before that is given back: one that is
-    read first, is not in the ledger then, and is still the same, is nobody's. Costs one row for each address.
-    """
-    count, after = 0, FIRST_UUID
-    while True:
-        async with networks.database.transaction() as tx:
-            page = await store.list_page(tx, after=after, limit=SERVERS_MAX)
-        if not page:
-            return count
-        after = page[-1].server_id
-        consumers = await networks.placement.get_consumers(sorted({item.server_id for item in page}))
-        claimed = {
-            uuid: {provider: held.get(IPV4_ADDRESS, 0) for provider, held in state.allocations.items()}
-            for uuid, state in consumers.items()
-        }
-        unclaimed = flat.list_unclaimed(page, claimed)
-        if unclaimed:
-            async with networks.database.transaction() as tx:
-                await store.lock_of_servers(tx, sorted({item.server_id for item in unclaimed}))
-                count += await _delete(tx, unclaimed)
+async def unassign_strays(networks: Networks, strays: Sequence[FlatAddress]) -> None:
+    """Nobody has these any more; one that changed since it was read stays."""
+    async with networks.database.transaction() as tx:
+        await store.lock_of_servers(tx, sorted({item.server_id for item in strays}))
+        await _delete(tx, strays)
 
 
 async def _flat_networks(tx: Connection, servers: Sequence[seam.ServerNics]) -> dict[str, Network]:
@@ -215,12 +195,11 @@ def _view(item: FlatAddress) -> seam.FlatNic:
     )
 
 
-async def _delete(tx: Connection, items: Sequence[FlatAddress]) -> int:
-    """Nobody has these any more, and they are free; their servers' rows are locked. Returns how many there were."""
+async def _delete(tx: Connection, items: Sequence[FlatAddress]) -> None:
+    """Nobody has these any more, and they are free; their servers' rows are locked."""
     if not items:
-        return 0
+        return
     await addresses.lock_subnets(tx, sorted({item.subnet_id for item in items}))
     freed = await store.delete(tx, items)
     neighbours = await addresses.list_neighbours(tx, freed)
     await addresses.change_free(tx, addressing.take_back(freed, neighbours))
-    return sum(len(numbers) for numbers in freed.values())

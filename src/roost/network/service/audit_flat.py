@@ -1,0 +1,115 @@
+"""Audit of addresses on flat networks: whose they are, and that the ledger's claim of a server is its addresses.
+
+An address is looked at before its server is asked for: a server's work exists before its addresses do, and who may
+hold none never will again. What a build that is at work has is its own; what it leaves, its conductor takes back.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from roost.network import flat as rules
+from roost.network.flat import FlatAddress
+from roost.network.service import Networks, flat
+from roost.network.store import flat as store
+from roost.network.store import subnets as subnet_rows
+from roost.seams.audit import Drift, Kind, Repairs
+from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, ConsumerState, ConsumerType
+
+PAGE = 500
+FIRST_UUID = "00000000-0000-0000-0000-000000000000"
+
+
+async def audit_strays(networks: Networks, *, repairs: Repairs) -> list[Drift]:
+    """Addresses of servers that may hold none, as a conductor that was taken for dead may leave one behind.
+
+    One that is still as it was read is nobody's. Never those of a server that runs, whatever the ledger says.
+    """
+    found: list[Drift] = []
+    after = FIRST_UUID
+    while True:
+        async with networks.database.connection() as connection:
+            page = await store.list_page(connection, after=after, limit=PAGE)
+        if not page:
+            return found
+        after = page[-1].server_id
+        claiming = await networks.compute.list_claiming(sorted({item.server_id for item in page}))
+        strays = [item for item in page if item.server_id not in claiming]
+        if strays and repairs is not Repairs.NONE:
+            await flat.unassign_strays(networks, strays)
+        found += [_stray(item, repaired=repairs is not Repairs.NONE) for item in strays]
+
+
+def _stray(item: FlatAddress, *, repaired: bool) -> Drift:
+    says = f"server {item.server_id} runs nowhere and is not being built"
+    return Drift(kind=Kind.FLAT_STRAY, key=item.address, name=item.subnet_id, says=says, repaired=repaired)
+
+
+async def audit_claims(networks: Networks, *, repairs: Repairs) -> list[Drift]:
+    """Servers that run, and whose claim of addresses of flat networks is not their addresses.
+
+    Costs a row for each address and each claim of a server, where there is a pool at all.
+    """
+    async with networks.database.transaction() as tx:
+        pools = [source.provider_uuid for source in await subnet_rows.list_sources(tx) if source.cell is not None]
+    if not pools:
+        return []
+    found: list[Drift] = []
+    after = ""
+    while page := await networks.placement.list_consumers(ConsumerType.INSTANCE.value, after=after, limit=PAGE):
+        after = page[-1]
+        first = await _differing(networks, page, pools)
+        suspects = await _differing(networks, sorted(first), pools) if first else {}
+        same = {uuid: seen for uuid, seen in suspects.items() if first[uuid] == seen}
+        found += await _claim_anew(networks, same, pools, repairs)
+    return found
+
+
+async def _differing(
+    networks: Networks, server_ids: Sequence[str], pools: Sequence[str]
+) -> dict[str, tuple[ConsumerState, tuple[FlatAddress, ...]]]:
+    """Those that run, that nothing works on, and whose claim is not their addresses: the claim, and these."""
+    consumers = await networks.placement.get_consumers(server_ids)
+    async with networks.database.transaction(snapshot=True) as tx:
+        rows = await store.list_of_servers(tx, server_ids)
+    differing = {}
+    for uuid, state in consumers.items():
+        mine = tuple(item for item in rows if item.server_id == uuid)
+        if rules.claim_of(state.allocations, mine, pools) != state.allocations:
+            differing[uuid] = (state, mine)
+    if not differing:
+        return {}
+    busy = await networks.compute.list_unfinished(sorted(differing))
+    alive = await networks.compute.list_claiming(sorted(differing))
+    return {uuid: seen for uuid, seen in differing.items() if uuid in alive - busy}
+
+
+async def _claim_anew(
+    networks: Networks,
+    suspects: Mapping[str, tuple[ConsumerState, tuple[FlatAddress, ...]]],
+    pools: Sequence[str],
+    repairs: Repairs,
+) -> list[Drift]:
+    """The generation shuts this out where somebody has begun to work on the server meanwhile."""
+    drifts = []
+    groups = []
+    for uuid, (state, mine) in suspects.items():
+        has = ", ".join(item.address for item in mine) or "no address"
+        says = f"has {has}, and claims {rules.show_claim(state.allocations, pools)}"
+        drifts.append(Drift(kind=Kind.FLAT_CLAIM_WRONG, key=uuid, says=says))
+        consumer = ConsumerClaim(
+            consumer_uuid=uuid,
+            generation=state.generation,
+            consumer_type=state.consumer_type,
+            project_id=state.project_id,
+            user_id=state.user_id,
+            allocations=rules.claim_of(state.allocations, mine, pools),
+        )
+        groups.append(ClaimGroup((consumer,)))
+    if repairs is Repairs.NONE or not groups:
+        return drifts
+    answers = await networks.placement.claim(groups)
+    return [
+        msgspec.structs.replace(drift, repaired=isinstance(answer, Claimed))
+        for drift, answer in zip(drifts, answers, strict=True)
+    ]
