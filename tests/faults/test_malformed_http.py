@@ -1,4 +1,4 @@
-"""Bytes that are hardly HTTP, sent to a real `roost serve placement`: it answers 4xx or hangs up, and lives."""
+"""Bytes that are hardly HTTP, sent to a real `roost serve`: it answers 4xx or hangs up, and lives."""
 
 import re
 import socket
@@ -22,6 +22,8 @@ def request(line: bytes, *headers: bytes, body: bytes = b"") -> bytes:
 
 
 POST = b"POST /placement/resource_providers"
+NETWORKS = b"POST /network/v2.0/networks"
+LONG = b'{"network":{"name":"' + b"a" * 16_999_978 + b'"}}'
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
 MALFORMED: dict[str, bytes] = {
     "a negative length": request(POST, JSON, b"Content-Length: -1\r\n"),
@@ -57,12 +59,32 @@ MALFORMED: dict[str, bytes] = {
     "an odd host": b"GET /placement/nothing HTTP/1.1\r\nHost: [::1\r\n\r\n",
     "a version that is not ASCII": request(b"GET /placement/traits", b"OpenStack-API-Version: placement \xff\r\n"),
     "a body too long": request(POST, JSON, VERSION, b"Content-Length: 17000000\r\n", body=b"[" + b" " * 16_999_999),
+    "a network's body too long": request(NETWORKS, JSON, b"Content-Length: %d\r\n" % len(LONG), body=LONG),
+    "a network's body too deep": request(NETWORKS, JSON, b"Content-Length: 100000\r\n", body=b'{"network":' * 9091),
+    "a network's body of no UTF-8": request(NETWORKS, JSON, b"Content-Length: 4\r\n", body=b'{"\xff"'),
+    "a network's body that is gzip": request(
+        NETWORKS, JSON, b"Content-Encoding: gzip\r\nContent-Length: 4\r\n", body=b"\x1f\x8b\x08\0"
+    ),
+    "a network's name cut in two": request(
+        NETWORKS, JSON, CHUNKED, body=b'15\r\n{"network":{"name":"\xc3\r\n4\r\n\x28"}}\r\n0\r\n\r\n'
+    ),
+    "a network's body in chunks of no number": request(NETWORKS, JSON, CHUNKED, body=b"zz\r\n{}\r\n0\r\n\r\n"),
+    "raw bytes in a port's path": request(b"GET /network/v2.0/ports/\xff\xfe"),
+    "an encoded NUL in a port's path": request(b"DELETE /network/v2.0/ports/a%00b"),
+    "an encoded line feed in a tag": request(b"PUT /network/v2.0/ports/none/tags/a%0Ab"),
+    "no UTF-8 in a project": request(b"PUT /network/v2.0/quotas/%FF%C3%28", JSON, b"Content-Length: 2\r\n", body=b"[]"),
+    "raw bytes in a list's query": request(b"GET /network/v2.0/ports?name=\xff"),
+    "a revision that is not ASCII": request(
+        b"DELETE /network/v2.0/ports/none", b"If-Match: revision_number=\xd9\xa3\r\n"
+    ),
+    "a method that the Network API has not": request(b"PATCH /network/v2.0/ports"),
     "deep nesting": request(POST, JSON, VERSION, b"Content-Length: 100000\r\n", body=b"[" * 100_000),
 }
 CUT_OFF: dict[str, bytes] = {
     "half a request line": b"GET /placem",
     "half a header": b"GET /placement/ HTTP/1.1\r\nHost: a\r\nX-A",
     "half a body": request(POST, JSON, VERSION, b"Content-Length: 100\r\n", body=b'{"name"'),
+    "half a port": request(b"POST /network/v2.0/ports", JSON, b"Content-Length: 100\r\n", body=b'{"port":{'),
     "half a chunk": request(POST, JSON, VERSION, CHUNKED, body=b"ff\r\n{"),
     "HTTP/2 that is none": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\xff" * 100,
     "nothing": b"",
@@ -73,7 +95,7 @@ CUT_OFF: dict[str, bytes] = {
 @pytest.fixture(scope="module")
 def roost() -> Iterator[Cluster]:
     with cluster() as made:
-        made.serve("placement")
+        made.serve("placement", "network", "compute")
         yield made
 
 
