@@ -54,7 +54,7 @@ BAD_CALLERS: list[Headers] = [
     [(b"x-auth-token", b"u"), (b"x-project-id", b"%(project_id)s"), (b"x-roles", b"reader,%s,rule:admin_only")],
     [(b"x-auth-token", b"u"), (b"x-project-id", b"x" * 300), (b"x-roles", b"member,reader")],
 ]  # fmt: skip
-CIDRS = [f"10.{number}.0.0/{size}" for number in range(1, 9) for size in (22, 26, 29)] + [
+CIDRS = [f"10.{number}.0.0/{size}" for number in range(1, 9) for size in (22, 29, 29, 30)] + [
     "2001:db8:1::/64", "2001:db8:2::/120", "fd00::/126", "10.1.0.64/29", "198.51.100.0/30",
 ]  # fmt: skip
 BAD_CIDRS = [
@@ -78,7 +78,7 @@ USUAL: Mapping[str, Sequence[str]] = {
     "network_type": ["vlan", "flat", "vxlan"],
     "project_id": [OWNER, OWNER, "other", TIGHT],
     "tenant_id": [OWNER, OWNER, "other"],
-    "device_owner": ["", "network:dhcp", "compute:nova", "network:routed", "baremetal:none", "network:router_gateway"],
+    "device_owner": ["", "compute:nova", "compute:nova", "network:routed", "baremetal:none", "network:router_gateway"],
     "binding:vnic_type": ["normal", "direct", "macvtap", "baremetal"],
     "vnic_type": ["normal", "direct"],
     "segmentation_id": ["0", "7", "101", "4094", "4095"],
@@ -105,13 +105,14 @@ LIKELY = {
 
 @dataclass(frozen=True)
 class Sent:
-    """A request as it goes over the wire. path: as the document has it."""
+    """A request as it goes over the wire. path: as the document has it; served: so has the document its method."""
 
     path: str
     method: str
     target: bytes
     headers: Headers
     body: Sequence[bytes]
+    served: bool = True
 
 
 @dataclass
@@ -141,7 +142,11 @@ class Maker(Spoiler):
         # As often those that make and change something as all that show or take away.
         makers = [one for one in self.operations if one[1] in ("POST", "PUT") and "tags" not in one[0]]
         self.operations += makers * (len(self.operations) // len(makers))
-        self.operations += [one for one in makers if "/ports" in one[0]] * 2 * (len(self.operations) // len(makers))
+        self.operations += (
+            [one for one in makers if re.fullmatch("/v2.0/ports(/{id})?", one[0])]
+            * 2
+            * (len(self.operations) // len(makers))
+        )
         self.network_id = NOTHING
         self.cidr = CIDRS[0]
 
@@ -156,7 +161,8 @@ class Maker(Spoiler):
         headers = list(ADMIN if self.odds(0.7) else self.random.choice(CALLERS))
         if self.bad(0.03):
             headers = list(self.random.choice(BAD_CALLERS))
-        if self.bad(0.03):
+        served = not self.bad(0.03)
+        if not served:
             method = self.random.choice(METHODS)
         target = self._path(path)
         self.cidr = self._cidr(target.decode())
@@ -164,7 +170,7 @@ class Maker(Spoiler):
         if method in ("PUT", "DELETE") and self.odds(0.1):
             headers.append((b"if-match", self._revision()))
         more, chunks = self.envelope(body)
-        return Sent(path, method, target + self._query(operation), [*headers, *more], chunks)
+        return Sent(path, method, target + self._query(operation), [*headers, *more], chunks, served)
 
     # Paths and queries.
 
