@@ -23,14 +23,14 @@ from tests.network.malformed import ADMIN, CALLERS, KINDS, Known, Maker, Sent
 from tests.platform.asgi import Answer, send_raw
 
 from roost.cli.access import VERSION_PATHS
-from roost.network.api import operations, routes
-from roost.network.api.errors import neutron_error
+from roost.network.api import operations, policies, routes
 from roost.network.api.openapi import describe
 from roost.network.reconciler import reconcile_once
 from roost.network.service import audit
-from roost.platform.authentication import AdminsOnly, Authentication, noauth2
+from roost.platform.authentication import Authentication, noauth2
 from roost.platform.database import Database
 from roost.platform.http import mount
+from roost.platform.policy import OsloPolicy
 from roost.seams.audit import Kind, Repairs
 from roost.seams.network import Nic
 
@@ -40,6 +40,7 @@ AT_ONCE = 8
 WHO = {name for caller in CALLERS for name, _ in caller}
 OPEN = frozenset(f"/network{path}" for path in VERSION_PATHS["network"])
 
+Rows = list[dict[str, Any]]
 BOOKKEEPING: Mapping[str, tuple[str, ...]] = {
     # A claim that was given back leaves the generations of its providers behind.
     "placement.provider": ("generation", "updated_at"),
@@ -115,12 +116,11 @@ def digest_of(table: str) -> str:
 
 
 class Api:
-    """The Network API with callers who say who they are."""
+    """The Network API with its policy, and callers who say who they are."""
 
     def __init__(self, cloud: Cloud) -> None:
-        app = Starlette(routes=[mount("/network", routes(cloud.networks))])
-        gate = {"/network": AdminsOnly(neutron_error)}
-        self.app = Authentication(app, noauth2, open_paths=OPEN, admins_only=gate)
+        app = Starlette(routes=[mount("/network", routes(cloud.networks, OsloPolicy(policies.rules())))])
+        self.app = Authentication(app, noauth2, open_paths=OPEN, admins_only={})
         self.document = describe(operations(cloud.networks), server="/network")
 
     async def send(self, sent: Sent) -> Answer:
@@ -166,7 +166,7 @@ async def test_no_request_is_answered_by_a_500_and_what_is_refused_has_written_n
     maker = Maker(Random(seed), api.document, known)
     succeeded: Counter[str] = Counter()
     for number in range(REQUESTS):
-        sent = maker.request()
+        sent, owned = maker.request(), dict(known.rows)
         answer = await api.send(sent)
         after = await watch.look()
         what = f"seed {seed}, request {number}: {str(sent)[:3000]}\nanswered {str(answer)[:3000]}"
@@ -174,7 +174,9 @@ async def test_no_request_is_answered_by_a_500_and_what_is_refused_has_written_n
         if answer.status >= 400 or sent.method not in ("POST", "PUT", "DELETE"):
             wrote = [new[0] for old, new in zip(before, after, strict=True) if old != new]
             assert not wrote, f"a refused request wrote to {wrote}\n{what}"
-        elif sent.method in ("POST", "PUT"):
+        else:
+            assert (problem := trespass(sent, owned, known.rows)) is None, f"{problem}\n{what}"
+        if answer.status < 300 and sent.method in ("POST", "PUT"):
             assert (problem := await not_as_answered(api, sent, answer)) is None, f"{problem}\n{what}"
         if answer.status < 300:
             succeeded[f"{sent.method} {sent.path}"] += 1
@@ -250,6 +252,27 @@ async def not_as_answered(api: Api, sent: Sent, answer: Answer) -> str | None:
                 shown = await api.show(f"/v2.0/{many}/{item['id']}", sent)
                 if shown.body != {one: item}:
                     return f"shown as {shown.body}"
+    return None
+
+
+def trespass(sent: Sent, before: Mapping[str, Rows], after: Mapping[str, Rows]) -> str | None:
+    """What somebody changed who may not: others' resources on others' networks, or anything without being a member."""
+    headers = dict(reversed(sent.headers))  # of one that comes twice, the first counts
+    roles = headers.get(b"x-roles", b"").split(b",")
+    if any(name in headers for name in (b"X-Project-Id", b"x-project-id", b"openstack-system-scope")):
+        return None
+    if b"admin" in roles or b"service" in roles:
+        return None
+    own = headers[b"x-auth-token"].partition(b":")[2].decode()
+    networks = {row["id"] for rows in (before["network"], after["network"]) for row in rows if row["project_id"] == own}
+    for kind in KINDS.values():
+        then, now = ({row["id"]: row for row in rows[kind]} for rows in (before, after))
+        for row in [
+            row for id_ in then.keys() | now for row in (then.get(id_), now.get(id_)) if then.get(id_) != now.get(id_)
+        ]:
+            its = row and (row.get("project_id") == own or row.get("network_id", row["id"]) in networks)
+            if row and (b"member" not in roles or not its):
+                return f"{own} changed the {kind} {row['id']} of {row.get('project_id')}"
     return None
 
 
