@@ -9,6 +9,7 @@ from roost.placement import service
 from roost.placement.errors import InventoryInUse, ProviderNameTaken
 from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.placement.service_read import get_provider
+from roost.placement.service_reshape import reshape_states
 from roost.platform.database import Database
 from roost.seams.placement import (
     Claimed,
@@ -260,4 +261,34 @@ async def test_a_consumer_that_a_group_released_is_a_new_one_to_the_next_group(l
     assert all(isinstance(answer, Claimed) for answer in answers)
     held = await service.get_consumers(ledger, [was, was_not])
     assert {uuid: state.generation for uuid, state in held.items()} == {was: 1, was_not: 1}
+    await assert_books_agree(ledger)
+
+
+async def test_a_reshape_of_states_moves_inventory_and_claims_or_neither(ledger: Ledger) -> None:
+    """As the network service moves a network's addresses to its segment."""
+    network, segment = await a_provider(ledger, IPV4_ADDRESS=5), a_uuid()
+    held, pending = a_uuid(), a_uuid()
+    claims = [claim_of({network: {"IPV4_ADDRESS": 1}}, consumer) for consumer in (held, pending)]
+    assert all(isinstance(one, Claimed) for one in await service.claim(ledger, [ClaimGroup((c,)) for c in claims]))
+    states = [
+        ProviderState(uuid=segment, name="segment", inventories={"IPV4_ADDRESS": Inventory(total=5, max_unit=5)}),
+        ProviderState(uuid=network, name=f"host-{network}", inventories={}),
+    ]
+    moved = claim_of({segment: {"IPV4_ADDRESS": 1}}, held, 1)
+    answer = await reshape_states(ledger, states, [moved])
+    assert isinstance(answer, Refused)
+    assert {shortfall.rule for shortfall in answer.shortfalls} == {Rule.IN_USE}
+    assert (await service.list_usages(ledger, [network, segment]))[network] == {"IPV4_ADDRESS": (5, 2)}
+    assert not (await service.list_usages(ledger, [segment])).get(segment)
+    await service.release(ledger, [pending])
+    stale = claim_of({segment: {"IPV4_ADDRESS": 1}}, held, 7)
+    answer = await reshape_states(ledger, states, [stale])
+    assert isinstance(answer, Refused)
+    assert {shortfall.rule for shortfall in answer.shortfalls} == {Rule.CONSUMER_GENERATION}
+    for generation in (1, 2):
+        again = claim_of({segment: {"IPV4_ADDRESS": 1}}, held, generation)
+        assert isinstance(await reshape_states(ledger, states, [again]), Claimed)
+        usages = await service.list_usages(ledger, [network, segment])
+        assert usages[segment] == {"IPV4_ADDRESS": (5, 1)}
+        assert not usages.get(network)
     await assert_books_agree(ledger)
