@@ -1,5 +1,6 @@
 """Ports with IPv6: what they get, what is claimed of it, and what follows from their MAC."""
 
+import asyncio
 from typing import Any
 
 import asyncpg
@@ -308,3 +309,27 @@ async def test_a_set_in_one_subnet_reads_no_more_rows_than_it_takes_however_full
     assert len(statements) == one
     assert read[0] <= 2
     assert 64 <= read[1] <= 65
+
+
+async def test_whoever_gets_addresses_while_an_automatic_subnet_is_made_gets_that_one_too(cloud: Cloud) -> None:
+    network, (rack1,) = await cloud.routed("10.1.0.0/24")
+    deferred = [await create(cloud, network) for _ in range(8)]
+
+    async def bind_late(port: Port) -> None:
+        await ports.update_port(cloud.networks, port.id, PortChanges(host="h1"))
+
+    async def build(count: int) -> None:
+        await bind(cloud, count, rack1, "h1", network, claimed=(IPV4_ADDRESS,))
+
+    for cidr in ("2001:db8:a::/64", "2001:db8:b::/64"):
+        half = deferred[:4] if cidr.startswith("2001:db8:a") else deferred[4:]
+        await asyncio.gather(
+            *(create(cloud, network, host="h1") for _ in range(6)),
+            *(bind_late(port) for port in half),
+            cloud.subnet(network, cidr, rack1, **SLAAC),
+            build(5),
+            build(5),
+        )
+    for port in await listed(cloud):
+        assert addresses(port)[1:] == sorted([eui64(port, "2001:db8:a::/64"), eui64(port, "2001:db8:b::/64")])
+    await assert_books_agree(cloud.networks.database, settled=False)
