@@ -166,6 +166,12 @@ TABLE: list[tuple[str, str, Any, dict[str, int]]] = [
         {"other": 403, "admin": 201}),
     ("POST", "ports", {"port": {"network_id": "{shared}", "device_owner": "mine:x"}}, {"other": 201}),
     ("PUT", "ports/{shared_port}", {"port": {"device_owner": "network:dhcp"}}, {"member": 403, "other": NO}),
+    ("POST", "networks", {"network": {"roost:kind": "flat"}}, {"admin": 201, "member": 403}),
+    ("POST", "subnets", {"subnet": {"network_id": "{mine}", "cidr": "10.4.0.0/24", "ip_version": 4, "roost:cell": "c"}},
+        {"member": 403}),
+    ("GET", "ports/{port}/bindings", None, {"admin": 400, "service": 400, "member": 403, "other": NO}),
+    ("POST", "ports/{port}/bindings", {"binding": {"host": "h"}}, {"member": 403, "other": NO}),
+    ("PUT", "ports/{port}/bindings/h/activate", None, {"member": 403, "other": NO}),
     # What belongs to no project.
     ("GET", "segments", None, {"admin": 200, "service": 200, "member": 403, "reader": 403, "system": 403}),
     ("GET", "segments/{mine}", None, {"admin": 404, "member": 403}),

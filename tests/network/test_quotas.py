@@ -1,6 +1,7 @@
 """Quotas: kept to the one under any number of makers, set and shown as clients expect."""
 
 import asyncio
+import dataclasses
 from typing import Any
 
 import pytest
@@ -9,10 +10,10 @@ from tests.network.cloud import PROJECT, Cloud
 from tests.network.test_api import Api
 
 from roost.network import quotas as rules
-from roost.network.errors import OverQuota
-from roost.network.model import PortRequest
+from roost.network.errors import NetworkNotFound, OverQuota
+from roost.network.model import Port, PortRequest
 from roost.network.quotas import Room
-from roost.network.service import ports, quotas
+from roost.network.service import creation, ports, quotas
 from roost.seams.network import EnsuredPorts, Nic, PortsRefused
 
 OTHER = "other"
@@ -41,8 +42,11 @@ def test_room_is_what_the_maximum_leaves(maximum: int, used: int, more: int, ref
 
 
 async def make_all(cloud: Cloud, requests: list[PortRequest]) -> list[Any]:
+    """What four workers make of them; each worker may make several at once."""
+    workers = [dataclasses.replace(cloud.networks, creations=None) for _ in range(4)]
     made = await asyncio.gather(
-        *(ports.create_port(cloud.networks, request) for request in requests), return_exceptions=True
+        *(ports.create_port(workers[number % 4], request) for number, request in enumerate(requests)),
+        return_exceptions=True,
     )
     assert all(not isinstance(one, Exception) or isinstance(one, OverQuota) for one in made), made
     return [one for one in made if not isinstance(one, Exception)]
@@ -60,6 +64,15 @@ async def test_sixteen_clients_get_exactly_what_the_quota_has(cloud: Cloud, fixe
     assert len(await make_all(cloud, requests[:5])) == 1
     await assert_books_agree(cloud.networks.database)
     assert (await cloud.used(network.id))[1] == (11 if fixed_ips is None else 0)
+
+
+async def test_who_cannot_be_served_anyway_takes_nobodys_room(cloud: Cloud) -> None:
+    network = await cloud.plain("10.0.0.0/24")
+    await quotas.set_quotas(cloud.networks, PROJECT, {"port": 1})
+    absent = "11111111-1111-4111-8111-111111111111"
+    first, second = await creation.create_each(cloud.networks, [wanted(absent), wanted(network.id)])
+    assert isinstance(first, NetworkNotFound)
+    assert isinstance(second, Port)
 
 
 async def test_clients_and_builds_share_one_quota(cloud: Cloud) -> None:

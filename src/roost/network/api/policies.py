@@ -95,6 +95,8 @@ ATTRIBUTES = {
     **{f"get_network:{name}": ADMIN for name in _PROVIDER},
     **{f"{verb}_subnet:segment_id": ADMIN for verb in ("create", "get", "update")},
     **{f"{verb}_subnet:service_types": ADMIN for verb in ("create", "update")},
+    "create_network:roost:kind": ADMIN,
+    "create_subnet:roost:cell": ADMIN,
     "create_port:device_owner": NO_NETWORK_DEVICE,
     "create_port:mac_address": OWN_NETWORK,
     "create_port:fixed_ips": f"{OWN_NETWORK} or rule:shared",

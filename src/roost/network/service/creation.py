@@ -101,10 +101,9 @@ async def _plan(networks: Networks, makings: Sequence[_Making]) -> dict[str, Por
                 read[network_id, host_name] = await assignments.read_network(tx, network_id, host_name)
             except NetworkNotFound as error:
                 read[network_id, host_name] = error
-        await _keep_quotas(networks, tx, makings)
         for making in makings:
-            if making.error is None:
-                _plan_one(making, read[making.request.network_id, making.request.host or ""])
+            _plan_one(making, read[making.request.network_id, making.request.host or ""])
+        await _keep_quotas(networks, tx, makings)
         going = [making for making in makings if making.error is None and not making.alone]
         await claims.insert_intents(tx, [m.port_id for m in going if m.placings], networks.settings.intent_s)
         return await _insert_all(networks, tx, [making for making in going if not making.placings])
