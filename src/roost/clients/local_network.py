@@ -72,6 +72,10 @@ class LocalNetwork:
         """See NetworkClient."""
         await flat.unassign(self._networks, tickets)
 
+    async def list_noticed_servers(self, server_ids: Sequence[str]) -> set[str]:
+        """See NetworkClient."""
+        return await views.list_noticed_servers(self._networks, server_ids)
+
     async def list_unsettled_aggregates(self) -> set[str]:
         """See NetworkClient."""
         return await views.list_unsettled_aggregates(self._networks)

@@ -243,6 +243,9 @@ class NetworkClient(Protocol):
         cells_by_host: the cells that they belong to; one that is not named is in cell1.
         """
 
+    async def list_noticed_servers(self, server_ids: Sequence[str]) -> set[str]:
+        """Those of the servers of whose changed ports the compute service is still to be told."""
+
     async def list_unsettled_aggregates(self) -> set[str]:
         """Host aggregates that are just being told which hosts are in them, by UUID."""
 

@@ -85,15 +85,17 @@ async def _audit_page(compute: Compute, page: Sequence[QuietServer], repairs: Re
     suspects = [server for server in page if _judge(server, held, ports)]
     if not suspects:
         return []
-    # A second look at both, in the same order: a change that was under way is done, or shows as work or as a revision.
+    # A second look, in the same order: a change that was under way is done, or shows as work or as a revision. Ports
+    # that were changed have a notice from before they were read until the server is told, which it is not at this look.
     ids = [server.id for server in suspects]
+    noticed = await compute.network.list_noticed_servers(ids)
     async with compute.database.connection() as connection:
         quiet = {server.id: server for server in await store.list_quiet(connection, after="", limit=len(ids), ids=ids)}
     held_now, ports_now = await _read(compute, ids)
     found: list[Drift] = []
     for server in suspects:
         same = quiet.get(server.id) == server and held.get(server.id) == held_now.get(server.id)
-        if not same or ports.get(server.id) != ports_now.get(server.id):
+        if not same or server.id in noticed or ports.get(server.id) != ports_now.get(server.id):
             continue
         for drift in _judge(server, held_now, ports_now):
             repaired = False

@@ -14,6 +14,7 @@ LOOKS = (
     audit_ports.audit_server_ports,
     audit_ports.audit_holders,
     audit_ports.audit_consumers,
+    audit_ports.audit_reach,
     audit_flat.audit_strays,
     audit_flat.audit_claims,
 )

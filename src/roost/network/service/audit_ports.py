@@ -9,23 +9,23 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from roost.network import audit as rules
-from roost.network import segments
 from roost.network.holdings import claim_of, covers
 from roost.network.model import Port, PortFilter
 from roost.network.service import Networks, builds
 from roost.network.service.notices import is_server_id
 from roost.network.store import audit as store
 from roost.network.store import claims, subnet_changes
-from roost.network.store import networks as network_rows
 from roost.network.store import ports as port_rows
-from roost.network.store import subnets as subnet_rows
 from roost.network.store.audit import BuildPort
+from roost.platform.database import Connection
 from roost.seams.audit import Drift, Kind, Repairs
 from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, ConsumerState, ConsumerType
 
 PAGE = 500
 CONFIRM_MAX = 100
 """Ports that are locked at once: whoever works with one of them waits meanwhile."""
+
+UNREACHED_MAX = 10_000
 
 
 async def audit_server_ports(networks: Networks, *, repairs: Repairs) -> list[Drift]:
@@ -85,17 +85,16 @@ async def _settle_suspects(networks: Networks, suspects: Mapping[str, Kind], rep
 
 
 async def audit_holders(networks: Networks, *, repairs: Repairs) -> list[Drift]:
-    """Ports with addresses that their claim does not count, and those bound to a host that cannot reach them."""
+    """Ports with addresses that their claim does not count."""
     found: list[Drift] = []
     after = ""
     while True:
         async with networks.database.transaction(snapshot=True) as tx:
             page = await store.list_holders(tx, after=after, limit=PAGE)
-            held_by = await port_rows.list_ports(tx, PortFilter(ids=tuple(page)))
+            wanted = await store.list_claims(tx, page)
         held = await networks.placement.get_consumers(page)
-        suspects = [p for p in held_by if not covers(_allocations(held.get(p.id)), claim_of(p.addresses))]
+        suspects = [port_id for port_id in wanted if not covers(_allocations(held.get(port_id)), wanted[port_id])]
         found += await _confirm(networks, suspects, {}, repairs)
-        found += await _unreached(networks, held_by)
         if len(page) < PAGE:
             return found
         after = page[-1]
@@ -109,15 +108,32 @@ async def audit_consumers(networks: Networks, *, repairs: Repairs) -> list[Drift
         after = page[-1]
         held = await networks.placement.get_consumers(page)
         async with networks.database.transaction(snapshot=True) as tx:
-            there = {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(held)))}
-        missing = {port_id: consumer for port_id, consumer in held.items() if port_id not in there}
-        larger = [p for p in there.values() if not covers(claim_of(p.addresses), held[p.id].allocations)]
-        found += await _confirm(networks, larger, missing, repairs)
+            wanted = await store.list_claims(tx, list(held))
+            larger = [port_id for port_id in held if not covers(wanted.get(port_id, {}), held[port_id].allocations)]
+            there = await store.list_existing(tx, larger) if larger else set()
+        missing = {port_id: held[port_id] for port_id in larger if port_id not in there}
+        found += await _confirm(networks, sorted(there), missing, repairs)
     return found
 
 
+async def audit_reach(networks: Networks, *, repairs: Repairs) -> list[Drift]:
+    """Bound ports with addresses on a segment that their host reaches no more: it was cabled anew under them."""
+    del repairs  # whether the cable or the server is where it should be, nobody here knows
+    async with networks.database.connection() as connection:
+        unreached = await store.list_unreached(connection, limit=UNREACHED_MAX)
+    return [
+        Drift(
+            kind=Kind.PORT_UNREACHED,
+            key=port.id,
+            name=port.name,
+            says=f"{port.address} on {port.physical_network}, which host {port.host} does not reach",
+        )
+        for port in unreached
+    ]
+
+
 async def _confirm(
-    networks: Networks, suspects: Sequence[Port], missing: Mapping[str, ConsumerState], repairs: Repairs
+    networks: Networks, suspects: Sequence[str], missing: Mapping[str, ConsumerState], repairs: Repairs
 ) -> list[Drift]:
     """Drift of those of the ports that nobody is at work on. missing: claims by ids that are no ports', as read.
 
@@ -126,43 +142,48 @@ async def _confirm(
     """
     if not suspects and not missing:
         return []
-    servers = sorted({port.device_id for port in suspects if is_server_id(port.device_id)})
+    async with networks.database.connection() as connection:
+        seen = await port_rows.list_ports(connection, PortFilter(ids=tuple(suspects))) if suspects else []
+    servers = sorted({port.device_id for port in seen if is_server_id(port.device_id)})
     unfinished = await networks.compute.list_unfinished(servers) if servers else set()
     # One that was reserved, or made, since it was looked at is somebody's again.
-    idle = {port.id: port.device_id for port in suspects if port.device_id not in unfinished}
+    idle = {port.id: port.device_id for port in seen if port.device_id not in unfinished}
     ids = sorted([*idle, *missing])
     found: list[Drift] = []
     for start in range(0, len(ids), CONFIRM_MAX):
         batch = ids[start : start + CONFIRM_MAX]
         async with networks.releasing, networks.database.transaction() as tx:
-            busy = set[str]().union(*await claims.list_busy(tx, batch))
+            busy = await _list_busy(tx, batch)
             locked = await port_rows.lock_ports(tx, batch)
-            busy = busy.union(*await claims.list_busy(tx, batch), await subnet_changes.list_moving(tx, batch))
-            quiet = [
-                port_id
+            held = await networks.placement.get_consumers(batch) if len(busy) < len(batch) else {}
+            busy |= await _list_busy(tx, batch)
+            # One that was made, reserved or claimed for since it was looked at is somebody's again.
+            drifts = {
+                port_id: drift
                 for port_id in batch
                 if port_id not in busy
                 and (locked[port_id].device_id if port_id in locked else None) == idle.get(port_id)
-            ]
-            found += await _judge(networks, quiet, locked, missing, repairs) if quiet else []
+                and (port_id not in missing or missing[port_id] == held.get(port_id))
+                and (drift := rules.judge_claim(port_id, locked.get(port_id), _allocations(held.get(port_id))))
+            }
+            found += await _repair(networks, drifts, locked, held, repairs)
     return found
 
 
-async def _judge(
+async def _list_busy(tx: Connection, port_ids: Sequence[str]) -> set[str]:
+    """Ports whose claim is being made or given back, or whose subnet is being changed under them."""
+    releasing, claiming = await claims.list_busy(tx, port_ids)
+    return releasing | claiming | set(await subnet_changes.list_moving(tx, port_ids))
+
+
+async def _repair(
     networks: Networks,
-    port_ids: Sequence[str],
+    drifts: Mapping[str, Drift],
     locked: Mapping[str, Port],
-    missing: Mapping[str, ConsumerState],
+    held: Mapping[str, ConsumerState],
     repairs: Repairs,
 ) -> list[Drift]:
-    """Compare, and make the claims what they should be; the ports are locked and nobody is at work on them."""
-    held = await networks.placement.get_consumers(port_ids)
-    judged = {
-        port_id: rules.judge_claim(port_id, locked.get(port_id), _allocations(held.get(port_id)))
-        for port_id in port_ids
-        if port_id not in missing or missing[port_id] == held.get(port_id)
-    }
-    drifts = {port_id: drift for port_id, drift in judged.items() if drift is not None}
+    """Make the claims what they should be; the ports are locked and nobody is at work on them."""
     if repairs is Repairs.NONE or not drifts:
         return list(drifts.values())
     groups = [ClaimGroup((_claim(port_id, locked.get(port_id), held.get(port_id)),)) for port_id in drifts]
@@ -187,26 +208,3 @@ def _claim(port_id: str, port: Port | None, held: ConsumerState | None) -> Consu
 
 def _allocations(held: ConsumerState | None) -> Mapping[str, Mapping[str, int]]:
     return held.allocations if held else {}
-
-
-async def _unreached(networks: Networks, held_by: Sequence[Port]) -> list[Drift]:
-    """Bound ports on a segment that their host reaches no more: it was cabled anew under their servers."""
-    bound = [port for port in held_by if port.host is not None and port.provider_uuid is not None]
-    if not bound:
-        return []
-    async with networks.database.transaction(snapshot=True) as tx:
-        providers = sorted({port.provider_uuid for port in bound if port.provider_uuid})
-        reach = await subnet_rows.list_physical_networks(tx, providers)
-        names = sorted({port.host for port in bound if port.host})
-        hosts = {host.name: host for host in await network_rows.list_hosts(tx, names)}
-    return [
-        Drift(
-            kind=Kind.PORT_UNREACHED,
-            key=port.id,
-            name=port.name,
-            says=f"{', '.join(item.address for item in port.addresses)} on {reach[port.provider_uuid]}, which host "
-            f"{port.host} does not reach",
-        )
-        for port in bound
-        if port.provider_uuid in reach and not segments.reaches(hosts.get(port.host or ""), reach[port.provider_uuid])
-    ]

@@ -46,6 +46,12 @@ async def list_network_ids(networks: Networks, limit: int) -> list[str]:
         return await store.list_network_ids(tx, limit)
 
 
+async def list_noticed_servers(networks: Networks, server_ids: Sequence[str]) -> set[str]:
+    """See NetworkClient.list_noticed_servers."""
+    async with networks.database.connection() as connection:
+        return await audit_rows.list_noticed(connection, server_ids)
+
+
 async def list_unsettled_aggregates(networks: Networks) -> set[str]:
     """See NetworkClient.list_unsettled_aggregates."""
     async with networks.database.transaction(snapshot=True) as tx:

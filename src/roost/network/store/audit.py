@@ -8,6 +8,7 @@ from msgspec import Struct
 from roost.network import addressing
 from roost.network.model import AddressRange
 from roost.platform.database import Connection
+from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
 
 LIST_HOLDERS = """
 -- network.audit_holders
@@ -19,6 +20,65 @@ ORDER BY port_id LIMIT $2
 async def list_holders(tx: Connection, *, after: str, limit: int) -> list[str]:
     """A page of those for whom addresses are kept that a claim should count, by id; whether they exist or not."""
     return [row["port_id"] for row in await tx.fetch(LIST_HOLDERS, after or None, limit)]
+
+
+LIST_CLAIMS = """
+-- network.audit_claims
+SELECT a.port_id, coalesce(s.segment_id, s.network_id) AS provider_uuid, family(a.address) AS ip_version, count(*)
+FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
+WHERE a.claimed AND a.port_id = ANY($1::uuid[]) GROUP BY 1, 2, 3
+"""
+
+
+async def list_claims(tx: Connection, port_ids: Sequence[str]) -> dict[str, dict[str, dict[str, int]]]:
+    """Port id -> what its claim should be, as holdings.claim_of says of one; ports that need none are left out."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for port_id, provider_uuid, ip_version, count in await tx.fetch(LIST_CLAIMS, port_ids):
+        resource_class = IPV4_ADDRESS if ip_version == 4 else IPV6_ADDRESS
+        found.setdefault(port_id, {}).setdefault(provider_uuid, {})[resource_class] = count
+    return found
+
+
+LIST_EXISTING = """
+-- network.audit_existing_ports
+SELECT id FROM network.port WHERE id = ANY($1::uuid[])
+"""
+
+
+async def list_existing(tx: Connection, port_ids: Sequence[str]) -> set[str]:
+    """Those that are ports."""
+    return {row["id"] for row in await tx.fetch(LIST_EXISTING, port_ids)}
+
+
+class UnreachedPort(Struct, frozen=True):
+    """A bound port with an address on a segment that its host does not reach."""
+
+    id: str
+    name: str
+    host: str
+    address: str
+    physical_network: str
+
+
+LIST_UNREACHED = """
+-- network.audit_unreached
+SELECT p.id, p.name, p.host, a.address, coalesce(g.physical_network, n.physical_network) AS physical_network
+FROM network.port p
+JOIN network.address a ON a.port_id = p.id
+JOIN network.subnet s ON s.id = a.subnet_id
+JOIN network.network n ON n.id = s.network_id
+LEFT JOIN network.segment g ON g.id = s.segment_id
+LEFT JOIN network.host h ON h.name = p.host
+WHERE p.host IS NOT NULL AND (s.segment_id IS NULL OR g.id IS NOT NULL)
+    AND coalesce(g.physical_network, CASE WHEN s.segment_id IS NULL THEN n.physical_network END)
+        <> ALL (coalesce(h.physical_networks, '{}'))
+ORDER BY p.id, a.address LIMIT $1
+"""
+
+
+async def list_unreached(tx: Connection, *, limit: int) -> list[UnreachedPort]:
+    """The first of them. A segment or network without a physical network is reached by all."""
+    return [UnreachedPort(**row) for row in await tx.fetch(LIST_UNREACHED, limit)]
 
 
 class StrayAddress(Struct, frozen=True):
@@ -90,13 +150,14 @@ SELECT s.id, s.name,
         ORDER BY f.first_address DESC LIMIT 1
     ) below WHERE below.last_address >= a.address) AS overlapping
 FROM network.subnet s
-WHERE NOT coalesce({AUTOMATIC}, false) AND ($1::uuid IS NULL OR s.id > $1) AND ($3::uuid IS NULL OR s.id = $3)
+WHERE s.change IS NULL AND NOT coalesce({AUTOMATIC}, false)
+    AND ($1::uuid IS NULL OR s.id > $1) AND ($3::uuid IS NULL OR s.id = $3)
 ORDER BY s.id LIMIT $2
 """  # noqa: S608 - a constant of this file
 
 
 async def list_free(tx: Connection, *, after: str, limit: int, subnet_id: str | None = None) -> list[FreeRow]:
-    """A page of subnets that have pools to hand out from, by id; or the one that is named."""
+    """A page of subnets that have pools to hand out from and are not just being changed, by id; or the one named."""
     return [
         FreeRow(
             subnet_id=row["id"],
@@ -133,6 +194,17 @@ async def list_publications(tx: Connection, provider_uuids: Sequence[str] | None
     """Provider UUID -> (state wanted, whether the ledger is still to be told); of these, or all."""
     rows = await tx.fetch(LIST_PUBLICATIONS, provider_uuids)
     return {row["provider_uuid"]: (row["wanted"], row["due"]) for row in rows}
+
+
+LIST_NOTICED = """
+-- network.audit_noticed
+SELECT DISTINCT server_id FROM network.notice WHERE server_id = ANY($1::uuid[])
+"""
+
+
+async def list_noticed(tx: Connection, server_ids: Sequence[str]) -> set[str]:
+    """Those of the servers of whose changed ports the compute service is still to be told."""
+    return {row["server_id"] for row in await tx.fetch(LIST_NOTICED, server_ids)}
 
 
 class BuildPort(Struct, frozen=True, kw_only=True):
