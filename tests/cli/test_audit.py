@@ -304,6 +304,54 @@ def test_every_kind_that_can_be_repaired_is_tried() -> None:
     assert {kind for kind, _ in DRIFTS.values()} == {kind for kind in Kind if kind.mend is not Mend.PERSON}
 
 
+RELEASING = "INSERT INTO network.release (port_id) VALUES ('{loose}'), ('{nobody}')"
+CLAIMING = (
+    "INSERT INTO network.intent SELECT id, 1, now() + interval '1 h' FROM unnest('{{{loose},{nobody}}}'::uuid[]) id"
+)
+WORKING = "INSERT INTO compute.work (server_id, stage) VALUES ('{server}', 'delete'), ('{keeper}', 'delete')"
+PUBLISHING = "UPDATE network.publication SET wanted = wanted + 1"
+PLACING = "UPDATE compute.host SET wanted = wanted + 1"
+CHANGING = """UPDATE network.subnet SET change = jsonb_build_object('id', id, 'before', jsonb_build_object(
+    'name', name, 'description', '', 'gateway_ip', gateway_ip, 'enable_dhcp', true, 'dns_nameservers', '[]'::jsonb,
+    'host_routes', '[]'::jsonb, 'service_types', '[]'::jsonb, 'segment_id', segment_id, 'pools', '[]'::jsonb))"""
+
+UNDER_WAY = (
+    ("a claim is of a port that is not there", RELEASING),
+    ("a claim is of a port that is not there", CLAIMING),
+    ("the addresses of a port are deleted", RELEASING),
+    ("the addresses of a port are deleted", CLAIMING),
+    ("the claim of a port is larger than its addresses", RELEASING),
+    ("the claim of a port is larger than its addresses", CLAIMING),
+    ("the claim of a port is larger than its addresses", CHANGING),
+    ("the claim of a port is deleted", CLAIMING),
+    ("free ranges overlap addresses", CHANGING),
+    ("the sharing trait of a segment is gone", PUBLISHING),
+    ("the host aggregate of a segment is gone", f"{PUBLISHING}; {PLACING}"),
+    ("a host is missing in the host aggregate of its segment", f"{PUBLISHING}; {PLACING}"),
+    ("a host is missing in the host aggregate of its segment", PLACING),
+    ("a host's provider is not in its placement aggregates", PLACING),
+    ("a port is reserved for a build that is done", WORKING),
+    ("the claim of a server is gone", WORKING),
+    ("what is kept of a server's ports has another address", WORKING),
+    (
+        "what is kept of a server's ports is gone",
+        "INSERT INTO network.notice (server_id, lost_port_id) VALUES ('{server}', NULL)",
+    ),
+    ("a server is gone and its ports stay", WORKING),
+)
+"""What would be drift, and what says that somebody is at work on it."""
+
+
+@pytest.mark.parametrize(("what", "at_work"), UNDER_WAY)
+async def test_what_is_under_way_is_no_drift_and_is_left_alone(books: Books, what: str, at_work: str) -> None:
+    await books.execute(*DRIFTS[what][1])
+    kind = DRIFTS[what][0]
+    assert (await books.audit())[1]["counts"][kind.code] >= 1
+    await books.execute(*at_work.split(";"))
+    _, report = await books.audit(repair=True)
+    assert kind.code not in {one["kind"] for one in report["found"]}, report["found"]
+
+
 async def test_what_only_a_person_can_put_right_is_left(books: Books) -> None:
     """A port elsewhere than its server, and one whose host was cabled anew under it."""
     await books.execute("UPDATE network.port SET host = 'r2-h1' WHERE id = '{mine}'")
