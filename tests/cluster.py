@@ -183,7 +183,7 @@ async def settle(cluster: Cluster, *, timeout_s: float = SETTLE_TIMEOUT_S) -> No
             async with database.connection() as connection:
                 return not await connection.fetchval("""
                     SELECT EXISTS (SELECT FROM compute.work) OR EXISTS (SELECT FROM network.release)
-                        OR EXISTS (SELECT FROM network.intent)
+                        OR EXISTS (SELECT FROM network.intent) OR EXISTS (SELECT FROM network.notice)
                         OR EXISTS (SELECT FROM compute.guest WHERE reported IS DISTINCT FROM desired)""")
 
         try:
