@@ -273,3 +273,14 @@ def test_port_bindings_are_made_activated_and_deleted(cloud: Connection) -> None
     assert [one.host for one in cloud.network.port_bindings(port)] == ["to"]
     cloud.network.delete_port(port, ignore_missing=False)
     cloud.network.delete_network(network, ignore_missing=False)
+
+
+def test_the_sdk_sets_shows_and_forgets_quotas(cloud: Connection) -> None:
+    network = cloud.network
+    assert network.update_quota("acme", ports=2, check_limit=True).ports == 2
+    assert network.get_quota("acme").ports == 2
+    assert network.get_quota("acme", details=True).ports == {"limit": 2, "used": 0, "reserved": 0}
+    assert network.get_quota_default("acme").ports == -1
+    assert [quota.project_id for quota in network.quotas()] == ["acme"]
+    network.delete_quota("acme")
+    assert list(network.quotas()) == []
