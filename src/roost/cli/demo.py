@@ -85,6 +85,9 @@ class Story:
 
 async def tell(cloud: Cloud, teller: Teller, *, data_dir: Path | None) -> Story:
     """Start everything, tell the story, end everything. Raises DemoError, CloudRefused."""
+    legacy = [network.name for network in cloud.networks if network.kind is not None]
+    if legacy:
+        raise DemoError(f"the story is of ports, and flat network {legacy[0]} has none: use roost load --servers")
     began_s = time.monotonic()
     async with _running_cloud(data_dir) as client:
         loaded = await load(client, cloud, servers=False, progress=teller.progress)
