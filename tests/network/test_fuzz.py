@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from tests.invariants import ALWAYS, SETTLED
 from tests.network.cloud import Cloud
 from tests.network.described import check_described
-from tests.network.malformed import ADMIN, CALLERS, KINDS, Known, Maker, Sent
+from tests.network.malformed import ADMIN, CALLERS, KINDS, OWNER, Known, Maker, Sent
 from tests.platform.asgi import Answer, send_raw
 
 from roost.cli.access import VERSION_PATHS
@@ -153,6 +153,9 @@ async def populate(cloud: Cloud) -> None:
     await cloud.client.settle_ports(active)
     cloud.compute.existing.update(active)
     cloud.compute.unfinished.difference_update(active)
+    async with cloud.networks.database.transaction() as tx:
+        for kind in ("network", "subnet", "port"):
+            await tx.execute(f"-- test.give\nUPDATE network.{kind} SET project_id = $1", OWNER)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -179,9 +182,10 @@ async def test_no_request_is_answered_by_a_500_and_what_is_refused_has_written_n
         if answer.status < 300 and sent.method in ("POST", "PUT"):
             assert (problem := await not_as_answered(api, sent, answer)) is None, f"{problem}\n{what}"
         if answer.status < 300:
-            succeeded[f"{sent.method} {sent.path}"] += 1
+            succeeded[sent.method] += 1
         before = after
-    assert {"POST /v2.0/ports", "POST /v2.0/networks"} <= succeeded.keys(), "too little gets through to mean anything"
+    changed = sum(count for method, count in succeeded.items() if method in ("POST", "PUT"))
+    assert changed > REQUESTS / 10, f"too little gets through to mean anything: {succeeded}"
     await check_the_end(cloud, watch)
 
 
@@ -258,12 +262,12 @@ async def not_as_answered(api: Api, sent: Sent, answer: Answer) -> str | None:
 def trespass(sent: Sent, before: Mapping[str, Rows], after: Mapping[str, Rows]) -> str | None:
     """What somebody changed who may not: others' resources on others' networks, or anything without being a member."""
     headers = dict(reversed(sent.headers))  # of one that comes twice, the first counts
-    roles = headers.get(b"x-roles", b"").split(b",")
+    roles = headers.get(b"x-roles", b"").lower().split(b",")
     if any(name in headers for name in (b"X-Project-Id", b"x-project-id", b"openstack-system-scope")):
         return None
     if b"admin" in roles or b"service" in roles:
         return None
-    own = headers[b"x-auth-token"].partition(b":")[2].decode()
+    own = headers.get(b"x-auth-token", b"").partition(b":")[2].decode("latin-1")
     networks = {row["id"] for rows in (before["network"], after["network"]) for row in rows if row["project_id"] == own}
     for kind in KINDS.values():
         then, now = ({row["id"]: row for row in rows[kind]} for rows in (before, after))
