@@ -70,6 +70,8 @@ JOIN network.network n ON n.id = s.network_id
 LEFT JOIN network.segment g ON g.id = s.segment_id
 LEFT JOIN network.host h ON h.name = p.host
 WHERE p.host IS NOT NULL AND (s.segment_id IS NULL OR g.id IS NOT NULL)
+    AND coalesce(g.physical_network, CASE WHEN s.segment_id IS NULL THEN n.physical_network END) IS NOT NULL
+    -- of a host that reaches nothing, ALL is true of NULL too
     AND coalesce(g.physical_network, CASE WHEN s.segment_id IS NULL THEN n.physical_network END)
         <> ALL (coalesce(h.physical_networks, '{}'))
 ORDER BY p.id, a.address LIMIT $1
