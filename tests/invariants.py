@@ -132,13 +132,12 @@ SETTLED: dict[str, str] = {
             SELECT coalesce(jsonb_agg(x ORDER BY x::inet), '[]')
             FROM jsonb_array_elements_text(n -> 'addresses') x) <> (
             SELECT coalesce(jsonb_agg(host(a.address) ORDER BY a.address), '[]')
-            FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id WHERE a.port_id = p.id
-            -- A subnet that gives addresses by MAC gives them to ports that servers have already.
-            AND (n -> 'addresses' ? host(a.address) OR coalesce(s.ipv6_ra_mode, s.ipv6_address_mode) IS NULL)))""",
+            FROM network.address a WHERE a.port_id = p.id))""",
     "an ACTIVE server's port is not in its network information": """
         SELECT v.id, p.id AS port_id FROM compute.server v JOIN network.port p ON p.device_id = v.id::text
         WHERE v.status = 'ACTIVE' AND NOT EXISTS (
             SELECT FROM jsonb_array_elements(v.network_info) n WHERE n ->> 'port_id' = p.id::text)""",
+    "ports still miss an address that follows from their MAC": "SELECT id FROM network.subnet WHERE spreading",
     "compute has not been told of a port": "SELECT server_id, lost_port_id FROM network.notice",
     "an ACTIVE server's network information is not its flat addresses": """
         WITH shown AS (

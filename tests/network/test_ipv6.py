@@ -16,7 +16,8 @@ from roost.network.errors import (
     IpAddressGenerationFailure,
 )
 from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest, Segment
-from roost.network.service import ports
+from roost.network.reconciler import reconcile_once
+from roost.network.service import automatic, ports
 from roost.network.settings import NetworkSettings
 from roost.seams.network import Bound, Nic, PortBind
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
@@ -253,6 +254,27 @@ async def test_a_new_automatic_subnet_gives_its_addresses_to_ports_that_are_ther
     await assert_books_agree(cloud.networks.database)
 
 
+async def test_ports_get_the_addresses_of_an_automatic_subnet_whose_maker_died(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, (rack1, _rack2) = await dual(cloud)
+    port = await create(cloud, network, host="h1")
+
+    async def die(*_: object) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(automatic, "spread", die)
+        with pytest.raises(RuntimeError):
+            await cloud.subnet(network, "2001:db8:e::/64", rack1, **STATELESS)
+    for _ in range(2):
+        await reconcile_once(cloud.networks)
+        (now,) = await listed(cloud)
+        assert eui64(port, "2001:db8:e::/64") in addresses(now)
+        assert now.revision == port.revision + 1
+    await assert_books_agree(cloud.networks.database)
+
+
 async def test_another_mac_address_means_other_automatic_addresses(cloud: Cloud) -> None:
     network = await cloud.plain()
     await cloud.subnet(network, "2001:db8::/64", **SLAAC)
@@ -330,6 +352,9 @@ async def test_whoever_gets_addresses_while_an_automatic_subnet_is_made_gets_tha
             build(5),
             build(5),
         )
+    # What a build held when the subnet came gets its address once it is settled.
+    await cloud.client.settle_ports(sorted({port.device_id for port in await listed(cloud)} - {""}))
+    await reconcile_once(cloud.networks)
     for port in await listed(cloud):
         assert addresses(port)[1:] == sorted([eui64(port, "2001:db8:a::/64"), eui64(port, "2001:db8:b::/64")])
     await assert_books_agree(cloud.networks.database, settled=False)

@@ -137,9 +137,9 @@ TABLE: list[tuple[str, str, Any, dict[str, int]]] = [
         {"member": 201, "reader": 403, "other": NO}),
     ("POST", "networks", {"network": {}}, {"admin": 201, "member": 201, "reader": 403, "system": 403, "nobody": 403}),
     # For others.
-    ("POST", "networks", {"network": {"project_id": "theirs"}}, {"admin": 201, "service": 201, "member": 403}),
-    ("POST", "networks", {"network": {"tenant_id": "theirs"}}, {"other": 201, "member": 403}),
-    ("POST", "networks", {"networks": [{}, {"project_id": "theirs"}]}, {"admin": 201, "member": 403}),
+    ("POST", "networks", {"network": {"project_id": "theirs"}}, {"admin": 201, "service": 201, "member": 400}),
+    ("POST", "networks", {"network": {"tenant_id": "theirs"}}, {"other": 201, "member": 400}),
+    ("POST", "networks", {"networks": [{}, {"project_id": "theirs"}]}, {"admin": 201, "member": 400}),
     # What only admins and services may say.
     ("POST", "networks", {"network": {"shared": True}}, {"admin": 201, "service": 201, "member": 403}),
     ("POST", "networks", {"network": {"shared": False}}, {"member": 201}),
@@ -299,7 +299,7 @@ async def test_what_is_made_belongs_to_who_made_it(api: Guarded) -> None:
     for item in (world.mine, world.subnet, world.port, world.shared_port):
         assert (item["project_id"], item["tenant_id"]) == ("mine", "mine")
     status, answer = await api.call("member", "POST", "networks", {"network": {"project_id": "theirs"}})
-    assert (status, answer["NeutronError"]["message"].startswith(WORDS)) == (403, True)
+    assert (status, answer["NeutronError"]["message"].startswith(WORDS)) == (400, True)
     assert (await api.make("admin", "network", tenant_id="theirs"))["project_id"] == "theirs"
     assert await api.listed("other", "networks", "?shared=false&router:external=false") != set()
 

@@ -16,6 +16,7 @@ from roost.network.service import (
     audit,
     audit_flat,
     audit_ports,
+    automatic,
     notices,
     publications,
     releases,
@@ -54,6 +55,7 @@ async def reconcile_once(context: Networks) -> Reconciled:
     abandoned = await _expire_intents(context)
     abandoned += await _count_repaired(audit_ports.audit_consumers(context, repairs=Repairs.ITSELF))
     released = await releases.work_off_all(context)
+    await automatic.finish(context)
     while await notices.tell(context):
         pass
     unassigned = await _count_repaired(audit_flat.audit_strays(context, repairs=Repairs.ITSELF))

@@ -20,7 +20,8 @@ from roost.network.api.resources import Resource
 from roost.network.api.subnets import SUBNET
 from roost.network.errors import NetworkNotFound, TagResourceNotFound
 from roost.network.service import Networks
-from roost.platform.auth import Forbidden, Policy, Unrestricted, caller_of
+from roost.platform.auth import Policy, Unrestricted, caller_of
+from roost.platform.errors import BadRequest
 from roost.platform.http import Endpoint, canonical_uuid, is_uuid, read_json
 
 OWNED: dict[str, Resource[Any]] = {resource.many: resource for resource in (NETWORK, SUBNET, PORT)}
@@ -85,7 +86,7 @@ async def _check_new(access: Access, resource: Resource[Any], operation: Operati
     for item in _items(resource, body):
         project_id = given_project(item) or access.caller.project_id
         if project_id != access.caller.project_id and not access.privileged:
-            raise Forbidden(
+            raise BadRequest(
                 "Specifying 'project_id' or 'tenant_id' other than the authenticated project in request requires "
                 "admin or advsvc privileges"
             )

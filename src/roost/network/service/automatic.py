@@ -5,34 +5,51 @@ Nothing of it is claimed. Who gets its first addresses gets these with them; see
 
 from roost.network import uses
 from roost.network.model import Port, Subnet
-from roost.network.service import Networks, assignments
+from roost.network.service import Networks, assignments, notices
 from roost.network.store import addresses
 from roost.network.store import ports as port_rows
+from roost.network.store import subnets as subnet_rows
 from roost.platform.database import Connection
 
 PORTS_PAGE = 500
 
 
-async def add_to_ports(networks: Networks, subnet: Subnet) -> int:
+async def spread(networks: Networks, subnet: Subnet) -> int:
     """Give every port that has addresses where the subnet is the one that follows from its MAC. Returns how many.
 
     The subnet is committed, so that whoever assigns from now on sees it; whoever does so just now holds its port's
-    lock, and is waited for. Source: Neutron, add_auto_addrs_on_network_ports.
+    lock, and is waited for. What a build holds is left to the reconciler, which comes back until none is left: the
+    server shows what its build bound. Source: Neutron, add_auto_addrs_on_network_ports.
     """
-    count, after = 0, ""
+    count, after, building = 0, "", False
     while True:
         async with networks.database.transaction() as tx:
             page = await port_rows.list_network_ports(tx, subnet.network_id, after=after, limit=PORTS_PAGE)
             if not page:
+                if not building:
+                    await subnet_rows.finish_spreading(tx, subnet.id)
                 return count
             after = page[-1]
-            ports = [port for port in (await port_rows.lock_ports(tx, page)).values() if _has_none(port, subnet)]
-            await addresses.lock_subnets(tx, [subnet.id])
+            wanting = [port for port in (await port_rows.lock_ports(tx, page)).values() if _has_none(port, subnet)]
+            ports = [port for port in wanting if port.reserved_from is None]
+            building = building or len(ports) < len(wanting)
+            if not await addresses.lock_subnets(tx, [subnet.id]):
+                return count  # it was deleted meanwhile
             given = [item for port in ports for item in uses.automatic(port, [subnet])]
-            await addresses.insert(tx, given, [_assigned_for(port) for port in ports if uses.automatic(port, [subnet])])
-            # A build goes on with the port as it read it: what it placed is not touched by one more address.
-            await port_rows.touch(tx, [port.id for port in ports if port.reserved_from is None])
+            await assignments.add_automatic(tx, given, None)
+            got = {item.port_id for item in given}
+            await port_rows.touch(tx, sorted(got))
+            servers = await notices.note_servers(tx, [port for port in ports if port.id in got])
             count += len(given)
+        await notices.tell_now(networks, servers)
+
+
+async def finish(networks: Networks) -> None:
+    """Go on where a process died, or a build held ports."""
+    async with networks.database.transaction() as tx:
+        found = await subnet_rows.list_spreading(tx)
+    for subnet in found:
+        await spread(networks, subnet)
 
 
 async def renew(tx: Connection, port: Port) -> None:
@@ -52,9 +69,3 @@ async def renew(tx: Connection, port: Port) -> None:
 def _has_none(port: Port, subnet: Subnet) -> bool:
     here = [item for item in port.addresses if item.provider_uuid == subnet.provider_uuid]
     return bool(here) and all(item.subnet_id != subnet.id for item in here)
-
-
-def _assigned_for(port: Port) -> str | None:
-    """The server whose build gave the port all that it has: an address more does not pin it."""
-    servers = {item.assigned_for for item in port.addresses}
-    return servers.pop() if len(servers) == 1 else None

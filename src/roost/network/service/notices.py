@@ -29,6 +29,13 @@ async def note(tx: Connection, before: Port, after: Port | None) -> list[str]:
     return servers
 
 
+async def note_servers(tx: Connection, ports: Sequence[Port]) -> list[str]:
+    """Write down whose ports have other addresses than they had, lost none. Returns the servers."""
+    servers = sorted({port.device_id for port in ports if is_server_id(port.device_id)})
+    await store.insert_notices(tx, servers)
+    return servers
+
+
 async def tell(networks: Networks, server_ids: Sequence[str] | None = None) -> int:
     """Tell the compute service what it has not heard of these servers, or of the oldest notices of all.
 

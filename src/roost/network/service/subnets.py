@@ -74,11 +74,11 @@ async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
         await _refuse_wrong_segment(tx, network, made)
         await _refuse_overlap(tx, made)
         await quotas.refuse_over(networks, tx, "subnet", {made.project_id: 1})
-        await store.insert_subnet(tx, made)
+        await store.insert_subnet(tx, made, spreading=uses.is_automatic(made))
         await publication_rows.want(tx, [made.provider_uuid])
     await publications.publish(networks, [made.provider_uuid])
     if uses.is_automatic(made):
-        await automatic.add_to_ports(networks, made)
+        await automatic.spread(networks, made)
     return await get_subnet(networks, made.id)
 
 

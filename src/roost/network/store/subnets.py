@@ -43,8 +43,9 @@ INSERT_SUBNET = """
 -- network.insert_subnet
 INSERT INTO network.subnet
     (id, network_id, segment_id, name, description, project_id, ip_version, cidr, gateway_ip, enable_dhcp,
-    dns_nameservers, host_routes, ipv6_ra_mode, ipv6_address_mode, service_types, tags, cell, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $18)
+    dns_nameservers, host_routes, ipv6_ra_mode, ipv6_address_mode, service_types, tags, cell, spreading,
+    created_at, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $19)
 """
 
 INSERT_POOLS = """
@@ -58,16 +59,39 @@ SELECT $1, p.first, p.last FROM unnest($2::inet[], $3::inet[]) AS p (first, last
 """
 
 
-async def insert_subnet(tx: Connection, subnet: Subnet) -> None:
-    """A new subnet; all of its pools are free."""
+async def insert_subnet(tx: Connection, subnet: Subnet, *, spreading: bool = False) -> None:
+    """A new subnet; all of its pools are free. spreading: ports that are there are still to get addresses of it."""
     await tx.execute(
         INSERT_SUBNET, subnet.id, subnet.network_id, subnet.segment_id, subnet.name, subnet.description,
         subnet.project_id, subnet.ip_version, subnet.cidr, subnet.gateway_ip, subnet.enable_dhcp,
         subnet.dns_nameservers, msgspec.json.encode(subnet.host_routes).decode(), subnet.ipv6_ra_mode,
-        subnet.ipv6_address_mode, subnet.service_types, subnet.tags, subnet.cell, subnet.created_at,
+        subnet.ipv6_address_mode, subnet.service_types, subnet.tags, subnet.cell, spreading, subnet.created_at,
     )  # fmt: skip
     firsts = [addressing.show(pool.first) for pool in subnet.pools]
     await tx.execute(INSERT_POOLS, subnet.id, firsts, [addressing.show(pool.last) for pool in subnet.pools])
+
+
+LIST_SPREADING = """
+-- network.list_spreading_subnets
+SELECT id FROM network.subnet WHERE spreading AND NOT deleting ORDER BY id
+"""
+
+
+async def list_spreading(tx: Connection) -> list[Subnet]:
+    """Subnets of which ports that were there before are still to get addresses."""
+    ids = [row["id"] for row in await tx.fetch(LIST_SPREADING)]
+    return await list_subnets(tx, ids) if ids else []
+
+
+FINISH_SPREADING = """
+-- network.finish_spreading
+UPDATE network.subnet SET spreading = false WHERE id = $1
+"""
+
+
+async def finish_spreading(tx: Connection, subnet_id: str) -> None:
+    """All of them have."""
+    await tx.execute(FINISH_SPREADING, subnet_id)
 
 
 MARK_SUBNET = """

@@ -32,6 +32,8 @@ ALTER TABLE network.address ALTER COLUMN claimed SET NOT NULL;
 ALTER TABLE network.pool ADD COLUMN leaving boolean NOT NULL DEFAULT false;
 -- A change in progress: the subnet is as wanted, the ledger is being told, and this is how to take it back.
 ALTER TABLE network.subnet ADD COLUMN change jsonb;
+-- Ports that were there before it are still to get the addresses that follow from their MACs.
+ALTER TABLE network.subnet ADD COLUMN spreading boolean NOT NULL DEFAULT false;
 CREATE INDEX subnet_changing ON network.subnet (id) WHERE change IS NOT NULL OR deleting;
 -- A port's inactive bindings, as live migration makes them; the active one is in its port's row.
 CREATE TABLE network.binding (
