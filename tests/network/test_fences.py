@@ -7,10 +7,10 @@ import pytest
 from tests.network.cloud import PROJECT, Cloud
 from tests.network.test_builds import assert_sound
 
-from roost.network.errors import PortChanged
-from roost.network.model import PortChanges, PortFilter, PortRequest
+from roost.network.errors import IpAddressGenerationFailure, PortChanged
+from roost.network.model import FixedIpRequest, PortChanges, PortFilter, PortRequest
 from roost.network.reconciler import Reconciled, reconcile_once
-from roost.network.service import ports, releases
+from roost.network.service import ports, releases, subnets
 from roost.seams.network import BindRefused, Nic, PortBind
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim
 
@@ -57,6 +57,24 @@ async def test_a_client_that_took_longer_than_its_intent_gets_no_address(cloud: 
         await late
     assert await ports.list_ports(cloud.networks, PortFilter(network_ids=(network.id,))) == [port]
     assert await cloud.used(rack1.id) == (5, 0)
+    await assert_sound(cloud)
+
+
+@pytest.mark.parametrize("named", [False, True])
+async def test_a_port_whose_subnet_goes_before_it_is_claimed_for_is_refused(cloud: Cloud, named: bool) -> None:
+    network = await cloud.plain("10.1.0.0/29")
+    (subnet,) = await subnets.list_subnets(cloud.networks)
+
+    async def deleted() -> None:
+        await subnets.delete_subnet(cloud.networks, subnet.id)
+
+    after(cloud.networks.placement, "list_usages", deleted)
+    fixed_ips = (FixedIpRequest(subnet_id=subnet.id),) if named else None
+    with pytest.raises(IpAddressGenerationFailure, match="deleted just now"):
+        await ports.create_port(
+            cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT, fixed_ips=fixed_ips)
+        )
+    assert await ports.list_ports(cloud.networks, PortFilter()) == []
     await assert_sound(cloud)
 
 

@@ -12,11 +12,16 @@ from roost.network.store import networks as store
 from roost.network.store import subnets as subnet_rows
 from roost.platform.database import Connection
 
+GONE = "No more IP addresses available: the subnets that had some were deleted just now."
+
 
 async def describe_claims(networks: Networks, provider_uuids: Sequence[str]) -> str:
     """Why nothing could be claimed on these providers of one network: by what the ledger says is free."""
     async with networks.database.transaction(snapshot=True) as tx:
-        network, segments, subnets = await _read(tx, provider_uuids)
+        read = await _read(tx, provider_uuids)
+    if read is None:
+        return GONE
+    network, segments, subnets = read
     providers = sorted({subnet.provider_uuid for subnet in subnets})
     usages = await networks.placement.list_usages(providers)
     left = {
@@ -28,7 +33,10 @@ async def describe_claims(networks: Networks, provider_uuids: Sequence[str]) -> 
 
 async def describe_providers(tx: Connection, provider_uuids: Sequence[str]) -> str:
     """Why nothing could be assigned on these providers of one network, though it was claimed: by what ports hold."""
-    network, segments, subnets = await _read(tx, provider_uuids)
+    read = await _read(tx, provider_uuids)
+    if read is None:
+        return GONE
+    network, segments, subnets = read
     left: dict[str, dict[str, tuple[int, int]]] = {subnet.provider_uuid: {} for subnet in subnets}
     for subnet, (free, total) in await _list_rooms(tx, [s for s in subnets if inventory.counts(s)]):
         of_provider, name = left[subnet.provider_uuid], uses.class_of(subnet.ip_version)
@@ -39,7 +47,10 @@ async def describe_providers(tx: Connection, provider_uuids: Sequence[str]) -> s
 
 async def describe_subnets(tx: Connection, provider_uuid: str, subnet_ids: Sequence[str]) -> str:
     """Why nothing could be assigned in these subnets of a provider: by what ports hold in all of the network's."""
-    network, _, subnets = await _read(tx, [provider_uuid])
+    read = await _read(tx, [provider_uuid])
+    if read is None:
+        return GONE
+    network, _, subnets = read
     rooms = [
         Room(subnet.name or subnet.id, {uses.class_of(subnet.ip_version): room})
         for subnet, room in await _list_rooms(tx, [s for s in subnets if not uses.is_automatic(s)])
@@ -48,11 +59,12 @@ async def describe_subnets(tx: Connection, provider_uuid: str, subnet_ids: Seque
     return exhaustion.sentence(full, network, rooms)
 
 
-async def _read(tx: Connection, provider_uuids: Sequence[str]) -> tuple[Network, list[Segment], list[Subnet]]:
-    """The network that the providers are of, its segments and subnets."""
-    (network_id, *_) = {
-        subnet.network_id for subnet in await subnet_rows.list_subnets(tx, provider_uuids=provider_uuids)
-    }
+async def _read(tx: Connection, provider_uuids: Sequence[str]) -> tuple[Network, list[Segment], list[Subnet]] | None:
+    """The network that the providers are of, its segments and subnets; None when the providers have no subnet left."""
+    behind = await subnet_rows.list_subnets(tx, provider_uuids=provider_uuids)
+    if not behind:
+        return None
+    network_id = behind[0].network_id
     (network,) = await store.list_networks(tx, [network_id])
     segments = await store.list_segments(tx, network_ids=[network_id])
     return network, segments, await subnet_rows.list_subnets(tx, network_ids=[network_id])
