@@ -34,14 +34,14 @@ class Cloud:
             id="", name="net", project_id=PROJECT, description="", network_type=None, flat=flat,
             physical_network=physical_network, segmentation_id=None, revision=1, created_at=NEVER, updated_at=NEVER,
         )  # fmt: skip
-        return await networks.create_network(self.networks, wanted)
+        return (await networks.create_networks(self.networks, [wanted]))[0]
 
     async def segment(self, network: Network, physical_network: str | None) -> Segment:
         wanted = Segment(
             id="", network_id=network.id, name=physical_network, description="", network_type="vlan",
             physical_network=physical_network, segmentation_id=None, revision=1, created_at=NEVER, updated_at=NEVER,
         )  # fmt: skip
-        return await networks.create_segment(self.networks, wanted)
+        return (await networks.create_segments(self.networks, [wanted]))[0]
 
     async def subnet(
         self,

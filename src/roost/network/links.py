@@ -16,7 +16,6 @@ from roost.network.errors import (
 from roost.network.model import Link, Network, Subnet
 
 NETWORK_TYPES = ("flat", "vlan", "vxlan", "gre", "geneve", "local")
-TUNNELS = ("vxlan", "gre", "geneve")
 SEGMENTATION_ID_MAX = 16777215
 VLAN_ID_MAX = 4094
 MTU_MIN = {4: 68, 6: 1280}

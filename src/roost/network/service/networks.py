@@ -69,11 +69,6 @@ async def list_segments(
         return await store.list_segments(tx, ids, network_ids=network_ids, names=names)
 
 
-async def create_network(networks: Networks, network: Network) -> Network:
-    """Keep one new network; see create_networks."""
-    return (await create_networks(networks, [network]))[0]
-
-
 async def create_networks(networks: Networks, wanted: Sequence[Network]) -> list[Network]:
     """Keep new networks, all or none; ids and times are given here. Each has a segment for each of its links.
 
@@ -91,7 +86,7 @@ async def create_networks(networks: Networks, wanted: Sequence[Network]) -> list
         await quotas.refuse_over(networks, tx, "network", Counter(network.project_id for network in made))
         for network in made:
             await store.insert_network(tx, network)
-        await _insert_segments(networks, tx, segments)
+        await _insert_segments(tx, segments)
         found = await _with_links(tx, await store.list_networks(tx, [network.id for network in made]))
     by_id = {network.id: network for network in found}
     return [by_id[network.id] for network in made]
@@ -118,11 +113,6 @@ async def update_network(networks: Networks, network_id: str, changes: NetworkCh
     return await get_network(networks, network_id)
 
 
-async def create_segment(networks: Networks, segment: Segment) -> Segment:
-    """Keep one new segment; see create_segments."""
-    return (await create_segments(networks, [segment]))[0]
-
-
 async def create_segments(networks: Networks, wanted: Sequence[Segment]) -> list[Segment]:
     """Keep new segments, all or none; provider and host aggregate of each come with its first subnet.
 
@@ -145,7 +135,7 @@ async def create_segments(networks: Networks, wanted: Sequence[Segment]) -> list
                 raise SubnetsNotAllAssociatedWithSegments(
                     f"Network {network.id} has subnets without a segment: delete them first."
                 )
-        await _insert_segments(networks, tx, made)
+        await _insert_segments(tx, made)
     return made
 
 
@@ -224,7 +214,7 @@ async def _lock_segment(tx: Connection, segment_id: str) -> Segment:
     return found[0]
 
 
-async def _insert_segments(networks: Networks, tx: Connection, made: Sequence[Segment]) -> None:
+async def _insert_segments(tx: Connection, made: Sequence[Segment]) -> None:
     """In this order, which their times keep. Their networks are locked, or new."""
     wanted = links.exclusive(segment.link for segment in made)
     if wanted:

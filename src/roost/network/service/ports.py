@@ -4,24 +4,14 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from roost.network.errors import (
-    MacAddressInUse,
-    PortNotFound,
-)
-from roost.network.model import (
-    Port,
-    PortChanges,
-    PortFilter,
-    PortRequest,
-)
+from roost.network.errors import MacAddressInUse, PortNotFound
+from roost.network.model import Port, PortChanges, PortFilter, PortRequest
 from roost.network.revisions import refuse_other_revision
 from roost.network.service import Networks, assignments, creation, notices, port_updates, quotas, releases
 from roost.network.service.bulk import create_all
 from roost.network.store import claims
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
-
-MAC_ROUNDS_MAX = 8
 
 
 async def list_ports(networks: Networks, wanted: PortFilter) -> list[Port]:
