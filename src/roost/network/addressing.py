@@ -18,6 +18,7 @@ from roost.network.errors import (
     OverlappingAllocationPools,
 )
 from roost.network.model import AddressRange
+from roost.network.ranges import Ranges, join
 
 POOLS_MAX = 1000
 IPV4_MAX = 2**32 - 1
@@ -108,10 +109,10 @@ def take_back(addresses: Mapping[str, Iterable[int]], neighbours: FreeRanges) ->
 
     addresses: subnet id -> addresses in its pools. neighbours: the ranges next below and above each, where there are.
     """
-    after: dict[str, list[AddressRange]] = {}
+    after: dict[str, Ranges] = {}
     for subnet_id, freed in addresses.items():
         singles = [AddressRange(address, address) for address in freed]
-        after[subnet_id] = _joined([*neighbours.get(subnet_id, ()), *singles])
+        after[subnet_id] = join([*neighbours.get(subnet_id, ()), *singles])
     return _difference({subnet_id: neighbours.get(subnet_id, ()) for subnet_id in after}, after)
 
 
@@ -286,7 +287,7 @@ def _hand_out(
             if address is not None:
                 answers[index] = Given(demand.port_id, subnet_id, address, True, demand.claimed)
                 break
-    return answers, {subnet_id: _joined(ranges) for subnet_id, ranges in left.items()}
+    return answers, {subnet_id: join(ranges) for subnet_id, ranges in left.items()}
 
 
 def _from_start(ranges: Sequence[AddressRange], start: int | None) -> list[AddressRange]:
@@ -296,17 +297,6 @@ def _from_start(ranges: Sequence[AddressRange], start: int | None) -> list[Addre
     above = [AddressRange(max(item.first, start), item.last) for item in sorted(ranges) if item.last >= start]
     below = [AddressRange(item.first, min(item.last, start - 1)) for item in sorted(ranges) if item.first < start]
     return above + below
-
-
-def _joined(ranges: Iterable[AddressRange]) -> list[AddressRange]:
-    """The same addresses in as few ranges as can be, in order."""
-    joined: list[AddressRange] = []
-    for item in sorted(ranges):
-        if joined and item.first <= joined[-1].last + 1:
-            joined[-1] = AddressRange(joined[-1].first, max(joined[-1].last, item.last))
-        else:
-            joined.append(item)
-    return joined
 
 
 def _take_next(ranges: list[AddressRange]) -> int | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from roost.network import addressing, segments
 from roost.network.holdings import claim_of, covers, same
 from roost.network.model import AddressRange, Port, ProviderSource
+from roost.network.ranges import Ranges, join, subtract
 from roost.seams.audit import Drift, Kind
 from roost.seams.placement import Allocations, ProviderState
 
@@ -32,34 +33,9 @@ def judge_claim(port_id: str, port: Port | None, held: Allocations) -> Drift | N
     return Drift(kind=kind, key=port_id, name=port.name if port else "", says=says)
 
 
-def free_of(pools: Iterable[AddressRange], held: Iterable[int]) -> list[AddressRange]:
+def free_of(pools: Iterable[AddressRange], held: Iterable[int]) -> Ranges:
     """What of the pools is free when these addresses are held: whole ranges, none beside another, in order."""
-    left: list[AddressRange] = []
-    taken = sorted(set(held))
-    position = 0
-    for pool in join(pools):
-        first = pool.first
-        while position < len(taken) and taken[position] < pool.first:
-            position += 1
-        while position < len(taken) and taken[position] <= pool.last:
-            if taken[position] > first:
-                left.append(AddressRange(first, taken[position] - 1))
-            first = taken[position] + 1
-            position += 1
-        if first <= pool.last:
-            left.append(AddressRange(first, pool.last))
-    return left
-
-
-def join(ranges: Iterable[AddressRange]) -> list[AddressRange]:
-    """The same addresses in as few ranges as can be, in order."""
-    joined: list[AddressRange] = []
-    for item in sorted(ranges):
-        if joined and item.first <= joined[-1].last + 1:
-            joined[-1] = AddressRange(joined[-1].first, max(joined[-1].last, item.last))
-        else:
-            joined.append(item)
-    return joined
+    return subtract(pools, (AddressRange(address, address) for address in held))
 
 
 def is_free_right(pools: Sequence[AddressRange], free: Sequence[AddressRange], *, held: int, overlapping: int) -> bool:
@@ -80,7 +56,7 @@ def judge_free(
 ) -> Drift | None:
     """Whether the free ranges are the pools without what is held, however they are cut."""
     wanted = free_of(pools, held)
-    if addressing.count(join(free)) == addressing.count(free) and join(free) == join(wanted):
+    if addressing.count(join(free)) == addressing.count(free) and join(free) == wanted:
         return None
     overlapping = sum(addressing.contains(free, address) for address in held)
     says = f"{addressing.count(free)} free, {addressing.count(wanted)} should be; {overlapping} of them are held"

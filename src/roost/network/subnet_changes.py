@@ -4,14 +4,12 @@ A change has two ends. When it begins, the new pools are there and what leaves t
 claim already; when it ends, what leaves is gone. In between the ledger is told. Free and held are the pools always.
 """
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
 from roost.network.model import AddressRange
-
-Ranges = tuple[AddressRange, ...]
+from roost.network.ranges import Ranges, holds, intersect, join, subtract
 
 
 class Holding(Struct, frozen=True):
@@ -56,8 +54,8 @@ def begin_change(
     taken_in = [AddressRange(item.address, item.address) for item in holdings if not item.in_pool]
     changed = []
     for item in holdings:
-        in_pool = item.in_pool or _contains(gained, item.address)
-        claimed = item.claimed or (counts and _contains(wanted, item.address))
+        in_pool = item.in_pool or holds(gained, item.address)
+        claimed = item.claimed or (counts and holds(wanted, item.address))
         if (in_pool, claimed) != (item.in_pool, item.claimed):
             changed.append(Holding(item.address, in_pool, claimed))
     return ChangeBegun(
@@ -77,54 +75,10 @@ def end_change(
     """The pools are these only: what is not in them is neither free nor claimed."""
     changed, unclaimed, wanted = [], [], join(pools)
     for item in held:
-        in_pool = _contains(wanted, item.address)
+        in_pool = holds(wanted, item.address)
         claimed = counts and in_pool
         if (in_pool, claimed) != (item.in_pool, item.claimed):
             changed.append(Holding(item.address, in_pool, claimed))
         if item.claimed and not claimed:
             unclaimed.append(item.address)
     return ChangeEnded(free=intersect(free, pools), held=tuple(changed), unclaimed=tuple(unclaimed))
-
-
-def join(ranges: Iterable[AddressRange]) -> Ranges:
-    """The same addresses in as few ranges as there can be, in order."""
-    joined: list[AddressRange] = []
-    for item in sorted(ranges):
-        if joined and item.first <= joined[-1].last + 1:
-            joined[-1] = AddressRange(joined[-1].first, max(joined[-1].last, item.last))
-        else:
-            joined.append(item)
-    return tuple(joined)
-
-
-def subtract(ranges: Iterable[AddressRange], others: Iterable[AddressRange]) -> Ranges:
-    """The addresses of `ranges` that are not in `others`, in order."""
-    left: list[AddressRange] = []
-    cuts = join(others)
-    start = 0
-    for item in join(ranges):
-        first = item.first
-        while start < len(cuts) and cuts[start].last < item.first:
-            start += 1
-        position = start
-        while position < len(cuts) and cuts[position].first <= item.last:
-            cut = cuts[position]
-            if first < cut.first:
-                left.append(AddressRange(first, cut.first - 1))
-            first = cut.last + 1
-            position += 1
-        if first <= item.last:
-            left.append(AddressRange(first, item.last))
-    return tuple(left)
-
-
-def intersect(ranges: Iterable[AddressRange], others: Iterable[AddressRange]) -> Ranges:
-    """The addresses that are in both, in order."""
-    items = tuple(ranges)
-    return subtract(items, subtract(items, others))
-
-
-def _contains(ranges: Ranges, address: int) -> bool:
-    """Whether one of the ranges, in order and joined, has it."""
-    position = bisect_right(ranges, address, key=lambda item: item.first)
-    return position > 0 and address <= ranges[position - 1].last

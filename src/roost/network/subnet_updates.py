@@ -17,7 +17,7 @@ from roost.network.errors import (
     SubnetsNotAllAssociatedWithSegments,
 )
 from roost.network.model import AddressRange, Network, Segment, Subnet, SubnetChanges, SubnetState
-from roost.network.subnet_changes import subtract
+from roost.network.ranges import subtract
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from roost.network import audit as rules
 from roost.network.addressing import FreeChange
-from roost.network.model import AddressRange
+from roost.network.ranges import Ranges
 from roost.network.service import Networks, assignments, releases
 from roost.network.store import addresses, claims, ports
 from roost.network.store import audit as store
@@ -73,7 +73,7 @@ async def _confirm_free(networks: Networks, subnet_id: str, repairs: Repairs) ->
     )
 
 
-def _change(row: FreeRow, wanted: list[AddressRange]) -> FreeChange:
+def _change(row: FreeRow, wanted: Ranges) -> FreeChange:
     """All anew: one range may begin where another did."""
     removed = tuple((row.subnet_id, item) for item in row.free)
     return FreeChange(removed, tuple((row.subnet_id, item) for item in wanted))
