@@ -5,8 +5,9 @@ While its addresses change it is more: what the port has and what it gets, so th
 
 from collections.abc import Iterable
 
+from roost.network import uses
 from roost.network.model import Address
-from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS, Allocations
+from roost.seams.placement import Allocations
 
 
 def claim_of(addresses: Iterable[Address]) -> dict[str, dict[str, int]]:
@@ -15,14 +16,9 @@ def claim_of(addresses: Iterable[Address]) -> dict[str, dict[str, int]]:
     for item in addresses:
         if item.claimed:
             resources = claim.setdefault(item.provider_uuid, {})
-            name = class_of(item.address)
+            name = uses.class_of(6 if ":" in item.address else 4)
             resources[name] = resources.get(name, 0) + 1
     return claim
-
-
-def class_of(address: str) -> str:
-    """The resource class that an address is one of."""
-    return IPV6_ADDRESS if ":" in address else IPV4_ADDRESS
 
 
 def covers(held: Allocations, claim: Allocations) -> bool:

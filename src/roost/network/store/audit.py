@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from roost.network import addressing
 from roost.network.model import AddressRange
+from roost.network.uses import class_of
 from roost.platform.database import Connection
-from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
 
 LIST_HOLDERS = """
 -- network.audit_holders
@@ -34,8 +34,7 @@ async def list_claims(tx: Connection, port_ids: Sequence[str]) -> dict[str, dict
     """Port id -> what its claim should be, as holdings.claim_of says of one; ports that need none are left out."""
     found: dict[str, dict[str, dict[str, int]]] = {}
     for port_id, provider_uuid, ip_version, count in await tx.fetch(LIST_CLAIMS, port_ids):
-        resource_class = IPV4_ADDRESS if ip_version == 4 else IPV6_ADDRESS
-        found.setdefault(port_id, {}).setdefault(provider_uuid, {})[resource_class] = count
+        found.setdefault(port_id, {}).setdefault(provider_uuid, {})[class_of(ip_version)] = count
     return found
 
 
