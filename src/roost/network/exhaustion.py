@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from roost.network.model import Network, Segment, SubnetKind
-from roost.seams.placement import ADDRESS_CLASSES, IPV4_ADDRESS, IPV6_ADDRESS
+from roost.seams.placement import ADDRESS_CLASSES, FAMILY_WORDS
 
 ROOMS_MAX = 32
 """Segments or subnets that a sentence lists one by one."""
-
-FAMILY_WORDS = {IPV4_ADDRESS: "IPv4", IPV6_ADDRESS: "IPv6"}
 
 
 class Room(Struct, frozen=True):

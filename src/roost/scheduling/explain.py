@@ -14,8 +14,7 @@ from roost.seams.placement import (
     ADDRESS_CLASSES,
     DISABLED,
     DISK_GB,
-    IPV4_ADDRESS,
-    IPV6_ADDRESS,
+    FAMILY_WORDS,
     MEMORY_MB,
     VCPU,
     Candidates,
@@ -29,7 +28,6 @@ Usages = Mapping[str, Mapping[str, tuple[int, int]]]
 SEGMENTS_MAX = 32
 """Segments of one network that a sentence lists one by one."""
 
-FAMILY_WORDS = {IPV4_ADDRESS: "IPv4", IPV6_ADDRESS: "IPv6"}
 CLASS_WORDS = {VCPU: "CPU", MEMORY_MB: "memory", DISK_GB: "disk"}
 SHAPE = frozenset({Requirement.INVENTORY, Requirement.IN_TREE, Requirement.MEMBER_OF})
 
