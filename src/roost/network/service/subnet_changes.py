@@ -9,14 +9,10 @@ Whoever comes by may end a change, and the reconciler does.
 import msgspec
 
 from roost.network import subnet_changes, subnet_updates, uses
-from roost.network.errors import (
-    PublicationPending,
-    RevisionNumberConstraintFailed,
-    SubnetInUse,
-    SubnetNotFound,
-)
+from roost.network.errors import PublicationPending, SubnetInUse, SubnetNotFound
 from roost.network.inventory import counts
 from roost.network.model import Network, Subnet, SubnetChange, SubnetChanges
+from roost.network.revisions import refuse_other_revision
 from roost.network.service import Networks, publications, releases
 from roost.network.service.subnets import get_subnet
 from roost.network.store import addresses, claims
@@ -43,10 +39,7 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
     for _ in range(ROUNDS_MAX):
         async with networks.database.transaction() as tx:
             network, subnet = await _lock(tx, subnet_id)
-            if changes.revision is not None and changes.revision != subnet.revision:
-                raise RevisionNumberConstraintFailed(
-                    f"Subnet {subnet_id} has revision {subnet.revision}, not {changes.revision}."
-                )
+            refuse_other_revision("Subnet", subnet_id, has=subnet.revision, wanted=changes.revision)
             if subnet.change is None:
                 after = await _decide(tx, network, subnet, changes)
                 begun = subnet_updates.changes_capacity(subnet, after)
