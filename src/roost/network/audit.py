@@ -6,12 +6,14 @@ All from what was read under the lock, or at a moment when nobody was at work; w
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec.structs import asdict
+
 from roost.network import addressing, segments
 from roost.network.holdings import claim_of, covers, same
 from roost.network.model import AddressRange, Port, ProviderSource
 from roost.network.ranges import Ranges, join, subtract
 from roost.seams.audit import Drift, Kind
-from roost.seams.placement import Allocations, ProviderState
+from roost.seams.placement import Allocations, Inventory, ProviderState
 
 NAMES_SHOWN = 5
 
@@ -114,16 +116,10 @@ def _totals(state: ProviderState) -> str:
     return ", ".join(f"{item.total} {name}" + _odd(item) for name, item in sorted(totals)) or "no inventory"
 
 
-def _odd(item: object) -> str:
+def _odd(item: Inventory) -> str:
     """What of an inventory is not as Roost makes it."""
-    usual = {
-        "reserved": 0,
-        "min_unit": 1,
-        "step_size": 1,
-        "allocation_ratio": 1.0,
-        "max_unit": getattr(item, "total", 0),
-    }
-    odd = [f"{name} {getattr(item, name)}" for name, value in usual.items() if getattr(item, name) != value]
+    usual = asdict(Inventory(total=item.total, max_unit=item.total))
+    odd = [f"{name} {value}" for name, value in asdict(item).items() if value != usual[name]]
     return f" ({', '.join(odd)})" if odd else ""
 
 

@@ -13,7 +13,7 @@ from roost.network import inventory, quotas, segments, uses
 from roost.network.addressing import Demand, Given
 from roost.network.model import COMPUTE_OWNER, Host, Network, Port, PortOrigin, SubnetKind
 from roost.network.quotas import Room
-from roost.network.requests import NONE, claimed_demands
+from roost.network.requests import IMMEDIATE, NONE, claimed_demands
 from roost.seams import network as seam
 
 
@@ -153,7 +153,7 @@ def view(port: Port, nic: seam.Nic, server_id: str) -> seam.Port:
         mac_address=port.mac_address,
         revision=port.revision,
         preserve_on_delete=port.made_for is None,
-        needs_address=not port.addresses and port.ip_allocation != "none",
+        needs_address=not port.addresses and port.ip_allocation != NONE,
         host=port.host,
         addresses=tuple(item.address for item in port.addresses),
         provider_uuid=port.provider_uuid,
@@ -274,7 +274,7 @@ def _refusal_of_port(server: seam.ServerNics, wanted: str, port: Port | None, cl
         return f"Port {wanted} could not be found."
     if port.device_id not in ("", server.server_id):
         return f"Port {wanted} is still in use."
-    if port.ip_allocation == "immediate" and not port.addresses:
+    if port.ip_allocation == IMMEDIATE and not port.addresses:
         return f"Port {wanted} requires a FixedIP in order to be used."
     if wanted in claiming:
         return f"Port {wanted} is being given an address: repeat the request."

@@ -11,9 +11,9 @@ class NetworkSettings(Struct, frozen=True, kw_only=True):
     assignment: which of a subnet's free addresses comes next: the lowest ("packed"), or the one at or above a point of
     the pools that is chosen by chance for each assignment ("spread"), so that addresses are not reused soon.
     reconcile_s: how often what a killed process left behind is looked for. audit_s: how often everything is audited.
-    intent_s: how long a claim without an
-    address is left alone, unless its port's build is at work. publish_lease_s: how long a killed publisher holds a
-    segment up. quota_*: how many a project may have that has no quota of its own; -1 for any number.
+    intent_s: how long a claim without an address is left alone, unless its port's build is at work. publish_lease_s:
+    how long a killed publisher holds a segment up. quota_*: how many a project may have that has no quota of its own;
+    -1 for any number.
     """
 
     assignment: Literal["packed", "spread"] = "packed"
