@@ -249,9 +249,9 @@ def addresses(server: Json) -> list[str]:
 async def used_by_network(client: CloudClient) -> dict[str, int]:
     """Network name -> addresses in use, by the ledger."""
     used = {}
-    segments = await client.list_all("/network/v2.0/segments", "segments")
+    subnets = await client.list_all("/network/v2.0/subnets", "subnets")
     for name, network in (await network_ids(client)).items():
-        providers = [one["id"] for one in segments if one["network_id"] == network] or [network]
+        providers = {one["segment_id"] or network for one in subnets if one["network_id"] == network}
         counts = [await client.call("GET", f"/placement/resource_providers/{uuid}/usages") for uuid in providers]
         used[name] = sum(count["usages"]["IPV4_ADDRESS"] for count in counts)
     return used
