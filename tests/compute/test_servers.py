@@ -244,7 +244,7 @@ async def test_a_delete_that_meets_the_end_of_the_work_is_never_lost(cloud: Comp
 
     async def end(server_id: str) -> Any:
         ends = Move(server_id=server_id, stage=None, gone=server_id in gone)
-        return (await move(cloud, [ends], owner=owner, lease_s=30))[server_id]
+        return (await move(cloud, [ends], owner=owner, lease_s=30))[server_id].stage
 
     done = await asyncio.gather(*(act(server_id) for server_id in ids for act in (delete, end)))
     for server_id, deleted, ended in zip(ids, done[::2], done[1::2], strict=True):
