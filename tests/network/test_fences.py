@@ -7,11 +7,12 @@ import pytest
 from tests.network.cloud import PROJECT, Cloud
 from tests.network.test_builds import assert_sound
 
+from roost.network import bindings
 from roost.network.errors import IpAddressGenerationFailure, PortChanged
 from roost.network.model import FixedIpRequest, PortChanges, PortFilter, PortRequest
 from roost.network.reconciler import Reconciled, reconcile_once
-from roost.network.service import ports, releases, subnets
-from roost.seams.network import BindRefused, Nic, PortBind
+from roost.network.service import assignments, ports, releases, subnets
+from roost.seams.network import BindRefused, EnsuredPorts, Nic, PortBind, PortsRefused
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim
 
 NOBODY = "55555555-5555-4555-8555-555555555555"
@@ -75,6 +76,24 @@ async def test_a_port_whose_subnet_goes_before_it_is_claimed_for_is_refused(clou
             cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT, fixed_ips=fixed_ips)
         )
     assert await ports.list_ports(cloud.networks, PortFilter()) == []
+    await assert_sound(cloud)
+
+
+async def test_a_server_whose_port_is_deleted_right_after_it_got_its_named_address_is_refused(cloud: Cloud) -> None:
+    """The other servers of its set are answered as if it were not there."""
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    nic = Nic(tag="0", network_id=network.id, fixed_ip="10.1.0.4")
+    server, other = cloud.server(nic), cloud.server(Nic(tag="0", network_id=network.id))
+
+    async def deleted() -> None:
+        await ports.delete_port(cloud.networks, bindings.port_id(server.server_id, nic))
+
+    after(assignments, "assign_address", deleted)
+    refused, ensured = await cloud.client.ensure_ports([server, other])
+    assert isinstance(refused, PortsRefused)
+    assert refused.reason.endswith("was deleted while the server was being built.")
+    assert isinstance(ensured, EnsuredPorts)
+    assert await cloud.used(rack1.id) == (5, 0)
     await assert_sound(cloud)
 
 

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from roost.compute.guests import WorkState
 from roost.compute.model import Failure, Stage
+from roost.seams.network import LOST_PORT
 
 BUILDING = (Stage.CREATE_PORTS, Stage.PLACE, Stage.BIND, Stage.RETRY)
 """Stages that a conductor carries on by itself."""
@@ -30,7 +31,7 @@ def end_builds(works: Iterable[WorkState], lost: Mapping[str, Sequence[str]]) ->
         if work.deleting or not lost.get(work.server_id):
             continue
         named = ", ".join(lost[work.server_id])
-        failure = Failure(message=f"Port {named} was deleted while the server was being built.")
+        failure = Failure(message=LOST_PORT.format(named))
         if work.stage is Stage.LAUNCH:
             now[work.server_id] = failure
         elif work.stage in BUILDING:

@@ -97,7 +97,7 @@ def decide_reservations(
     for server in servers:
         reason = _refusal(server, networks, ports, taken, claiming)
         if lost and server.server_id in lost:
-            reason = f"Port {lost[server.server_id]} was deleted while the server was being built."
+            reason = seam.LOST_PORT.format(lost[server.server_id])
         if reason is not None:
             answers.append(seam.PortsRefused(server.server_id, reason))
             continue

@@ -7,6 +7,9 @@ from msgspec import Struct
 
 from roost.seams.placement import IPV4_ADDRESS
 
+LOST_PORT = "Port {} was deleted while the server was being built."
+"""Why a build ends that a client has taken a port from, whoever notices it first."""
+
 
 class Nic(Struct, frozen=True, kw_only=True):
     """One network interface that a server asked for: a network, or a port that the user made.

@@ -175,6 +175,10 @@ async def _assign_named(
         found = {
             port.id: port for port in await ports.list_ports(tx, PortFilter(ids=tuple(p.id for p in answer.ports)))
         }
+    lost = [port.id for port in answer.ports if port.id not in found]
+    if lost:
+        await release_ports(networks, [server], restore=True)
+        return seam.PortsRefused(server.server_id, seam.LOST_PORT.format(lost[0]))
     pairs = zip(server.nics, answer.ports, strict=True)
     views = tuple(bindings.view(found[port.id], nic, server.server_id) for nic, port in pairs)
     return seam.EnsuredPorts(server.server_id, views)
