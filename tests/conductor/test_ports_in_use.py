@@ -91,6 +91,22 @@ async def test_a_build_that_loses_a_port_ends_in_error_without_leaks(world: Worl
     await world.settled()
 
 
+async def test_a_build_that_loses_a_port_while_it_gets_flat_addresses_ends_too(world: World) -> None:
+    routed, flat = await world.routed(rack1="10.1.0.0/29"), await world.cloud.flat(cell1="10.9.0.0/29")
+    (server,) = await world.boot(routed.id, flat.id)
+
+    async def delete() -> None:
+        (port,) = await of(world, server)
+        await ports.delete_port(world.networks, port.id)
+
+    after(world.conductor.network, "allocate_flat", delete)
+    await world.run()
+    assert await world.statuses() == {server: "ERROR"}
+    assert LOST in await world.fault(server)
+    assert await of(world, server) == []
+    await world.settled()
+
+
 async def orders(world: World) -> list[Any]:
     from roost.compute.service import guests
 

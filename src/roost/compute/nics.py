@@ -8,7 +8,7 @@ from roost.compute.guests import WorkState
 from roost.compute.model import Failure, Stage
 from roost.seams.network import LOST_PORT
 
-BUILDING = (Stage.CREATE_PORTS, Stage.PLACE, Stage.BIND, Stage.RETRY)
+BUILDING = (Stage.CREATE_PORTS, Stage.PLACE, Stage.ALLOCATE, Stage.BIND, Stage.RETRY)
 """Stages that a conductor carries on by itself."""
 
 
