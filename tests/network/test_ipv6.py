@@ -12,6 +12,7 @@ from roost.network import uses
 from roost.network.addressing import show
 from roost.network.errors import (
     AllocationOnAutoAddressSubnet,
+    FixedIpsSubnetsNotOnSameSegment,
     IpAddressAlreadyAllocated,
     IpAddressGenerationFailure,
 )
@@ -358,3 +359,22 @@ async def test_whoever_gets_addresses_while_an_automatic_subnet_is_made_gets_tha
     for port in await listed(cloud):
         assert addresses(port)[1:] == sorted([eui64(port, "2001:db8:a::/64"), eui64(port, "2001:db8:b::/64")])
     await assert_books_agree(cloud.networks.database, settled=False)
+
+
+async def test_what_follows_from_the_mac_does_not_hold_a_port_on_a_segment_that_it_leaves(cloud: Cloud) -> None:
+    network, (rack1, rack2) = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
+    await cloud.subnet(network, "2001:db8:a::/64", rack1, **SLAAC)
+    await cloud.subnet(network, "2001:db8:b::/64", rack2, **SLAAC)
+    port = await create(cloud, network, fixed_ips=[{"ip_address": "10.1.0.2"}])
+    assert sorted(addresses(port)) == ["10.1.0.2", eui64(port, "2001:db8:a::/64")]
+    there = PortChanges(fixed_ips=(FixedIpRequest(ip_address="10.2.0.2"),))
+    moved = await ports.update_port(cloud.networks, port.id, there)
+    assert sorted(addresses(moved)) == ["10.2.0.2", eui64(port, "2001:db8:b::/64")]
+    # Who names it says that it is to stay, and with nothing named there is nowhere to go.
+    both = [FixedIpRequest(ip_address=item) for item in ("10.1.0.2", eui64(port, "2001:db8:b::/64"))]
+    with pytest.raises(FixedIpsSubnetsNotOnSameSegment):
+        await ports.update_port(cloud.networks, port.id, PortChanges(fixed_ips=tuple(both)))
+    alone = await ports.update_port(cloud.networks, port.id, PortChanges(fixed_ips=()))
+    assert addresses(alone) == [eui64(port, "2001:db8:b::/64")]
+    await reconcile_once(cloud.networks)
+    await assert_books_agree(cloud.networks.database)

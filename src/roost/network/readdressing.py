@@ -17,17 +17,21 @@ DISTRIBUTED_OWNER = "network:distributed"
 
 
 class Matched(Struct, frozen=True):
-    """What a client's list of fixed_ips means for the addresses that a port has; wanted: what it does not have yet."""
+    """What a client's list of fixed_ips means for the addresses that a port has; wanted: what it does not have yet.
+
+    following: those that follow from the MAC address and were not named.
+    """
 
     kept: tuple[Address, ...]
     dropped: tuple[Address, ...]
     wanted: tuple[FixedIpRequest, ...]
+    following: tuple[Address, ...] = ()
 
 
 def match(held: Sequence[Address], fixed_ips: Sequence[FixedIpRequest], automatic: Set[str]) -> Matched:
     """Named addresses first, then one of the same subnet for each that names its subnet alone.
 
-    automatic: subnets whose addresses follow from the MAC address: those stay, named or not.
+    automatic: subnets whose addresses follow from the MAC address: those stay, named or not; see settle.
     Raises InvalidInput for an address that is named twice, for too many.
     """
     if len(fixed_ips) > FIXED_IPS_MAX:
@@ -45,9 +49,22 @@ def match(held: Sequence[Address], fixed_ips: Sequence[FixedIpRequest], automati
         else:
             left.remove(has)
             kept.append(has)
-    kept += [address for address in left if address.subnet_id in automatic]
+    following = tuple(address for address in left if address.subnet_id in automatic)
     dropped = [address for address in left if address.subnet_id not in automatic]
-    return Matched(tuple(kept), tuple(dropped), tuple(wanted))
+    return Matched(tuple(kept), tuple(dropped), tuple(wanted), following)
+
+
+def settle(port: Port, matched: Matched, placing: Placing | None) -> Matched:
+    """What follows from the MAC address stays where the named addresses are, and does not hold a port on a segment that
+    it leaves: those of the segment where it goes come with the addresses there."""
+    leaves = (
+        placing is not None
+        and port.device_owner != DISTRIBUTED_OWNER
+        and all(item.provider_uuid == placing.provider_uuid for item in matched.kept)
+    )
+    gone = [item for item in matched.following if leaves and placing and item.provider_uuid != placing.provider_uuid]
+    stays = [item for item in matched.following if item not in gone]
+    return Matched((*matched.kept, *stays), (*matched.dropped, *gone), matched.wanted)
 
 
 def refuse_spread(port: Port, kept: Sequence[Address], placing: Placing | None) -> None:

@@ -229,6 +229,7 @@ async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: Po
             fixed_ips=matched.wanted,
         )
         placings = plan.placings
+    matched = readdressing.settle(changed, matched, placings[0] if placings else None)
     readdressing.refuse_spread(port, matched.kept, placings[0] if placings else None)
     if host_name and host_name != port.host:
         requests.refuse_binding(port.id, matched.kept, state, host=host, host_name=host_name)
