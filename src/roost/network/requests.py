@@ -215,10 +215,14 @@ def _refuse_unreached(
 def _refuse_unconnected(state: NetworkState, *, host: Host | None, host_name: str) -> None:
     """Raise HostNotConnectedToAnySegment for a host that reaches nothing of the network that has a subnet."""
     if host_name and not _reached(state, host):
+        why = (
+            f"it reports {', '.join(sorted(host.physical_networks)) or 'none'}" if host else "no agent has reported it"
+        )
+        needs = sorted({name for name in state.physical_networks.values() if name is not None})
         raise HostNotConnectedToAnySegment(
-            f"Host {host_name} is not connected to any segment of network {state.network.id} that has a subnet: have "
-            f"it report the physical network of {_told(sorted(state.physical_networks), state)}, or choose another "
-            "host."
+            f"Host {host_name} is not connected to any segment of network {state.network.id} that has a subnet: {why}. "
+            f"Have it report the physical network of {_told(sorted(state.physical_networks), state)} ({_some(needs)}), "
+            "or choose another host."
         )
 
 
@@ -233,9 +237,12 @@ def _told(providers: Sequence[str], state: NetworkState) -> str:
         f"{kind} {state.names[uuid]} ({uuid})" if state.names.get(uuid, uuid) != uuid else f"{kind} {uuid}"
         for uuid in providers[:TOLD_MAX]
     ]
-    if len(providers) > TOLD_MAX:
-        told.append(f"{len(providers) - TOLD_MAX} more")
-    return ", ".join(told)
+    return _some([*told, *providers[TOLD_MAX:]])
+
+
+def _some(told: Sequence[str]) -> str:
+    """The first of them, if there are many."""
+    return ", ".join([*told[:TOLD_MAX], *([f"{len(told) - TOLD_MAX} more"] if len(told) > TOLD_MAX else [])])
 
 
 def _named(
@@ -296,8 +303,13 @@ def _resolve(
             )
         return subnet, _demand(port_id, subnet, address)
     if item.subnet_id is not None:
-        raise InvalidIpForSubnet(f"{item.ip_address} is no host address of subnet {item.subnet_id}.")
-    raise InvalidIpForNetwork(f"{item.ip_address} is not a host address of any subnet of network {state.network.id}.")
+        raise InvalidIpForSubnet(
+            f"{item.ip_address} is no host address of subnet {item.subnet_id}, which has {subnets[0].cidr}."
+        )
+    raise InvalidIpForNetwork(
+        f"{item.ip_address} is not a host address of any subnet of network {state.network.id} that the port may use: "
+        f"{_some(sorted(subnet.cidr for subnet in subnets)) or 'there is none'}."
+    )
 
 
 def _demand(port_id: str, subnet: Subnet, address: int | None = None) -> Demand:
