@@ -58,7 +58,7 @@ async def claim_any(
     """Claim for the first placing that has room, the best with most free first; its intent is open.
 
     held: what the port's addresses hold already and go on to hold until it is trimmed.
-    Raises IpAddressGenerationFailure, after taking the intent back.
+    Raises IpAddressGenerationFailure, and PortChanged where somebody else claims, after taking the intent back.
     """
     usages = await networks.placement.list_usages([placing.provider_uuid for placing in placings])
 
@@ -72,7 +72,12 @@ async def claim_any(
     crash_point("port.before-claim")
     for placing in await _with_room(networks, sorted(placings, key=worth, reverse=True)):
         claim = added(held or {}, claim_of(placing))
-        if not placing.claimed or await _claim(networks, port_id, project_id, claim, generation):
+        try:
+            claimed = not placing.claimed or await _claim(networks, port_id, project_id, claim, generation)
+        except PortChanged:
+            await releases.abandon(networks, port_id)
+            raise
+        if claimed:
             crash_point("port.after-claim")
             return placing
     if held:

@@ -21,8 +21,8 @@ from roost.network.model import Link, Network, NetworkChanges, NetworkOwner, Seg
 from roost.network.revisions import refuse_other_revision
 from roost.network.service import Networks, publications, quotas
 from roost.network.service.subnets import delete_subnet, lock_network
+from roost.network.store import addresses, ports
 from roost.network.store import networks as store
-from roost.network.store import ports
 from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as subnet_rows
 from roost.platform.database import Connection
@@ -163,6 +163,9 @@ async def delete_network(networks: Networks, network_id: str, *, revision: int |
         held = await ports.count(tx, network_id)
         if held:
             raise NetworkInUse(f"Network {network_id} still has {held} ports: delete them first.")
+        for pool in network.subnet_ids if network.flat else ():  # all of them, before the first goes
+            if await addresses.is_subnet_held(tx, pool):
+                raise NetworkInUse(f"Servers have addresses in pool {pool} of network {network_id}: delete them first.")
     for subnet_id in network.subnet_ids:
         try:
             await delete_subnet(networks, subnet_id)

@@ -140,7 +140,9 @@ async def _claim_and_write(networks: Networks, port: Port, change: _Change) -> l
     try:
         async with networks.database.transaction() as tx:
             found = await port_rows.lock_ports(tx, [port.id])
-            if port.id not in found or found[port.id].revision != port.revision:
+            now = found.get(port.id)
+            # A subnet's change settles which addresses count without a revision; the claim was made with them.
+            if now is None or (now.revision, now.addresses) != (port.revision, port.addresses):
                 raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")
             await assignments.close_intent(tx, port.id)
             servers = await _write(networks, tx, port, change, [placing])

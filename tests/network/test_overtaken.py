@@ -1,0 +1,84 @@
+"""Requests that are overtaken between two of their steps: told so by name, and nothing of them is left."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.network.cloud import PROJECT, Cloud
+from tests.network.test_flat import boot, two_cells
+from tests.network.test_subnet_updates import assert_books, pools, port, while_claiming, while_reshaping
+
+from roost.network.errors import NetworkInUse, PortChanged
+from roost.network.model import FixedIpRequest, PortChanges, SubnetChanges
+from roost.network.service import assignments, ports, subnet_changes, subnets
+from roost.network.service import networks as network_service
+from roost.seams.placement import ClaimGroup, ConsumerClaim
+
+
+def named(*addresses: str) -> tuple[FixedIpRequest, ...]:
+    return tuple(FixedIpRequest(ip_address=address) for address in addresses)
+
+
+async def test_a_port_whose_addresses_count_otherwise_since_it_was_planned_is_asked_for_again(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its claim was decided with an address that a subnet's change drops: the ledger would count it for ever."""
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
+    held = await port(cloud, network, 11)
+    real, planned, changed = assignments.claim_any, asyncio.Event(), asyncio.Event()
+    updating: list[asyncio.Task[Any]] = []
+
+    async def claim_any(*args: Any, **more: Any) -> Any:
+        planned.set()
+        await changed.wait()
+        return await real(*args, **more)
+
+    async def happens() -> None:
+        changes = PortChanges(fixed_ips=named("10.0.0.11", "10.0.0.16"))
+        updating.append(asyncio.create_task(ports.update_port(cloud.networks, held.id, changes)))
+        await planned.wait()
+
+    monkeypatch.setattr(assignments, "claim_any", claim_any)
+    while_reshaping(cloud, monkeypatch, happens)
+    (subnet,) = await subnets.list_subnets(cloud.networks)
+    await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=pools((12, 19))))
+    changed.set()
+    with pytest.raises(PortChanged):
+        await updating[0]
+    await assert_books(cloud)
+    assert await cloud.used(network.id) == (8, 0)
+
+
+async def test_a_claim_that_somebody_else_makes_first_leaves_no_intent(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
+    held = await port(cloud, network, 11)
+    placement = cloud.networks.placement
+    real = placement.claim
+
+    async def happens() -> None:
+        (consumer,) = (await placement.get_consumers([held.id])).values()
+        same = ConsumerClaim(
+            consumer_uuid=held.id, generation=consumer.generation, consumer_type=consumer.consumer_type,
+            project_id=PROJECT, user_id=PROJECT, allocations=consumer.allocations,
+        )  # fmt: skip
+        await real([ClaimGroup((same,))])
+
+    while_claiming(cloud, monkeypatch, happens)
+    changes = PortChanges(fixed_ips=named("10.0.0.11", "10.0.0.16"))
+    with pytest.raises(PortChanged):
+        await ports.update_port(cloud.networks, held.id, changes)
+    await assert_books(cloud)
+    await ports.update_port(cloud.networks, held.id, changes)
+    await assert_books(cloud)
+
+
+async def test_a_flat_network_that_is_in_use_loses_no_pool_by_a_refused_delete(cloud: Cloud) -> None:
+    network, *both = await two_cells(cloud)
+    by_pool = {pool.id: pool.cell or "" for pool in await subnets.list_subnets(cloud.networks)}
+    last = max(both)  # the first would go
+    await boot(cloud, network, by_pool[last], last)
+    with pytest.raises(NetworkInUse):
+        await network_service.delete_network(cloud.networks, network.id)
+    assert {pool.id for pool in await subnets.list_subnets(cloud.networks)} == set(both)
