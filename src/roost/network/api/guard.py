@@ -20,7 +20,7 @@ from roost.network.api.resources import Resource
 from roost.network.api.subnets import SUBNET
 from roost.network.errors import NetworkNotFound, TagResourceNotFound
 from roost.network.service import Networks
-from roost.platform.auth import Policy, Unrestricted, caller_of
+from roost.platform.auth import Forbidden, Policy, Unrestricted, caller_of
 from roost.platform.errors import BadRequest
 from roost.platform.http import Endpoint, canonical_uuid, is_uuid, read_json
 
@@ -97,8 +97,19 @@ async def _check_new(access: Access, resource: Resource[Any], operation: Operati
             if network is None:
                 raise NetworkNotFound(f"Network {network_id} could not be found.")
             target |= network
+            _refuse_foreign(access, resource, network, project_id)
         access.enforce(rule, target)
         access.enforce_attributes(rule, item, target)
+
+
+def _refuse_foreign(access: Access, resource: Resource[Any], network: Target, project_id: str | None) -> None:
+    """Raise Forbidden where something is made on a network that the project sees, as an external one, and does not own.
+
+    No rule says otherwise. Source: Neutron, neutron/pecan_wsgi/hooks/ownership_validation.py.
+    """
+    if access.privileged or network["shared"] == "True" or network["network:tenant_id"] == project_id:
+        return
+    raise Forbidden(f"Tenant {project_id} not allowed to create {resource.one} on this network")
 
 
 def _items(resource: Resource[Any], body: Struct) -> Sequence[Struct]:
