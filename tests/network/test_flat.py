@@ -407,7 +407,7 @@ async def test_a_pool_in_use_stays_and_one_that_is_deleted_leaves_nothing(cloud:
     network, one, two = await two_cells(cloud)
     await cloud.client.set_hosts({"a": []})
     server_id = await boot(cloud, network, "cell1", one)
-    with pytest.raises(SubnetInUse):
+    with pytest.raises(SubnetInUse, match="Servers have addresses"):
         await subnet_service.delete_subnet(cloud.networks, one)
     await cloud.client.release_ports([Server(server_id=server_id, project_id=PROJECT, nics=())], restore=False)
     with pytest.raises(SubnetInUse):  # it is claimed still: a build may be on its way to it

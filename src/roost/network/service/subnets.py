@@ -102,7 +102,8 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
             raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
         refuse_other_revision("Subnet", subnet_id, has=subnet.revision, wanted=revision)
         if await addresses.is_subnet_held(tx, subnet_id):
-            raise SubnetInUse(f"Ports have addresses in subnet {subnet_id}: delete them first.")
+            who = "Ports" if subnet.cell is None else "Servers"  # a flat network has no ports
+            raise SubnetInUse(f"{who} have addresses in subnet {subnet_id}: delete them first.")
         await store.mark_subnet(tx, subnet_id, deleting=True)
         await publication_rows.want(tx, [subnet.provider_uuid])
     await finish_subnet(networks, subnet)
