@@ -10,7 +10,7 @@ from tests.network.test_subnet_updates import assert_books, pools, port, while_c
 
 from roost.network.errors import NetworkInUse, PortChanged
 from roost.network.model import FixedIpRequest, PortChanges, SubnetChanges
-from roost.network.service import assignments, ports, subnet_changes, subnets
+from roost.network.service import assignments, port_bindings, port_updates, ports, subnet_changes, subnets
 from roost.network.service import networks as network_service
 from roost.seams.placement import ClaimGroup, ConsumerClaim
 
@@ -82,3 +82,23 @@ async def test_a_flat_network_that_is_in_use_loses_no_pool_by_a_refused_delete(c
     with pytest.raises(NetworkInUse):
         await network_service.delete_network(cloud.networks, network.id)
     assert {pool.id for pool in await subnets.list_subnets(cloud.networks)} == set(both)
+
+
+async def test_an_active_binding_that_is_deleted_while_its_port_changes_is_asked_for_again(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not refused for a revision that nobody named."""
+    network, _ = await cloud.routed("10.0.0.0/24")
+    bound = await port(cloud, network, device_owner="compute:nova", host="h1")
+    real = port_updates.find_owner
+
+    async def find_owner(networks: Any, port_id: str) -> Any:
+        monkeypatch.setattr(port_updates, "find_owner", real)
+        await ports.update_port(networks, port_id, PortChanges(name="other"))
+        return await real(networks, port_id)
+
+    monkeypatch.setattr(port_updates, "find_owner", find_owner)
+    with pytest.raises(PortChanged):
+        await port_bindings.delete_binding(cloud.networks, bound.id, "h1")
+    await port_bindings.delete_binding(cloud.networks, bound.id, "h1")
+    assert (await ports.get_port(cloud.networks, bound.id)).host is None

@@ -12,8 +12,10 @@ from roost.network.errors import (
     PortBindingAlreadyActive,
     PortBindingAlreadyExists,
     PortBindingNotFound,
+    PortChanged,
     PortNotCompute,
     PortNotFound,
+    RevisionNumberConstraintFailed,
 )
 from roost.network.model import COMPUTE_OWNER, VIF_TYPE_BOUND, Binding, Port, PortChanges, PortFilter
 from roost.network.service import Networks, assignments, port_updates
@@ -76,7 +78,7 @@ async def update_binding(
 async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
     """Delete a binding; without the active one the port is unbound.
 
-    Raises PortNotFound, PortNotCompute, PortInUse, PortBindingNotFound.
+    Raises PortNotFound, PortNotCompute, PortInUse, PortBindingNotFound, PortChanged.
     """
     async with networks.database.transaction() as tx:
         port = await port_updates.lock_for_client(tx, port_id)
@@ -85,7 +87,10 @@ async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
             await store.delete(tx, port_id, [host])
             await port_rows.touch(tx, [port_id])
             return
-    await port_updates.update_port(networks, port_id, PortChanges(host="", revision=port.revision))
+    try:
+        await port_updates.update_port(networks, port_id, PortChanges(host="", revision=port.revision))
+    except RevisionNumberConstraintFailed as error:  # the caller named none
+        raise PortChanged(f"Port {port_id} changed while it was being unbound: repeat the request.") from error
 
 
 async def activate_binding(networks: Networks, port_id: str, host: str) -> Binding:
