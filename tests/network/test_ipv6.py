@@ -177,6 +177,14 @@ async def listed(cloud: Cloud) -> list[Port]:
     return await ports.list_ports(cloud.networks, PortFilter())
 
 
+async def test_an_address_that_a_nic_names_in_another_spelling_is_the_one_that_it_has(cloud: Cloud) -> None:
+    network = await cloud.plain("2001:db8::/64", physical_network=None)
+    server = cloud.server(Nic(tag="0", network_id=network.id, fixed_ip="2001:DB8:0::5"))
+    first = await cloud.ensure(server)
+    assert [port.addresses for port in first] == [("2001:db8::5",)]
+    assert await cloud.ensure(server) == first
+
+
 async def test_a_bind_that_claims_nothing_goes_where_addresses_need_no_claim(cloud: Cloud) -> None:
     network, (rack1,) = await cloud.routed("10.1.0.0/29")
     rack2 = await cloud.segment(network, "rack2")

@@ -164,7 +164,7 @@ async def _assign_named(
         for nic, port in zip(server.nics, answer.ports, strict=True):
             if nic.fixed_ip and port.needs_address:
                 await assignments.assign_address(networks, port.id, nic.fixed_ip)
-            elif nic.fixed_ip and nic.fixed_ip not in port.addresses:
+            elif nic.fixed_ip and addressing.show(addressing.parse(nic.fixed_ip)) not in port.addresses:
                 raise InvalidInput(f"Port {port.id} has {', '.join(port.addresses)}, not {nic.fixed_ip}.")
     except (BadRequest, Conflict, NotFound) as error:
         if error.retry is Retry.NOW:
