@@ -8,6 +8,7 @@ from roost.network.model import COMPUTE_OWNER, Network, PortFilter, Segment, Sub
 from roost.network.service import Networks
 from roost.network.store import audit as audit_rows
 from roost.network.store import networks as store
+from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
 from roost.network.store import subnets as subnet_rows
 from roost.seams import network as seam
@@ -49,7 +50,7 @@ async def list_network_ids(networks: Networks, limit: int) -> list[str]:
 async def list_noticed_servers(networks: Networks, server_ids: Sequence[str]) -> set[str]:
     """See NetworkClient.list_noticed_servers."""
     async with networks.database.connection() as connection:
-        return await audit_rows.list_noticed(connection, server_ids)
+        return await notice_rows.list_noticed(connection, server_ids)
 
 
 async def list_unsettled_aggregates(networks: Networks) -> set[str]:

@@ -197,17 +197,6 @@ async def list_publications(tx: Connection, provider_uuids: Sequence[str] | None
     return {row["provider_uuid"]: (row["wanted"], row["due"]) for row in rows}
 
 
-LIST_NOTICED = """
--- network.audit_noticed
-SELECT DISTINCT server_id FROM network.notice WHERE server_id = ANY($1::uuid[])
-"""
-
-
-async def list_noticed(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Those of the servers of whose changed ports the compute service is still to be told."""
-    return {row["server_id"] for row in await tx.fetch(LIST_NOTICED, server_ids)}
-
-
 class BuildPort(Struct, frozen=True, kw_only=True):
     """A port that Roost made for a server, that a build reserved, or that a user attached to one."""
 

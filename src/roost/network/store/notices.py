@@ -45,6 +45,17 @@ async def list_lost(tx: Connection, server_ids: Sequence[str]) -> Mapping[str, s
     return {row["server_id"]: row["port_id"] for row in await tx.fetch(LIST_LOST, server_ids)}
 
 
+LIST_NOTICED = """
+-- network.list_noticed
+SELECT DISTINCT server_id FROM network.notice WHERE server_id = ANY($1::uuid[])
+"""
+
+
+async def list_noticed(tx: Connection, server_ids: Sequence[str]) -> set[str]:
+    """Those of the servers of whose changed ports the compute service is still to be told."""
+    return {row["server_id"] for row in await tx.fetch(LIST_NOTICED, server_ids)}
+
+
 DELETE_NOTICES = """
 -- network.delete_notices
 DELETE FROM network.notice WHERE id = ANY($1::bigint[])
