@@ -6,10 +6,14 @@ from tests.network.cloud import Cloud
 from tests.network.test_ipv6 import addresses, create
 
 from roost.network.errors import (
+    HostNotConnectedToAnySegment,
     InvalidInput,
     IpAddressGenerationFailure,
     IpAddressGenerationFailureNoMatchingSubnet,
+    SubnetsNotAllAssociatedWithSegments,
 )
+from roost.network.model import SubnetChanges
+from roost.network.service import subnet_changes
 from roost.seams.network import Nic
 from roost.seams.placement import IPV4_ADDRESS
 
@@ -86,3 +90,38 @@ async def test_a_full_subnet_is_named_though_its_segment_has_room(cloud: Cloud) 
     assert "5 of 5 free" in str(refused.value)
     assert await cloud.used(rack1.id) == (6, 1)
     await assert_books_agree(cloud.networks.database)
+
+
+async def test_a_subnet_that_is_routed_to_needs_no_segment(cloud: Cloud) -> None:
+    """Source: Neutron: all subnets of a network have a segment or none has, but those of network:routed."""
+    network, (rack1, _rack2) = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
+    with pytest.raises(SubnetsNotAllAssociatedWithSegments):
+        await cloud.subnet(network, "10.9.0.0/29")
+    routed_to = await cloud.subnet(network, "10.9.0.0/29", service_types=("network:routed",))
+    await cloud.subnet(network, "10.3.0.0/29", rack1)
+    await cloud.segment(network, "rack3")
+    gateway = await create(cloud, network, device_owner="network:routed")
+    assert (gateway.ip_allocation, addresses(gateway)) == ("immediate", ["10.9.0.2"])
+    assert await cloud.networks.placement.list_usages([network.id]) == {}
+    unowned = await create(cloud, network)
+    assert (unowned.ip_allocation, unowned.addresses) == ("deferred", ())
+    assert addresses(await create(cloud, network, host="h1"))[0] in ("10.1.0.2", "10.3.0.2")
+    with pytest.raises(HostNotConnectedToAnySegment):
+        await create(cloud, network, host="nowhere")
+    with pytest.raises(SubnetsNotAllAssociatedWithSegments):
+        await subnet_changes.update_subnet(cloud.networks, routed_to.id, SubnetChanges(service_types=()))
+    server = cloud.server(Nic(tag="0", network_id=network.id))
+    (port,) = await cloud.ensure(server)
+    assert await cloud.claim([port.id], rack1.id)
+    assert (await cloud.bind(server, port, "h1", rack1.id)).addresses[0].startswith(("10.1.", "10.3."))
+    await assert_books_agree(cloud.networks.database, settled=False)
+
+
+async def test_a_network_may_begin_with_a_subnet_that_is_routed_to(cloud: Cloud) -> None:
+    network = await cloud.network()
+    await cloud.subnet(network, "10.9.0.0/29", service_types=("network:routed",))
+    segment = await cloud.segment(network, "rack1")
+    await cloud.subnet(network, "10.1.0.0/29", segment)
+    with pytest.raises(SubnetsNotAllAssociatedWithSegments):
+        await cloud.subnet(network, "10.2.0.0/29")
+    assert await cloud.used(segment.id) == (5, 0)

@@ -84,6 +84,7 @@ def plan_addresses(
     FixedIpsSubnetsNotOnSameSegment, HostNotCompatibleWithFixedIps, IpAddressGenerationFailureNoMatchingSubnet,
     HostNotConnectedToAnySegment.
     """
+    state = _for_owner(state, device_owner)
     if fixed_ips is not None and len(fixed_ips) == 0:
         if state.subnets:
             _refuse_unconnected(state, host=host, host_name=host_name)
@@ -102,7 +103,10 @@ def plan_addresses(
             "say for whose they are."
         )
     if state.network.segmented and not host_name:
-        return AddressPlan(DEFERRED)
+        # Where the port will be is not known: what is on no segment is everywhere.
+        subnets = [subnet for subnet in subnets if subnet.segment_id is None]
+        if not subnets:
+            return AddressPlan(DEFERRED)
     _refuse_unconnected(state, host=host, host_name=host_name)
     by_provider: dict[str, list[Subnet]] = {}
     for subnet in subnets:
@@ -121,6 +125,17 @@ def plan_addresses(
             for rank, demands in enumerate(alternatives(port_id, found))
         ),
     )
+
+
+def _for_owner(state: NetworkState, device_owner: str) -> NetworkState:
+    """A routed network without its subnets on no segment, for whoever may not use them: no host is where they are."""
+    hidden = {s.id for s in state.subnets if s.segment_id is None and not uses.may_use(s, device_owner)}
+    if not state.network.segmented or not hidden:
+        return state
+    subnets = tuple(subnet for subnet in state.subnets if subnet.id not in hidden)
+    on = {subnet.provider_uuid for subnet in subnets}
+    reach = {uuid: reached for uuid, reached in state.physical_networks.items() if uuid in on}
+    return replace(state, subnets=subnets, physical_networks=reach)
 
 
 def alternatives(port_id: str, subnets: Sequence[SubnetKind]) -> list[tuple[Demand, ...]]:

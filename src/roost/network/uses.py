@@ -16,6 +16,7 @@ from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
 MODES = ("slaac", "dhcpv6-stateful", "dhcpv6-stateless")
 AUTOMATIC_MODES = ("slaac", "dhcpv6-stateless")
 DHCP_OWNER = "network:dhcp"
+ROUTED_OWNER = "network:routed"
 ROUTER_OWNERS = (
     "network:router_interface",
     "network:ha_router_replicated_interface",
@@ -27,6 +28,11 @@ ROUTER_OWNERS = (
 def is_automatic(subnet: SubnetKind) -> bool:
     """Whether ports get the address there that follows from their MAC, and no other."""
     return subnet.ipv6_address_mode in AUTOMATIC_MODES or subnet.ipv6_ra_mode in AUTOMATIC_MODES
+
+
+def needs_no_segment(subnet: SubnetKind) -> bool:
+    """Whether it may be without a segment where all others have one: what is routed to is on none of them."""
+    return ROUTED_OWNER in subnet.service_types
 
 
 def may_use(subnet: SubnetKind, device_owner: str) -> bool:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
-from roost.network import flat, links
+from roost.network import flat, links, uses
 from roost.network.errors import (
     InvalidSharedSetting,
     NetworkInUse,
@@ -131,7 +131,9 @@ async def create_segments(networks: Networks, wanted: Sequence[Segment]) -> list
             if network is None:
                 raise NetworkNotFound(f"Network {segment.network_id} could not be found.")
             flat.refuse_segment(network)
-            if network.subnet_ids and not network.segmented:
+            if not network.segmented and not all(
+                map(uses.needs_no_segment, await subnet_rows.list_subnets(tx, network_ids=[network.id]))
+            ):
                 raise SubnetsNotAllAssociatedWithSegments(
                     f"Network {network.id} has subnets without a segment: delete them first."
                 )

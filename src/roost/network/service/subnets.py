@@ -173,12 +173,14 @@ async def _lock_subnet(tx: Connection, subnet_id: str) -> Subnet | None:
 
 
 async def _refuse_wrong_segment(tx: Connection, network: Network, subnet: Subnet) -> None:
-    if network.subnet_ids and network.segmented != (subnet.segment_id is not None):
+    others = [s for s in await store.list_subnets(tx, network_ids=[network.id]) if not uses.needs_no_segment(s)]
+    exempt = subnet.segment_id is None and uses.needs_no_segment(subnet)
+    if others and not exempt and network.segmented != (subnet.segment_id is not None):
         said = "belong to segments: name one as segment_id" if network.segmented else "do not: leave segment_id out"
         raise SubnetsNotAllAssociatedWithSegments(
             f"Either all subnets of a network belong to segments, or none does; those of network {network.id} {said}."
         )
-    if subnet.segment_id is None and len(network.segment_ids) > 1:
+    if subnet.segment_id is None and not exempt and len(network.segment_ids) > 1:
         raise SubnetsNotAllAssociatedWithSegments(
             f"Network {network.id} has {len(network.segment_ids)} segments: name the subnet's as segment_id."
         )
