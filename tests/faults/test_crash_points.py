@@ -7,6 +7,7 @@ from tests.cluster import Cluster, boot, cluster, network_ids, settle, until
 
 from roost.cli.cloud_client import CloudClient, CloudRefused
 from roost.platform.crash import CRASH_POINTS
+from roost.platform.database import Database
 
 # One host in each rack: after a failed launch there, a server has to leave its segment.
 CLOUD = """
@@ -27,6 +28,7 @@ hosts:
   - {name: 'r2-h1', vcpus: 64, ram_mb: 262144, disk_gb: 2000, physical_networks: [rack2, backend]}
 """
 ADDRESSES = 5 + 13
+DUE = "SELECT count(*) FROM network.publication WHERE wanted > published"
 
 CONDUCTOR = [
     p for p in CRASH_POINTS if p.split(".")[0] in ("create_ports", "place", "bind", "launch", "fail", "delete")
@@ -164,6 +166,8 @@ async def test_an_api_worker_killed_while_it_publishes_a_segment_is_healed(point
         await crashed(made, point)
         await up(made)
         made.load(CLOUD)
+        # Nobody was told that the subnet is there: its addresses are capacity once the dead worker's lease has run out.
+        await until(lambda: nothing_due(made), what="a segment is still to be published")
         made.agent()
         async with CloudClient.connect(made.url) as client:
             await boot(client, (await network_ids(client))["public"], count=ADDRESSES)
@@ -222,6 +226,16 @@ async def up_client(client: CloudClient) -> None:
 async def up(made: Cluster) -> None:
     async with CloudClient.connect(made.url) as client:
         await up_client(client)
+
+
+async def nothing_due(made: Cluster) -> bool:
+    """The ledger knows all that was committed."""
+    database = await Database.open(made.dsn, size=1)
+    try:
+        async with database.connection() as connection:
+            return not await connection.fetchval(DUE)
+    finally:
+        await database.close()
 
 
 async def nothing_claimed(client: CloudClient) -> bool:
