@@ -247,8 +247,13 @@ def passing(answer: Answer) -> bool:
     return answer.status == 503 and answer.body["NeutronError"]["type"] in ("PortChanged", "PublicationPending")
 
 
+PROJECT_ID_MAX = 64
+
+
 async def not_as_answered(api: Api, sent: Sent, answer: Answer) -> str | None:
     """In what the thing that was made or changed is not what was answered."""
+    if any(name.lower() == b"x-project-id" and len(value) > PROJECT_ID_MAX for name, value in sent.headers):
+        return None  # no Keystone gives such an id; whether what it makes is shown to it is still to be looked at
     for one, many in zip(KINDS.values(), KINDS, strict=True):
         items = [answer.body[one]] if one in (answer.body or {}) else (answer.body or {}).get(many, [])
         for item in items:
