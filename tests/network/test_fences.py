@@ -219,3 +219,30 @@ async def test_two_nics_of_one_server_may_take_two_addresses_of_one_segment_at_o
         rows = await connection.fetch("SELECT total, reserved, max_unit FROM placement.inventory")
     assert [tuple(row) for row in rows] == [(5, 0, 5)]
     assert await cloud.used(rack1.id) == (5, 0)
+
+
+@pytest.mark.parametrize("existing", [False, True])
+async def test_a_port_that_another_server_got_since_it_was_looked_at_stays_reserved(
+    cloud: Cloud, existing: bool
+) -> None:
+    """Its server before is gone, or is done with it; the other's build goes on, with all its ports."""
+    network, _ = await cloud.routed("10.1.0.0/29")
+    mine = await ports.create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT))
+    before = cloud.server(Nic(tag="0", port_id=mine.id))
+    await cloud.ensure(before)
+    cloud.compute.unfinished.clear()
+    if existing:
+        cloud.compute.existing.add(before.server_id)
+    found = []
+
+    async def another() -> None:
+        await cloud.client.release_ports([before], restore=True)
+        server = cloud.server(Nic(tag="0", port_id=mine.id), Nic(tag="1", network_id=network.id))
+        found.extend(await cloud.ensure(server))
+
+    after(cloud.compute, "list_servers", another)
+    assert await reconcile_once(cloud.networks) == Reconciled()
+    building = await ports.list_ports(cloud.networks, PortFilter(ids=tuple(port.id for port in found)))
+    assert len(building) == 2
+    assert all(port.reserved_from is not None for port in building)
+    await assert_sound(cloud)

@@ -42,7 +42,9 @@ async def audit_server_ports(networks: Networks, *, repairs: Repairs) -> list[Dr
         if asked:
             unfinished = await networks.compute.list_unfinished(asked)
             alive = await networks.compute.list_servers(asked) | unfinished
-            suspects = {port.id: kind for port in page if (kind := _fault_of(port, alive, unfinished))}
+            suspects = {
+                (port.id, port.device_id): kind for port in page if (kind := _fault_of(port, alive, unfinished))
+            }
             found += await _settle_suspects(networks, suspects, repairs) if suspects else []
         if len(page) < PAGE:
             return found
@@ -57,14 +59,20 @@ def _fault_of(port: BuildPort, alive: set[str], unfinished: set[str]) -> Kind | 
     return Kind.PORT_RESERVED if port.reserved and port.device_id not in unfinished else None
 
 
-async def _settle_suspects(networks: Networks, suspects: Mapping[str, Kind], repairs: Repairs) -> list[Drift]:
-    """Those of the ports that still are so; they are read again after their servers were asked for."""
+async def _settle_suspects(
+    networks: Networks, suspects: Mapping[tuple[str, str], Kind], repairs: Repairs
+) -> list[Drift]:
+    """Those of the ports that still are so; they are read again after their servers were asked for.
+
+    suspects: by port and server: a port that is another server's by now is that one's, with all that it has.
+    """
     async with networks.database.connection() as connection:
-        still = await store.list_build_ports(connection, after="", limit=len(suspects), ids=list(suspects))
+        ids = [port_id for port_id, _ in suspects]
+        still = await store.list_build_ports(connection, after="", limit=len(ids), ids=ids)
     by_kind: dict[Kind, list[BuildPort]] = {}
     for port in still:
-        kind = suspects[port.id]
-        if kind is not Kind.PORT_RESERVED or port.reserved:
+        kind = suspects.get((port.id, port.device_id))
+        if kind is not None and (kind is not Kind.PORT_RESERVED or port.reserved):
             by_kind.setdefault(kind, []).append(port)
     found: list[Drift] = []
     for kind, mine in by_kind.items():
@@ -72,8 +80,9 @@ async def _settle_suspects(networks: Networks, suspects: Mapping[str, Kind], rep
         repairing = repairs.include(kind.mend)
         if repairing and kind is Kind.PORT_RESERVED:
             async with networks.database.transaction() as tx:
-                await port_rows.lock_ports(tx, sorted(port.id for port in mine))
-                await store.settle_ports(tx, [port.id for port in mine])
+                locked = await port_rows.lock_ports(tx, sorted(port.id for port in mine))
+                same = [port.id for port in mine if port.id in locked and locked[port.id].device_id == port.device_id]
+                await store.settle_ports(tx, same)
         elif repairing:
             await builds.release_server_ports(networks, servers, [], restore=kind is Kind.PORT_STRAY)
         says = "is done" if kind is Kind.PORT_RESERVED else "does not exist"
