@@ -7,6 +7,7 @@ from tests.conductor.world import World
 
 from roost.conductor import finish
 from roost.conductor.pipeline import run_once
+from roost.network.service import assignments
 from roost.platform.database import Database
 
 
@@ -91,4 +92,31 @@ async def test_a_server_whose_stage_fails_holds_up_no_other_of_its_batch(
     await world.expire_leases()
     await world.run()
     assert set((await world.statuses()).values()) == {"ACTIVE"}
+    await world.settled()
+
+
+async def test_a_conductor_that_wakes_before_it_assigns_a_named_address_takes_no_port_from_the_server(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds the address taken: by the very port for which another has assigned it meanwhile."""
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id, fixed_ip="10.1.0.4")
+    sleeping, go_on = asyncio.Event(), asyncio.Event()
+    assign = assignments.assign_address
+
+    async def slow(*arguments):  # type: ignore[no-untyped-def]
+        monkeypatch.setattr(assignments, "assign_address", assign)
+        sleeping.set()
+        await go_on.wait()
+        await assign(*arguments)
+
+    monkeypatch.setattr(assignments, "assign_address", slow)
+    sleeper = asyncio.create_task(run_once(world.conductor))
+    await sleeping.wait()
+    await world.expire_leases()
+    await world.run()
+    assert await world.statuses() == {server: "ACTIVE"}
+    go_on.set()
+    await sleeper
+    assert await world.statuses() == {server: "ACTIVE"}
     await world.settled()

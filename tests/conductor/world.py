@@ -83,9 +83,11 @@ class World:
         """For networks and ports."""
         return Cloud(self.networks, self.compute.network, self.compute)  # type: ignore[arg-type]
 
-    async def boot(self, *network_ids: str, count: int = 1, port_id: str | None = None) -> list[str]:
-        """Accept servers; their ids."""
-        nics = tuple(NicAsked(network_id=network_id) for network_id in network_ids)
+    async def boot(
+        self, *network_ids: str, count: int = 1, port_id: str | None = None, fixed_ip: str | None = None
+    ) -> list[str]:
+        """Accept servers; their ids. fixed_ip: on each of the networks."""
+        nics = tuple(NicAsked(network_id=network_id, fixed_ip=fixed_ip) for network_id in network_ids)
         if port_id is not None:
             nics += (NicAsked(port_id=port_id),)
         request = ServerRequest(name="web", flavor_ref="small", nics=nics, count=count)

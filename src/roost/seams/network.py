@@ -204,7 +204,8 @@ class NetworkClient(Protocol):
         """Make each server's missing ports and reserve its user's own for its build, whole or not at all; in order.
 
         A user's port must exist, belong to the project and have an empty device_id (or this server's already).
-        A network must exist and have a subnet. No address is assigned here unless the NIC or the port names it.
+        A network must exist and have a subnet. No address is assigned here unless the NIC or the port names it; a
+        server that is refused for such an address keeps its ports until they are released.
         """
 
     async def bind_ports(self, binds: Sequence[PortBind]) -> list[Bound | BindRefused]:

@@ -157,7 +157,10 @@ async def _within_quota(
 async def _assign_named(
     networks: Networks, server: seam.ServerNics, answer: seam.EnsuredPorts | seam.PortsRefused
 ) -> seam.EnsuredPorts | seam.PortsRefused:
-    """Claim and assign the addresses that the server's NICs name; they stay, whatever becomes of the build's others."""
+    """Claim and assign the addresses that the server's NICs name; they stay, whatever becomes of the build's others.
+
+    Of a refused server nothing is given back here: its address may be taken because who took this build over has it.
+    """
     if isinstance(answer, seam.PortsRefused) or not any(nic.fixed_ip for nic in server.nics):
         return answer
     try:
@@ -169,7 +172,6 @@ async def _assign_named(
     except (BadRequest, Conflict, NotFound) as error:
         if error.retry is Retry.NOW:
             raise
-        await release_ports(networks, [server], restore=True)
         return seam.PortsRefused(server.server_id, str(error))
     async with networks.database.transaction() as tx:
         found = {
@@ -177,7 +179,6 @@ async def _assign_named(
         }
     lost = [port.id for port in answer.ports if port.id not in found]
     if lost:
-        await release_ports(networks, [server], restore=True)
         return seam.PortsRefused(server.server_id, seam.LOST_PORT.format(lost[0]))
     pairs = zip(server.nics, answer.ports, strict=True)
     views = tuple(bindings.view(found[port.id], nic, server.server_id) for nic, port in pairs)
