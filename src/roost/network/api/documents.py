@@ -262,6 +262,12 @@ def attributes(kind: type[Struct]) -> Mapping[str, str]:
     return {item.encode_name: item.name for item in msgspec.structs.fields(kind)}
 
 
+@cache
+def booleans(kind: type[Struct]) -> frozenset[str]:
+    """Those attributes that are true or false, by the names that clients use."""
+    return frozenset(item.encode_name for item in msgspec.structs.fields(kind) if item.type is bool)
+
+
 def _status(active: bool) -> Status:
     return "ACTIVE" if active else "DOWN"
 

@@ -6,6 +6,7 @@ looked at again. A page is cut here too, unless the service could.
 
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -14,13 +15,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api.access import access_of, hidden_of, seen
-from roost.network.api.documents import Document, attributes
+from roost.network.api.documents import Document, attributes, booleans
 from roost.network.errors import InvalidInput
 from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, integer_parameter, is_uuid, json_response, root_url
 
 RESERVED = frozenset({"fields", "limit", "marker", "page_reverse", "sort_key", "sort_dir"})
 TAG_FILTERS = ("tags", "tags-any", "not-tags", "not-tags-any")
+CHANGED_SINCE = "changed_since"
 FIXED_IP_KEYS = ("ip_address", "ip_address_substr", "subnet_id")
 LIMIT_MAX = 100_000
 
@@ -54,7 +56,7 @@ def whole(
     apart. besides: other filters, which the caller has applied. Raises BadRequest, InvalidInput, naming what is wrong.
     """
     names = attributes(kind)
-    tests = _tests(request, names, besides)
+    tests = _tests(request, kind, besides)
     keys = request.query_params.getlist("sort_key")
     used = frozenset({*request.query_params.keys(), *keys})
     chosen = [item for item in seen(documents, request, used) if all(test(item) for test in tests)]
@@ -154,21 +156,52 @@ def _canonical(key: str, value: str) -> str:
     return value
 
 
-def _tests(request: Request, names: Mapping[str, str], besides: frozenset[str]) -> list[Test]:
+def more_filters(kind: type[Struct]) -> tuple[str, ...]:
+    """The filters of a list besides those by its attributes."""
+    names = attributes(kind)
+    return (*(TAG_FILTERS if "tags" in names else ()), *((CHANGED_SINCE,) if "updated_at" in names else ()))
+
+
+def _tests(request: Request, kind: type[Struct], besides: frozenset[str]) -> list[Test]:
     """What an item must pass, in the order of the query string."""
+    names = attributes(kind)
     given = [name for name in dict.fromkeys(request.query_params.keys()) if name not in RESERVED | besides]
-    unknown = [name for name in given if name not in names and not ("tags" in names and name in TAG_FILTERS)]
-    if unknown:
+    if unknown := [name for name in given if name not in names and name not in more_filters(kind)]:
         raise BadRequest(f"{unknown} is invalid attribute for filtering")
     tests: list[Test] = []
     for name in given:
+        values = request.query_params.getlist(name)
         if name == "fixed_ips":
             tests.append(_fixed_ips_test(fixed_ip_filters(request)))
         elif name in TAG_FILTERS:
-            tests.append(_tags_test(name, request.query_params.getlist(name)))
+            tests.append(_tags_test(name, values))
+        elif name == CHANGED_SINCE:
+            tests.append(_changed_test(values))
+        elif name in booleans(kind):
+            tests.append(_boolean_test(name, names[name], values))
         else:
-            tests.append(_value_test(name, names, request.query_params.getlist(name)))
+            tests.append(_value_test(name, names, values))
     return tests
+
+
+def _boolean_test(name: str, field: str, texts: Sequence[str]) -> Test:
+    """Source: Neutron, which converts them so and refuses what is neither."""
+    values = {"true": True, "1": True, "false": False, "0": False}
+    if strange := [text for text in texts if text.lower() not in values]:
+        raise InvalidInput(f"{name}={strange[0]}: cannot be converted to boolean, expected true or false.")
+    wanted = {values[text.lower()] for text in texts}
+    return lambda item: getattr(item, field) in wanted
+
+
+def _changed_test(texts: Sequence[str]) -> Test:
+    """Source: extension standard-attr-timestamp, changed_since."""
+    try:
+        given = [datetime.fromisoformat(text) for text in texts]
+        times = [(at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC) for at in given]
+    except (ValueError, OverflowError):
+        raise InvalidInput(f"{CHANGED_SINCE}: expected a time like 2026-01-31T23:59:59Z.") from None
+    since = min(times).replace(tzinfo=None).isoformat(timespec="seconds")
+    return lambda item: bool(item.updated_at >= since)
 
 
 def _value_test(name: str, names: Mapping[str, str], wanted: Sequence[str]) -> Test:
@@ -195,7 +228,10 @@ def _fixed_ips_test(wanted: Mapping[str, Sequence[str]]) -> Test:
         return (
             ("subnet_id" not in wanted or any(one.subnet_id in wanted["subnet_id"] for one in held))
             and ("ip_address" not in wanted or any(one.ip_address in wanted["ip_address"] for one in held))
-            and all(any(part in one.ip_address for one in held) for part in wanted.get("ip_address_substr", ()))
+            and (
+                "ip_address_substr" not in wanted
+                or any(part in one.ip_address for one in held for part in wanted["ip_address_substr"])
+            )
         )
 
     return test
@@ -214,8 +250,6 @@ def _tags_test(name: str, values: Sequence[str]) -> Test:
 
 def _wanted(text: str, like: Any) -> str:
     """The text as `str` would write a value like this."""
-    if isinstance(like, bool):
-        return str(text.lower() in ("true", "1"))
     if like is None:
         return "None" if text in ("", "None", "null") else f"={text}"
     return canonical_uuid(text) if is_uuid(text) and is_uuid(str(like)) else text

@@ -163,8 +163,7 @@ SHOW_QUERY: Schema = {"type": "object", "properties": {"fields": _VALUES}}
 
 def list_query(document: type[Struct], *besides: str) -> Schema:
     """The parameters of a list: filters by every attribute and by others, order, pages, fields."""
-    tags = listing.TAG_FILTERS if "tags" in attributes(document) else ()
-    names = sorted({*attributes(document), *tags, *besides})
+    names = sorted({*attributes(document), *listing.more_filters(document), *besides})
     return {"type": "object", "properties": {**dict.fromkeys(names, _VALUES), **_ORDER, "fields": _VALUES}}
 
 
