@@ -12,7 +12,7 @@ from tests.network.test_api import Api
 from roost.network import quotas as rules
 from roost.network.errors import NetworkNotFound, OverQuota
 from roost.network.model import Port, PortRequest
-from roost.network.quotas import Room
+from roost.network.quotas import QuotaUsage
 from roost.network.service import creation, ports, quotas
 from roost.seams.network import EnsuredPorts, Nic, PortsRefused
 
@@ -34,7 +34,7 @@ def wanted(network_id: str, project: str = PROJECT, **fields: Any) -> PortReques
     [(-1, 10**9, 1, False), (0, 0, 1, True), (3, 2, 1, False), (3, 2, 2, True), (3, 7, 1, True), (3, 0, 3, False)],
 )
 def test_room_is_what_the_maximum_leaves(maximum: int, used: int, more: int, refused: bool) -> None:
-    reason = rules.refusal(Room(PROJECT, "port", maximum, used), more)
+    reason = rules.refusal(QuotaUsage(PROJECT, "port", maximum, used), more)
     assert (reason is not None) is refused
     if reason is not None:
         assert reason.startswith("Quota exceeded for resources: ['port'].")

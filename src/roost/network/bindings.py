@@ -12,7 +12,7 @@ from msgspec import Struct
 from roost.network import inventory, quotas, segments, uses
 from roost.network.addressing import Demand, Given
 from roost.network.model import COMPUTE_OWNER, Host, Network, Port, PortOrigin, SubnetKind
-from roost.network.quotas import Room
+from roost.network.quotas import QuotaUsage
 from roost.network.requests import IMMEDIATE, NONE, claimed_demands
 from roost.seams import network as seam
 
@@ -121,20 +121,20 @@ def decide_reservations(
 
 
 def refuse_over_quota(
-    decided: Sequence[Reservation | seam.PortsRefused], rooms: Mapping[str, Room]
+    decided: Sequence[Reservation | seam.PortsRefused], usages: Mapping[str, QuotaUsage]
 ) -> list[Reservation | seam.PortsRefused]:
     """The same, without the servers whose new ports their project may not have; the first get what there is.
 
-    rooms: of the projects that have a limit.
+    usages: of the projects that have a limit.
     """
     answers: list[Reservation | seam.PortsRefused] = []
     given: dict[str, int] = {}
     for answer in decided:
-        if isinstance(answer, Reservation) and answer.new and answer.new[0].project_id in rooms:
+        if isinstance(answer, Reservation) and answer.new and answer.new[0].project_id in usages:
             project_id = answer.new[0].project_id
-            room = rooms[project_id]
+            usage = usages[project_id]
             had = given.get(project_id, 0)
-            reason = quotas.refusal(msgspec.structs.replace(room, used=room.used + had), len(answer.new))
+            reason = quotas.refusal(msgspec.structs.replace(usage, used=usage.used + had), len(answer.new))
             if reason is not None:
                 answers.append(seam.PortsRefused(answer.server_id, reason))
                 continue

@@ -14,18 +14,11 @@ Quotas = Mapping[Resource, int]
 """Resource -> how many a project may have at most; UNLIMITED for no limit."""
 
 
-class Room(Struct, frozen=True):
-    """How many of a resource a project may have at most, and how many it has."""
+class QuotaUsage(Struct, frozen=True):
+    """How many of a resource a project may have at most (UNLIMITED: any number), and how many it has."""
 
     project_id: str
     resource: Resource
-    maximum: int
-    used: int
-
-
-class Held(Struct, frozen=True):
-    """One line of a project's quotas in detail."""
-
     maximum: int
     used: int
 
@@ -35,13 +28,13 @@ def effective(defaults: Quotas, own: Quotas) -> dict[Resource, int]:
     return {resource: own.get(resource, defaults[resource]) for resource in RESOURCES}
 
 
-def refusal(room: Room, more: int) -> str | None:
+def refusal(usage: QuotaUsage, more: int) -> str | None:
     """Why the project cannot have so many more, in a sentence that begins as upstream's; None if it can."""
-    if room.maximum < 0 or room.used + more <= room.maximum:
+    if usage.maximum < 0 or usage.used + more <= usage.maximum:
         return None
     return (
-        f"Quota exceeded for resources: ['{room.resource}']. Project {room.project_id} has {room.used} of at most "
-        f"{room.maximum}, and {more} more {'was' if more == 1 else 'were'} asked for."
+        f"Quota exceeded for resources: ['{usage.resource}']. Project {usage.project_id} has {usage.used} of at most "
+        f"{usage.maximum}, and {more} more {'was' if more == 1 else 'were'} asked for."
     )
 
 

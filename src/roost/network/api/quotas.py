@@ -60,7 +60,7 @@ class ProjectQuotaDocument(QuotaDocument, kw_only=True, forbid_unknown_fields=Tr
     tenant_id: str
 
 
-class HeldDocument(Struct, forbid_unknown_fields=True):
+class QuotaUsageDocument(Struct, forbid_unknown_fields=True):
     """One resource in detail; what is being made counts once it is there, so nothing is ever reserved."""
 
     limit: int
@@ -71,9 +71,9 @@ class HeldDocument(Struct, forbid_unknown_fields=True):
 class QuotaDetailsDocument(Struct, kw_only=True, forbid_unknown_fields=True):
     """How many a project may have, and how many it has."""
 
-    network: HeldDocument
-    subnet: HeldDocument
-    port: HeldDocument
+    network: QuotaUsageDocument
+    subnet: QuotaUsageDocument
+    port: QuotaUsageDocument
 
 
 class QuotaDetailsAnswer(Struct, forbid_unknown_fields=True):
@@ -146,7 +146,7 @@ def _project_operations(context: Networks) -> Operations:
 
     async def show_details(request: Request) -> Response:
         found = await service.get_details(context, _project(request))
-        parts = {resource: HeldDocument(held.maximum, held.used) for resource, held in found.items()}
+        parts = {resource: QuotaUsageDocument(usage.maximum, usage.used) for resource, usage in found.items()}
         shown = QuotaDetailsDocument(network=parts["network"], subnet=parts["subnet"], port=parts["port"])
         return json_response({"quota": listing.show_fields(shown, request)})
 

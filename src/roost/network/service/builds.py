@@ -150,8 +150,8 @@ async def _within_quota(
 ) -> list[Reservation | seam.PortsRefused]:
     new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
     projects = sorted({port.project_id for port in new})
-    rooms = await quotas.lock_rooms(networks, tx, "port", projects) if projects else {}
-    return bindings.refuse_over_quota(decided, rooms) if rooms else decided
+    usages = await quotas.lock_limited(networks, tx, "port", projects) if projects else {}
+    return bindings.refuse_over_quota(decided, usages) if usages else decided
 
 
 async def _assign_named(

@@ -131,14 +131,14 @@ def _plan_one(making: _Making, read: tuple[NetworkState, Host | None] | RoostErr
 
 async def _keep_quotas(networks: Networks, tx: Connection, makings: Sequence[_Making]) -> None:
     """Refuse those that their project may not have any more."""
-    rooms = await quota_service.lock_rooms(networks, tx, "port", sorted({m.request.project_id for m in makings}))
+    usages = await quota_service.lock_limited(networks, tx, "port", sorted({m.request.project_id for m in makings}))
     for making in makings:
-        room = rooms.get(making.request.project_id)
-        if room is None or making.error is not None:
+        usage = usages.get(making.request.project_id)
+        if usage is None or making.error is not None:
             continue
-        reason = quotas.refusal(room, 1)
+        reason = quotas.refusal(usage, 1)
         if reason is None:
-            rooms[room.project_id] = msgspec.structs.replace(room, used=room.used + 1)
+            usages[usage.project_id] = msgspec.structs.replace(usage, used=usage.used + 1)
         else:
             making.error = OverQuota(reason)
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from roost.network.errors import InvalidInput, OverQuota, TenantQuotaNotFound
-from roost.network.quotas import RESOURCES, Held, Quotas, Resource, Room, effective, refusal, refusal_of_limit
+from roost.network.quotas import RESOURCES, Quotas, QuotaUsage, Resource, effective, refusal, refusal_of_limit
 from roost.network.service import Networks
 from roost.network.store import quotas as store
 from roost.platform.database import Connection
@@ -34,15 +34,16 @@ async def list_quotas(networks: Networks) -> dict[str, dict[Resource, int]]:
     return {project_id: effective(default_quotas(networks), quotas) for project_id, quotas in own.items()}
 
 
-async def get_details(networks: Networks, project_id: str) -> dict[Resource, Held]:
+async def get_details(networks: Networks, project_id: str) -> dict[Resource, QuotaUsage]:
     """What holds for the project, and what it has."""
     async with networks.database.transaction(snapshot=True) as tx:
         own = await store.list_quotas(tx, [project_id])
-        maxima = effective(default_quotas(networks), own.get(project_id, {}))
-        return {
-            resource: Held(maxima[resource], (await store.count_used(tx, resource, [project_id]))[project_id])
-            for resource in RESOURCES
-        }
+        used = {resource: await store.count_used(tx, resource, [project_id]) for resource in RESOURCES}
+    maxima = effective(default_quotas(networks), own.get(project_id, {}))
+    return {
+        resource: QuotaUsage(project_id, resource, maxima[resource], used[resource][project_id])
+        for resource in RESOURCES
+    }
 
 
 async def set_quotas(
@@ -76,12 +77,12 @@ async def refuse_over(networks: Networks, tx: Connection, resource: Resource, mo
 
     Returns whether any of the projects has a limit. If so, others who make something for it wait for this transaction.
     """
-    rooms = await lock_rooms(networks, tx, resource, list(more))
-    for project_id, room in rooms.items():
-        reason = refusal(room, more[project_id])
+    usages = await lock_limited(networks, tx, resource, list(more))
+    for project_id, usage in usages.items():
+        reason = refusal(usage, more[project_id])
         if reason is not None:
             raise OverQuota(reason)
-    return bool(rooms)
+    return bool(usages)
 
 
 async def refuse_many(networks: Networks, resource: Resource, project_ids: Sequence[str]) -> None:
@@ -94,7 +95,9 @@ async def refuse_many(networks: Networks, resource: Resource, project_ids: Seque
             await refuse_over(networks, tx, resource, Counter(project_ids))
 
 
-async def lock_rooms(networks: Networks, tx: Connection, resource: Resource, project_ids: list[str]) -> dict[str, Room]:
+async def lock_limited(
+    networks: Networks, tx: Connection, resource: Resource, project_ids: list[str]
+) -> dict[str, QuotaUsage]:
     """Those of the projects that have a limit, each held until this transaction ends."""
     own = await store.list_quotas(tx, project_ids, resource)
     default = default_quotas(networks)[resource]
@@ -104,4 +107,6 @@ async def lock_rooms(networks: Networks, tx: Connection, resource: Resource, pro
         return {}
     await store.lock_projects(tx, limited)
     used = await store.count_used(tx, resource, limited)  # a later statement than the lock: it sees who held it before
-    return {project_id: Room(project_id, resource, maxima[project_id], used[project_id]) for project_id in limited}
+    return {
+        project_id: QuotaUsage(project_id, resource, maxima[project_id], used[project_id]) for project_id in limited
+    }
