@@ -4,7 +4,6 @@ import ipaddress
 from collections.abc import Sequence
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.network.api import bodies_ports as bodies
 from roost.network.api import documents, listing
@@ -25,21 +24,25 @@ NARROWED = frozenset({
 """The filters that the database applies wholly."""
 
 
-async def _find(context: Networks, ids: Sequence[str] | None) -> list[Port]:
-    return await service.list_ports(context, PortFilter(ids=None if ids is None else tuple(ids)))
+async def _find(context: Networks, ids: Sequence[str]) -> list[Port]:
+    return await service.list_ports(context, PortFilter(ids=tuple(ids)))
 
 
 PORT = Resource(
-    one="port", many="ports", document=PortDocument, missing=PortNotFound, find=_find, show=documents.port
-)  # fmt: skip
+    one="port",
+    many="ports",
+    document=PortDocument,
+    missing=PortNotFound,
+    find=_find,
+    show=documents.port,
+)
 
 
 def port_operations(context: Networks) -> Operations:
     """Of the collection, and of one port."""
 
-    async def list_all(request: Request) -> Response:
-        shown = [documents.port(item) for item in await service.list_ports(context, _filter(request))]
-        return listing.answer(request, "ports", shown, PortDocument)
+    async def list_narrowed(request: Request) -> list[Port]:
+        return await service.list_ports(context, _filter(request))
 
     async def create(items: Sequence[bodies.PortBody]) -> list[Port]:
         return await service.create_ports(context, [bodies.port(item, context.default_project) for item in items])
@@ -47,17 +50,15 @@ def port_operations(context: Networks) -> Operations:
     async def update(port_id: str, body: bodies.PortUpdateBody, revision: int | None) -> Port:
         return await service.update_port(context, port_id, bodies.port_changes(body, revision))
 
-    return {
-        "/v2.0/ports": {
-            "GET": PORT.list_operation(list_all),
-            "POST": PORT.create_operation(context, bodies.PortEnvelope, create),
-        },
-        "/v2.0/ports/{id}": {
-            "GET": PORT.show_operation(context),
-            "PUT": PORT.update_operation(context, bodies.PortUpdateEnvelope, update),
-            "DELETE": PORT.delete_operation(context, service.delete_port),
-        },
-    }
+    return PORT.operations(
+        context,
+        list_narrowed=list_narrowed,
+        create=create,
+        create_body=bodies.PortEnvelope,
+        update=update,
+        update_body=bodies.PortUpdateEnvelope,
+        delete=service.delete_port,
+    )
 
 
 def _filter(request: Request) -> PortFilter:

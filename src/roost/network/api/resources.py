@@ -1,4 +1,4 @@
-"""What networks, segments, subnets and ports have in common over HTTP: listed, shown and deleted in the same way."""
+"""What networks, segments, subnets and ports have in common over HTTP: their operations, queries and answers."""
 
 import types
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from roost.network.api import listing
 from roost.network.api.access import owned
 from roost.network.api.documents import Document, attributes
-from roost.network.api.protocol import Operation, Schema, path_id, revision
+from roost.network.api.protocol import Operation, Operations, Schema, path_id, revision
 from roost.network.service import Networks
 from roost.platform.errors import BadRequest, NotFound
 from roost.platform.http import json_response, read_json
@@ -38,15 +38,15 @@ class PageLink(Struct, forbid_unknown_fields=True):
 class Resource(Struct, Generic[T], frozen=True, kw_only=True):
     """One kind of what the API shows.
 
-    one, many: as in paths, envelopes and names of rules. missing: the error for an id that nothing has. find: by id, or
-    all. show: as a document.
+    one, many: as in paths, envelopes and names of rules. missing: the error for an id that nothing has. find: those of
+    the ids that there are. show: as a document.
     """
 
     one: str
     many: str
     document: type[Document]
     missing: type[NotFound]
-    find: Callable[[Networks, Sequence[str] | None], Awaitable[list[T]]]
+    find: Callable[[Networks, Sequence[str]], Awaitable[list[T]]]
     show: Callable[[T], Document]
 
     @property
@@ -58,8 +58,40 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
         """The id in the path. Raises the error for what has none."""
         return path_id(request, self.title, self.missing)
 
-    def list_operation(self, endpoint: Callable[[Request], Awaitable[Response]]) -> Operation:
-        """GET of the collection."""
+    def operations(
+        self,
+        context: Networks,
+        *,
+        list_narrowed: Callable[[Request], Awaitable[Sequence[T]]],
+        create: Callable[[Sequence[Any]], Awaitable[Sequence[T]]],
+        create_body: type[Struct],
+        update: Callable[[str, Any, int | None], Awaitable[T]],
+        update_body: type[Struct],
+        delete: Delete,
+    ) -> Operations:
+        """Of the collection, and of one.
+
+        list_narrowed: at least those that the query string asks for. create: of bodies, what is made, in the same
+        order. create_body: the whole body, with a field for one and a field for many. update: of id, body and the
+        revision that it must have (None: any). update_body: the whole body, with a field for one.
+        """
+        return {
+            f"/v2.0/{self.many}": {
+                "GET": self._list_operation(list_narrowed),
+                "POST": self._create_operation(create, create_body),
+            },
+            f"/v2.0/{self.many}/{{id}}": {
+                "GET": self._show_operation(context),
+                "PUT": self._update_operation(update, update_body),
+                "DELETE": self._delete_operation(context, delete),
+            },
+        }
+
+    def _list_operation(self, list_narrowed: Callable[[Request], Awaitable[Sequence[T]]]) -> Operation:
+        async def endpoint(request: Request) -> Response:
+            shown = [self.show(item) for item in await list_narrowed(request)]
+            return listing.answer(request, self.many, shown, self.document)
+
         return Operation(
             summary=f"{self.many}: filtered, in order, in pages",
             endpoint=endpoint,
@@ -68,14 +100,12 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
             result=list_answer(self.many, self.document),
         )
 
-    def show_operation(self, context: Networks) -> Operation:
-        """GET of one."""
-
+    def _show_operation(self, context: Networks) -> Operation:
         async def endpoint(request: Request) -> Response:
-            wanted = self.id_of(request)
-            found = await self.find(context, [wanted])
+            resource_id = self.id_of(request)
+            found = await self.find(context, [resource_id])
             if not found:
-                raise self.missing(f"{self.title} {wanted} could not be found.")
+                raise self.missing(f"{self.title} {resource_id} could not be found.")
             return json_response({self.one: listing.show_fields(self.show(found[0]), request)})
 
         return Operation(
@@ -86,16 +116,11 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
             result=answer(self.one, self.document),
         )
 
-    def create_operation(
-        self, context: Networks, envelope: type[Struct], create: Callable[[Sequence[Any]], Awaitable[Sequence[T]]]
+    def _create_operation(
+        self, create: Callable[[Sequence[Any]], Awaitable[Sequence[T]]], create_body: type[Struct]
     ) -> Operation:
-        """POST of one or of many: all are made, or none.
-
-        envelope: has a field for one and a field for many. create: of bodies, what is made, in the same order.
-        """
-
         async def endpoint(request: Request) -> Response:
-            body = await read_json(request, envelope)
+            body = await read_json(request, create_body)
             one, many = getattr(body, self.one), getattr(body, self.many)
             if (one is UNSET) == (many is UNSET):
                 raise BadRequest(f"malformed body: expected either `{self.one}` or `{self.many}`")
@@ -107,35 +132,31 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
             summary=f"make a {self.one}, or many at once: all or none",
             endpoint=endpoint,
             rule=f"create_{self.one}",
-            body=envelope,
+            body=create_body,
             status=201,
-            result=made_answer(self.one, self.many, self.document),
+            result=_made_answer(self.one, self.many, self.document),
             errors=(404, 409),
         )
 
-    def update_operation(
-        self, context: Networks, envelope: type[Struct], update: Callable[[str, Any, int | None], Awaitable[T]]
+    def _update_operation(
+        self, update: Callable[[str, Any, int | None], Awaitable[T]], update_body: type[Struct]
     ) -> Operation:
-        """PUT of one. envelope: has a field for it. update: of id, body and the revision that it must have."""
-
         async def endpoint(request: Request) -> Response:
-            wanted = self.id_of(request)
-            body = await read_json(request, envelope)
-            changed = await update(wanted, getattr(body, self.one), revision(request))
+            resource_id = self.id_of(request)
+            body = await read_json(request, update_body)
+            changed = await update(resource_id, getattr(body, self.one), revision(request))
             return json_response({self.one: listing.show_made(self.show(changed), request)})
 
         return Operation(
             summary=f"change the {self.one}; `If-Match: revision_number=N` is heeded",
             endpoint=endpoint,
             rule=f"update_{self.one}",
-            body=envelope,
+            body=update_body,
             result=answer(self.one, self.document),
             errors=(409, 412),
         )
 
-    def delete_operation(self, context: Networks, delete: Delete) -> Operation:
-        """DELETE of one."""
-
+    def _delete_operation(self, context: Networks, delete: Delete) -> Operation:
         async def endpoint(request: Request) -> Response:
             await delete(context, self.id_of(request), revision=revision(request))
             return Response(status_code=204)
@@ -182,7 +203,7 @@ def list_answer(many: str, document: type[Struct]) -> type[Struct]:
 
 
 @cache
-def made_answer(one: str, many: str, document: type[Struct]) -> type[Struct]:
+def _made_answer(one: str, many: str, document: type[Struct]) -> type[Struct]:
     """The type of an answer with the one, or the many, that were made."""
     fields = [
         (one, document | UnsetType, UNSET),
