@@ -148,7 +148,7 @@ def test_an_address_in_the_pool_that_is_wanted_stays_and_others_go(
     assert isinstance(decided, Allocation)
     assert [item.tag for item in decided.kept] == kept
     assert [item.tag for item in decided.dropped] == dropped
-    assert [item.tag for item in decided.assignments] == assigned
+    assert [item.tag for item in decided.demands] == assigned
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_server_is_to_claim_as_many_of_each_pool_as_it_has_and_all_else_that_i
 ) -> None:
     items = [held(str(tag), str(subnet)) for tag, subnet in rows]
     has = {uuid: {"VCPU" if uuid == "host" else IPV4_ADDRESS: amount} for uuid, amount in amounts.items()}
-    claim = flat.claim_of(has, items, ["0", "1", "2"])
+    claim = flat.server_claim(has, items, ["0", "1", "2"])
     assert claim.get("host") == has.get("host")
     for subnet in ("0", "1", "2"):
         count = sum(item.subnet_id == subnet for item in items)

@@ -28,7 +28,7 @@ class FlatAddress(Struct, frozen=True, kw_only=True):
     ticket: int
 
 
-class Assignment(Struct, frozen=True, kw_only=True):
+class FlatDemand(Struct, frozen=True, kw_only=True):
     """One address to be had from a pool for a server's NIC; address: exactly that one."""
 
     server_id: str
@@ -43,7 +43,7 @@ class Allocation(Struct, frozen=True, kw_only=True):
     server_id: str
     kept: tuple[FlatAddress, ...]
     dropped: tuple[FlatAddress, ...]
-    assignments: tuple[Assignment, ...]
+    demands: tuple[FlatDemand, ...]
 
 
 def refuse_network(network: Network) -> None:
@@ -162,7 +162,7 @@ def decide_allocation(
         return refused("Another conductor has taken over the server.")
     held_by_tag = {item.tag: item for item in held}
     kept: list[FlatAddress] = []
-    assignments: list[Assignment] = []
+    demands: list[FlatDemand] = []
     for tag, pool_id in wanted.pools_by_tag.items():
         pool = pools.get(pool_id)
         if pool is None or pool.cell is None:
@@ -177,17 +177,19 @@ def decide_allocation(
         if has is not None and has.subnet_id == pool_id and fixed in (None, addressing.parse(has.address)):
             kept.append(has)
         else:
-            assignments.append(Assignment(server_id=wanted.server_id, tag=tag, pool=pool, address=fixed))
+            demands.append(FlatDemand(server_id=wanted.server_id, tag=tag, pool=pool, address=fixed))
     staying = {item.tag for item in kept}
     return Allocation(
         server_id=wanted.server_id,
         kept=tuple(kept),
         dropped=tuple(item for item in held if item.tag not in staying),
-        assignments=tuple(assignments),
+        demands=tuple(demands),
     )
 
 
-def claim_of(held: Allocations, addresses: Iterable[FlatAddress], pools: Iterable[str]) -> dict[str, dict[str, int]]:
+def server_claim(
+    held: Allocations, addresses: Iterable[FlatAddress], pools: Iterable[str]
+) -> dict[str, dict[str, int]]:
     """What a server that holds this is to hold: as many addresses of each pool as it has; of all else what it holds."""
     own = set(pools)
     claim = {uuid: dict(resources) for uuid, resources in held.items() if uuid not in own}

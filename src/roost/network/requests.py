@@ -23,7 +23,7 @@ from roost.network.errors import (
     PortChanged,
 )
 from roost.network.model import Address, FixedIpRequest, Host, Network, Port, Subnet, SubnetKind
-from roost.seams.placement import IPV6_ADDRESS
+from roost.seams.placement import IPV6_ADDRESS, Allocations
 
 FIXED_IPS_MAX = 16
 TOLD_MAX = 8
@@ -58,6 +58,11 @@ class Placing(Struct, frozen=True):
                 name = uses.class_of(demand.ip_version)
                 found[name] = found.get(name, 0) + 1
         return found
+
+    @property
+    def claim(self) -> Allocations:
+        """What of it is claimed in the ledger; empty: nothing."""
+        return {self.provider_uuid: self.claimed} if self.claimed else {}
 
 
 class AddressPlan(Struct, frozen=True):

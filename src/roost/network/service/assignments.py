@@ -71,7 +71,7 @@ async def claim_any(
     generation = consumers[port_id].generation if port_id in consumers else None
     crash_point("port.before-claim")
     for placing in await _with_room(networks, sorted(placings, key=worth, reverse=True)):
-        claim = added(held or {}, claim_of(placing))
+        claim = added(held or {}, placing.claim)
         try:
             claimed = not placing.claimed or await _claim(networks, port_id, project_id, claim, generation)
         except PortChanged:
@@ -112,12 +112,7 @@ def too_late(port_id: str) -> PortChanged:
 
 def new_claim(port_id: str, project_id: str, placing: Placing) -> ConsumerClaim:
     """The claim of a port that has none yet."""
-    return _consumer_claim(port_id, project_id, claim_of(placing), None)
-
-
-def claim_of(placing: Placing) -> dict[str, dict[str, int]]:
-    """What the addresses of a placing are in the ledger."""
-    return {placing.provider_uuid: placing.claimed} if placing.claimed else {}
+    return _consumer_claim(port_id, project_id, placing.claim, None)
 
 
 async def assign_claimed(networks: Networks, tx: Connection, port_id: str, placing: Placing) -> None:

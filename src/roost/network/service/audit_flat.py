@@ -75,7 +75,7 @@ async def _differing(
     differing = {}
     for uuid, state in consumers.items():
         mine = tuple(item for item in rows if item.server_id == uuid)
-        if rules.claim_of(state.allocations, mine, pools) != state.allocations:
+        if rules.server_claim(state.allocations, mine, pools) != state.allocations:
             differing[uuid] = (state, mine)
     if not differing:
         return {}
@@ -103,7 +103,7 @@ async def _claim_anew(
             consumer_type=state.consumer_type,
             project_id=state.project_id,
             user_id=state.user_id,
-            allocations=rules.claim_of(state.allocations, mine, pools),
+            allocations=rules.server_claim(state.allocations, mine, pools),
         )
         groups.append(ClaimGroup((consumer,)))
     if repairs is Repairs.NONE or not groups:

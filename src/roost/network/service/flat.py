@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from roost.network import addressing, flat
 from roost.network.addressing import Demand
 from roost.network.errors import PortChanged
-from roost.network.flat import Allocation, Assignment, FlatAddress
+from roost.network.flat import Allocation, FlatAddress, FlatDemand
 from roost.network.model import Network, Subnet
 from roost.network.service import Networks, assignments
 from roost.network.service.macs import new_mac
@@ -152,11 +152,11 @@ async def _allocate_batch(
 
 async def _hand_out(
     networks: Networks, tx: Connection, allocations: Sequence[Allocation]
-) -> tuple[list[tuple[Assignment, int]], dict[str, Assignment]]:
+) -> tuple[list[tuple[FlatDemand, int]], dict[str, FlatDemand]]:
     """Addresses for whole servers, taken off the free ranges; and the servers for whom there was none, with which."""
-    short: dict[str, Assignment] = {}
+    short: dict[str, FlatDemand] = {}
     while True:
-        wants = [want for one in allocations if one.server_id not in short for want in one.assignments]
+        wants = [want for one in allocations if one.server_id not in short for want in one.demands]
         demands = [Demand(f"{want.server_id}/{want.tag}", (want.pool.id,), want.address) for want in wants]
         given, change = await assignments.hand_out(networks, tx, demands)
         missing = {want.server_id: want for want, item in zip(wants, given, strict=True) if item is None}
@@ -169,7 +169,7 @@ async def _hand_out(
 def _answer(
     decided: Allocation | seam.AllocateRefused,
     made: Mapping[tuple[str, str], FlatAddress],
-    short: Mapping[str, Assignment],
+    short: Mapping[str, FlatDemand],
 ) -> seam.Allocated | seam.AllocateRefused:
     if isinstance(decided, seam.AllocateRefused):
         return decided
@@ -180,7 +180,7 @@ def _answer(
             return seam.AllocateRefused(decided.server_id, reason, final=True)
         reason = f"No address is free in pool {missing.pool.cidr} of cell {missing.pool.cell}."
         return seam.AllocateRefused(decided.server_id, reason)
-    new = [made[want.server_id, want.tag] for want in decided.assignments]
+    new = [made[want.server_id, want.tag] for want in decided.demands]
     return seam.Allocated(decided.server_id, tuple(_view(item) for item in (*decided.kept, *new)))
 
 

@@ -235,7 +235,7 @@ async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: Po
     readdressing.refuse_spread(port, matched.kept, placings[0] if placings else None)
     if host_name and host_name != port.host:
         requests.refuse_binding(port.id, matched.kept, state, host=host, host_name=host_name)
-    coming: Allocations = assignments.claim_of(placings[0]) if placings else {}
+    coming: Allocations = placings[0].claim if placings else {}
     holds, final = claim_of(port.addresses), added(claim_of(matched.kept), coming)
     needs_claim = not covers(holds, final)
     if needs_claim:
