@@ -8,7 +8,7 @@ from tests.network.cloud import PROJECT, Cloud
 from tests.network.test_builds import assert_sound
 
 from roost.network import errors
-from roost.network.errors import FixedIpsSubnetsNotOnSameSegment
+from roost.network.errors import FixedIpsSubnetsNotOnSameSegment, HostNotConnectedToAnySegment
 from roost.network.model import FixedIpRequest, PortChanges, PortRequest
 from roost.network.service import ports, subnets
 from roost.seams.network import Nic, PortsRefused
@@ -91,11 +91,13 @@ async def _network(cloud: Cloud, kind: str) -> tuple[Any, str]:
     return network, missing
 
 
-async def test_two_segments_in_one_request_are_refused(cloud: Cloud) -> None:
+@pytest.mark.parametrize("owner", ["", "network:distributed"])
+async def test_two_segments_in_one_request_are_refused(cloud: Cloud, owner: str) -> None:
     network, _ = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
     named = (FixedIpRequest(ip_address="10.1.0.4"), FixedIpRequest(ip_address="10.2.0.4"))
+    request = PortRequest(network_id=network.id, project_id=PROJECT, device_owner=owner, fixed_ips=named)
     with pytest.raises(FixedIpsSubnetsNotOnSameSegment):
-        await ports.create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT, fixed_ips=named))
+        await ports.create_port(cloud.networks, request)
 
 
 async def test_only_a_deferred_port_gets_an_address_by_being_bound(cloud: Cloud) -> None:
@@ -118,10 +120,33 @@ async def test_only_a_deferred_port_gets_an_address_by_being_bound(cloud: Cloud)
 
 async def test_a_port_of_which_all_addresses_were_taken_gets_one_when_it_is_named_or_bound_anew(cloud: Cloud) -> None:
     network, _ = await cloud.routed("10.1.0.0/29")
+    await cloud.client.set_hosts({"h1b": ["rack1"]})
     port = await ports.create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT))
     await ports.update_port(cloud.networks, port.id, PortChanges(host="h1"))
     bare = await ports.update_port(cloud.networks, port.id, PortChanges(fixed_ips=()))
     assert (bare.addresses, bare.ip_allocation) == ((), "deferred")
+    assert (await ports.update_port(cloud.networks, port.id, PortChanges(host="h1b"))).addresses == ()
     await ports.update_port(cloud.networks, port.id, PortChanges(host=""))
     assert len((await ports.update_port(cloud.networks, port.id, PortChanges(host="h1"))).addresses) == 1
+    await assert_sound(cloud)
+
+
+@pytest.mark.parametrize("fixed_ips", [None, ()])
+@pytest.mark.parametrize("kind", ["none", "deferred", "lost its address"])
+async def test_a_port_without_address_is_bound_only_where_some_segment_is_reached(
+    cloud: Cloud, kind: str, fixed_ips: tuple[FixedIpRequest, ...] | None
+) -> None:
+    """As if it were made there; `fixed_ips: []` beside the host says that it is to have none."""
+    network, _ = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
+    named = () if kind == "none" else None
+    port = await ports.create_port(
+        cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT, fixed_ips=named)
+    )
+    if kind == "lost its address":
+        await ports.update_port(cloud.networks, port.id, PortChanges(host="h2"))
+        await ports.update_port(cloud.networks, port.id, PortChanges(fixed_ips=()))
+    with pytest.raises(HostNotConnectedToAnySegment):
+        await ports.update_port(cloud.networks, port.id, PortChanges(host="nowhere", fixed_ips=fixed_ips))
+    bound = await ports.update_port(cloud.networks, port.id, PortChanges(host="h1", fixed_ips=fixed_ips))
+    assert (bound.host, len(bound.addresses)) == ("h1", int(kind == "deferred" and fixed_ips is None))
     await assert_sound(cloud)

@@ -115,10 +115,12 @@ async def test_pools_grow_over_held_addresses_and_shrink_away_from_them(cloud: C
 async def test_the_last_pool_takes_the_provider_along_and_brings_it_back(cloud: Cloud) -> None:
     network = await cloud.plain("10.0.0.0/24")
     await port(cloud, network, 9)
+    reached = dict(cloud.compute.aggregates)
     await change(cloud, pools=())
     assert (await cloud.networks.placement.list_usages([network.id])).get(network.id, {}) == {}
     async with cloud.networks.database.transaction() as tx:
         assert await tx.fetch("SELECT FROM placement.provider") == []
+    assert cloud.compute.aggregates == reached, "who reaches the network is asked for addresses outside of pools too"
     await change(cloud, pools=pools((9, 9)))
     assert await cloud.used(network.id) == (1, 1)
 

@@ -202,20 +202,18 @@ def claimed_demands(port_id: str, classes: Sequence[str], subnets: Sequence[Subn
     ]
 
 
-def refuse_binding(
-    port_id: str, addresses: Sequence[Address], state: NetworkState, *, host: Host | None, host_name: str
+def refuse_host(
+    port: Port, addresses: Sequence[Address], state: NetworkState, *, host: Host | None, host_name: str
 ) -> None:
-    """Raise HostNotConnectedToAnySegment, HostNotCompatibleWithFixedIps unless the host reaches all the addresses."""
+    """Raise HostNotConnectedToAnySegment, HostNotCompatibleWithFixedIps unless the port can be bound to the host.
+
+    addresses: of the port, all of which it has to reach; without any, it has to reach some segment.
+    """
     providers = {item.provider_uuid for item in addresses}
-    _refuse_unreached(
-        providers, state, host=host, host_name=host_name, which=f"the existing fixed_ips on port {port_id}"
-    )
-
-
-def refuse_host(port: Port, state: NetworkState, *, host: Host | None, host_name: str) -> None:
-    """Raise what binding the port to the host would, as far as that can be said without assigning an address."""
-    refuse_binding(port.id, port.addresses, state, host=host, host_name=host_name)
-    if not port.addresses and port.ip_allocation == DEFERRED and state.subnets:
+    which = f"the existing fixed_ips on port {port.id}"
+    _refuse_unreached(providers, state, host=host, host_name=host_name, which=which)
+    state = _for_owner(state, port.device_owner)
+    if not addresses and state.subnets:
         _refuse_unconnected(state, host=host, host_name=host_name)
 
 

@@ -50,7 +50,7 @@ async def create_binding(networks: Networks, port_id: str, wanted: Binding) -> B
         if any(binding.host == made.host for binding in await _list(tx, port)):
             raise PortBindingAlreadyExists(f"Binding for port {port_id} on host {made.host} already exists.")
         state, host = await assignments.read_network(tx, port.network_id, made.host)
-        requests.refuse_host(port, state, host=host, host_name=made.host)
+        requests.refuse_host(port, port.addresses, state, host=host, host_name=made.host)
         await store.put(tx, port_id, made)
         await port_rows.touch(tx, [port_id])
     return made
@@ -94,7 +94,7 @@ async def delete_binding(networks: Networks, port_id: str, host: str) -> None:
 
 
 async def activate_binding(networks: Networks, port_id: str, host: str) -> Binding:
-    """Make an inactive binding the active one, and that inactive; a deferred port without address gets one.
+    """Make an inactive binding the active one, and that inactive; an unbound deferred port gets its address.
 
     Raises PortNotFound, PortNotCompute, PortInUse, PortBindingAlreadyActive, PortBindingNotFound, and what binding a
     port raises.

@@ -203,10 +203,8 @@ async def _plan(tx: Connection, port: Port, changes: PortChanges) -> _Change:
     if not changed.host or changed.host == port.host:
         return _Change(changed)
     state, host = await assignments.read_network(tx, port.network_id, changed.host)
-    if port.addresses:
-        requests.refuse_binding(port.id, port.addresses, state, host=host, host_name=changed.host)
-        return _Change(changed)
-    if port.ip_allocation != requests.DEFERRED:
+    if port.addresses or port.ip_allocation != requests.DEFERRED or port.host is not None:
+        requests.refuse_host(changed, port.addresses, state, host=host, host_name=changed.host)
         return _Change(changed)
     plan = requests.plan_addresses(
         port.id, state, device_owner=changed.device_owner, host=host, host_name=changed.host, fixed_ips=None
@@ -234,7 +232,7 @@ async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: Po
     matched = readdressing.settle(changed, matched, placings[0] if placings else None)
     readdressing.refuse_spread(port, matched.kept, placings[0] if placings else None)
     if host_name and host_name != port.host:
-        requests.refuse_binding(port.id, matched.kept, state, host=host, host_name=host_name)
+        requests.refuse_host(changed, matched.kept, state, host=host, host_name=host_name)
     coming: Allocations = placings[0].claim if placings else {}
     holds, final = claim_of(port.addresses), added(claim_of(matched.kept), coming)
     needs_claim = not covers(holds, final)
