@@ -63,6 +63,12 @@ ALWAYS: dict[str, str] = {
             OR coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless')
             OR (s.service_types <> '{}' AND NOT EXISTS (
                 SELECT FROM unnest(s.service_types) AS t (type) WHERE t.type LIKE 'compute:%')))""",
+    "an address of a pool that is capacity is claimed by nobody": """
+        SELECT a.address, a.port_id FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
+        WHERE a.in_pool AND NOT a.claimed AND s.change IS NULL
+        AND coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') NOT IN ('slaac', 'dhcpv6-stateless')
+        AND (s.service_types = '{}' OR EXISTS (
+            SELECT FROM unnest(s.service_types) AS t (type) WHERE t.type LIKE 'compute:%'))""",
     "a port has two addresses of one family by its build": """
         SELECT a.port_id FROM network.address a WHERE a.assigned_for IS NOT NULL AND a.claimed
         GROUP BY a.port_id, family(a.address) HAVING count(*) > 1""",

@@ -48,11 +48,13 @@ async def where(world: World) -> dict[str, str]:
 
 
 async def test_a_segment_has_its_provider_and_its_hosts_with_its_first_subnet(world: World) -> None:
-    await world.hosts("h1", "h2", reach=["rack1"])
-    await world.hosts("h3", reach=["rack2"])
+    await world.hosts("h1", reach=["rack1"])
     network = await world.cloud.network()
     segment = await world.cloud.segment(network, "rack1")
+    await world.hosts("h2", reach=["rack1"])
+    await world.hosts("h3", reach=["rack2"])
     assert await world.networks.placement.get_providers([segment.id]) == {}
+    assert await world.networks.compute.list_segment_aggregates() == {}
     await world.cloud.subnet(network, "10.1.0.0/28", segment)
     assert await members(world, segment.id) == (["h1", "h2"], ["h1", "h2"])
     assert await world.cloud.used(segment.id) == (13, 0)

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from tests.network.cloud import Cloud
 
+from roost.network.service import networks
 from roost.network.service.publications import publish_due
-from roost.network.store import publications
+from roost.network.store import publications, subnets
 
 
 @pytest.fixture
@@ -69,3 +70,15 @@ async def test_a_publisher_that_lost_its_lease_has_all_it_said_said_again(cloud:
     while_telling(cloud, overtaken)
     await publish_due(cloud.networks, [provider])
     assert await is_due(cloud, provider)
+
+
+async def test_a_network_takes_along_what_its_last_subnet_left(cloud: Cloud, provider: str) -> None:
+    """Whoever deleted the subnet died before it said so: the network's delete does not leave that to the reconciler."""
+    async with cloud.networks.database.transaction() as tx:
+        (subnet,) = await subnets.list_subnets(tx)
+        await subnets.delete_subnet(tx, subnet.id)
+        await publications.want(tx, [provider])
+    await networks.delete_network(cloud.networks, provider)
+    assert await cloud.networks.placement.get_providers([provider]) == {}
+    assert cloud.compute.aggregates == {}
+    assert not await is_due(cloud, provider)

@@ -12,8 +12,8 @@ from roost.network.errors import (
     IpAddressGenerationFailureNoMatchingSubnet,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model import SubnetChanges
-from roost.network.service import subnet_changes
+from roost.network.model import PortChanges, SubnetChanges
+from roost.network.service import ports, subnet_changes
 from roost.seams.network import Nic
 from roost.seams.placement import IPV4_ADDRESS
 
@@ -37,6 +37,22 @@ async def test_a_subnet_of_a_type_is_for_its_owners_and_comes_first_for_them(clo
     with pytest.raises(InvalidInput):
         await create(cloud, network, fixed_ips=[{"subnet_id": gateway.addresses[0].subnet_id}])
     await assert_books_agree(cloud.networks.database, settled=False)
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("owner", ["", "compute:nova", "network:dhcp", *ROUTERS])
+async def test_whoever_has_an_address_of_a_pool_has_claimed_it(cloud: Cloud, owner: str, named: bool) -> None:
+    """Source: upstream counts DHCP once for each subnet and other owners' ports as reserved: here a port is a port."""
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    where = {"fixed_ips": [{"ip_address": "10.1.0.4"}]} if named else {"host": "h1"}
+    port = await create(cloud, network, device_owner=owner, **where)
+    assert await cloud.used(rack1.id) == (5, 1)
+    await assert_books_agree(cloud.networks.database, settled=False)
+    for other in ("compute:nova", "network:dhcp", ""):
+        changed = await ports.update_port(cloud.networks, port.id, PortChanges(device_owner=other))
+        assert changed.addresses == port.addresses
+        assert await cloud.used(rack1.id) == (5, 1)
+    await assert_books_agree(cloud.networks.database)
 
 
 async def test_what_is_no_capacity_is_used_up_before_capacity_is_claimed(cloud: Cloud) -> None:
