@@ -62,41 +62,33 @@ async def list_network_ids(tx: Connection, limit: int) -> list[str]:
     return [row["id"] for row in await tx.fetch(LIST_NETWORK_IDS, limit)]
 
 
-LOCK_NETWORKS = """
--- network.lock_networks
+KEEP_NETWORKS = """
+-- network.keep_networks
 SELECT id FROM network.network WHERE id = ANY($1::uuid[]) ORDER BY id FOR KEY SHARE
 """
 
 
 async def keep_networks(tx: Connection, ids: Sequence[str]) -> list[Network]:
     """Networks that nobody can delete until this transaction ends."""
-    await tx.fetch(LOCK_NETWORKS, ids)
+    await tx.fetch(KEEP_NETWORKS, ids)
     return await list_networks(tx, ids)
 
 
-LOCK_NETWORKS_WHOLE = """
--- network.lock_networks_whole
+LOCK_NETWORKS = """
+-- network.lock_networks
 SELECT id FROM network.network WHERE id = ANY($1::uuid[]) ORDER BY id FOR UPDATE
 """
 
 
 async def lock_networks(tx: Connection, ids: Sequence[str]) -> dict[str, Network]:
     """Those of the networks that exist, by id, each with its segments, subnets and ports held as they are."""
-    await tx.fetch(LOCK_NETWORKS_WHOLE, ids)
+    await tx.fetch(LOCK_NETWORKS, ids)
     return {network.id: network for network in await list_networks(tx, ids)}
 
 
-LOCK_NETWORK = """
--- network.lock_network
-SELECT id FROM network.network WHERE id = $1 FOR UPDATE
-"""
-
-
 async def lock_network(tx: Connection, network_id: str) -> Network | None:
-    """The network, with its segments, subnets and ports held as they are."""
-    await tx.fetch(LOCK_NETWORK, network_id)
-    found = await list_networks(tx, [network_id])
-    return found[0] if found else None
+    """The same of one; None when there is none."""
+    return (await lock_networks(tx, [network_id])).get(network_id)
 
 
 INSERT_NETWORK = """
