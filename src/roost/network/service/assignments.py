@@ -84,7 +84,7 @@ async def claim_any(
         await releases.abandon(networks, port_id)
     else:
         async with networks.database.transaction() as tx:
-            await claims.delete_intent(tx, port_id)
+            await claims.delete_intents(tx, [port_id])
     providers = list(dict.fromkeys(placing.provider_uuid for placing in placings))
     raise IpAddressGenerationFailure(await exhaustions.describe_claims(networks, providers))
 
@@ -101,7 +101,7 @@ async def assign(networks: Networks, tx: Connection, port_id: str, placing: Plac
 
 async def close_intent(tx: Connection, port_id: str) -> None:
     """What was claimed for the port is assigned by this transaction. Raises PortChanged when the intent is gone."""
-    if not await claims.delete_intent(tx, port_id):
+    if not await claims.delete_intents(tx, [port_id]):
         raise too_late(port_id)
 
 

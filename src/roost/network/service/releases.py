@@ -104,6 +104,6 @@ async def abandon(networks: Networks, port_id: str) -> None:
     """The claim made for the port has no use: drop the intent, give the claim back."""
     async with networks.database.transaction() as tx:
         await ports.lock_ports(tx, [port_id])
-        await claims.delete_intent(tx, port_id)
+        await claims.delete_intents(tx, [port_id])
         hanging = await claims.release_hanging(tx, [port_id])
     await work_off_now(networks, hanging)

@@ -42,17 +42,6 @@ async def delete_intents(tx: Connection, port_ids: Sequence[str]) -> set[str]:
     return {row["port_id"] for row in await tx.fetch(DELETE_INTENTS, port_ids)}
 
 
-DELETE_INTENT = """
--- network.delete_intent
-DELETE FROM network.intent WHERE port_id = $1 RETURNING port_id
-"""
-
-
-async def delete_intent(tx: Connection, port_id: str) -> bool:
-    """The claim has its address, or is not wanted any more; False when the intent was gone."""
-    return await tx.fetchval(DELETE_INTENT, port_id) is not None
-
-
 LIST_EXPIRED_INTENTS = """
 -- network.list_expired_intents
 SELECT port_id FROM network.intent WHERE expires_at < now() ORDER BY port_id LIMIT $1
