@@ -269,5 +269,5 @@ async def _lock_providers(
     }
     holding = {port.provider_uuid for port in found.values() if port.provider_uuid}
     locked = await addresses.lock_provider_subnets(tx, sorted(assigning), sorted(anywhere))
-    reach = await subnets.list_physical_networks(tx, sorted(assigning | holding | locked.keys()))
-    return {uuid: ReachableSubnets(reached, locked.get(uuid, ())) for uuid, reached in reach.items()}
+    reach = await subnets.list_providers(tx, sorted(assigning | holding | locked.keys()))
+    return {uuid: ReachableSubnets(reached, locked.get(uuid, ())) for uuid, (reached, _) in reach.items()}

@@ -88,7 +88,8 @@ async def list_attached_ports(
 async def get_segment_names(networks: Networks, provider_uuids: Sequence[str]) -> dict[str, str]:
     """See NetworkClient.get_segment_names."""
     async with networks.database.transaction() as tx:
-        return await store.list_provider_names(tx, provider_uuids)
+        providers = await subnet_rows.list_providers(tx, provider_uuids)
+    return {uuid: name for uuid, (_, name) in providers.items()}
 
 
 def _pools(pools: Sequence[Subnet]) -> tuple[seam.Segment, ...]:

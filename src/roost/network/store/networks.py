@@ -246,21 +246,6 @@ async def delete_segments(tx: Connection, ids: Sequence[str]) -> None:
     await tx.execute(DELETE_SEGMENTS, ids)
 
 
-LIST_PROVIDER_NAMES = """
--- network.list_provider_names
-SELECT id, coalesce(nullif(name, ''), id::text) AS name FROM network.segment WHERE id = ANY($1::uuid[])
-UNION ALL
-SELECT id, coalesce(nullif(name, ''), id::text) FROM network.network WHERE id = ANY($1::uuid[])
-UNION ALL
-SELECT id, cell FROM network.subnet WHERE id = ANY($1::uuid[]) AND cell IS NOT NULL
-"""
-
-
-async def list_provider_names(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, str]:
-    """Provider UUID -> what people call the segment, the network, or the cell of a flat network's pool."""
-    return {row["id"]: row["name"] for row in await tx.fetch(LIST_PROVIDER_NAMES, provider_uuids)}
-
-
 LIST_HOSTS = """
 -- network.list_hosts
 SELECT name, physical_networks, cell FROM network.host WHERE $1::text[] IS NULL OR name = ANY($1) ORDER BY name

@@ -174,11 +174,13 @@ SELECT id, physical_network, coalesce(nullif(name, ''), id::text) AS name
 FROM network.segment WHERE id = ANY($1::uuid[])
 UNION ALL
 SELECT id, physical_network, coalesce(nullif(name, ''), id::text) FROM network.network WHERE id = ANY($1::uuid[])
+UNION ALL
+SELECT id, NULL, cell FROM network.subnet WHERE id = ANY($1::uuid[]) AND cell IS NOT NULL
 """
 
 
 async def list_providers(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, tuple[str | None, str]]:
-    """Provider UUID -> its physical network, None when every host reaches it, and what people call it."""
+    """Provider UUID -> its physical network, None when it has none, and what people call it: of a pool, its cell."""
     rows = await tx.fetch(LIST_PROVIDERS, provider_uuids)
     return {row["id"]: (row["physical_network"], row["name"]) for row in rows}
 
@@ -194,20 +196,6 @@ GROUP BY n.physical_network
 async def list_plain_networks(tx: Connection) -> dict[str | None, list[str]]:
     """Physical network, None for every host -> the networks with subnets that belong to no segment."""
     return {row["physical_network"]: row["ids"] for row in await tx.fetch(LIST_PLAIN_NETWORKS)}
-
-
-LIST_PHYSICAL_NETWORKS = """
--- network.list_physical_networks
-SELECT id, physical_network FROM network.segment WHERE id = ANY($1::uuid[])
-UNION ALL
-SELECT id, physical_network FROM network.network WHERE id = ANY($1::uuid[])
-"""
-
-
-async def list_physical_networks(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, str | None]:
-    """Provider UUID -> its physical network, None when every host reaches it."""
-    rows = await tx.fetch(LIST_PHYSICAL_NETWORKS, provider_uuids)
-    return {row["id"]: row["physical_network"] for row in rows}
 
 
 def _subnet(row: Any) -> Subnet:
