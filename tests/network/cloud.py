@@ -1,8 +1,13 @@
 """Small clouds for the tests of the network service."""
 
 import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
+
+from tests.invariants import assert_books_agree
 
 from roost.clients.local_network import LocalNetwork
 from roost.network import addressing
@@ -86,8 +91,9 @@ class Cloud:
 
     async def ensure(self, *servers: ServerNics) -> list[Port]:
         answers = await self.client.ensure_ports(servers)
-        assert all(isinstance(answer, EnsuredPorts) for answer in answers), answers
-        return [port for answer in answers for port in answer.ports]  # type: ignore[union-attr]
+        ensured = [answer for answer in answers if isinstance(answer, EnsuredPorts)]
+        assert len(ensured) == len(answers), answers
+        return [port for answer in ensured for port in answer.ports]
 
     async def claim(self, port_ids: list[str], provider_uuid: str, classes: tuple[str, ...] = (IPV4_ADDRESS,)) -> bool:
         """As the conductor does."""
@@ -111,3 +117,29 @@ class Cloud:
     async def used(self, provider_uuid: str, resource_class: str = IPV4_ADDRESS) -> tuple[int, int]:
         """(capacity, used) of a provider."""
         return (await self.networks.placement.list_usages([provider_uuid]))[provider_uuid][resource_class]
+
+
+async def assert_sound(cloud: Cloud) -> None:
+    """Fail with everything that never may be, whoever is at work."""
+    await assert_books_agree(cloud.networks.database, settled=False)
+
+
+@contextmanager
+def counting(cloud: Cloud) -> Iterator[list[str]]:
+    """The network's own statements while it lasts."""
+    seen: list[str] = []
+    database = cloud.networks.database
+    original = database.transaction
+
+    def note(query: Any) -> None:
+        if query.query.lstrip().startswith("-- network."):
+            seen.append(query.query)
+
+    @asynccontextmanager
+    async def watched(*, snapshot: bool = False) -> AsyncIterator[Any]:
+        async with original(snapshot=snapshot) as tx:
+            with tx.query_logger(note):
+                yield tx
+
+    with patch.object(database, "transaction", watched):
+        yield seen

@@ -1,20 +1,10 @@
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any
-
 import pytest
-from tests.invariants import list_problems
-from tests.network.cloud import Cloud
+from tests.network.cloud import Cloud, assert_sound, counting
 
 from roost.network.model import PortChanges
 from roost.network.service import networks as service
 from roost.network.service.ports import update_port
 from roost.seams.network import BindRefused, Bound, Nic, PortBind, PortsRefused
-
-
-async def assert_sound(cloud: Cloud) -> None:
-    async with cloud.networks.database.transaction() as tx:
-        assert await list_problems(tx, settled=False) == []
 
 
 async def test_a_server_goes_through_its_ports_life(cloud: Cloud) -> None:
@@ -106,28 +96,3 @@ async def test_the_number_of_statements_does_not_grow_with_the_ports(cloud: Clou
     assert counts[0] == counts[1]
     assert counts[0] <= 20
     await assert_sound(cloud)
-
-
-@contextmanager
-def counting(cloud: Cloud) -> Iterator[list[str]]:
-    """The network's own statements while it lasts."""
-    seen: list[str] = []
-
-    def note(query: Any) -> None:
-        if query.query.lstrip().startswith("-- network."):
-            seen.append(query.query)
-
-    database = cloud.networks.database
-    original = database.transaction
-
-    @asynccontextmanager
-    async def watched(*, snapshot: bool = False) -> AsyncIterator[Any]:
-        async with original(snapshot=snapshot) as tx:
-            with tx.query_logger(note):
-                yield tx
-
-    database.transaction = watched  # type: ignore[method-assign]
-    try:
-        yield seen
-    finally:
-        database.transaction = original  # type: ignore[method-assign]

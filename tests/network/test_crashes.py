@@ -5,8 +5,7 @@ import sys
 
 import pytest
 from tests.invariants import SETTLED
-from tests.network.cloud import Cloud
-from tests.network.test_builds import assert_sound
+from tests.network.cloud import Cloud, assert_sound
 
 from roost.network.reconciler import Reconciled, reconcile_once
 from roost.platform.crash import CRASH_POINTS

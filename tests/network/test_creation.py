@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from tests.network.cloud import PROJECT, Cloud
-from tests.network.test_builds import assert_sound, counting
+from tests.network.cloud import PROJECT, Cloud, assert_sound, counting
 
 from roost.network.errors import (
     IpAddressGenerationFailure,

@@ -4,8 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.network.cloud import PROJECT, Cloud
-from tests.network.test_builds import assert_sound
+from tests.network.cloud import PROJECT, Cloud, assert_sound
 
 from roost.network import bindings
 from roost.network.errors import IpAddressGenerationFailure, PortChanged

@@ -8,9 +8,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.network.cloud import NEVER, PROJECT, Cloud
+from tests.network.cloud import NEVER, PROJECT, Cloud, assert_sound
 from tests.network.test_api import Api
-from tests.network.test_builds import assert_sound
 
 from roost.network import addressing, flat
 from roost.network.errors import InvalidInput, SubnetInUse

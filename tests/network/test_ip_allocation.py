@@ -4,8 +4,7 @@ import itertools
 from typing import Any
 
 import pytest
-from tests.network.cloud import PROJECT, Cloud
-from tests.network.test_builds import assert_sound
+from tests.network.cloud import PROJECT, Cloud, assert_sound
 
 from roost.network import errors
 from roost.network.errors import FixedIpsSubnetsNotOnSameSegment, HostNotConnectedToAnySegment

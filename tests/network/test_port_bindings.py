@@ -4,9 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.network.cloud import Cloud
+from tests.network.cloud import Cloud, assert_sound
 from tests.network.test_api import Api
-from tests.network.test_builds import assert_sound
 from tests.network.test_port_updates import of, sound, update
 from tests.network.test_releases import held
 

@@ -4,8 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.network.cloud import PROJECT, Cloud
-from tests.network.test_builds import assert_sound
+from tests.network.cloud import PROJECT, Cloud, assert_sound
 from tests.network.test_fences import after, execute
 from tests.network.test_releases import EXPIRE, held, rows
 

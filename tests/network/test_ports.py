@@ -2,8 +2,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.network.cloud import PROJECT, Cloud
-from tests.network.test_builds import assert_sound
+from tests.network.cloud import PROJECT, Cloud, assert_sound
 
 from roost.network.errors import (
     HostNotCompatibleWithFixedIps,

@@ -1,7 +1,6 @@
 import asyncio
 
-from tests.network.cloud import PROJECT, Cloud
-from tests.network.test_builds import assert_sound
+from tests.network.cloud import PROJECT, Cloud, assert_sound
 
 from roost.network.model import PortFilter, PortRequest
 from roost.network.reconciler import Reconciled, reconcile_once

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.network.cloud import PROJECT, Cloud
-from tests.network.test_builds import assert_sound
+from tests.network.cloud import PROJECT, Cloud, assert_sound
 from tests.network.test_fences import after, execute
 
 from roost.network.model import FixedIpRequest, Network, Port, PortRequest
