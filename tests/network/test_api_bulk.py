@@ -1,9 +1,9 @@
-"""Many subnets or ports made by one request: all, or none."""
+"""Many of one kind made by one request: all, or none."""
 
 from typing import Any
 
 import pytest
-from tests.network.cloud import Cloud
+from tests.network.cloud import Cloud, counting
 from tests.network.test_api import Api
 
 from roost.network.model import PortFilter
@@ -73,3 +73,15 @@ async def test_what_ports_cannot_have_is_refused_by_name_unless_it_asks_for_noth
             status, answer = await api.call(method, f"/v2.0/{path}", {"port": body})
             assert (status, answer["NeutronError"]["type"]) == (400, "InvalidInput"), name
             assert answer["NeutronError"]["message"].startswith(f"{name}: only ")
+
+
+async def test_many_networks_and_segments_cost_as_many_statements_as_one(api: Api, cloud: Cloud) -> None:
+    counts = []
+    for size in (1, 20):
+        with counting(cloud) as statements:
+            _, made = await api.call("POST", "/v2.0/networks", {"networks": [{"name": "net"}] * size})
+            wanted = [{"network_id": one["id"], "network_type": "geneve"} for one in made["networks"]]
+            status, answer = await api.call("POST", "/v2.0/segments", {"segments": wanted})
+        assert (status, len(answer["segments"])) == (201, size)
+        counts.append(len(statements))
+    assert counts[0] == counts[1] <= 10

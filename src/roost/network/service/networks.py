@@ -84,8 +84,7 @@ async def create_networks(networks: Networks, wanted: Sequence[Network]) -> list
     segments = [_segment(networks, network, link) for network in made for link in _links(network)]
     async with networks.database.transaction() as tx:
         await quotas.refuse_over(networks, tx, "network", Counter(network.project_id for network in made))
-        for network in made:
-            await store.insert_network(tx, network)
+        await store.insert_networks(tx, made)
         await _insert_segments(tx, segments)
         found = await _with_links(tx, await store.list_networks(tx, [network.id for network in made]))
     by_id = {network.id: network for network in found}
@@ -126,14 +125,14 @@ async def create_segments(networks: Networks, wanted: Sequence[Segment]) -> list
     ]
     async with networks.database.transaction() as tx:
         found = await store.lock_networks(tx, sorted({segment.network_id for segment in made}))
+        subnets = await subnet_rows.list_subnets(tx, network_ids=list(found))
+        plain = {one.network_id for one in subnets if one.segment_id is None and not uses.needs_no_segment(one)}
         for segment in made:
             network = found.get(segment.network_id)
             if network is None:
                 raise NetworkNotFound(f"Network {segment.network_id} could not be found.")
             flat.refuse_segment(network)
-            if not network.segmented and not all(
-                map(uses.needs_no_segment, await subnet_rows.list_subnets(tx, network_ids=[network.id]))
-            ):
+            if network.id in plain:
                 raise SubnetsNotAllAssociatedWithSegments(
                     f"Network {network.id} has subnets without a segment: delete them first."
                 )
@@ -195,11 +194,7 @@ async def delete_segment(networks: Networks, segment_id: str, *, revision: int |
     async with networks.database.transaction() as tx:
         segment = await _lock_segment(tx, segment_id)
         refuse_other_revision("Segment", segment_id, has=segment.revision, wanted=revision)
-        on_it = [
-            s
-            for s in await subnet_rows.list_subnets(tx, network_ids=[segment.network_id])
-            if s.segment_id == segment_id
-        ]
+        on_it = await subnet_rows.list_subnets(tx, provider_uuids=[segment_id])
         if on_it:
             raise SegmentInUse(f"Segment {segment_id} still has {len(on_it)} subnets: delete them first.")
         await store.delete_segments(tx, [segment_id])
@@ -209,11 +204,10 @@ async def delete_segment(networks: Networks, segment_id: str, *, revision: int |
 
 async def _lock_segment(tx: Connection, segment_id: str) -> Segment:
     """The segment, with its network held as it is. Raises SegmentNotFound."""
-    for _ in range(2):
-        found = await store.list_segments(tx, [segment_id])
-        if not found:
-            break
+    found = await store.list_segments(tx, [segment_id])
+    if found:
         await store.lock_network(tx, found[0].network_id)
+        found = await store.list_segments(tx, [segment_id])  # as it is now that nobody changes it
     if not found:
         raise SegmentNotFound(f"Segment {segment_id} could not be found.")
     return found[0]

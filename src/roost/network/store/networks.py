@@ -91,23 +91,30 @@ async def lock_network(tx: Connection, network_id: str) -> Network | None:
     return (await lock_networks(tx, [network_id])).get(network_id)
 
 
-INSERT_NETWORK = """
--- network.insert_network
+INSERT_NETWORKS = """
+-- network.insert_networks
 INSERT INTO network.network
     (id, name, project_id, description, network_type, physical_network, segmentation_id, admin_state_up, shared,
-    external, mtu, tags, flat, created_at, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14)
+    external, mtu, flat, created_at, updated_at)
+SELECT id, name, project_id, description, network_type, physical_network, segmentation_id, admin_state_up, shared,
+    external, mtu, flat, made_at, made_at
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::integer[], $8::boolean[],
+    $9::boolean[], $10::boolean[], $11::integer[], $12::boolean[], $13::timestamptz[])
+    AS n (id, name, project_id, description, network_type, physical_network, segmentation_id, admin_state_up, shared,
+    external, mtu, flat, made_at)
 """
 
 
-async def insert_network(tx: Connection, network: Network) -> None:
-    """A new network."""
-    await tx.execute(
-        INSERT_NETWORK, network.id, network.name, network.project_id, network.description,
-        network.network_type, network.physical_network, network.segmentation_id,
-        network.admin_state_up, network.shared, network.external, network.mtu, network.tags, network.flat,
-        network.created_at,
-    )  # fmt: skip
+async def insert_networks(tx: Connection, networks: Sequence[Network]) -> None:
+    """New networks, without tags."""
+    columns = [
+        [getattr(network, name) for network in networks]
+        for name in (
+            "id", "name", "project_id", "description", "network_type", "physical_network", "segmentation_id",
+            "admin_state_up", "shared", "external", "mtu", "flat", "created_at",
+        )
+    ]  # fmt: skip
+    await tx.execute(INSERT_NETWORKS, *columns)
 
 
 UPDATE_NETWORK = """
