@@ -50,6 +50,35 @@ NOT_SERVED = (
 """What a person may try and Roost does not do yet."""
 
 
+REFUSED = (
+    ("openstack network create --pvlan lab", "pvlan: Roost does not serve it"),
+    ("openstack network create --availability-zone-hint a lab", "availability_zone_hints: Roost does not serve it"),
+    ("openstack network set --default public", "is_default: Roost does not serve it"),
+    (
+        "openstack network create --extra-property type=str,name=colour,value=red lab",
+        "Unrecognized attribute(s) 'colour'",
+    ),
+    (
+        "openstack subnet create --network public --use-default-subnet-pool lab",
+        "use_default_subnetpool: Roost does not",
+    ),
+    (
+        "openstack subnet create --network public --use-prefix-delegation --ip-version 6 lab",
+        "subnetpool_id: Roost does",
+    ),
+    ("openstack subnet create --network public lab", "Roost has no subnet pools"),
+    ("openstack subnet create --network public --subnet-range 10.0.0.0/24 --prefix-length 24 lab", "prefixlen: Roost"),
+    ("openstack subnet create --network public --subnet-pool lab lab", "/subnetpools: Roost does not serve it"),
+    ("openstack port create --network public --trusted lab", "trusted: Roost does not serve it"),
+    ("openstack port create --network public --enable-port-security lab", "port_security_enabled: Roost does not"),
+    ("openstack port create --network public --security-group default lab", "/security-groups: Roost does not serve"),
+    ("openstack subnet pool list", "/subnetpools: Roost does not serve it"),
+    ("openstack address scope list", "/address-scopes: Roost does not serve it"),
+    ("openstack network agent list", "/agents: Roost does not serve it"),
+)
+"""What a person may ask of networks and Roost does not do, and what says so."""
+
+
 @pytest.fixture(scope="module")
 def roost() -> Iterator[Cluster]:
     """Three racks with agents, and no servers."""
@@ -196,6 +225,18 @@ def test_commands_that_are_not_served_say_so(clouds_file: Path) -> None:
         assert re.search(
             r"Roost does not serve it|is not allowed for this resource|is served as yet|Roost keeps no", one["err"]
         ), one
+
+
+def test_options_that_are_not_served_are_refused_by_name(cloud: Connection, clouds_file: Path) -> None:
+    done = _run_openstack(clouds_file, [line for line, _ in REFUSED])
+    for one, (_, said) in zip(done, REFUSED, strict=True):
+        assert one["status"] == 1, one
+        assert said in one["err"], one
+    assert [network.name for network in cloud.network.networks()] == ["public"]
+    with pytest.raises(exceptions.BadRequestException, match="router: Roost does not serve it"):
+        cloud.network.update_quota("acme", routers=5)
+    assert cloud.network.update_quota("acme", routers=-1, ports=5).ports == 5
+    cloud.network.delete_quota("acme")
 
 
 def _make_network(cloud: Connection, name: str) -> Any:

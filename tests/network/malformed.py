@@ -95,7 +95,7 @@ KINDS = {"networks": "network", "segments": "segment", "subnets": "subnet", "por
 LIKELY = {
     "name": 0.5, "fixed_ips": 0.4, "binding:host_id": 0.35, "segment_id": 0.5, "allocation_pools": 0.2, "ports": 0.15,
     "networks": 0.15, "subnets": 0.15, "segments": 0.15, "port": 0.9, "network": 0.9, "subnet": 0.9, "segment": 0.9,
-    "subnet_id": 0.6, "ip_address": 0.6, "provider:network_type": 0.3, "gateway_ip": 0.15, "shared": 0.05,
+    "subnet_id": 0.6, "ip_address": 0.6, "provider:network_type": 0.3, "gateway_ip": 0.15, "cidr": 0.9, "shared": 0.05,
     "router:external": 0.1, "device_id": 0.3, "device_owner": 0.3, "mac_address": 0.15,
 }  # fmt: skip
 """How often an attribute is there that may be left out; others are there one time in eight."""

@@ -160,21 +160,61 @@ async def test_many_are_made_in_their_order_or_none(api: Api) -> None:
     assert len((await api.call("GET", "/v2.0/segments"))[1]["segments"]) == 3
 
 
-async def test_what_is_not_served_is_refused_by_name_unless_it_asks_for_nothing(api: Api) -> None:
-    nothing = {
+NOTHING: dict[str, dict[str, Any]] = {
+    "network": {
         "port_security_enabled": False, "availability_zone_hints": [], "dns_domain": "", "is_default": False,
-        "qos_policy_id": None, "vlan_transparent": None,
-    }  # fmt: skip
-    network = await api.make("network", **nothing)
-    something = {
-        "port_security_enabled": True, "availability_zone_hints": ["z"], "dns_domain": "a.", "is_default": True,
-        "qos_policy_id": network["id"], "vlan_transparent": True,
-    }  # fmt: skip
-    for name, value in something.items():
-        for method, path in (("POST", "networks"), ("PUT", f"networks/{network['id']}")):
-            status, answer = await api.call(method, f"/v2.0/{path}", {"network": {name: value}})
-            assert (status, answer["NeutronError"]["type"]) == (400, "InvalidInput")
-            assert answer["NeutronError"]["message"].startswith(f"{name}: only ")
+        "qos_policy_id": None, "vlan_transparent": None, "pvlan": False, "ha": False,
+    },
+    "subnet": {
+        "subnetpool_id": None, "use_default_subnetpool": False, "prefixlen": None, "dns_publish_fixed_ip": False,
+    },
+    "port": {"security_groups": [], "port_security_enabled": False, "trusted": False, "pvlan_type": None},
+}  # fmt: skip
+"""Of each kind, what is not served and asks for nothing."""
+
+
+async def test_what_is_not_served_is_refused_by_name_unless_it_asks_for_nothing(api: Api) -> None:
+    network = await api.make("network", **NOTHING["network"])
+    needs = {
+        "network": {},
+        "subnet": {"network_id": network["id"], "cidr": "10.0.0.0/24"},
+        "port": {"network_id": network["id"]},
+    }
+    subnet = await api.make("subnet", **needs["subnet"], **NOTHING["subnet"])
+    port = await api.make("port", **needs["port"], **NOTHING["port"])
+    for kind, made in (("network", network), ("subnet", subnet), ("port", port)):
+        for name, nothing in NOTHING[kind].items():
+            something = {name: ["x"] if isinstance(nothing, list) else True if nothing is False else "x"}
+            for method, path, body in (
+                ("POST", f"{kind}s", {**needs[kind], **something}),
+                ("PUT", f"{kind}s/{made['id']}", something),
+            ):
+                status, answer = await api.call(method, f"/v2.0/{path}", {kind: body})
+                assert (status, answer["NeutronError"]["type"]) == (400, "InvalidInput")
+                assert answer["NeutronError"]["message"].startswith(
+                    f"{name}: Roost does not serve it: leave it out, or"
+                )
+    _, answer = await api.call("POST", "/v2.0/subnets", {"subnet": {"network_id": network["id"]}})
+    assert answer["NeutronError"]["message"].startswith("cidr: a subnet needs one")
+
+
+async def test_an_attribute_that_nobody_may_give_is_refused_in_upstreams_words(api: Api) -> None:
+    network = await api.make("network")
+    path = f"/v2.0/networks/{network['id']}"
+    for method, at, body, message in (
+        ("POST", "/v2.0/networks", {"network": {"status": "ACTIVE"}}, "Attribute 'status' not allowed in POST"),
+        ("POST", "/v2.0/networks", {"networks": [{}, {"id": "x"}]}, "Attribute 'id' not allowed in POST"),
+        ("POST", "/v2.0/networks", {"network": {"colour": 1}}, "Unrecognized attribute(s) 'colour'"),
+        ("PUT", path, {"network": {"project_id": "x"}}, "Cannot update read-only attribute project_id"),
+        ("PUT", path, {"network": {"colour": 1}}, "Unrecognized attribute(s) 'colour'"),
+        (
+            "POST", "/v2.0/networks", {"network": {"project_id": "a", "tenant_id": "b"}},
+            "'project_id' and 'tenant_id' do not match",
+        ),
+    ):  # fmt: skip
+        status, answer = await api.call(method, at, body)
+        assert status == 400
+        assert answer["NeutronError"] == {"type": "HTTPBadRequest", "message": message, "detail": ""}
 
 
 async def test_l2_adjacency_ends_with_the_first_subnet_on_a_segment(api: Api, cloud: Cloud) -> None:

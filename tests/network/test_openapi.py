@@ -161,4 +161,4 @@ async def test_what_the_document_forbids_in_a_body_is_refused_by_every_operation
             refused.add(what)
             status, answer = await api.call(method, target, raw=json.dumps(value).encode())
             assert (status, answer["NeutronError"]["type"]) == (400, "HTTPBadRequest"), (method, path, what, answer)
-            assert "malformed body" in answer["NeutronError"]["message"]
+            assert answer["NeutronError"]["message"].startswith(("malformed body: ", "Unrecognized attribute(s) "))

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct
 
 from roost.network.errors import InvalidInput
 from roost.network.links import SEGMENTATION_ID_MAX
+from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, is_uuid
 
 Text = Annotated[str, Meta(max_length=255, pattern="^[^\x00]*$")]
@@ -43,4 +44,13 @@ def refuse_unserved(body: Struct, neutral: Mapping[str, Sequence[Any]]) -> None:
         given = getattr(body, name)
         if given is not UNSET and not any(type(given) is type(value) and given == value for value in values):
             shown = next(item.encode_name for item in msgspec.structs.fields(body) if item.name == name)
-            raise InvalidInput(f"{shown}: only {msgspec.json.encode(values[0]).decode()} is served.")
+            neutral_text = msgspec.json.encode(values[0]).decode()
+            raise InvalidInput(f"{shown}: Roost does not serve it: leave it out, or give {neutral_text}.")
+
+
+def parse_project(body: Any, default: str) -> str:
+    """Whose it is to be: `project_id`, or `tenant_id`, as it was called. Raises BadRequest where they differ."""
+    given = {project for project in (body.project_id, body.tenant_id) if project}
+    if len(given) > 1:
+        raise BadRequest("'project_id' and 'tenant_id' do not match")
+    return next(iter(given), default)

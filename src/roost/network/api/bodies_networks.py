@@ -4,7 +4,14 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from roost.network.api.bodies import BULK_MAX, SegmentationId, Text, parse_segmentation_id, refuse_unserved
+from roost.network.api.bodies import (
+    BULK_MAX,
+    SegmentationId,
+    Text,
+    parse_project,
+    parse_segmentation_id,
+    refuse_unserved,
+)
 from roost.network.errors import InvalidInput, SegmentsSetInConjunctionWithProviders
 from roost.network.links import MTU_MIN, refuse_link
 from roost.network.model import MTU_DEFAULT, Link, Network, NetworkChanges
@@ -35,6 +42,9 @@ class NetworkUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
     qos_policy_id: Any = UNSET
     vlan_transparent: Any = UNSET
     vlan_qinq: Any = UNSET
+    qinq: Any = UNSET
+    pvlan: Any = UNSET
+    ha: Any = UNSET
 
 
 NEUTRAL = {
@@ -45,6 +55,9 @@ NEUTRAL = {
     "qos_policy_id": (None,),
     "vlan_transparent": (False, None),
     "vlan_qinq": (False, None),
+    "qinq": (False, None),
+    "pvlan": (False, None),
+    "ha": (False, None),
 }
 
 
@@ -97,7 +110,7 @@ class NetworkUpdateEnvelope(Struct, forbid_unknown_fields=True):
 
 
 def network(body: NetworkBody, env: Env, default_project: str) -> Network:
-    """Raises InvalidInput, SegmentsSetInConjunctionWithProviders."""
+    """Raises InvalidInput, BadRequest, SegmentsSetInConjunctionWithProviders."""
     refuse_unserved(body, NEUTRAL)
     own = _link(LinkBody(**{name: getattr(body, name) for name in PROVIDER}))
     said = any(getattr(body, name) is not None for name in PROVIDER)
@@ -111,7 +124,7 @@ def network(body: NetworkBody, env: Env, default_project: str) -> Network:
     return Network(
         id="",
         name=body.name,
-        project_id=body.project_id or body.tenant_id or default_project,
+        project_id=parse_project(body, default_project),
         description=body.description,
         admin_state_up=body.admin_state_up,
         shared=body.shared,

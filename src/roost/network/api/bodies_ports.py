@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network import addressing
-from roost.network.api.bodies import BULK_MAX, Text, parse_uuid, refuse_unserved
+from roost.network.api.bodies import BULK_MAX, Text, parse_project, parse_uuid, refuse_unserved
 from roost.network.errors import InvalidInput
 from roost.network.model import FixedIpRequest, PortChanges, PortRequest
 from roost.network.tags import TAGS_MAX, replaced
@@ -42,6 +42,8 @@ class PortUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
     hints: Any = UNSET
     trusted: Any = UNSET
     hardware_offload_type: Any = UNSET
+    pvlan_type: Any = UNSET
+    pvlan_community: Any = UNSET
 
 
 NEUTRAL = {
@@ -59,6 +61,8 @@ NEUTRAL = {
     "hints": (None, {}),
     "trusted": (False, None),
     "hardware_offload_type": (None,),
+    "pvlan_type": (None,),
+    "pvlan_community": (None,),
 }
 
 
@@ -110,11 +114,11 @@ class PortUpdateEnvelope(Struct, forbid_unknown_fields=True):
 
 
 def port(body: PortBody, default_project: str) -> PortRequest:
-    """Raises InvalidInput."""
+    """Raises InvalidInput, BadRequest."""
     refuse_unserved(body, NEUTRAL)
     return PortRequest(
         network_id=parse_uuid("network_id", body.network_id),
-        project_id=body.project_id or body.tenant_id or default_project,
+        project_id=parse_project(body, default_project),
         name=body.name,
         description=body.description,
         mac_address=body.mac_address or None,

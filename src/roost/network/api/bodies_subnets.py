@@ -1,12 +1,12 @@
 """What clients send of subnets, decoded and checked; what is not served is refused by name."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network import addressing, subnet_attributes, uses
-from roost.network.api.bodies import BULK_MAX, Text, parse_uuid
+from roost.network.api.bodies import BULK_MAX, Text, parse_project, parse_uuid, refuse_unserved
 from roost.network.errors import InvalidInput
 from roost.network.model import HostRoute, Subnet, SubnetChanges
 from roost.platform.env import Env
@@ -28,14 +28,31 @@ class HostRouteBody(Struct, forbid_unknown_fields=True):
     nexthop: str
 
 
-class SubnetBody(Struct, kw_only=True, forbid_unknown_fields=True):
-    """POST subnets: one subnet. gateway_ip: unset for the first host address, null for none.
+class SubnetUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
+    """What clients send of a subnet and Roost has no use for: accepted where it asks for nothing."""
+
+    subnetpool_id: Any = UNSET
+    use_default_subnetpool: Any = UNSET
+    prefixlen: Any = UNSET
+    dns_publish_fixed_ip: Any = UNSET
+
+
+NEUTRAL = {
+    "subnetpool_id": (None,),
+    "use_default_subnetpool": (False, None),
+    "prefixlen": (None,),
+    "dns_publish_fixed_ip": (False, None),
+}
+
+
+class SubnetBody(SubnetUnserved, kw_only=True, forbid_unknown_fields=True):
+    """POST subnets: one subnet. gateway_ip: unset for the first host address, null for none. cidr: there has to be one.
 
     roost:cell: of a network of roost:kind flat, the cell whose pool it is.
     """
 
     network_id: str
-    cidr: str
+    cidr: str | UnsetType = UNSET
     ip_version: int = 4
     name: Text = ""
     description: Text = ""
@@ -53,7 +70,7 @@ class SubnetBody(Struct, kw_only=True, forbid_unknown_fields=True):
     cell: Cell | None = field(default=None, name="roost:cell")
 
 
-class SubnetUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
+class SubnetUpdateBody(SubnetUnserved, kw_only=True, forbid_unknown_fields=True):
     """PUT subnets/{id}: what is left out stays. gateway_ip: null for none; allocation_pools: an empty list for none."""
 
     name: Text | None = None
@@ -81,7 +98,10 @@ class SubnetEnvelope(Struct, forbid_unknown_fields=True):
 
 
 def subnet(body: SubnetBody, env: Env, default_project: str) -> Subnet:
-    """Raises InvalidInput, and what addressing.plan_subnet, uses.check_modes and the checks of attributes raise."""
+    """Raises InvalidInput, BadRequest, what addressing.plan_subnet, uses.check_modes and checks of attributes raise."""
+    refuse_unserved(body, NEUTRAL)
+    if body.cidr is UNSET:
+        raise InvalidInput("cidr: a subnet needs one, like 192.0.2.0/24: Roost has no subnet pools to take it from.")
     if body.ip_version not in (4, 6):
         raise InvalidInput(f"ip_version {body.ip_version}: expected 4 or 6.")
     pools = body.allocation_pools
@@ -107,7 +127,7 @@ def subnet(body: SubnetBody, env: Env, default_project: str) -> Subnet:
         segment_id=None if body.segment_id is None else parse_uuid("segment_id", body.segment_id),
         name=body.name,
         description=body.description,
-        project_id=body.project_id or body.tenant_id or default_project,
+        project_id=parse_project(body, default_project),
         ip_version=body.ip_version,
         cidr=plan.cidr,
         gateway_ip=plan.gateway_ip,
@@ -128,6 +148,7 @@ def subnet(body: SubnetBody, env: Env, default_project: str) -> Subnet:
 
 def subnet_changes(body: SubnetUpdateBody, revision: int | None) -> SubnetChanges:
     """Raises InvalidInput."""
+    refuse_unserved(body, NEUTRAL)
     pools, routes, segment_id = body.allocation_pools, body.host_routes, body.segment_id
     return SubnetChanges(
         name=body.name,

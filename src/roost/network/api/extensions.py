@@ -194,6 +194,12 @@ EXTENSIONS: dict[str, Extension] = {
         description="Subnets can be for ports of some owners only.",
         updated="2016-03-15T18:00:00-00:00",
     ),
+    "tag-creation": Extension(
+        name="Tag creation extension",
+        description="Several tags are added at once.",
+        updated="2024-07-23T10:00:00-00:00",
+        operation="POST /v2.0/ports/{}/tags",
+    ),
     "tag-ports-during-bulk-creation": Extension(
         name="Tag Ports During Bulk Creation",
         description="Ports are made with tags.",

@@ -22,7 +22,7 @@ from roost.network.errors import NetworkNotFound, TagResourceNotFound
 from roost.network.service import Networks
 from roost.platform.auth import Forbidden, Policy, Unrestricted, caller_of
 from roost.platform.errors import BadRequest
-from roost.platform.http import Endpoint, canonical_uuid, is_uuid, read_json
+from roost.platform.http import Endpoint, canonical_uuid, is_uuid
 
 OWNED: dict[str, Resource[Any]] = {resource.many: resource for resource in (NETWORK, SUBNET, PORT)}
 """What belongs to projects."""
@@ -74,7 +74,7 @@ async def _check_one(
         target = access.target(document)
         access.enforce(rule, target)
     if rule == f"update_{resource.one}" and operation.body is not None:
-        item = getattr(await read_json(request, operation.body), resource.one)
+        item = getattr(await resource.read(request, operation.body), resource.one)
         access.enforce_attributes(rule, item, target | _device_owner(item))
 
 
@@ -82,7 +82,7 @@ async def _check_new(access: Access, resource: Resource[Any], operation: Operati
     """Raise what keeps the caller from making one of these."""
     rule = operation.rule
     assert rule is not None
-    body = await read_json(request, operation.body)
+    body: Struct = await resource.read(request, operation.body)
     for item in _items(resource, body):
         project_id = given_project(item) or access.caller.project_id
         if project_id != access.caller.project_id and not access.privileged:

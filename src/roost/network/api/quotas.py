@@ -1,7 +1,7 @@
 """Quotas over HTTP. Source: Network API v2.0, extensions quotas, quota_details and quota-check-limit."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import listing
-from roost.network.api.bodies import Text
+from roost.network.api.bodies import Text, refuse_unserved
 from roost.network.api.protocol import Operation, Operations
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import InvalidInput
@@ -27,7 +27,21 @@ Maximum = (
 """A number, or its digits, as upstream takes them."""
 
 
-class QuotaBody(Struct, kw_only=True, forbid_unknown_fields=True):
+class QuotaUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Quotas of what Roost does not have: accepted where they allow any number of it."""
+
+    floatingip: Any = UNSET
+    rbac_policy: Any = UNSET
+    router: Any = UNSET
+    security_group: Any = UNSET
+    security_group_rule: Any = UNSET
+    subnetpool: Any = UNSET
+
+
+NEUTRAL = {resource.name: (UNLIMITED, None) for resource in msgspec.structs.fields(QuotaUnserved)}
+
+
+class QuotaBody(QuotaUnserved, kw_only=True, forbid_unknown_fields=True):
     """PUT quotas/{project}: what is left out stays. check_limit: refuse a quota below what there is already."""
 
     network: Maximum = UNSET
@@ -153,6 +167,7 @@ def _project_operations(context: Networks) -> Operations:
     async def update(request: Request) -> Response:
         project_id = _project(request)
         body = (await read_json(request, QuotaEnvelope)).quota
+        refuse_unserved(body, NEUTRAL)
         for name, said in (("project_id", body.project_id), ("tenant_id", body.tenant_id)):
             if said not in (None, project_id):
                 raise InvalidInput(f"{name} '{said}': the path names {project_id}.")

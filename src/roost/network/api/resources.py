@@ -1,5 +1,6 @@
 """What networks, segments, subnets and ports have in common over HTTP: their operations, queries and answers."""
 
+import re
 import types
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
@@ -19,6 +20,7 @@ from roost.platform.errors import BadRequest, NotFound
 from roost.platform.http import json_response, read_json
 
 T = TypeVar("T")
+B = TypeVar("B", bound=Struct)
 
 
 class Delete(Protocol):
@@ -57,6 +59,27 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
     def id_of(self, request: Request) -> str:
         """The id in the path. Raises the error for what has none."""
         return path_id(request, self.title, self.missing)
+
+    async def read(self, request: Request, envelope: type[B]) -> B:
+        """The body of a POST or PUT.
+
+        Raises BadRequest; for an attribute that may not be given, in Neutron's words.
+        Source: neutron-lib, neutron_lib/api/attributes.py, and Neutron, neutron/api/v2/base.py.
+        """
+        try:
+            return await read_json(request, envelope)
+        except BadRequest as error:
+            unknown = re.search(r"unknown field `([^`]*)` - at `\$\.\w+(?:\[\d+\])?`", str(error))
+            if unknown is None:
+                raise
+            name = unknown[1]
+            if name not in attributes(self.document):
+                text = f"Unrecognized attribute(s) '{name}'"
+            elif request.method == "POST":
+                text = f"Attribute '{name}' not allowed in POST"
+            else:
+                text = f"Cannot update read-only attribute {name}"
+            raise BadRequest(text) from None
 
     def operations(
         self,
@@ -120,7 +143,7 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
         self, create: Callable[[Sequence[Any]], Awaitable[Sequence[T]]], create_body: type[Struct]
     ) -> Operation:
         async def endpoint(request: Request) -> Response:
-            body = await read_json(request, create_body)
+            body = await self.read(request, create_body)
             one, many = getattr(body, self.one), getattr(body, self.many)
             if (one is UNSET) == (many is UNSET):
                 raise BadRequest(f"malformed body: expected either `{self.one}` or `{self.many}`")
@@ -143,7 +166,7 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
     ) -> Operation:
         async def endpoint(request: Request) -> Response:
             resource_id = self.id_of(request)
-            body = await read_json(request, update_body)
+            body = await self.read(request, update_body)
             changed = await update(resource_id, getattr(body, self.one), revision(request))
             return json_response({self.one: listing.show_made(self.show(changed), request)})
 
