@@ -220,6 +220,22 @@ async def test_two_nics_of_one_server_may_take_two_addresses_of_one_segment_at_o
     assert await cloud.used(rack1.id) == (5, 0)
 
 
+async def test_a_port_that_is_deleted_while_its_named_address_is_claimed_gets_none(cloud: Cloud) -> None:
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    nic = Nic(tag="0", network_id=network.id, fixed_ip="10.1.0.4")
+    server = cloud.server(nic)
+
+    async def deleted() -> None:
+        await ports.delete_port(cloud.networks, bindings.port_id(server.server_id, nic))
+
+    after(cloud.networks.placement, "claim", deleted)
+    with pytest.raises(PortChanged):
+        await cloud.client.ensure_ports([server])
+    assert await ports.list_ports(cloud.networks, PortFilter()) == []
+    assert await cloud.used(rack1.id) == (5, 0)
+    await assert_sound(cloud)
+
+
 @pytest.mark.parametrize("existing", [False, True])
 async def test_a_port_that_another_server_got_since_it_was_looked_at_stays_reserved(
     cloud: Cloud, existing: bool

@@ -192,7 +192,9 @@ async def assign_address(networks: Networks, port_id: str, address: str) -> None
     placing = await claim_any(networks, port_id, port.project_id, plan.placings)
     try:
         async with networks.database.transaction() as tx:
-            await ports.lock_ports(tx, [port_id])
+            now = (await ports.lock_ports(tx, [port_id])).get(port_id)
+            if now is None or now.revision != port.revision:
+                raise PortChanged(f"Port {port_id} changed while it was given an address: repeat the request.")
             await assign(networks, tx, port_id, placing)
     except (PortChanged, IpAddressAlreadyAllocated, IpAddressGenerationFailure):
         await releases.abandon(networks, port_id)
