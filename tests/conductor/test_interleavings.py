@@ -4,10 +4,12 @@ import asyncio
 
 import pytest
 from tests.conductor.world import World
+from tests.network.cloud import PROJECT
 
 from roost.conductor import finish
 from roost.conductor.pipeline import run_once
-from roost.network.service import assignments
+from roost.network.model import PortFilter, PortRequest
+from roost.network.service import assignments, ports
 from roost.platform.database import Database
 
 
@@ -120,3 +122,33 @@ async def test_a_conductor_that_wakes_before_it_assigns_a_named_address_takes_no
     await sleeper
     assert await world.statuses() == {server: "ACTIVE"}
     await world.settled()
+
+
+async def test_a_conductor_that_wakes_before_it_makes_ports_leaves_none_with_a_server_that_failed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    mine = await ports.create_port(world.networks, PortRequest(network_id=network.id, project_id=PROJECT))
+    (server,) = await world.boot(network.id, port_id=mine.id)
+    sleeping, go_on = asyncio.Event(), asyncio.Event()
+    client = world.conductor.network
+    ensure = client.ensure_ports
+
+    async def slow(servers):  # type: ignore[no-untyped-def]
+        client.ensure_ports = ensure  # type: ignore[method-assign]
+        sleeping.set()
+        await go_on.wait()
+        return await ensure(servers)
+
+    client.ensure_ports = slow  # type: ignore[method-assign]
+    sleeper = asyncio.create_task(run_once(world.conductor))
+    await sleeping.wait()
+    await world.expire_leases()
+    await world.run(failing=["r1-h1", "r1-h2"])
+    assert await world.statuses() == {server: "ERROR"}
+    go_on.set()
+    await sleeper
+    assert len(await ports.list_ports(world.networks, PortFilter())) == 2
+    await world.settled()
+    (left,) = await ports.list_ports(world.networks, PortFilter())
+    assert (left.id, left.device_id) == (mine.id, "")

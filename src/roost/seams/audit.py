@@ -65,7 +65,7 @@ class Kind(Enum):
     )  # fmt: skip
     PORT_CLAIM_STRAY = ("port-claim-stray", "a claim is of a port that does not exist", "given back")
     PORT_STRAY = (
-        "port-stray", "a port was made for, or reserved for, a server that does not exist",
+        "port-stray", "a port was made for, or reserved for, a server that neither runs nor is being built",
         "deleted if Roost made it, else put back as it came",
     )  # fmt: skip
     PORT_UNOWNED = (

@@ -26,10 +26,15 @@ CONFIRM_MAX = 100
 """Ports that are locked at once: whoever works with one of them waits meanwhile."""
 
 UNREACHED_MAX = 10_000
+SAYS = {
+    Kind.PORT_STRAY: "neither runs nor is being built",
+    Kind.PORT_UNOWNED: "does not exist",
+    Kind.PORT_RESERVED: "is done",
+}
 
 
 async def audit_server_ports(networks: Networks, *, repairs: Repairs) -> list[Drift]:
-    """Ports of servers that do not exist, and reservations for builds that are done.
+    """Ports of servers that do not exist or never ran, and reservations for builds that are done.
 
     A port is read before its server is asked for: a server that is at work exists before its ports do.
     """
@@ -41,9 +46,10 @@ async def audit_server_ports(networks: Networks, *, repairs: Repairs) -> list[Dr
         asked = sorted({port.device_id for port in page if is_server_id(port.device_id)})
         if asked:
             unfinished = await networks.compute.list_unfinished(asked)
-            alive = await networks.compute.list_servers(asked) | unfinished
+            going = await networks.compute.list_claiming(asked) | unfinished
+            alive = await networks.compute.list_servers(asked) | going
             suspects = {
-                (port.id, port.device_id): kind for port in page if (kind := _fault_of(port, alive, unfinished))
+                (port.id, port.device_id): kind for port in page if (kind := _fault_of(port, alive, going, unfinished))
             }
             found += await _settle_suspects(networks, suspects, repairs) if suspects else []
         if len(page) < PAGE:
@@ -51,11 +57,14 @@ async def audit_server_ports(networks: Networks, *, repairs: Repairs) -> list[Dr
         after = page[-1].id
 
 
-def _fault_of(port: BuildPort, alive: set[str], unfinished: set[str]) -> Kind | None:
+def _fault_of(port: BuildPort, alive: set[str], going: set[str], unfinished: set[str]) -> Kind | None:
+    """alive: servers that there are; going: those that run, or whose work is not done; unfinished: the latter."""
     if not is_server_id(port.device_id):
         return None
+    if port.device_id not in going and (port.made or port.reserved):
+        return Kind.PORT_STRAY
     if port.device_id not in alive:
-        return Kind.PORT_STRAY if port.made or port.reserved else Kind.PORT_UNOWNED
+        return Kind.PORT_UNOWNED
     return Kind.PORT_RESERVED if port.reserved and port.device_id not in unfinished else None
 
 
@@ -85,7 +94,7 @@ async def _settle_suspects(
                 await store.settle_ports(tx, same)
         elif repairing:
             await builds.release_server_ports(networks, servers, [], restore=kind is Kind.PORT_STRAY)
-        says = "is done" if kind is Kind.PORT_RESERVED else "does not exist"
+        says = SAYS[kind]
         found += [
             Drift(kind=kind, key=port.id, name=port.name, says=f"server {port.device_id} {says}", repaired=repairing)
             for port in mine
