@@ -230,6 +230,17 @@ async def test_an_index_that_slept_past_the_horizon_is_loaded_anew_and_one_that_
     assert await awake.fresh() is awake_at_first
 
 
+async def test_a_process_that_finds_another_at_the_horizon_leaves_it_to_that_one(ledger: Ledger) -> None:
+    await grow_old(ledger)
+    async with ledger.database.transaction() as other:
+        noted = await other.fetchval("SELECT noted_xid FROM placement.change_horizon FOR UPDATE")
+        await service.ensure_providers(ledger, [a_state("h1")])
+        async with asyncio.timeout(60):
+            await prune_changes(ledger.database)
+    async with ledger.database.connection() as connection:
+        assert await connection.fetchval("SELECT noted_xid FROM placement.change_horizon") == noted
+
+
 async def test_changes_of_a_transaction_under_way_outlive_the_horizon_and_reload_nothing(ledger: Ledger) -> None:
     host, other = a_state("h1"), a_state("h2")
     await service.ensure_providers(ledger, [host, other])

@@ -188,6 +188,10 @@ def _sets(rows: Sequence[tuple[int, Sequence[str]]]) -> Mapping[int, frozenset[s
 
 # The journal's end: what no index needs any more.
 
+LOCK_HORIZON = """-- placement.lock_horizon
+SELECT true FROM placement.change_horizon FOR UPDATE SKIP LOCKED
+"""
+
 MOVE_HORIZON = """-- placement.move_horizon
 UPDATE placement.change_horizon
 SET xid = least(noted_xid, pg_snapshot_xmin(pg_current_snapshot())),
@@ -203,7 +207,13 @@ WHERE ctid = ANY(ARRAY(SELECT ctid FROM placement.change WHERE xid < $1::xid8 OR
 
 
 async def move_horizon(tx: Connection, *, kept: timedelta) -> int | None:
-    """Give up the changes of transactions that were over `kept` ago; returns the new horizon, None if it stays."""
+    """Give up the changes of transactions that were over `kept` ago; returns the new horizon, None if it stays.
+
+    Locked by a statement of its own: one that waited for another process would compare what that one noted with its own
+    older snapshot, and take it for what a failover lost.
+    """
+    if not await tx.fetchval(LOCK_HORIZON):
+        return None
     horizon: int | None = await tx.fetchval(MOVE_HORIZON, kept)
     return horizon
 
