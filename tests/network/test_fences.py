@@ -7,7 +7,7 @@ import pytest
 from tests.network.cloud import PROJECT, Cloud, assert_sound
 
 from roost.network import bindings
-from roost.network.errors import IpAddressGenerationFailure, PortChanged
+from roost.network.errors import IpAddressGenerationFailure, PortChanged, SubnetInUse
 from roost.network.model import FixedIpRequest, PortChanges, PortFilter, PortRequest
 from roost.network.reconciler import Reconciled, reconcile_once
 from roost.network.service import assignments, ports, releases, subnets
@@ -260,4 +260,20 @@ async def test_a_port_that_another_server_got_since_it_was_looked_at_stays_reser
     building = await ports.list_ports(cloud.networks, PortFilter(ids=tuple(port.id for port in found)))
     assert len(building) == 2
     assert all(port.reserved_from is not None for port in building)
+    await assert_sound(cloud)
+
+
+async def test_a_subnet_whose_delete_somebody_else_has_taken_back_is_not_said_to_be_deleted(cloud: Cloud) -> None:
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    (port,) = await cloud.ensure(cloud.server(Nic(tag="0", network_id=network.id)))
+    assert await cloud.claim([port.id], rack1.id)
+    (subnet,) = await subnets.list_subnets(cloud.networks)
+
+    async def taken_back() -> None:
+        await reconcile_once(cloud.networks)
+
+    after(cloud.networks.placement, "list_usages", taken_back)
+    with pytest.raises(SubnetInUse):
+        await subnets.delete_subnet(cloud.networks, subnet.id)
+    assert await subnets.get_subnet(cloud.networks, subnet.id)
     await assert_sound(cloud)

@@ -120,15 +120,15 @@ async def finish_subnet(networks: Networks, subnet: Subnet) -> None:
         claimed = await _is_claimed(networks, subnet)
     async with networks.database.transaction() as tx:
         marked = await _lock_subnet(tx, subnet.id)
-        if marked is None or not marked.deleting:
+        if marked is None:
             return
-        used = claimed or await addresses.is_subnet_held(tx, subnet.id)
+        # One that is not marked any more was in use when somebody else came to the end.
+        used = not marked.deleting or claimed or await addresses.is_subnet_held(tx, subnet.id)
         if used:
             await store.mark_subnet(tx, subnet.id, deleting=False)
-            await publication_rows.want(tx, [subnet.provider_uuid])
         else:
             await store.delete_subnet(tx, subnet.id)
-            await publication_rows.want(tx, [subnet.provider_uuid])
+        await publication_rows.want(tx, [subnet.provider_uuid])
     await publications.publish(networks, [subnet.provider_uuid])
     if used:
         raise SubnetInUse(f"Servers are being built with addresses of subnet {subnet.id}: delete them first.")
