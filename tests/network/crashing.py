@@ -4,6 +4,7 @@ import asyncio
 import sys
 import uuid
 
+import msgspec
 from tests.network.cloud import PROJECT, Cloud
 from tests.network.conftest import MemberCompute
 
@@ -33,6 +34,10 @@ async def main(dsn: str) -> None:
         await ports.update_port(context, port.id, PortChanges(fixed_ips=named))
     await change_pools(Cloud(context, LocalNetwork(context), compute), network)
     await ports.delete_port(context, port.id)
+    wanted = PortRequest(network_id=network.id, project_id=PROJECT, name="whole")
+    named = msgspec.structs.replace(wanted, fixed_ips=(FixedIpRequest(ip_address="10.0.0.8"),))
+    for made in await ports.create_ports(context, [wanted, named, wanted]):
+        await ports.delete_port(context, made.id)
     await networks.delete_network(context, network.id)
     await database.close()
 

@@ -22,6 +22,8 @@ LATER = (
     # A change of fixed_ips: around the claim for those that come, and before the claim for what went is returned.
     "port.before-claim:2", "port.after-claim:2", "port.after-assign:2",
     "port.after-unassign:2", "port.after-unassign:3", "port.before-tell:2", "port.after-tell:3",
+    # Ports of one request.
+    "port.before-claim:3", "port.after-claim:3", "port.after-assign:3",
     "reconcile.before-release:2", "reconcile.after-release:2",
     # The pools drop an address first, then they take it in; the third change is told three times, then taken back.
     *(f"subnet.after-begin:{passes}" for passes in (2, 3)),
@@ -50,3 +52,5 @@ async def test_a_process_killed_here_leaves_nothing_hanging(cloud: Cloud, point:
         assert await tx.fetch("SELECT FROM network.pool WHERE leaving") == []
         for what in LEFT:
             assert await tx.fetch(SETTLED[what]) == [], what
+        whole = await tx.fetchval("SELECT count(*) FROM network.port WHERE name = 'whole'")
+        assert whole == (3 if point == "port.after-assign:3" else 0)

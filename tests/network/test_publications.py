@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.network.cloud import Cloud
+from tests.network.test_all_or_none import cancel_everywhere
 
 from roost.network.service import networks
 from roost.network.service.publications import publish_due
@@ -82,3 +83,15 @@ async def test_a_network_takes_along_what_its_last_subnet_left(cloud: Cloud, pro
     assert await cloud.networks.placement.get_providers([provider]) == {}
     assert cloud.compute.aggregates == {}
     assert not await is_due(cloud, provider)
+
+
+async def test_a_publisher_that_is_cancelled_anywhere_holds_nobody_up(cloud: Cloud, provider: str) -> None:
+    async def publish() -> None:
+        await want(cloud, provider)
+        await publish_due(cloud.networks, [provider])
+
+    async def assert_free() -> None:
+        async with cloud.networks.database.transaction() as tx:
+            assert await tx.fetch("SELECT FROM network.publication WHERE lease_owner IS NOT NULL") == []
+
+    await cancel_everywhere(publish, assert_free)

@@ -22,6 +22,7 @@ from roost.network.store import networks as store
 from roost.network.store import subnets as subnet_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
+from roost.platform.errors import RoostError
 from roost.seams.placement import (
     Allocations,
     Claimed,
@@ -123,16 +124,11 @@ async def assign_claimed(networks: Networks, tx: Connection, port_id: str, placi
     """
     subnets = await addresses.lock_provider_subnets(tx, [placing.provider_uuid])
     demands = requests.demands_today(placing, subnets.get(placing.provider_uuid, ()))
-    await _refuse_other_pools(tx, placing)
+    await refuse_other_pools(tx, placing)
     given, change = await hand_out(networks, tx, demands)
     for demand, item in zip(placing.demands, given, strict=True):
-        if item is None and demand.address is not None:
-            raise IpAddressAlreadyAllocated(
-                f"IP address {addressing.show(demand.address)} already allocated: choose another."
-            )
         if item is None:
-            said = await exhaustions.describe_subnets(tx, placing.provider_uuid, demand.subnet_ids)
-            raise IpAddressGenerationFailure(said)
+            raise await missing(tx, placing.provider_uuid, demand)
     written = [item for item in given if item is not None]
     if not await addresses.insert(tx, written, [None] * len(written)):
         raise IpAddressAlreadyAllocated("IP address already allocated: choose another.")
@@ -143,13 +139,22 @@ async def assign_claimed(networks: Networks, tx: Connection, port_id: str, placi
         await add_automatic(tx, uses.automatic(port, behind), None)
 
 
+async def missing(tx: Connection, provider_uuid: str, demand: Demand) -> RoostError:
+    """Why there is no address for what is demanded, though it was claimed."""
+    if demand.address is not None:
+        return IpAddressAlreadyAllocated(
+            f"IP address {addressing.show(demand.address)} already allocated: choose another."
+        )
+    return IpAddressGenerationFailure(await exhaustions.describe_subnets(tx, provider_uuid, demand.subnet_ids))
+
+
 async def add_automatic(tx: Connection, given: Sequence[Given], assigned_for: str | None) -> None:
     """Addresses that follow from MACs: where a port has one already, it keeps it. The subnets are locked."""
     if given:
         await addresses.insert(tx, given, [assigned_for] * len(given))
 
 
-async def _refuse_other_pools(tx: Connection, placing: Placing) -> None:
+async def refuse_other_pools(tx: Connection, placing: Placing) -> None:
     """Raise PortChanged where a named address is in a pool and was not when it was planned, or the other way round."""
     planned = {(d.subnet_ids[0], d.address): d.in_pool for d in placing.demands if d.address is not None}
     if not planned:

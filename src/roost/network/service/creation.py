@@ -1,17 +1,21 @@
 """Ports made for clients: claimed, then written with their addresses.
 
 Requests that name neither an address nor a MAC, and that come while others are at work, are made together: planned,
-claimed and assigned in sets. One that is refused undoes no other.
+claimed and assigned in sets. One that is refused undoes no other. Those of one request are a set of which all are made
+or none: one transaction writes them, and until then intents say that what is claimed for them is on its way.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
+import structlog
 
-from roost.network import flat, quotas, requests, uses
+from roost.network import addressing, flat, quotas, requests, uses
 from roost.network.addressing import FreeChange, Given
 from roost.network.errors import (
+    IpAddressAlreadyAllocated,
     IpAddressGenerationFailure,
     MacAddressInUse,
     NetworkNotFound,
@@ -19,8 +23,8 @@ from roost.network.errors import (
     PortChanged,
 )
 from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Host, Port, PortFilter, PortRequest, SubnetKind
-from roost.network.requests import AddressPlan, NetworkState, Placing
-from roost.network.service import Networks, assignments, exhaustions, releases
+from roost.network.requests import NetworkState, Placing
+from roost.network.service import Networks, assignments, exhaustions, notices, releases
 from roost.network.service import quotas as quota_service
 from roost.network.service.macs import canonical_mac, new_mac
 from roost.network.store import addresses, claims
@@ -36,6 +40,11 @@ MAC_ROUNDS_MAX = 8
 TOGETHER_MAX = 250
 """Ports made in one set."""
 
+Left = MutableMapping[tuple[str, ...], int]
+"""How many addresses are left: of a class, by (provider UUID, class); of subnets that are no capacity, by their ids."""
+
+log = structlog.get_logger()
+
 
 @dataclass
 class _Making:
@@ -46,14 +55,13 @@ class _Making:
     ip_allocation: str = ""
     placings: tuple[Placing, ...] = ()
     placing: Placing | None = None
-    alone: bool = False
     error: RoostError | None = None
 
 
 async def create(networks: Networks, request: PortRequest) -> Port:
     """See ports.create_port. At once if nothing is under way, else with all that wait."""
-    if not names_nothing(request):
-        return await _create_alone(networks, request)
+    if request.fixed_ips is not None or request.mac_address:
+        return (await create_all(networks, [request]))[0]
     if networks.creations is None:
         networks.creations = Batches(lambda wanted: create_each(networks, wanted), most=TOGETHER_MAX)
     made = await networks.creations.do(request)
@@ -66,7 +74,7 @@ async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list
     """Make each of the ports, or say why not; in order. None of them names an address or a MAC."""
     makings = [_Making(networks.env.new_uuid(), request) for request in wanted]
     made = await _plan(networks, makings)
-    claiming = [making for making in makings if making.placings and not making.alone and making.error is None]
+    claiming = [making for making in makings if making.placings and making.error is None]
     if claiming:
         await _claim(networks, claiming)
         crash_point("port.after-claim")
@@ -75,25 +83,78 @@ async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list
         for making in claiming:
             if making.placing is not None and making.error is not None:
                 await releases.abandon(networks, making.port_id)
-    answers: list[Port | RoostError] = []
-    for making in makings:
-        if making.alone:
-            try:
-                answers.append(await _create_alone(networks, making.request))
-            except RoostError as error:
-                answers.append(error)
-        else:
-            answers.append(making.error or made[making.port_id])
-    return answers
+    return [making.error or made[making.port_id] for making in makings]
 
 
-def names_nothing(request: PortRequest) -> bool:
-    """Whether its addresses and its MAC are all Roost's choice, so that it can be made in a set."""
-    return request.fixed_ips is None and not request.mac_address
+async def create_all(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port]:
+    """Make all of the ports, in order, or nothing at all: also when cancelled, and when this process is killed.
+
+    Raises what ports.create_port raises, of the first that is refused.
+    """
+    makings = [_Making(networks.env.new_uuid(), _canonical(request)) for request in wanted]
+    try:
+        made = await _plan(networks, makings, whole=True)
+        refused = _find_error(makings)
+        claiming = [making for making in makings if making.placings]
+        if claiming and refused is None:
+            await _claim(networks, claiming)
+            crash_point("port.after-claim")
+            _refuse(makings)
+            made = await _write(networks, makings, whole=True)
+            crash_point("port.after-assign")
+    except BaseException:
+        await _take_back(networks, [making.port_id for making in makings])
+        raise
+    if refused is not None:
+        raise refused
+    return [made[making.port_id] for making in makings]
 
 
-async def _plan(networks: Networks, makings: Sequence[_Making]) -> dict[str, Port]:
-    """Say what each needs; make those that need no address now, and open intents for the others."""
+async def remove(tx: Connection, found: Sequence[Port]) -> list[str]:
+    """These locked ports go with their addresses, and their claims are given back. Returns the servers to be told."""
+    ids = [port.id for port in found]
+    await assignments.unassign(tx, [(item.subnet_id, item.address) for port in found for item in port.addresses])
+    await port_rows.delete(tx, ids)
+    await claims.insert_releases(tx, ids)
+    return [server for port in found for server in await notices.note(tx, port, None)]
+
+
+async def _take_back(networks: Networks, port_ids: Sequence[str]) -> None:
+    """Nothing of these is to be left, however far they came. If the database is away, their intents expire."""
+    try:
+        async with networks.database.transaction() as tx:
+            found = await port_rows.lock_ports(tx, sorted(port_ids))
+            await claims.delete_intents(tx, port_ids)
+            servers = await remove(tx, list(found.values())) if found else []
+            hanging = await claims.release_hanging(tx, port_ids)
+        await notices.tell_now(networks, servers)
+        await releases.work_off_now(networks, [*found, *hanging])
+    except RoostError as error:
+        log.warning("what a request that failed had claimed is given back later", reason=str(error))
+
+
+def _canonical(request: PortRequest) -> PortRequest:
+    if not request.mac_address:
+        return request
+    return msgspec.structs.replace(request, mac_address=canonical_mac(request.mac_address))
+
+
+def _find_error(makings: Sequence[_Making]) -> RoostError | None:
+    return next((making.error for making in makings if making.error is not None), None)
+
+
+def _refuse(makings: Sequence[_Making]) -> None:
+    """Raise why the first of those cannot be that cannot."""
+    error = _find_error(makings)
+    if error is not None:
+        raise error
+
+
+async def _plan(networks: Networks, makings: Sequence[_Making], *, whole: bool = False) -> dict[str, Port]:
+    """Say what each needs; make those that need no address now, and open intents for the others.
+
+    whole: nothing is written if one is refused, and no port is made before all are.
+    """
     async with networks.database.transaction() as tx:
         read: dict[tuple[str, str], tuple[NetworkState, Host | None] | RoostError] = {}
         for network_id, host_name in sorted({(m.request.network_id, m.request.host or "") for m in makings}):
@@ -102,31 +163,33 @@ async def _plan(networks: Networks, makings: Sequence[_Making]) -> dict[str, Por
             except NetworkNotFound as error:
                 read[network_id, host_name] = error
         for making in makings:
-            _plan_one(making, read[making.request.network_id, making.request.host or ""])
+            try:
+                _plan_one(making, read[making.request.network_id, making.request.host or ""])
+                await assignments.refuse_taken(tx, making.placings)
+            except RoostError as error:
+                making.error = error
         await _keep_quotas(networks, tx, makings)
-        going = [making for making in makings if making.error is None and not making.alone]
-        await claims.insert_intents(tx, [m.port_id for m in going if m.placings], networks.settings.intent_s)
+        if whole and _find_error(makings) is not None:
+            return {}
+        going = [making for making in makings if making.error is None]
+        claiming = [making.port_id for making in going if making.placings]
+        await claims.insert_intents(tx, claiming, networks.settings.intent_s)
+        if whole and claiming:
+            return {}
         return await _insert_all(networks, tx, [making for making in going if not making.placings])
 
 
 def _plan_one(making: _Making, read: tuple[NetworkState, Host | None] | RoostError) -> None:
     if isinstance(read, RoostError):
-        making.error = read
-        return
+        raise read
     state, host = read
     request = making.request
-    try:
-        flat.refuse_port(state.network)
-        plan = requests.plan_addresses(
-            making.port_id, state, device_owner=request.device_owner, host=host, host_name=request.host or "",
-            fixed_ips=None,
-        )  # fmt: skip
-    except RoostError as error:
-        making.error = error
-        return
+    flat.refuse_port(state.network)
+    plan = requests.plan_addresses(
+        making.port_id, state, device_owner=request.device_owner, host=host, host_name=request.host or "",
+        fixed_ips=request.fixed_ips,
+    )  # fmt: skip
     making.ip_allocation, making.placings = plan.ip_allocation, plan.placings
-    # No claim says whether a subnet that is no capacity has room.
-    making.alone = any(demand.in_pool and not demand.claimed for one in plan.placings for demand in one.demands)
 
 
 async def _keep_quotas(networks: Networks, tx: Connection, makings: Sequence[_Making]) -> None:
@@ -146,11 +209,10 @@ async def _keep_quotas(networks: Networks, tx: Connection, makings: Sequence[_Ma
 async def _claim(networks: Networks, makings: Sequence[_Making]) -> None:
     """Claim for each of its placings in turn, the best with most free first, until one is granted."""
     tried = {making.port_id: tuple(placing.provider_uuid for placing in making.placings) for making in makings}
-    usages = await networks.placement.list_usages(sorted({uuid for uuids in tried.values() for uuid in uuids}))
-    left = {(uuid, name): total - used for uuid, found in usages.items() for name, (total, used) in found.items()}
+    left = await _list_left(networks, makings)
     for making in makings:
         # What is full is not asked, or a network that is full all over would cost a claim for each of its segments.
-        making.placings = tuple(placing for placing in making.placings if _room(left, placing) > 0)
+        making.placings = _with_room(left, making.placings)
     crash_point("port.before-claim")
     waiting = [making for making in makings if making.placings]
     while waiting:
@@ -168,16 +230,50 @@ async def _claim(networks: Networks, makings: Sequence[_Making]) -> None:
     await _refuse_exhausted(networks, [making for making in makings if making.placing is None], tried)
 
 
-def _room(left: Mapping[tuple[str, str], int], placing: Placing) -> int:
-    """How many such placings its provider still has room for; one of which nothing is capacity always has some."""
-    return min((left.get((placing.provider_uuid, name), 0) // n for name, n in placing.claimed.items()), default=1)
+async def _list_left(networks: Networks, makings: Sequence[_Making]) -> Left:
+    placings = [placing for making in makings for placing in making.placings]
+    usages = await networks.placement.list_usages(sorted({placing.provider_uuid for placing in placings}))
+    left: Left = {(uuid, name): total - used for uuid, of in usages.items() for name, (total, used) in of.items()}
+    uncounted = sum(map(_uncounted, placings), Counter[tuple[str, ...]]())
+    if uncounted:
+        wanted = {subnet_id: uncounted.total() for subnet_ids in uncounted for subnet_id in subnet_ids}
+        async with networks.database.transaction() as tx:
+            free = await addresses.list_free(tx, wanted, (), {})
+        for subnet_ids in uncounted:
+            left[subnet_ids] = sum(addressing.count(free.get(subnet_id, ())) for subnet_id in subnet_ids)
+    return left
 
 
-def _take_best(left: dict[tuple[str, str], int], making: _Making) -> Placing:
-    best = max(making.placings, key=lambda placing: (-placing.rank, len(placing.demands), _room(left, placing)))
+def _counted(placing: Placing) -> Counter[tuple[str, ...]]:
+    """What is claimed for it."""
+    return Counter({(placing.provider_uuid, name): amount for name, amount in placing.claimed.items()})
+
+
+def _uncounted(placing: Placing) -> Counter[tuple[str, ...]]:
+    """What it takes of subnets that are no capacity: no claim says whether they have room."""
+    return Counter(d.subnet_ids for d in placing.demands if d.in_pool and not d.claimed and d.address is None)
+
+
+def _room(left: Left, needs: Mapping[tuple[str, ...], int]) -> int:
+    """How many with such needs there is still room for; for one without any there always is."""
+    return min((left.get(key, 0) // amount for key, amount in needs.items()), default=1)
+
+
+def _with_room(left: Left, placings: Sequence[Placing]) -> tuple[Placing, ...]:
+    """When subnets that are no capacity are full for all of them, trying one says which."""
+    roomy = [placing for placing in placings if _room(left, _uncounted(placing)) > 0] or placings
+    return tuple(placing for placing in roomy if _room(left, _counted(placing)) > 0)
+
+
+def _take_best(left: Left, making: _Making) -> Placing:
+    def worth(placing: Placing) -> tuple[bool, int, int, int]:
+        roomy = _room(left, _uncounted(placing)) > 0
+        return roomy, -placing.rank, len(placing.demands), _room(left, _counted(placing))
+
+    best = max(making.placings, key=worth)
     making.placings = tuple(placing for placing in making.placings if placing is not best)
-    for name, amount in best.claimed.items():
-        left[best.provider_uuid, name] = left.get((best.provider_uuid, name), 0) - amount
+    for key, amount in (_counted(best) + _uncounted(best)).items():
+        left[key] = left.get(key, 0) - amount
     return best
 
 
@@ -196,39 +292,47 @@ async def _refuse_exhausted(
         making.error = IpAddressGenerationFailure(told[providers])
 
 
-async def _write(networks: Networks, makings: Sequence[_Making]) -> dict[str, Port]:
-    """Write the ports with the addresses that are claimed for them; returns those that were written, by id."""
+async def _write(networks: Networks, makings: Sequence[_Making], *, whole: bool = False) -> dict[str, Port]:
+    """Write the ports with the addresses that are claimed for them; returns those that were written, by id.
+
+    whole: raise why the first cannot be that cannot, instead of writing the others.
+    """
     async with networks.database.transaction() as tx:
         kept = {one.id for one in await store.keep_networks(tx, sorted({m.request.network_id for m in makings}))}
         for making in makings:
             if making.request.network_id not in kept:
                 making.error = NetworkNotFound(f"Network {making.request.network_id} could not be found.")
         await _keep_quotas(networks, tx, makings)
-        intents = await claims.delete_intents(tx, [making.port_id for making in makings])
-        for making in makings:
+        claimed = [making for making in makings if making.placing is not None]
+        intents = await claims.delete_intents(tx, [making.port_id for making in claimed])
+        for making in claimed:
             if making.error is None and making.port_id not in intents:
                 making.error = assignments.too_late(making.port_id)
-        providers = sorted({m.placing.provider_uuid for m in makings if m.placing})
+        providers = sorted({m.placing.provider_uuid for m in claimed if m.placing})
         behind = await addresses.lock_provider_subnets(tx, providers)
-        _look_again(makings, behind)
-        given, change = await _hand_out(networks, tx, makings)
+        await _look_again(tx, claimed, behind)
+        given, change = await _hand_out(networks, tx, claimed)
+        if whole:
+            _refuse(makings)
         made = await _insert_all(networks, tx, [making for making in makings if making.error is None])
         written = [item for item in given if item.port_id in made]
-        inserted = await addresses.insert(tx, written, [None] * len(written))
-        assert inserted, "a free range held an address that a port has"
+        if not await addresses.insert(tx, written, [None] * len(written)):
+            assert whole, "a free range held an address that a port has"
+            raise IpAddressAlreadyAllocated("IP address already allocated: choose another.")
         await addresses.change_free(tx, change)
-        automatic = [item for m in makings if m.port_id in made for item in _automatic(m, made[m.port_id], behind)]
+        automatic = [item for m in claimed if m.port_id in made for item in _automatic(m, made[m.port_id], behind)]
         await assignments.add_automatic(tx, automatic, None)
         return {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(made)))}
 
 
-def _look_again(makings: Sequence[_Making], behind: Mapping[str, Sequence[SubnetKind]]) -> None:
+async def _look_again(tx: Connection, makings: Sequence[_Making], behind: Mapping[str, Sequence[SubnetKind]]) -> None:
     """Refuse those whose subnets changed hands, or count otherwise, since they were planned; the subnets are locked."""
     for making in makings:
         if making.error is None and making.placing is not None:
             placing = making.placing
             try:
                 demands = requests.demands_today(placing, behind.get(placing.provider_uuid, ()))
+                await assignments.refuse_other_pools(tx, placing)
                 making.placing = msgspec.structs.replace(placing, demands=demands)
             except PortChanged as error:
                 making.error = error
@@ -245,9 +349,8 @@ async def _hand_out(networks: Networks, tx: Connection, makings: Sequence[_Makin
             return [item for item in given if item is not None], change
         for making in going:
             if making.port_id in without and making.placing:
-                subnet_ids = without[making.port_id].subnet_ids
-                told = await exhaustions.describe_subnets(tx, making.placing.provider_uuid, subnet_ids)
-                making.error = IpAddressGenerationFailure(told)
+                demand = without[making.port_id]
+                making.error = await assignments.missing(tx, making.placing.provider_uuid, demand)
 
 
 def _automatic(making: _Making, port: Port, behind: Mapping[str, Sequence[SubnetKind]]) -> list[Given]:
@@ -256,74 +359,26 @@ def _automatic(making: _Making, port: Port, behind: Mapping[str, Sequence[Subnet
 
 
 async def _insert_all(networks: Networks, tx: Connection, makings: Sequence[_Making]) -> dict[str, Port]:
-    """Write ports, each with a new MAC address."""
+    """Write ports, each with its own MAC address or a new one; in the order of those that are named, for all."""
     made: dict[str, Port] = {}
-    left = {m.port_id: _draft(networks, m.port_id, m.request, m.ip_allocation) for m in makings}
+    drafts = [_draft(networks, m.port_id, m.request, m.ip_allocation) for m in makings]
+    left = sorted(drafts, key=lambda port: port.mac_address)
     for _ in range(MAC_ROUNDS_MAX):
         if not left:
             return made
-        drafts = [msgspec.structs.replace(port, mac_address=new_mac(networks.env.random)) for port in left.values()]
-        written = await port_rows.insert_all(tx, drafts)
-        made |= {port.id: port for port in drafts if port.id in written}
-        left = {port_id: port for port_id, port in left.items() if port_id not in written}
+        with_macs = [
+            port if port.mac_address else msgspec.structs.replace(port, mac_address=new_mac(networks.env.random))
+            for port in left
+        ]
+        written = await port_rows.insert_all(tx, with_macs)
+        made |= {port.id: port for port in with_macs if port.id in written}
+        left = [port for port in left if port.id not in written]
+        for port in left:
+            if port.mac_address:
+                raise MacAddressInUse(
+                    f"The mac address {port.mac_address} is in use in network {port.network_id}: choose another."
+                )
     raise MacAddressInUse("No free MAC address was found: repeat the request.")
-
-
-async def _create_alone(networks: Networks, request: PortRequest) -> Port:
-    """One that names an address or a MAC, or whose address may be on a subnet that is no capacity."""
-    if request.mac_address:  # before anything is claimed
-        request = msgspec.structs.replace(request, mac_address=canonical_mac(request.mac_address))
-    port_id = networks.env.new_uuid()
-    async with networks.database.transaction() as tx:
-        state, host = await assignments.read_network(tx, request.network_id, request.host or "")
-        flat.refuse_port(state.network)
-        limited = await quota_service.refuse_over(networks, tx, "port", {request.project_id: 1})
-        plan = requests.plan_addresses(
-            port_id, state, device_owner=request.device_owner, host=host, host_name=request.host or "",
-            fixed_ips=request.fixed_ips,
-        )  # fmt: skip
-        await assignments.refuse_taken(tx, plan.placings)
-        if plan.placings:
-            await assignments.open_intent(networks, tx, port_id, 0)
-        else:
-            await _insert(networks, tx, _draft(networks, port_id, request, plan.ip_allocation))
-    if plan.placings:
-        await _create_with_address(networks, port_id, request, plan, limited=limited)
-    async with networks.database.transaction(snapshot=True) as tx:
-        found = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
-    if not found:
-        raise PortChanged(f"Port {port_id} was deleted as soon as it was made.")
-    return found[0]
-
-
-async def _create_with_address(
-    networks: Networks, port_id: str, request: PortRequest, plan: AddressPlan, *, limited: bool
-) -> None:
-    """limited: the project has a quota; others may have made ports for it since it was looked at."""
-    placing = await assignments.claim_any(networks, port_id, request.project_id, plan.placings)
-    try:
-        async with networks.database.transaction() as tx:
-            if not await store.keep_networks(tx, [request.network_id]):
-                raise NetworkNotFound(f"Network {request.network_id} could not be found.")
-            if limited:
-                await quota_service.refuse_over(networks, tx, "port", {request.project_id: 1})
-            await _insert(networks, tx, _draft(networks, port_id, request, plan.ip_allocation))
-            await assignments.assign(networks, tx, port_id, placing)
-    except RoostError:  # whatever it is that was seen after the claim
-        await releases.abandon(networks, port_id)
-        raise
-    crash_point("port.after-assign")
-
-
-async def _insert(networks: Networks, tx: Connection, port: Port) -> None:
-    given = bool(port.mac_address)
-    for _ in range(MAC_ROUNDS_MAX):
-        mac = port.mac_address if given else new_mac(networks.env.random)
-        if await port_rows.insert_all(tx, [msgspec.structs.replace(port, mac_address=mac)]):
-            return
-        if given:
-            break
-    raise MacAddressInUse(f"The mac address {mac} is in use in network {port.network_id}: choose another.")
 
 
 def _draft(networks: Networks, port_id: str, request: PortRequest, ip_allocation: str) -> Port:

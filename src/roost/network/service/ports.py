@@ -7,9 +7,7 @@ import asyncpg
 from roost.network.errors import MacAddressInUse, PortNotFound
 from roost.network.model import Port, PortChanges, PortFilter, PortRequest
 from roost.network.revisions import refuse_other_revision
-from roost.network.service import Networks, assignments, creation, notices, port_updates, quotas, releases
-from roost.network.service.bulk import create_all
-from roost.network.store import claims
+from roost.network.service import Networks, creation, notices, port_updates, quotas, releases
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 
@@ -39,13 +37,10 @@ async def create_port(networks: Networks, request: PortRequest) -> Port:
 
 async def create_ports(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port]:
     """Make users' ports, all or none. Raises what create_port raises."""
+    if len(wanted) == 1:
+        return [await create_port(networks, wanted[0])]
     await quotas.refuse_many(networks, "port", [request.project_id for request in wanted])
-    return await create_all(
-        wanted,
-        lambda request: create_port(networks, request),
-        lambda port: delete_port(networks, port.id),
-        together=all(map(creation.names_nothing, wanted)),
-    )
+    return await creation.create_all(networks, wanted)
 
 
 async def update_port(networks: Networks, port_id: str, changes: PortChanges) -> Port:
@@ -74,10 +69,7 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
         if port_id not in found:
             raise PortNotFound(f"Port {port_id} could not be found.")
         refuse_other_revision("Port", port_id, has=found[port_id].revision, wanted=revision)
-        await assignments.unassign(tx, [(item.subnet_id, item.address) for item in found[port_id].addresses])
-        await port_rows.delete(tx, [port_id])
-        await claims.insert_releases(tx, [port_id])
-        servers = await notices.note(tx, found[port_id], None)
+        servers = await creation.remove(tx, [found[port_id]])
     crash_point("port.after-unassign")
     await notices.tell_now(networks, servers)
     await releases.work_off_now(networks, [port_id])

@@ -54,23 +54,27 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
     host aggregates take longer than the lease allows.
     """
     owner = networks.env.new_uuid()
+    try:
+        return await _publish_leased(networks, provider_uuids, owner)
+    except BaseException:
+        async with networks.database.transaction() as tx:
+            await publications.give_up(tx, owner=owner)
+        raise
+
+
+async def _publish_leased(networks: Networks, provider_uuids: Sequence[str] | None, owner: str) -> set[str]:
     async with networks.database.transaction() as tx:
         moving = await subnet_changes.count_moving(tx, provider_uuids)
         lease_s = networks.settings.publish_lease_s + moving / MOVES_PER_S
         wanted = await publications.lease(tx, provider_uuids, owner=owner, lease_s=lease_s, limit=BATCH_MAX)
     if not wanted:
         return set()
-    try:
-        async with asyncio.timeout(LEASE_SHARE * lease_s):
-            stayed = await _tell(networks, list(wanted))
-    except BaseException:
-        async with networks.database.transaction() as tx:
-            await publications.give_up(tx, list(wanted), owner=owner)
-        raise
+    async with asyncio.timeout(LEASE_SHARE * lease_s):
+        stayed = await _tell(networks, list(wanted))
     told = {uuid: state for uuid, state in wanted.items() if uuid not in stayed}
     async with networks.database.transaction() as tx:
         await publications.finish(tx, told, owner=owner)
-        await publications.give_up(tx, list(stayed), owner=owner)
+        await publications.give_up(tx, owner=owner)
         behind = {source.provider_uuid for source in await subnet_rows.list_sources(tx, list(told))}
         await publications.forget(tx, [uuid for uuid in told if uuid not in behind])
     return stayed

@@ -1,8 +1,11 @@
 """Subnets: made, shown, deleted; what changes capacity is published before the call returns."""
 
-from collections.abc import Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import msgspec
+import structlog
 
 from roost.network import addressing, flat, subnet_attributes, uses
 from roost.network.errors import (
@@ -15,17 +18,19 @@ from roost.network.errors import (
     SubnetNotFound,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model import Network, Subnet
+from roost.network.model import Network, Segment, Subnet
 from roost.network.revisions import refuse_other_revision
 from roost.network.service import Networks, automatic, publications, quotas, releases
-from roost.network.service.bulk import create_all
 from roost.network.store import addresses
 from roost.network.store import networks as network_rows
 from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as store
 from roost.platform.database import Connection
+from roost.platform.errors import RoostError
 
 SUBNETS_MAX = 1000
+
+log = structlog.get_logger()
 
 
 async def list_subnets(
@@ -66,28 +71,64 @@ async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
     Raises NetworkNotFound, SegmentNotFound, NetworkIdsDontMatch, SubnetsNotAllAssociatedWithSegments, InvalidInput,
     OverQuota.
     """
-    now = networks.env.now()
-    made = msgspec.structs.replace(subnet, id=networks.env.new_uuid(), created_at=now, updated_at=now)
-    async with networks.database.transaction() as tx:
-        network = await lock_network(tx, made.network_id)
-        flat.refuse_subnet(network, made)
-        await _refuse_wrong_segment(tx, network, made)
-        await _refuse_overlap(tx, made)
-        await quotas.refuse_over(networks, tx, "subnet", {made.project_id: 1})
-        await store.insert_subnet(tx, made, spreading=uses.is_automatic(made))
-        await publication_rows.want(tx, [made.provider_uuid])
-    await publications.publish(networks, [made.provider_uuid])
-    if uses.is_automatic(made):
-        await automatic.spread(networks, made)
-    return await get_subnet(networks, made.id)
+    return (await create_subnets(networks, [subnet]))[0]
 
 
 async def create_subnets(networks: Networks, wanted: Sequence[Subnet]) -> list[Subnet]:
-    """Keep new subnets, all or none. Raises what create_subnet raises."""
-    await quotas.refuse_many(networks, "subnet", [subnet.project_id for subnet in wanted])
-    return await create_all(
-        wanted, lambda subnet: create_subnet(networks, subnet), lambda made: delete_subnet(networks, made.id)
-    )
+    """Keep new subnets, in order, all or none; when cancelled, none. Raises what create_subnet raises."""
+    now = networks.env.now()
+    new = [
+        msgspec.structs.replace(subnet, id=networks.env.new_uuid(), created_at=now, updated_at=now) for subnet in wanted
+    ]
+    providers = sorted({made.provider_uuid for made in new})
+    try:
+        async with networks.database.transaction() as tx:
+            await _insert(networks, tx, new)
+            await publication_rows.want(tx, providers)
+        await publications.publish(networks, providers)
+        for made in new:
+            if uses.is_automatic(made):
+                await automatic.spread(networks, made)
+        found = {subnet.id: subnet for subnet in await list_subnets(networks, [made.id for made in new])}
+    except asyncio.CancelledError:
+        await _take_back(networks, new)
+        raise
+    for made in new:
+        if made.id not in found:
+            raise SubnetNotFound(f"Subnet {made.id} was deleted as soon as it was made.")
+    return [found[made.id] for made in new]
+
+
+async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> None:
+    """Write them, each checked beside those that there are and those before it."""
+    known = await network_rows.lock_networks(tx, sorted({made.network_id for made in new}))
+    named = sorted({made.segment_id for made in new if made.segment_id is not None})
+    segments = {segment.id: segment for segment in await network_rows.list_segments(tx, named)} if named else {}
+    there: dict[str, list[Subnet]] = {network_id: [] for network_id in known}
+    for subnet in await store.list_subnets(tx, network_ids=list(known)):
+        there[subnet.network_id].append(subnet)
+    for made in new:
+        if made.network_id not in known:
+            raise NetworkNotFound(f"Network {made.network_id} could not be found.")
+        others = there[made.network_id]
+        flat.refuse_subnet(known[made.network_id], made)
+        _refuse_wrong_segment(known[made.network_id], made, others, segments)
+        _refuse_overlap(made, others)
+        others.append(made)
+    await quotas.refuse_over(networks, tx, "subnet", Counter(made.project_id for made in new))
+    for made in new:
+        await store.insert_subnet(tx, made, spreading=uses.is_automatic(made))
+
+
+async def _take_back(networks: Networks, made: Sequence[Subnet]) -> None:
+    """Whoever asked for them does not wait any more."""
+    for subnet in made:
+        try:
+            await delete_subnet(networks, subnet.id)
+        except SubnetNotFound:
+            continue  # it was cancelled before they were there, or somebody was faster
+        except RoostError as error:
+            log.warning("a subnet whose request was cancelled stays", subnet=subnet.id, reason=str(error))
 
 
 async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | None = None) -> None:
@@ -172,11 +213,15 @@ async def _lock_subnet(tx: Connection, subnet_id: str) -> Subnet | None:
     return found[0] if found else None
 
 
-async def _refuse_wrong_segment(tx: Connection, network: Network, subnet: Subnet) -> None:
-    others = [s for s in await store.list_subnets(tx, network_ids=[network.id]) if not uses.needs_no_segment(s)]
+def _refuse_wrong_segment(
+    network: Network, subnet: Subnet, there: Sequence[Subnet], segments: Mapping[str, Segment]
+) -> None:
+    """there: the network's subnets; segments: by id, the subnet's if it exists."""
+    segmented = any(other.segment_id is not None for other in there)
+    others = [other for other in there if not uses.needs_no_segment(other)]
     exempt = subnet.segment_id is None and uses.needs_no_segment(subnet)
-    if others and not exempt and network.segmented != (subnet.segment_id is not None):
-        said = "belong to segments: name one as segment_id" if network.segmented else "do not: leave segment_id out"
+    if others and not exempt and segmented != (subnet.segment_id is not None):
+        said = "belong to segments: name one as segment_id" if segmented else "do not: leave segment_id out"
         raise SubnetsNotAllAssociatedWithSegments(
             f"Either all subnets of a network belong to segments, or none does; those of network {network.id} {said}."
         )
@@ -186,18 +231,16 @@ async def _refuse_wrong_segment(tx: Connection, network: Network, subnet: Subnet
         )
     if subnet.segment_id is None:
         return
-    found = await network_rows.list_segments(tx, [subnet.segment_id])
-    if not found:
+    if subnet.segment_id not in segments:
         raise SegmentNotFound(f"Segment {subnet.segment_id} could not be found.")
-    if found[0].network_id != network.id:
+    if segments[subnet.segment_id].network_id != network.id:
         raise NetworkIdsDontMatch(f"Segment {subnet.segment_id} is not of network {network.id}.")
 
 
-async def _refuse_overlap(tx: Connection, subnet: Subnet) -> None:
-    others = await store.list_subnets(tx, network_ids=[subnet.network_id])
-    if len(others) >= SUBNETS_MAX:
+def _refuse_overlap(subnet: Subnet, there: Sequence[Subnet]) -> None:
+    if len(there) >= SUBNETS_MAX:
         raise InvalidInput(f"A network has at most {SUBNETS_MAX} subnets.")
-    for other in others:
+    for other in there:
         if addressing.overlap(subnet.cidr, other.cidr):
             raise InvalidInput(
                 f"Requested subnet with cidr: {subnet.cidr} for network: {subnet.network_id} overlaps with subnet "

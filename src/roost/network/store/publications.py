@@ -65,14 +65,13 @@ async def finish(tx: Connection, wanted: Mapping[str, int], *, owner: str) -> No
 
 GIVE_UP = """
 -- network.give_up_publications
-UPDATE network.publication SET lease_owner = NULL, lease_until = NULL
-WHERE provider_uuid = ANY($1::uuid[]) AND lease_owner = $2
+UPDATE network.publication SET lease_owner = NULL, lease_until = NULL WHERE lease_owner = $1
 """
 
 
-async def give_up(tx: Connection, provider_uuids: Sequence[str], *, owner: str) -> None:
-    """They are still to be published, by whoever comes next."""
-    await tx.execute(GIVE_UP, provider_uuids, owner)
+async def give_up(tx: Connection, *, owner: str) -> None:
+    """What the owner still has is to be published by whoever comes next."""
+    await tx.execute(GIVE_UP, owner)
 
 
 FORGET = """
