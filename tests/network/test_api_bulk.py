@@ -72,7 +72,7 @@ async def test_what_ports_cannot_have_is_refused_by_name_unless_it_asks_for_noth
             body = {"network_id": network.id, name: value} if method == "POST" else {name: value}
             status, answer = await api.call(method, f"/v2.0/{path}", {"port": body})
             assert (status, answer["NeutronError"]["type"]) == (400, "InvalidInput"), name
-            assert answer["NeutronError"]["message"].startswith(f"{name}: only ")
+            assert answer["NeutronError"]["message"].startswith(f"{name}: Roost does not serve it: ")
 
 
 async def test_many_networks_and_segments_cost_as_many_statements_as_one(api: Api, cloud: Cloud) -> None:
