@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from tests.agent.cloud import (
     compute_of,
     declare_hosts,
@@ -72,6 +73,12 @@ def start_process(api_url: str, state: Path, *, crash_at: str = "") -> subproces
     """An agent in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": "src", "ROOST_CRASH_AT": crash_at}
     return subprocess.Popen([sys.executable, "-c", PROGRAM, api_url, str(state)], env=environment)
+
+
+async def test_an_agent_says_that_it_found_the_api(api_url: str, tmp_path: Path) -> None:
+    with capture_logs() as logs:
+        async with agent(api_url, tmp_path):
+            await until_true(lambda: "the API is found" in [line["event"] for line in logs])
 
 
 async def test_fifty_guests_run_on_ten_hosts_and_their_servers_are_active(

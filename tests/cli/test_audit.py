@@ -410,7 +410,7 @@ async def test_the_command_shows_what_it_repairs_and_its_exit_statuses_are_kept(
     assert await asyncio.to_thread(manage, "--database", books.dsn) == (0, "Nothing has drifted.\n", "")
     for arguments, said in (
         (("--database", "postgresql://nobody@127.0.0.1:1/none"), "no PostgreSQL answers"),
-        (("--data-dir", str(tmp_path / "none")), "there is no database in"),
+        (("--data-dir", str(tmp_path / "none")), "/none: give roost serve's --data-dir"),
     ):
         status, out, error = await asyncio.to_thread(manage, *arguments)
         assert (status, out) == (1, ""), error

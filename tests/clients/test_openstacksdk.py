@@ -22,6 +22,7 @@ from tests.cluster import Cluster, cluster, settle
 
 ROOT = Path(__file__).parents[2]
 HOWTO = (ROOT / "docs" / "howto" / "openstack-clients.md").read_text()
+FLAT_HOWTO = (ROOT / "docs" / "howto" / "flat-networks.md").read_text()
 CLOUD = (ROOT / "examples" / "three-racks.yaml").read_text()
 WAIT_S = 30
 """How long a client may wait for a server."""
@@ -154,11 +155,7 @@ def test_the_sdk_lists_hosts_as_operators_do(cloud: Connection) -> None:
 
 
 def test_every_command_of_the_how_to_works(roost: Cluster, clouds_file: Path) -> None:
-    blocks = re.findall(r"```console\n(.*?)```", HOWTO, re.DOTALL)
-    done = _run_openstack(clouds_file, [line for block in blocks for line in block.splitlines()])
-    failed = [one for one in done if one["status"] != 0]
-    assert not failed, "\n".join(f"{one['line']}: {one['err']}" for one in failed)
-    printed = {one["line"]: one["out"] for one in done}
+    printed = _printed(clouds_file, HOWTO)
     assert re.search(
         r"\bkeeper\b.*\bACTIVE\b.*\boffice=198\.51\.100\.(9|1[0-4])\b.*\br2-h", printed["openstack server list --long"]
     )
@@ -183,6 +180,14 @@ def test_every_command_of_the_how_to_works(roost: Cluster, clouds_file: Path) ->
     assert re.search(r"ip_address='203\.0\.113\.18'", gateway), gateway
     assert re.search(r"\bipv6_ra_mode +\| slaac\b", printed["openstack subnet show six-auto"])
     assert re.search(r"\bsix=.*203\.0\.113\.3", printed["openstack server show six-server"])
+    asyncio.run(settle(roost))
+
+
+def test_every_command_of_the_how_to_on_flat_networks_works(roost: Cluster, clouds_file: Path) -> None:
+    printed = _printed(clouds_file, FLAT_HOWTO)
+    assert re.search(r"\broost:kind +\| flat\b", printed["openstack network show floor -c name -c roost:kind"])
+    assert "floor=192.0.2.66" in printed["openstack server show on-floor -c addresses"]
+    assert re.search(r"\bused_ips +\| 2 ", printed["openstack ip availability show floor"])
     asyncio.run(settle(roost))
 
 
@@ -279,6 +284,15 @@ def _check_placement(cloud: Connection, segment_id: str, server: Any) -> None:
     held = cloud.placement.get(f"/allocations/{server.id}", microversion="1.39").json()
     assert held["allocations"][host.id]["resources"] == {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 1}
     assert held["consumer_type"] == "INSTANCE"
+
+
+def _printed(clouds_file: Path, howto: str) -> dict[str, str]:
+    """What each command of a how-to prints; all must end well."""
+    blocks = re.findall(r"```console\n(.*?)```", howto, re.DOTALL)
+    done = _run_openstack(clouds_file, [line for block in blocks for line in block.splitlines()])
+    failed = [one for one in done if one["status"] != 0]
+    assert not failed, "\n".join(f"{one['line']}: {one['err']}" for one in failed)
+    return {one["line"]: one["out"] for one in done}
 
 
 def _run_openstack(clouds_file: Path, lines: Sequence[str]) -> list[dict[str, Any]]:

@@ -75,6 +75,7 @@ class Connection:
             raise NoListener(f"{self._api_url} names no agent listener: {refusal}") from refusal
         url = msgspec.json.decode(answer, type=_Listener).url.rstrip("/")
         self._listener_url = url if url.endswith("/agent/v1") else f"{url}/agent/v1"
+        log.info("the API is found", url=self._listener_url)
         return self._listener_url
 
     async def _send(self, method: str, url: str, content: bytes | None, timeout_s: float) -> bytes:

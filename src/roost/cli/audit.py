@@ -69,7 +69,7 @@ async def audit(asked: AuditRequest, console: Console) -> int:
     settings = read_settings(asked.config)
     async with open_ledger(asked.target, create=False, pool_size=POOL_SIZE) as database:
         if database is None:
-            raise TargetRefused(f"there is no database in {asked.target.data_dir}")
+            raise TargetRefused(f"there is no database in {asked.target.data_dir}: give roost serve's --data-dir")
         books = await _open_books(database, settings)
         found = await books.audit(Repairs.NONE)
         if not asked.as_json:
