@@ -85,11 +85,10 @@ class Access:
 
     def target(self, document: Struct) -> Target:
         """A network, subnet or port as rules ask about it."""
-        owner: str = document.project_id  # type: ignore[attr-defined]
-        found = owned_by(owner)
+        assert isinstance(document, NetworkDocument | SubnetDocument | PortDocument)
+        found = owned_by(document.project_id)
         if isinstance(document, NetworkDocument):
-            return found | _network_target(NetworkOwner(owner, document.shared, document.external))
-        assert isinstance(document, SubnetDocument | PortDocument)
+            return found | _network_target(NetworkOwner(document.project_id, document.shared, document.external))
         if isinstance(document, PortDocument):
             found["device_owner"] = document.device_owner
         network = (self.reachable or {}).get(document.network_id)
