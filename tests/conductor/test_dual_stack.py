@@ -3,7 +3,6 @@
 from collections import Counter
 
 import pytest
-from tests.conductor.test_place import die_after
 from tests.conductor.world import World
 
 from roost.network.model import Network, PortFilter
@@ -72,7 +71,8 @@ async def test_servers_take_one_address_of_each_family_until_one_runs_out(world:
 async def test_claims_of_both_classes_that_nobody_wrote_down_are_gone_on_with(world: World) -> None:
     network, ids = await dual(world)
     servers = await world.boot(network.id, count=8)
-    await die_after(world, 1)
+    await world.die_after(1)
+    await world.expire_leases()
     assert await world.cloud.used(ids["rack1"], IPV6_ADDRESS) == (3, 3)
     assert set(await world.conductor.placement.get_consumers(servers)) == set(servers)
     await world.run()
@@ -113,7 +113,8 @@ async def test_unlike_segments_and_networks_without_capacity_are_all_used(world:
     for name, cidr, more in (("rack1", "10.1.0.0/29", {}), ("rack2", "2001:db8::/64", SLAAC)):
         await cloud.subnet(network, cidr, await cloud.segment(network, name), **more)
     servers = await world.boot(network.id, count=12)
-    await die_after(world, 1)
+    await world.die_after(1)
+    await world.expire_leases()
     await world.run()
     assert Counter((await world.statuses()).values()) == {"ACTIVE": 12}
     found = await families(world)
@@ -148,7 +149,8 @@ async def test_servers_that_claim_no_address_are_gone_on_with_where_they_were_pl
     network = await world.cloud.network()
     await world.cloud.subnet(network, "2001:db8::/64", await world.cloud.segment(network, "rack1"), **SLAAC)
     await world.boot(network.id, count=2)
-    await die_after(world, 1)
+    await world.die_after(1)
+    await world.expire_leases()
     await world.run()
     assert Counter((await world.statuses()).values()) == {"ACTIVE": 2}
     assert await families(world) == {(0, 1): 2}

@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.conductor.test_pipeline import KilledHere, StagesUntil
-from tests.conductor.test_place import instead
-from tests.conductor.world import World
+from tests.conductor.world import KilledHere, World, stages_until
 from tests.network.cloud import PROJECT
+from tests.next_call import instead
 
 from roost.compute.model import NicAsked, ServerRequest, Stage
 from roost.compute.service import servers as server_service
@@ -227,7 +226,7 @@ async def test_a_fixed_address_that_somebody_else_got_meanwhile_ends_the_server_
     rows = await lease_work(world.compute, owner=owner, limit=10, lease_s=30)
     await world.boot(network.id, count=6)
     await world.run()
-    with StagesUntil(8):
+    with stages_until(8):
         await carry(Lease(world.conductor, owner), [Build(work) for work in rows])
     await world.run()
     statuses = await world.statuses()
@@ -277,10 +276,7 @@ async def test_whoever_takes_over_at_any_stage_goes_on_and_a_delete_there_leaves
 ) -> None:
     network = await world.cloud.flat(cell1="10.1.0.0/29")  # the last five: a search anew would find none
     servers = await world.boot(network.id, count=5)
-    owner = world.compute.env.new_uuid()
-    rows = await lease_work(world.compute, owner=owner, limit=10, lease_s=30)
-    with StagesUntil(stages):
-        await carry(Lease(world.conductor, owner), [Build(work) for work in rows])
+    await world.die_after(stages)
     await world.delete(servers[0])
     await world.expire_leases()
     await world.run()
@@ -404,10 +400,7 @@ async def test_any_order_of_boots_deletes_failures_and_lost_leases_agrees_in_the
             await world.delete(alive.pop(chance.randrange(len(alive))))
 
     async def dying() -> None:
-        owner = world.compute.env.new_uuid()
-        rows = await lease_work(world.compute, owner=owner, limit=3, lease_s=30)
-        with StagesUntil(chance.randint(1, 5)):
-            await carry(Lease(world.conductor, owner), [Build(work) for work in rows])
+        await world.die_after(chance.randint(1, 5), limit=3)
         await world.expire_leases()
 
     async def failing() -> None:

@@ -1,13 +1,12 @@
 """What others do between two steps of a stage: hosts that report, conductors that were taken for dead."""
 
-import asyncio
+from typing import Any
 
 import pytest
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
 from roost.conductor import finish
-from roost.conductor.pipeline import run_once
 from roost.network.model import PortFilter, PortRequest
 from roost.network.service import assignments, ports
 from roost.platform.database import Database
@@ -29,8 +28,8 @@ async def test_a_guest_that_runs_just_when_its_launch_times_out_stays(
     await world.conduct()
     look = finish.list_begun
 
-    async def look_and_then_the_host_reports(compute, server_ids):  # type: ignore[no-untyped-def]
-        begun = await look(compute, server_ids)
+    async def look_and_then_the_host_reports(*arguments: Any) -> Any:
+        begun = await look(*arguments)
         await world.serve_hosts()
         return begun
 
@@ -45,30 +44,14 @@ async def test_a_claim_that_is_kept_is_shut_to_the_conductor_that_made_it(world:
     """It wakes and gives back all that it claimed, after another has kept the port's claim and claimed another host."""
     network = await world.routed(rack1="10.1.0.0/29")
     (server,) = await world.boot(network.id)
-    sleeping, go_on = asyncio.Event(), asyncio.Event()
-    placement = world.conductor.placement
-    claim = placement.claim
-
-    async def slow(groups):  # type: ignore[no-untyped-def]
-        answers = await claim(groups)
-        placement.claim = claim  # type: ignore[method-assign]
-        sleeping.set()
-        await go_on.wait()
-        return answers
-
-    placement.claim = slow  # type: ignore[method-assign]
-    sleeper = asyncio.create_task(run_once(world.conductor))
-    await sleeping.wait()
-    async with world.database.connection() as connection:
-        await connection.execute("""
-            UPDATE compute.work SET excluded_hosts = ARRAY(
-                SELECT h.name FROM placement.allocation a JOIN placement.provider p ON p.id = a.provider_id
-                JOIN compute.host h ON h.provider_uuid = p.uuid WHERE a.consumer_uuid = work.server_id)""")
-    await world.expire_leases()
-    await world.run()
-    assert await world.statuses() == {server: "ACTIVE"}
-    go_on.set()
-    await sleeper
+    async with world.asleep(world.conductor.placement, "claim"):
+        async with world.database.connection() as connection:
+            await connection.execute("""
+                UPDATE compute.work SET excluded_hosts = ARRAY(
+                    SELECT h.name FROM placement.allocation a JOIN placement.provider p ON p.id = a.provider_id
+                    JOIN compute.host h ON h.provider_uuid = p.uuid WHERE a.consumer_uuid = work.server_id)""")
+        await world.run()
+        assert await world.statuses() == {server: "ACTIVE"}
     await world.settled()
 
 
@@ -80,7 +63,7 @@ async def test_a_server_whose_stage_fails_holds_up_no_other_of_its_batch(
     client = world.conductor.network
     bind = client.bind_ports
 
-    async def fails_for_one(binds):  # type: ignore[no-untyped-def]
+    async def fails_for_one(binds: Any) -> Any:
         if any(one.server_id == bad for one in binds):
             raise ValueError("what nobody foresaw")
         return await bind(binds)
@@ -98,56 +81,27 @@ async def test_a_server_whose_stage_fails_holds_up_no_other_of_its_batch(
 
 
 async def test_a_conductor_that_wakes_before_it_assigns_a_named_address_takes_no_port_from_the_server(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
 ) -> None:
     """It finds the address taken: by the very port for which another has assigned it meanwhile."""
     network = await world.routed(rack1="10.1.0.0/29")
     (server,) = await world.boot(network.id, fixed_ip="10.1.0.4")
-    sleeping, go_on = asyncio.Event(), asyncio.Event()
-    assign = assignments.assign_address
-
-    async def slow(*arguments):  # type: ignore[no-untyped-def]
-        monkeypatch.setattr(assignments, "assign_address", assign)
-        sleeping.set()
-        await go_on.wait()
-        await assign(*arguments)
-
-    monkeypatch.setattr(assignments, "assign_address", slow)
-    sleeper = asyncio.create_task(run_once(world.conductor))
-    await sleeping.wait()
-    await world.expire_leases()
-    await world.run()
-    assert await world.statuses() == {server: "ACTIVE"}
-    go_on.set()
-    await sleeper
+    async with world.asleep(assignments, "assign_address", before=True):
+        await world.run()
+        assert await world.statuses() == {server: "ACTIVE"}
     assert await world.statuses() == {server: "ACTIVE"}
     await world.settled()
 
 
 async def test_a_conductor_that_wakes_before_it_makes_ports_leaves_none_with_a_server_that_failed(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
 ) -> None:
     network = await world.routed(rack1="10.1.0.0/29")
     mine = await ports.create_port(world.networks, PortRequest(network_id=network.id, project_id=PROJECT))
     (server,) = await world.boot(network.id, port_id=mine.id)
-    sleeping, go_on = asyncio.Event(), asyncio.Event()
-    client = world.conductor.network
-    ensure = client.ensure_ports
-
-    async def slow(servers):  # type: ignore[no-untyped-def]
-        client.ensure_ports = ensure  # type: ignore[method-assign]
-        sleeping.set()
-        await go_on.wait()
-        return await ensure(servers)
-
-    client.ensure_ports = slow  # type: ignore[method-assign]
-    sleeper = asyncio.create_task(run_once(world.conductor))
-    await sleeping.wait()
-    await world.expire_leases()
-    await world.run(failing=["r1-h1", "r1-h2"])
-    assert await world.statuses() == {server: "ERROR"}
-    go_on.set()
-    await sleeper
+    async with world.asleep(world.conductor.network, "ensure_ports", before=True):
+        await world.run(failing=["r1-h1", "r1-h2"])
+        assert await world.statuses() == {server: "ERROR"}
     assert len(await ports.list_ports(world.networks, PortFilter())) == 2
     await world.settled()
     (left,) = await ports.list_ports(world.networks, PortFilter())

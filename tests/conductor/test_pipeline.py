@@ -1,6 +1,5 @@
 """The pipeline turn by turn: what each stage does, what failures change, and who may change nothing any more."""
 
-import asyncio
 from collections import Counter
 
 import pytest
@@ -8,9 +7,7 @@ from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
 from roost.compute.service import hosts as host_service
-from roost.compute.service.work import lease_work
-from roost.conductor.context import Build, Lease
-from roost.conductor.pipeline import carry, run_once
+from roost.conductor.pipeline import run_once
 from roost.network.model import FixedIpRequest, PortRequest
 from roost.network.service.ports import create_port
 from roost.platform.database import Database
@@ -164,16 +161,12 @@ async def test_launches_that_fail_everywhere_end_in_error_with_nothing_left(worl
 async def test_a_delete_at_any_stage_leaves_nothing(world: World, turns: int) -> None:
     network = await world.routed(rack1="10.1.0.0/29")
     servers = await world.boot(network.id, count=3)
-    owner = world.compute.env.new_uuid()
-    rows = await lease_work(world.compute, owner=owner, limit=10, lease_s=30)
-    lease, stages = Lease(world.conductor, owner), StagesUntil(turns)
     if turns < 4:
-        with stages:
-            await carry(lease, [Build(work) for work in rows])
+        await world.die_after(turns)
         await world.delete(*servers)
         await world.expire_leases()
     else:
-        await carry(lease, [Build(work) for work in rows])
+        await run_once(world.conductor)
         if turns == 5:
             await world.serve_hosts(silent=["r1-h1"])
         if turns == 6:
@@ -190,25 +183,9 @@ async def test_a_conductor_that_was_taken_for_dead_changes_nothing(world: World)
     """It has claimed, sleeps through its lease, and wakes when another has carried the server on."""
     network = await world.routed(rack1="10.1.0.0/29")
     (server,) = await world.boot(network.id)
-    sleeping, go_on = asyncio.Event(), asyncio.Event()
-    placement = world.conductor.placement
-    claim = placement.claim
-
-    async def slow(groups):  # type: ignore[no-untyped-def]
-        answers = await claim(groups)
-        placement.claim = claim  # type: ignore[method-assign]
-        sleeping.set()
-        await go_on.wait()
-        return answers
-
-    placement.claim = slow  # type: ignore[method-assign]
-    sleeper = asyncio.create_task(run_once(world.conductor))
-    await sleeping.wait()
-    await world.expire_leases()
-    await world.run()
-    assert await world.statuses() == {server: "ACTIVE"}
-    go_on.set()
-    await sleeper
+    async with world.asleep(world.conductor.placement, "claim"):
+        await world.run()
+        assert await world.statuses() == {server: "ACTIVE"}
     assert await world.statuses() == {server: "ACTIVE"}
     await world.settled()
 
@@ -266,30 +243,3 @@ async def ports_of(world: World) -> list[tuple[str, str, str]]:
             SELECT p.id, p.host, host(a.address) FROM network.port p LEFT JOIN network.address a ON a.port_id = p.id
             ORDER BY p.id""")
     return [tuple(row) for row in rows]
-
-
-class StagesUntil:
-    """Lets a batch pass so many stages, then dies like a killed conductor."""
-
-    def __init__(self, stages: int) -> None:
-        self._left = stages
-
-    def __enter__(self) -> None:
-        self._advance = Lease.advance
-        outer = self
-
-        async def advance(lease, builds, moves, **more):  # type: ignore[no-untyped-def]
-            if outer._left == 0:
-                raise KilledHere
-            outer._left -= 1
-            return await outer._advance(lease, builds, moves, **more)
-
-        Lease.advance = advance  # type: ignore[method-assign]
-
-    def __exit__(self, kind: type | None, *_: object) -> bool:
-        Lease.advance = self._advance  # type: ignore[method-assign]
-        return kind is KilledHere
-
-
-class KilledHere(BaseException):
-    """The conductor died before it wrote where its servers stand."""

@@ -4,12 +4,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.conductor.test_pipeline import KilledHere, StagesUntil
-from tests.conductor.world import World
+from tests.conductor.world import KilledHere, World
+from tests.next_call import instead
 
-from roost.compute.service.work import lease_work
-from roost.conductor.context import Build, Lease
-from roost.conductor.pipeline import carry, run_once
+from roost.conductor.pipeline import run_once
 from roost.platform.database import Database
 
 
@@ -20,35 +18,16 @@ async def world(database: Database) -> World:
     return made
 
 
-async def die_after(world: World, stages: int) -> None:
-    """A conductor takes all servers through so many stages, does the outside effects of the next, and is killed."""
-    owner = world.compute.env.new_uuid()
-    rows = await lease_work(world.compute, owner=owner, limit=10, lease_s=30)
-    with StagesUntil(stages):
-        await carry(Lease(world.conductor, owner), [Build(work) for work in rows])
-    await world.expire_leases()
-
-
 async def killed(*_: Any) -> Any:
     raise KilledHere
-
-
-def instead(owner: Any, name: str, first: Any) -> None:
-    """The next call of a method is `first(real method, arguments)`; those after it are as ever."""
-    real = getattr(owner, name)
-
-    async def once(*arguments: Any, **more: Any) -> Any:
-        setattr(owner, name, real)
-        return await first(real, *arguments, **more)
-
-    setattr(owner, name, once)
 
 
 async def test_claims_of_the_last_of_everything_are_gone_on_with_after_a_crash(world: World) -> None:
     """The servers fill host and segment by claims that nobody wrote down: a new search would find no room."""
     network = await world.routed(rack1="10.1.0.0/29")
     servers = await world.boot(network.id, count=5)
-    await die_after(world, 1)
+    await world.die_after(1)
+    await world.expire_leases()
     assert set(await world.conductor.placement.get_consumers(servers)) == set(servers)
     await world.run()
     assert Counter((await world.statuses()).values()) == {"ACTIVE": 5}

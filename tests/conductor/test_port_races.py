@@ -8,7 +8,9 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from tests.conductor.world import World
@@ -94,11 +96,8 @@ class Between:
                 self.fired = True
                 await self._then()
 
-        database.transaction = watched  # type: ignore[method-assign]
-        try:
+        with patch.object(database, "transaction", watched):
             yield
-        finally:
-            database.transaction = original  # type: ignore[method-assign]
 
 
 async def attempt(act: Act, world: World, port_id: str) -> None:
@@ -145,7 +144,7 @@ async def test_a_client_after_every_transaction_of_a_build(world: World, act: Ac
     for number in itertools.count(1):
         assert number < ROUNDS_MAX
         _, port_id = await boot(world, network.id, act, made=made)
-        between = Between(world, number, lambda port_id=port_id: attempt(act, world, port_id))  # type: ignore[misc]
+        between = Between(world, number, partial(attempt, act, world, port_id))
         with between():
             await world.run()
         await end(world, network.id)
@@ -161,7 +160,7 @@ async def test_a_client_after_every_transaction_of_a_delete(world: World, act: A
         assert number < ROUNDS_MAX
         server, port_id = await boot(world, network.id, act, made=made)
         await world.run()
-        between = Between(world, number, lambda port_id=port_id: attempt(act, world, port_id))  # type: ignore[misc]
+        between = Between(world, number, partial(attempt, act, world, port_id))
         with between():
             await world.delete(server)
             await world.run()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
-from tests.network.test_fences import after
+from tests.next_call import after
 
 from roost.compute.model import Server
 from roost.compute.service import servers as server_service

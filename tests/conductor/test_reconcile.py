@@ -1,7 +1,10 @@
 """Claims of servers that may hold none are returned, and no others."""
 
+from typing import Any
+
 import pytest
 from tests.conductor.world import World
+from tests.next_call import after, instead
 
 from roost.conductor.pipeline import run_once
 from roost.conductor.place import _again
@@ -37,28 +40,25 @@ async def test_a_claim_that_nobody_may_hold_is_returned(world: World) -> None:
 async def test_a_server_that_is_at_work_again_when_its_claim_is_read_keeps_it(world: World) -> None:
     server = await claimed_without_work(world)
     placement = world.conductor.placement
-    real = placement.get_consumers
 
-    async def back_at_work(uuids):  # type: ignore[no-untyped-def]
+    async def back_at_work(real: Any, uuids: Any) -> Any:
         async with world.database.connection() as connection:
             await connection.execute("INSERT INTO compute.work SELECT * FROM away")
         return await real(uuids)
 
-    placement.get_consumers = back_at_work  # type: ignore[method-assign]
+    instead(placement, "get_consumers", back_at_work)
     assert await reconcile_once(world.conductor) == []
-    assert server in await real([server])
+    assert server in await placement.get_consumers([server])
 
 
 async def test_a_claim_that_was_replaced_since_it_was_read_is_kept(world: World) -> None:
     server = await claimed_without_work(world)
     placement = world.conductor.placement
-    real = placement.get_consumers
+    held = await placement.get_consumers([server])
 
-    async def then_replaced(uuids):  # type: ignore[no-untyped-def]
-        held = await real(uuids)
+    async def replaced() -> None:
         assert await placement.claim([ClaimGroup((_again(held[server]),))]) == [Claimed({server: 2})]
-        return held
 
-    placement.get_consumers = then_replaced  # type: ignore[method-assign]
+    after(placement, "get_consumers", replaced)
     await reconcile_once(world.conductor)
-    assert server in await real([server])
+    assert server in await placement.get_consumers([server])

@@ -1,11 +1,16 @@
 """A whole Roost in one process, without HTTP: real services on one database, and hosts that a test plays itself."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
+from unittest.mock import patch
 
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud
+from tests.next_call import instead
 
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
@@ -16,8 +21,9 @@ from roost.compute.service import flavors as flavor_service
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
 from roost.compute.service.flavors import FlavorRequest
-from roost.conductor.context import Conductor
-from roost.conductor.pipeline import run_once
+from roost.compute.service.work import lease_work
+from roost.conductor.context import Build, Conductor, Lease
+from roost.conductor.pipeline import carry, run_once
 from roost.conductor.settings import ConductorSettings
 from roost.network.model import Network
 from roost.network.reconciler import reconcile_once as reconcile_ports
@@ -28,6 +34,26 @@ from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups
 
 LEASE_S = 30.0
+
+
+class KilledHere(BaseException):
+    """The conductor died before it wrote where its servers stand."""
+
+
+@contextmanager
+def stages_until(stages: int) -> Iterator[None]:
+    """Batches pass so many stages, then the conductor dies."""
+    left, advance = stages, Lease.advance
+
+    async def counted(*arguments: Any, **more: Any) -> Any:
+        nonlocal left
+        if left == 0:
+            raise KilledHere
+        left -= 1
+        return await advance(*arguments, **more)
+
+    with patch.object(Lease, "advance", counted), suppress(KilledHere):
+        yield
 
 
 @dataclass
@@ -81,7 +107,7 @@ class World:
     @property
     def cloud(self) -> Cloud:
         """For networks and ports."""
-        return Cloud(self.networks, self.compute.network, self.compute)  # type: ignore[arg-type]
+        return Cloud(self.networks, self.compute.network, self.compute)
 
     async def boot(
         self, *network_ids: str, count: int = 1, port_id: str | None = None, fixed_ip: str | None = None
@@ -98,6 +124,34 @@ class World:
         """Let the conductor do all that is due."""
         while await run_once(self.conductor):
             pass
+
+    async def die_after(self, stages: int, *, limit: int = 10) -> None:
+        """A conductor takes servers through so many stages, does the outside effects of the next, and is killed."""
+        owner = self.compute.env.new_uuid()
+        rows = await lease_work(self.compute, owner=owner, limit=limit, lease_s=LEASE_S)
+        with stages_until(stages):
+            await carry(Lease(self.conductor, owner), [Build(work) for work in rows])
+
+    @asynccontextmanager
+    async def asleep(self, owner: Any, name: str, *, before: bool = False) -> AsyncIterator[None]:
+        """A conductor sleeps through its lease after its next call of a method, or before it, while the block runs."""
+        asleep, wake = asyncio.Event(), asyncio.Event()
+
+        async def sleep(real: Any, *arguments: Any) -> Any:
+            answer = None if before else await real(*arguments)
+            asleep.set()
+            await wake.wait()
+            return await real(*arguments) if before else answer
+
+        instead(owner, name, sleep)
+        sleeper = asyncio.create_task(run_once(self.conductor))
+        await asleep.wait()
+        await self.expire_leases()
+        try:
+            yield
+        finally:
+            wake.set()
+            await sleeper
 
     async def serve_hosts(self, *, failing: Sequence[str] = (), silent: Sequence[str] = ()) -> int:
         """Let hosts do what they are asked: failing ones fail each launch, silent ones nothing. How many orders."""

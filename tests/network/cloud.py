@@ -91,9 +91,8 @@ class Cloud:
 
     async def ensure(self, *servers: ServerNics) -> list[Port]:
         answers = await self.client.ensure_ports(servers)
-        ensured = [answer for answer in answers if isinstance(answer, EnsuredPorts)]
-        assert len(ensured) == len(answers), answers
-        return [port for answer in ensured for port in answer.ports]
+        assert all(isinstance(answer, EnsuredPorts) for answer in answers), answers
+        return [port for answer in answers for port in answer.ports]
 
     async def claim(self, port_ids: list[str], provider_uuid: str, classes: tuple[str, ...] = (IPV4_ADDRESS,)) -> bool:
         """As the conductor does."""
@@ -122,6 +121,12 @@ class Cloud:
 async def assert_sound(cloud: Cloud) -> None:
     """Fail with everything that never may be, whoever is at work."""
     await assert_books_agree(cloud.networks.database, settled=False)
+
+
+async def execute(cloud: Cloud, sql: str, *arguments: object) -> None:
+    """SQL of a test's own on the network's database."""
+    async with cloud.networks.database.transaction() as tx:
+        await tx.execute(sql, *arguments)
 
 
 @contextmanager

@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 from tests.invariants import SETTLED
-from tests.network.cloud import NEVER, PROJECT, Cloud
-from tests.network.test_builds import assert_sound
-from tests.network.test_fences import after
+from tests.network.cloud import NEVER, PROJECT, Cloud, assert_sound
+from tests.next_call import after
 
 from roost.network import addressing
 from roost.network.errors import IpAddressAlreadyAllocated, IpAddressGenerationFailure, MacAddressInUse

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.network.cloud import PROJECT, Cloud, assert_sound
+from tests.network.cloud import PROJECT, Cloud, assert_sound, execute
+from tests.next_call import after
 
 from roost.network import bindings
 from roost.network.errors import IpAddressGenerationFailure, PortChanged, SubnetInUse
@@ -17,24 +18,6 @@ from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerCla
 NOBODY = "55555555-5555-4555-8555-555555555555"
 OPEN_INTENT = "INSERT INTO network.intent VALUES ($1, 1, now() + interval '60 s')"
 EXPIRE_INTENTS = "UPDATE network.intent SET expires_at = now() - interval '1 s'"
-
-
-async def execute(cloud: Cloud, sql: str, *arguments: object) -> None:
-    async with cloud.networks.database.transaction() as tx:
-        await tx.execute(sql, *arguments)
-
-
-def after(owner: Any, name: str, then: Any) -> None:
-    """The next call of a method is followed by `then`, before its caller goes on."""
-    real = getattr(owner, name)
-
-    async def once(*arguments: Any, **more: Any) -> Any:
-        setattr(owner, name, real)
-        answer = await real(*arguments, **more)
-        await then()
-        return answer
-
-    setattr(owner, name, once)
 
 
 @pytest.mark.parametrize("bind", [False, True])

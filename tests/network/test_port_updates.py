@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.network.cloud import PROJECT, Cloud, assert_sound
-from tests.network.test_fences import after, execute
+from tests.network.cloud import PROJECT, Cloud, assert_sound, execute
 from tests.network.test_releases import EXPIRE, held, rows
+from tests.next_call import after
 
 from roost.network.errors import (
     FixedIpsSubnetsNotOnSameSegment,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.network.cloud import PROJECT, Cloud, assert_sound
-from tests.network.test_fences import after, execute
+from tests.network.cloud import PROJECT, Cloud, assert_sound, execute
+from tests.next_call import after
 
 from roost.network.model import FixedIpRequest, Network, Port, PortRequest
 from roost.network.reconciler import Reconciled, reconcile_once

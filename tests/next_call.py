@@ -1,0 +1,25 @@
+"""What happens at the next call of a method: between two steps of whoever calls it."""
+
+from typing import Any
+
+
+def after(owner: Any, name: str, then: Any) -> None:
+    """The next call of a method is followed by `then`, before its caller goes on."""
+
+    async def first(real: Any, *arguments: Any, **more: Any) -> Any:
+        answer = await real(*arguments, **more)
+        await then()
+        return answer
+
+    instead(owner, name, first)
+
+
+def instead(owner: Any, name: str, first: Any) -> None:
+    """The next call of a method is `first(real method, arguments)`; those after it are as ever."""
+    real = getattr(owner, name)
+
+    async def once(*arguments: Any, **more: Any) -> Any:
+        setattr(owner, name, real)
+        return await first(real, *arguments, **more)
+
+    setattr(owner, name, once)
