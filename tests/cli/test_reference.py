@@ -91,7 +91,7 @@ def methods_served() -> set[tuple[str, str]]:
             inner = route.routes if isinstance(route, Mount) else [route]
             prefix = route.path if isinstance(route, Mount) else ""
             for one in inner:
-                path = prefix + one.path  # type: ignore[attr-defined]
+                path = prefix + one.path
                 methods = one.methods_served if isinstance(one, MethodRoute) else ("GET",)
                 if not path.endswith("{path:path}"):
                     served |= {(method, path) for method in methods}

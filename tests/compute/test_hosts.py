@@ -62,11 +62,11 @@ async def test_a_host_that_is_not_declared_follows_its_agent(compute: Compute, n
 
 
 async def test_what_a_crash_left_unpublished_is_published_later(compute: Compute, networks: Any) -> None:
-    compute.placement.broken = DatabaseUnavailable("away")  # type: ignore[attr-defined]
+    compute.placement.broken = DatabaseUnavailable("away")
     with pytest.raises(DatabaseUnavailable):
         await service.register_hosts(compute, [report_of("h1"), report_of("h2")], declared=True)
     assert await networks.hosts() == {}
-    compute.placement.broken = None  # type: ignore[attr-defined]
+    compute.placement.broken = None
     assert await service.publish_hosts(compute) == 2
     assert await networks.hosts() == {"h1": ("rack1",), "h2": ("rack1",)}
     assert await service.publish_hosts(compute) == 0

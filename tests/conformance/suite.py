@@ -90,8 +90,8 @@ class GabbiFile:
         )
         for test in suite:
             if _has_malformed_length(test):
-                test.http = RawHttp()  # type: ignore[union-attr]
-                test.test_data["response_strings"] = []  # type: ignore[union-attr]
+                test.http = RawHttp()
+                test.test_data["response_strings"] = []
                 outcome.adapted.append(_name(test))
         return suite
 

@@ -21,7 +21,7 @@ NOWHERE = "00000000-0000-4000-8000-00000000dead"
 
 
 def asked(network_id: str, count: int = 1, **more: str) -> list[PortRequest]:
-    return [PortRequest(network_id=network_id, project_id=PROJECT, **more) for _ in range(count)]  # type: ignore[arg-type]
+    return [PortRequest(network_id=network_id, project_id=PROJECT, **more) for _ in range(count)]
 
 
 def made(answers: Sequence[Port | RoostError]) -> list[Port]:
@@ -69,7 +69,7 @@ async def test_a_set_that_took_longer_than_its_intents_keeps_nothing(
     network = await cloud.plain("10.0.0.0/28")
     real = cloud.networks.placement.claim
 
-    async def slow(groups):  # type: ignore[no-untyped-def]
+    async def slow(groups):
         answers = await real(groups)
         async with cloud.networks.database.transaction() as tx:
             await tx.execute("UPDATE network.intent SET expires_at = now() - interval '1 s'")

@@ -35,7 +35,7 @@ async def segment_ids(world: World, network: Network) -> dict[str, str]:
 async def members(world: World, segment_id: str) -> tuple[list[str], list[str]]:
     """Hosts in the segment's host aggregate, and hosts whose providers are in its placement aggregate."""
     uuid = segments.segment_aggregate_uuid(segment_id)
-    there = (await world.compute.network._networks.compute.list_segment_aggregates())[uuid]  # type: ignore[attr-defined]
+    there = (await world.networks.compute.list_segment_aggregates())[uuid]
     providers = (await world.networks.placement.list_aggregate_providers([uuid]))[uuid]
     names = {host.provider_uuid: host.name for host in await host_service.list_hosts(world.compute)}
     return sorted(there.hosts), sorted(names[one] for one in providers if one in names)

@@ -34,7 +34,7 @@ async def create(cloud: Cloud, network: Network, **more: object) -> Port:
         more["fixed_ips"] = tuple(FixedIpRequest(**item) for item in fixed)
     return await ports.create_port(
         cloud.networks,
-        PortRequest(network_id=network.id, project_id=PROJECT, **more),  # type: ignore[arg-type]
+        PortRequest(network_id=network.id, project_id=PROJECT, **more),
     )
 
 
@@ -157,7 +157,7 @@ async def bind(cloud: Cloud, count: int, rack: Segment, host: str, network: Netw
         ]
     )  # fmt: skip
     assert all(isinstance(answer, Bound) for answer in answers), answers
-    return answers  # type: ignore[return-value]
+    return answers
 
 
 async def test_a_bind_gives_one_address_of_each_claimed_class_and_the_automatic_ones(cloud: Cloud) -> None:

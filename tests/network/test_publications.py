@@ -41,7 +41,7 @@ def while_telling(cloud: Cloud, happens: Callable[[], Awaitable[Any]]) -> list[i
             await happens()
         await real(states)
 
-    cloud.networks.placement.ensure_providers = ensure_providers  # type: ignore[method-assign]
+    cloud.networks.placement.ensure_providers = ensure_providers
     return told
 
 

@@ -19,7 +19,7 @@ def a_subnet(cidr: str = "2001:db8::/64", **more: object) -> Subnet:
         "ip_version": 6, "cidr": cidr, "gateway_ip": None, "enable_dhcp": True, "deleting": False, "revision": 1,
         "created_at": NEVER, "updated_at": NEVER,
     }  # fmt: skip
-    return Subnet(**{**same, **more})  # type: ignore[arg-type]
+    return Subnet(**{**same, **more})
 
 
 def test_the_address_that_follows_from_a_mac_is_its_eui64() -> None:

@@ -21,13 +21,13 @@ def provider(number: int, name: str = "", **fields: object) -> ImportedProvider:
         "generation": 0, "parent_uuid": None, "inventories": {}, "traits": frozenset(),
         "placement_aggregates": frozenset(), **fields,
     }  # fmt: skip
-    return ImportedProvider(uuid=uuid_of(1, number), name=name or f"p{number}", **whole)  # type: ignore[arg-type]
+    return ImportedProvider(uuid=uuid_of(1, number), name=name or f"p{number}", **whole)
 
 
 def consumer(number: int, allocations: dict[str, dict[str, int]], **fields: object) -> ConsumerState:
     """A consumer of project p."""
     whole = {"generation": 1, "consumer_type": "INSTANCE", "project_id": "p", "user_id": "u", **fields}
-    return ConsumerState(consumer_uuid=uuid_of(2, number), allocations=allocations, **whole)  # type: ignore[arg-type]
+    return ConsumerState(consumer_uuid=uuid_of(2, number), allocations=allocations, **whole)
 
 
 def state(providers: list[ImportedProvider], consumers: list[ConsumerState] | None = None) -> LedgerState:

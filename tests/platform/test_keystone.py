@@ -102,7 +102,7 @@ async def test_a_remembered_token_ends_with_its_expiry(fake: FakeKeystone, keyst
 
 async def test_a_token_that_keystone_passes_but_has_expired_is_refused(fake: FakeKeystone, keystone: Keystone) -> None:
     token = fake.token("admin", life=timedelta(seconds=-1))
-    fake._expired = lambda _document: False  # type: ignore[method-assign]  # its clock is behind
+    fake._expired = lambda _document: False  # its clock is behind
     with pytest.raises(Unauthorized):
         await who(keystone, token)
 
@@ -332,7 +332,7 @@ async def test_the_address_is_taken_with_and_without_version(fake: FakeKeystone,
 )
 def test_settings_that_cannot_work_are_refused(options: dict[str, str], said: str) -> None:
     with pytest.raises(BadRequest, match=said):
-        KeystoneSettings(**options).check()  # type: ignore[arg-type]
+        KeystoneSettings(**options).check()
 
 
 def test_settings_that_can_work_are_not(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_an_answer_is_asked_of_oslo_policy_once(monkeypatch: pytest.MonkeyPatch)
     def counted(self: policy_file.Enforcer, *args: object) -> bool:
         nonlocal asked
         asked += 1
-        return authorize(self, *args)  # type: ignore[arg-type]
+        return authorize(self, *args)
 
     monkeypatch.setattr(policy_file.Enforcer, "authorize", counted)
     policy = OsloPolicy(RULES)

@@ -55,7 +55,7 @@ def run(
     program: str, data_dir: Path, python: str = sys.executable, **more: object
 ) -> "subprocess.CompletedProcess[str]":
     command = [python, "-c", program, str(data_dir)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT, **more)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT, **more)
 
 
 def wait_for(fact: Callable[[], bool]) -> None:

@@ -70,7 +70,7 @@ class Cloud:
     def _add(self, uuid: str, **fields: object) -> None:
         number = len(self.providers)
         rest = {"name": uuid, "generation": 0, "parent_id": None, "root_id": number, "traits": frozenset(), **fields}
-        self.providers.append(IndexedProvider(id=number, uuid=uuid, **rest))  # type: ignore[arg-type]
+        self.providers.append(IndexedProvider(id=number, uuid=uuid, **rest))
 
     def hosts(self, count: int, *reach: str, free: tuple[int, int, int] = (8, 4096, 100), on: bool = True) -> "Cloud":
         """free: VCPU, MEMORY_MB, DISK_GB; below zero: no inventory of it."""

@@ -26,11 +26,11 @@ def a_port(tag: str = "0", network: str = "net", **changes: object) -> Port:
         "id": f"port{tag}", "tag": tag, "network_id": network, "project_id": "p", "mac_address": "m", "revision": 1,
         "preserve_on_delete": False, "needs_address": True,
     }  # fmt: skip
-    return Port(**{**same, **changes})  # type: ignore[arg-type]
+    return Port(**{**same, **changes})
 
 
 def query_of(*ports: Port, **options: object):
-    request = apply_filters(*alternatives(build_request(SPEC, ports, NETWORKS, **options)))  # type: ignore[arg-type]
+    request = apply_filters(*alternatives(build_request(SPEC, ports, NETWORKS, **options)))
     return build_query(request, limit=10)
 
 
