@@ -172,6 +172,26 @@ async def test_a_servers_port_stays_on_its_servers_host(world: World) -> None:
     await world.settled()
 
 
+@pytest.mark.parametrize("taken", [False, True])
+async def test_a_port_that_a_client_gives_to_another_server_does_not_go_with_its_first(
+    world: World, taken: bool
+) -> None:
+    """Nor one that is given to what is no server at all."""
+    network = await world.routed(rack1="10.1.0.0/29")
+    first, other = await world.boot(network.id, count=2)
+    await world.run()
+    (port,) = await of(world, first)
+    device = other if taken else "5c3a6f0e-0000-4000-8000-000000000001"
+    changes = PortChanges(device_id=device, host=(await shown(world, device)).host if taken else "")
+    await ports.update_port(world.networks, port.id, changes)
+    await world.delete(first)
+    await world.run()
+    await reconcile_once(world.networks)
+    assert [one.id for one in await of(world, device) if one.id == port.id]
+    await ports.delete_port(world.networks, port.id)
+    await world.settled()
+
+
 @pytest.mark.parametrize("active", [False, True])
 async def test_what_compute_could_not_be_told_it_is_told_later(
     world: World, monkeypatch: pytest.MonkeyPatch, active: bool

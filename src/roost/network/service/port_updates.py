@@ -255,6 +255,8 @@ def _changed(port: Port, changes: PortChanges) -> Port:
         for name in ("name", "description", "admin_state_up", "device_id", "device_owner", "vnic_type")
         if (value := getattr(changes, name)) is not None
     }
+    if changes.device_id and changes.device_id != port.made_for:
+        fields["made_for"] = None  # it does not go with the server that it was made for
     if changes.binding_profile is not None:
         fields["binding_profile"] = changes.binding_profile
     if changes.mac_address is not None:

@@ -247,7 +247,8 @@ UPDATE_PORT = """
 -- network.update_port
 UPDATE network.port
 SET name = $2, description = $3, admin_state_up = $4, device_id = $5, device_owner = $6, host = $7, vnic_type = $8,
-    binding_profile = $9, vif_type = $10, mac_address = $11, revision = revision + 1, updated_at = now()
+    binding_profile = $9, vif_type = $10, mac_address = $11, made_for = $12, revision = revision + 1,
+    updated_at = now()
 WHERE id = $1
 """
 
@@ -256,7 +257,7 @@ async def update(tx: Connection, port: Port) -> None:
     """What a client may change; the port is locked."""
     await tx.execute(
         UPDATE_PORT, port.id, port.name, port.description, port.admin_state_up, port.device_id, port.device_owner,
-        port.host, port.vnic_type, port.binding_profile, port.vif_type, port.mac_address,
+        port.host, port.vnic_type, port.binding_profile, port.vif_type, port.mac_address, port.made_for,
     )  # fmt: skip
 
 
