@@ -114,6 +114,8 @@ async def test_refusals_have_upstreams_names(api: Api, cloud: Cloud) -> None:
             "SubnetsNotAllAssociatedWithSegments"),
         ("POST", "/v2.0/subnets", {"subnet": {"network_id": network["id"], "cidr": "::/64", "ip_version": 6}}, 400,
             "InvalidInput"),
+        ("POST", "/v2.0/subnets", {"subnet": {"network_id": network["id"], "segment_id": segment["id"],
+            "cidr": "10.0.0.0/24", "gateway_ip": ""}}, 400, "InvalidInput"),
         ("POST", "/v2.0/ports", {"port": {"network_id": network["id"], "binding:host_id": "nowhere"}}, 409,
             "HostNotConnectedToAnySegment"),
         ("POST", "/v2.0/ports", {"port": {"network_id": network["id"], "fixed_ips": [{"ip_address": "203.0.113.2"}]}},

@@ -47,6 +47,7 @@ async def test_every_attribute_is_a_filter_that_finds_what_has_it(api: Api, clou
         (f"fixed_ips=subnet_id={subnet['id']}&name=other", set()),
         (f"fixed_ips=subnet_id={subnet['id']},ip_address=203.0.113.2", {"web"}),
         (f"mac_address={port['mac_address'].upper()}", {"web"}),
+        (f"mac_address={port['mac_address'].replace(':', '-')}", {"web"}),
         ("binding:host_id=", {"web", "other"}),
         ("admin_state_up=True", {"web", "other"}),
         ("admin_state_up=false", set()),

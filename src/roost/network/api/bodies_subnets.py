@@ -107,7 +107,7 @@ def subnet(body: SubnetBody, env: Env, default_project: str) -> Subnet:
     pools = body.allocation_pools
     plan = addressing.plan_subnet(
         body.cidr,
-        gateway_ip=body.gateway_ip or None,
+        gateway_ip=None if body.gateway_ip is UNSET else body.gateway_ip,
         no_gateway=body.gateway_ip is None,
         pools=None if pools is None else [(pool.start, pool.end) for pool in pools],
         ip_version=body.ip_version,

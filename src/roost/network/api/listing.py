@@ -88,6 +88,11 @@ def texts(request: Request, *names: str) -> tuple[str, ...] | None:
     return tuple(text for name in names for text in request.query_params.getlist(name) if "\x00" not in text)
 
 
+def shown_mac(text: str) -> str:
+    """A MAC address as ports show it: clients may write it with hyphens and capitals."""
+    return text.lower().replace("-", ":")
+
+
 def uuids(request: Request, name: str) -> tuple[str, ...] | None:
     """The values of a filter by id that something could have; None without such a filter."""
     if name not in request.query_params:
@@ -208,7 +213,7 @@ def _value_test(name: str, names: Mapping[str, str], wanted: Sequence[str]) -> T
     """Whether the attribute is one of the values; of a list, whether one of its items is."""
     field = names[name]
     if name == "mac_address":
-        wanted = [text.lower() for text in wanted]
+        wanted = [shown_mac(text) for text in wanted]
 
     def test(item: Any) -> bool:
         value = getattr(item, field)

@@ -78,7 +78,7 @@ def _filter(request: Request) -> PortFilter:
         project_ids=listing.texts(request, "project_id"),
         names=listing.texts(request, "name"),
         hosts=listing.texts(request, "binding:host_id"),
-        mac_addresses=None if macs is None else tuple(mac.lower() for mac in macs),
+        mac_addresses=None if macs is None else tuple(map(listing.shown_mac, macs)),
         addresses=None if addresses is None else tuple(text for text in addresses if _is_address(text)),
         subnet_ids=None if subnet_ids is None else tuple(text for text in subnet_ids if is_uuid(text)),
         after=after,
