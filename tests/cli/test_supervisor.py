@@ -18,7 +18,8 @@ from roost.platform.postgres import PrivatePostgres
 
 TIMEOUT_S = 60.0
 ROOST = [sys.executable, "-c", "from roost.cli.main import main; main()"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
 
 Started = tuple[subprocess.Popen[str], str]
 
@@ -179,6 +180,12 @@ def test_a_database_that_does_not_answer_is_said() -> None:
     assert "Traceback" not in said
 
 
+def test_a_roost_that_does_not_answer_is_said() -> None:
+    cloud = ROOT / "examples" / "three-racks.yaml"
+    code, said = run("load", str(cloud), "--api", "http://127.0.0.1:1")
+    assert (code, said.strip().endswith("does `roost serve` run there?")) == (1, True)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -187,6 +194,8 @@ def test_a_database_that_does_not_answer_is_said() -> None:
         ("serve", "--auth", "magic"),
         ("serve", "--database", "postgresql://x", "--data-dir", "y"),
         ("serve", "--workers", "0"),
+        ("load", "examples/three-racks.yaml", "--api", "127.0.0.1:8778"),
+        ("agent", "--fleet", "all", "--api", "127.0.0.1:8778"),
         ("nest",),
     ],
 )

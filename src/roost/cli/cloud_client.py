@@ -54,6 +54,8 @@ class CloudClient:
                 if response.status >= 400:
                     text = f"{method} {url} was answered {response.status}: {_detail(answer)}"
                     raise CloudRefused(text, status=response.status)
+        except aiohttp.ClientConnectorError as error:
+            raise CloudRefused(f"{method} {url} failed: {error}: does `roost serve` run there?") from error
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise CloudRefused(f"{method} {url} failed: {error or type(error).__name__}") from error
         return answer if isinstance(answer, dict) else {}

@@ -141,7 +141,7 @@ def _agent(
         list[str] | None, typer.Option(help="A physical network that the hosts reach; may be repeated.")
     ] = None,
     cell: Annotated[
-        str, typer.Option(help="The cell that the hosts belong to: whose pools of flat networks.")
+        str, typer.Option(help="The cell that the hosts belong to; flat networks have pools for each.")
     ] = "cell1",
     vcpus: Annotated[int, typer.Option(min=1, help="Of each host.")] = 64,
     ram_mb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 262144,
@@ -166,6 +166,7 @@ def _agent(
 
     if driver != "fake":
         _misused(f"--driver {driver}: expected fake")
+    _check_api(api)
     if (host is None) == (fleet is None):
         _misused("expected either --host, once or more, or --fleet")
     networks = tuple(physical_network or ())
@@ -205,6 +206,7 @@ def _load(
     from roost.cli.loading import load
     from roost.cli.story_output import Bars, load_text
 
+    _check_api(api)
     cloud = _read_cloud(cloud_file)
 
     async def work() -> None:
@@ -312,6 +314,11 @@ def _address(option: str, text: str) -> tuple[str, int]:
     if match is None or int(match[2]) > 65535:
         _misused(f"{option} {text}: expected an address and a port such as 127.0.0.1:8778")
     return match[1], int(match[2])
+
+
+def _check_api(url: str) -> None:
+    if not re.match(r"https?://.", url):
+        _misused(f"--api {url}: expected a URL such as http://127.0.0.1:8778")
 
 
 def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:
