@@ -1,8 +1,5 @@
 """How many addresses networks have, over HTTP. Source: extensions network-ip-availability and its -details."""
 
-from typing import Any
-
-import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
@@ -64,12 +61,11 @@ def availability_operations(context: Networks) -> Operations:
         chosen = listing.select(
             shown, request, AvailabilityDocument, key="network_id", besides=frozenset({"id", "ip_version"})
         )
-        return json_response({"network_ip_availabilities": _encodable(msgspec.to_builtins(chosen))})
+        return json_response({"network_ip_availabilities": chosen})
 
     async def show(request: Request) -> Response:
         found = await service.get_availability(context, path_id(request, "Network", NetworkNotFound))
-        shown = listing.show_fields(_network(found), request)
-        return json_response({"network_ip_availability": _encodable(msgspec.to_builtins(shown))})
+        return json_response({"network_ip_availability": listing.show_fields(_network(found), request)})
 
     return {
         "/v2.0/network-ip-availabilities": {
@@ -143,12 +139,3 @@ def _details(counts: Counts) -> DetailsDocument:
         reserved_ips=counts.reserved,
         free_ips_in_allocation_pool=counts.free,
     )
-
-
-def _encodable(value: Any) -> Any:
-    """Whole numbers that do not fit 64 bits, wherever they are, as the digits that JSON has for them."""
-    if isinstance(value, dict):
-        return {name: _encodable(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_encodable(item) for item in value]
-    return msgspec.Raw(str(value).encode()) if isinstance(value, int) and value >= 2**63 else value
