@@ -3,6 +3,16 @@
 from typing import Any
 
 
+def before(owner: Any, name: str, then: Any) -> None:
+    """The next call of a method comes after `then`: its caller has read what it says."""
+
+    async def first(real: Any, *arguments: Any, **more: Any) -> Any:
+        await then()
+        return await real(*arguments, **more)
+
+    instead(owner, name, first)
+
+
 def after(owner: Any, name: str, then: Any) -> None:
     """The next call of a method is followed by `then`, before its caller goes on."""
 

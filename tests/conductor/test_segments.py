@@ -7,6 +7,7 @@ from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
 from roost.network.model import FixedIpRequest, PortChanges, PortRequest
+from roost.network.service import networks as network_service
 from roost.network.service.ports import create_port, delete_port, update_port
 from roost.platform.database import Database
 from roost.seams.placement import IPV4_ADDRESS, SHARING, Inventory
@@ -82,4 +83,7 @@ async def test_an_aggregate_of_operators_brings_no_server_to_a_segment_that_its_
     await world.run()
     assert set((await world.statuses()).values()) == {"ACTIVE"}
     assert [host for _, host in world.launches] == ["r1-h1"] * len(servers)
+    (rack1,) = await network_service.list_segments(world.networks, [segment.provider_uuid])
+    await world.cloud.subnet(network, "10.2.0.0/29", rack1)
+    assert await world.networks.placement.list_aggregate_providers([theirs]) == {theirs: list(named)}
     await world.settled()

@@ -9,7 +9,10 @@ from starlette.types import Message
 from tests.network.cloud import Cloud
 from tests.network.described import check_described
 
+from roost.network import errors
 from roost.network.api import routes
+from roost.network.api.errors import PROBLEMS
+from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
 from roost.platform.http import mount
 
 HEADERS = [(b"host", b"roost.test"), (b"content-type", b"application/json")]
@@ -134,6 +137,18 @@ async def test_refusals_have_upstreams_names(api: Api, cloud: Cloud) -> None:
     stale = [(b"if-match", b"revision_number=77")]
     answered, answer = await api.call("PUT", f"/v2.0/ports/{in_use['id']}", {"port": {"name": "x"}}, headers=stale)
     assert (answered, answer["NeutronError"]["type"]) == (412, "RevisionNumberConstraintFailed")
+
+
+def test_every_error_is_answered_by_its_own_name() -> None:
+    """Clients tell refusals apart by it."""
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and kind.__module__ == errors.__name__]
+    assert len(kinds) > 40
+    for kind in kinds:
+        expected = "BadRequest" if kind is errors.PortNotCompute else kind.__name__
+        assert PROBLEMS[kind].code == expected, kind
+        for base, status in ((BadRequest, 400), (NotFound, 404), (Conflict, 409)):
+            if issubclass(kind, base) and getattr(kind, "retry", None) is not Retry.NOW:
+                assert PROBLEMS[kind].status == status, kind
 
 
 async def test_a_plain_network_is_one_provider_and_full_is_409(api: Api, cloud: Cloud) -> None:

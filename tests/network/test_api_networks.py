@@ -98,6 +98,32 @@ async def test_segments_that_cannot_be_are_refused(api: Api) -> None:
     assert len((await api.call("GET", "/v2.0/segments"))[1]["segments"]) == 3
 
 
+async def test_either_all_subnets_of_a_network_are_on_its_segments_or_none(api: Api, cloud: Cloud) -> None:
+    """Also where a later subnet or segment would make it otherwise."""
+    _, foreign, _ = await routed(api, cloud)
+    missing = "11111111-1111-4111-8111-111111111111"
+    one = await api.make("network", **VLAN, **{"provider:segmentation_id": 102})
+    _, answer = await api.call("GET", f"/v2.0/segments?network_id={one['id']}")
+    (own,) = answer["segments"]
+    await api.make("subnet", network_id=one["id"], cidr="10.1.0.0/24")
+    several = await api.make("network", segments=[{**VLAN, "provider:segmentation_id": n} for n in (103, 104)])
+
+    def subnet(network: Any, **more: Any) -> Any:
+        return {"subnet": {"network_id": network["id"], "cidr": "10.2.0.0/24", **more}}
+
+    vlan = {"network_type": "vlan", "physical_network": "rack2", "segmentation_id": 105}
+    not_all = (400, "SubnetsNotAllAssociatedWithSegments")
+    for path, body, expected in (
+        ("subnets", subnet(one, segment_id=own["id"]), not_all),
+        ("segments", {"segment": {"network_id": one["id"], **vlan}}, not_all),
+        ("subnets", subnet(several), not_all),
+        ("subnets", subnet(several, segment_id=foreign["id"]), (400, "NetworkIdsDontMatch")),
+        ("subnets", subnet(several, segment_id=missing), (404, "SegmentNotFound")),
+    ):
+        assert await refused(api, "POST", path, body) == expected, body
+    assert len((await api.call("GET", "/v2.0/subnets"))[1]["subnets"]) == 2
+
+
 async def test_of_many_that_want_one_vlan_at_once_one_gets_it(api: Api) -> None:
     body = {"network": {**VLAN, "provider:segmentation_id": 101}}
     answers = await asyncio.gather(*(api.call("POST", "/v2.0/networks", body) for _ in range(8)))

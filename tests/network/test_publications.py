@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.network.cloud import Cloud
 from tests.network.test_all_or_none import cancel_everywhere
+from tests.next_call import before
 
 from roost.network.service import networks
 from roost.network.service.publications import publish_due
@@ -95,3 +96,19 @@ async def test_a_publisher_that_is_cancelled_anywhere_holds_nobody_up(cloud: Clo
             assert await tx.fetch("SELECT FROM network.publication WHERE lease_owner IS NOT NULL") == []
 
     await cancel_everywhere(publish, assert_free)
+
+
+async def test_a_host_that_is_cabled_anew_while_a_segment_is_published_is_where_it_belongs(cloud: Cloud) -> None:
+    network = await cloud.network()
+    segment = await cloud.segment(network, "rack1")
+    await cloud.client.set_hosts({"h1": ["rack1"], "h2": ["rack1"]})
+    before(cloud.compute, "set_segment_aggregates", lambda: cloud.client.set_hosts({"h1": []}))
+    await cloud.subnet(network, "10.1.0.0/29", segment)
+    assert list(cloud.compute.members.values()) == [{"h2"}]
+
+
+async def test_a_host_that_registers_while_a_segment_goes_does_not_bring_its_aggregate_back(cloud: Cloud) -> None:
+    network, _ = await cloud.routed("10.1.0.0/29")
+    before(cloud.compute, "ensure_host_aggregates", lambda: networks.delete_network(cloud.networks, network.id))
+    await cloud.client.set_hosts({"late": ["rack1"]})
+    assert (cloud.compute.aggregates, cloud.compute.members) == ({}, {})

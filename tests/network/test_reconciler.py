@@ -93,6 +93,7 @@ async def test_the_delete_of_a_subnet_that_was_cut_off_is_finished(cloud: Cloud)
     async with cloud.networks.database.transaction() as tx:
         await subnet_rows.mark_subnet(tx, subnet.id, deleting=True)
         await publications.want(tx, [network.id])
+    assert await subnets.list_subnets(cloud.networks) == []
     await reconcile_once(cloud.networks)
     assert await cloud.networks.placement.list_usages([network.id]) == {}
     assert (await network_service.list_networks(cloud.networks))[0].subnet_ids == ()

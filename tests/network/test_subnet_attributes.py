@@ -1,5 +1,6 @@
 """What subnets tell their hosts; the routes between the subnets of a routed network are always those of today."""
 
+import msgspec
 import pytest
 from tests.network.cloud import NEVER, PROJECT, Cloud
 
@@ -31,6 +32,8 @@ def test_a_subnet_leads_to_its_peers_on_other_segments_by_its_own_gateway() -> N
     assert subnet_attributes.shown_routes(six, everything) == ()
     assert subnet_attributes.shown_routes(subnet(1, "a", gateway=False), everything) == ()
     assert subnet_attributes.shown_routes(subnet(1, None), [subnet(1, None), subnet(2, None)]) == ()
+    leaving = msgspec.structs.replace(two, deleting=True)
+    assert subnet_attributes.shown_routes(one, [one, leaving]) == ()
 
 
 def test_the_owners_routes_come_first_and_one_that_leads_there_already_is_enough() -> None:
