@@ -3,7 +3,7 @@ from tests.network.cloud import Cloud, assert_sound, counting
 
 from roost.network.model import PortChanges
 from roost.network.service import networks as service
-from roost.network.service.ports import update_port
+from roost.network.service.ports import get_port, update_port
 from roost.seams.network import BindRefused, Bound, Nic, PortBind, PortsRefused
 
 
@@ -13,6 +13,8 @@ async def test_a_server_goes_through_its_ports_life(cloud: Cloud) -> None:
     server = cloud.server(Nic(tag="0", network_id=network.id))
     (port,) = await cloud.ensure(server)
     assert (port.needs_address, port.pinned, port.preserve_on_delete) == (True, False, False)
+    made = await get_port(cloud.networks, port.id)
+    assert (made.device_id, made.device_owner) == (server.server_id, "compute:nova"), "found again, whoever dies"
     assert await cloud.claim([port.id], rack1.id)
     bound = await cloud.bind(server, port, "h1", rack1.id)
     assert bound.addresses == ("10.1.0.2",)

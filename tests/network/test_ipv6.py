@@ -18,7 +18,7 @@ from roost.network.errors import (
 )
 from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest, Segment
 from roost.network.reconciler import reconcile_once
-from roost.network.service import automatic, ports
+from roost.network.service import automatic, creation, ports
 from roost.network.settings import NetworkSettings
 from roost.seams.network import Bound, Nic, PortBind
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
@@ -121,6 +121,12 @@ async def test_automatic_addresses_are_never_those_of_other_segments(cloud: Clou
     assert addresses(bound) == ["10.2.0.2", "2001:db8:2::2", eui64(bound, "2001:db8:f::/64")]
     assert (await cloud.used(rack1.id), await cloud.used(rack1.id, IPV6_ADDRESS)) == ((5, 2), (2**31 - 1, 1))
     assert (await cloud.used(rack2.id), await cloud.used(rack2.id, IPV6_ADDRESS)) == ((5, 2), (2, 1))
+    wanted = [PortRequest(network_id=network.id, project_id=PROJECT, host=host) for host in ("h1", "h2")]
+    one, two = await creation.create_each(cloud.networks, wanted)
+    assert isinstance(one, Port)
+    assert isinstance(two, Port)
+    assert addresses(one) == ["10.1.0.3", "2001:db8:1::3"]
+    assert addresses(two) == ["10.2.0.3", "2001:db8:2::3", eui64(two, "2001:db8:f::/64")]
     await assert_books_agree(cloud.networks.database)
 
 
@@ -171,6 +177,28 @@ async def test_a_bind_gives_one_address_of_each_claimed_class_and_the_automatic_
     assert len(one.addresses) == 2
     await cloud.client.settle_ports([port.device_id for port in await listed(cloud)])
     await assert_books_agree(cloud.networks.database, settled=False)
+
+
+async def test_servers_bound_together_get_automatic_addresses_of_their_own_segments_only(cloud: Cloud) -> None:
+    network, segments = await dual(cloud)
+    servers = [cloud.server(Nic(tag="0", network_id=network.id)) for _ in segments]
+    found = await cloud.ensure(*servers)
+    both = (IPV4_ADDRESS, IPV6_ADDRESS)
+    binds = []
+    for number, (server, port, segment) in enumerate(zip(servers, found, segments, strict=True), 1):
+        assert await cloud.claim([port.id], segment.id, both)
+        binds.append(
+            PortBind(
+                port_id=port.id, server_id=server.server_id, host=f"h{number}", provider_uuid=segment.id,
+                revision=port.revision, claimed=both,
+            )
+        )  # fmt: skip
+    one, two = await cloud.client.bind_ports(binds)
+    assert isinstance(one, Bound)
+    assert isinstance(two, Bound)
+    assert one.addresses == ("10.1.0.2", "2001:db8:1::2")
+    assert two.addresses[:2] == ("10.2.0.2", "2001:db8:2::2")
+    assert len(two.addresses) == 3
 
 
 async def listed(cloud: Cloud) -> list[Port]:

@@ -98,6 +98,8 @@ async def test_a_reserved_port_is_refused_to_clients_and_restored_as_it_came(clo
     (port,) = await cloud.ensure(server)
     with pytest.raises(PortInUse):
         await ports.update_port(cloud.networks, port.id, PortChanges(name="other"))
+    during = await ports.get_port(cloud.networks, port.id)
+    assert (during.device_id, during.device_owner) == (server.server_id, "compute:nova")
     assert await cloud.claim([port.id], rack1.id)
     await cloud.bind(server, port, "h1", rack1.id)
     await cloud.client.release_ports([server], restore=True)

@@ -1,8 +1,10 @@
 """Service-type subnets: for whom, which first, what is counted; and what a refusal names."""
 
 import pytest
+from msgspec.structs import replace
 from tests.invariants import assert_books_agree
 from tests.network.cloud import Cloud
+from tests.network.test_availability import a_subnet
 from tests.network.test_ipv6 import addresses, create
 
 from roost.network.errors import (
@@ -13,6 +15,7 @@ from roost.network.errors import (
     SubnetsNotAllAssociatedWithSegments,
 )
 from roost.network.model import PortChanges, SubnetChanges
+from roost.network.requests import claimed_demands
 from roost.network.service import ports, subnet_changes
 from roost.seams.network import Nic
 from roost.seams.placement import IPV4_ADDRESS
@@ -79,6 +82,13 @@ async def test_a_network_for_others_alone_has_nothing_for_a_server(cloud: Cloud)
     with pytest.raises(IpAddressGenerationFailure, match="0 of 5 free"):
         await create(cloud, network, device_owner=ROUTERS[0])
     await assert_books_agree(cloud.networks.database)
+
+
+def test_a_bind_takes_from_subnets_of_a_type_first_and_from_those_on_their_way_out_last() -> None:
+    plain, typed, leaving = (a_subnet(f"10.{number}.0.0/24", number=number) for number in (1, 2, 3))
+    typed = replace(typed, service_types=("compute:nova",))
+    (demand,) = claimed_demands("port", [IPV4_ADDRESS], [replace(leaving, deleting=True), plain, typed])
+    assert demand.subnet_ids == (typed.id, plain.id, leaving.id)
 
 
 async def test_a_server_is_never_bound_to_an_address_of_anothers_subnet(cloud: Cloud) -> None:
