@@ -151,6 +151,16 @@ def test_every_error_is_answered_by_its_own_name() -> None:
                 assert PROBLEMS[kind].status == status, kind
 
 
+async def test_null_empties_a_subnets_name_servers_and_routes(api: Api) -> None:
+    """Source: neutron-lib, convert_none_to_empty_list."""
+    network = await api.make("network")
+    given = {"dns_nameservers": ["10.0.0.53"], "host_routes": [{"destination": "10.1.0.0/16", "nexthop": "10.0.0.9"}]}
+    subnet = await api.make("subnet", network_id=network["id"], cidr="10.0.0.0/24", **given)
+    for body, shown in (({}, given), (dict.fromkeys(given), {name: [] for name in given})):
+        status, answer = await api.call("PUT", f"/v2.0/subnets/{subnet['id']}", {"subnet": body})
+        assert (status, {name: answer["subnet"][name] for name in given}) == (200, shown)
+
+
 async def test_a_plain_network_is_one_provider_and_full_is_409(api: Api, cloud: Cloud) -> None:
     network = await api.make("network", name="backend", **{"provider:physical_network": "backend"})
     await api.make("subnet", network_id=network["id"], cidr="10.0.0.0/30")

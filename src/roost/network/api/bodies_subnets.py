@@ -71,15 +71,18 @@ class SubnetBody(SubnetUnserved, kw_only=True, forbid_unknown_fields=True):
 
 
 class SubnetUpdateBody(SubnetUnserved, kw_only=True, forbid_unknown_fields=True):
-    """PUT subnets/{id}: what is left out stays. gateway_ip: null for none; allocation_pools: an empty list for none."""
+    """PUT subnets/{id}: what is left out stays.
+
+    gateway_ip, dns_nameservers, host_routes: null for none; allocation_pools: an empty list for none.
+    """
 
     name: Text | None = None
     description: Text | None = None
     gateway_ip: str | UnsetType | None = UNSET
     allocation_pools: list[PoolBody] | None = None
     enable_dhcp: bool | None = None
-    dns_nameservers: list[str] | None = None
-    host_routes: list[HostRouteBody] | None = None
+    dns_nameservers: list[str] | UnsetType | None = UNSET
+    host_routes: list[HostRouteBody] | UnsetType | None = UNSET
     service_types: list[str] | None = None
     segment_id: str | UnsetType | None = UNSET
 
@@ -156,8 +159,8 @@ def subnet_changes(body: SubnetUpdateBody, revision: int | None) -> SubnetChange
         gateway_ip=body.gateway_ip,
         pools=None if pools is None else tuple((pool.start, pool.end) for pool in pools),
         enable_dhcp=body.enable_dhcp,
-        dns_nameservers=None if body.dns_nameservers is None else tuple(body.dns_nameservers),
-        host_routes=None if routes is None else _routes(routes),
+        dns_nameservers=None if body.dns_nameservers is UNSET else tuple(body.dns_nameservers or ()),
+        host_routes=None if routes is UNSET else _routes(routes or ()),
         service_types=None if body.service_types is None else tuple(body.service_types),
         segment_id=parse_uuid("segment_id", segment_id) if isinstance(segment_id, str) else segment_id,
         revision=revision,
