@@ -1,20 +1,26 @@
 """What a release row makes of a port's claim: its claimed addresses, and nothing else."""
 
+import asyncio
+import contextvars
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.cluster import until
 from tests.network.cloud import PROJECT, Cloud, assert_sound, execute
-from tests.next_call import after
+from tests.next_call import after, instead
 
-from roost.network.model import FixedIpRequest, Network, Port, PortRequest
+from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortRequest
 from roost.network.reconciler import Reconciled, reconcile_once
 from roost.network.service import ports, releases
+from roost.platform.database import POOL_SIZE, Database
 from roost.seams.network import Nic
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim
 
 RELEASE = "INSERT INTO network.release (port_id) VALUES ($1)"
 INTENT = "INSERT INTO network.intent VALUES ($1, 1, now() + interval '60 s')"
+BLOCKED = """
+SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"""
 EXPIRE = "UPDATE network.intent SET expires_at = now() - interval '1 s'"
 
 
@@ -43,6 +49,35 @@ async def held(cloud: Cloud, port_id: str) -> Any:
 async def rows(cloud: Cloud) -> int:
     async with cloud.networks.database.transaction() as tx:
         return int(await tx.fetchval("SELECT count(*) FROM network.release"))
+
+
+async def test_those_who_wait_for_a_port_leave_its_release_a_connection(cloud: Cloud) -> None:
+    """As many as the pool has: the release has locked the port, and calls the ledger."""
+    network = await cloud.plain("10.0.0.0/28")
+    port = await make(cloud, network)
+    database = cloud.networks.database
+    waiting: list[asyncio.Task[Port]] = []
+
+    async def all_wait() -> bool:
+        async with another.connection() as connection:
+            return bool(await connection.fetchval(BLOCKED) == POOL_SIZE - 1)
+
+    async def others_first(release: Any, *arguments: Any, **more: Any) -> None:
+        context = contextvars.Context()  # theirs, who hold no connection yet
+        for number in range(POOL_SIZE):
+            change = ports.update_port(cloud.networks, port.id, PortChanges(name=f"name {number}"))
+            waiting.append(asyncio.get_running_loop().create_task(change, context=context.copy()))
+        await until(all_wait)
+        await release(*arguments, **more)
+
+    instead(cloud.networks.placement, "release", others_first)
+    another = await Database.open(database.dsn, size=1)
+    try:
+        await ports.update_port(cloud.networks, port.id, PortChanges(fixed_ips=()))
+        assert await cloud.used(network.id) == (13, 0)
+        await asyncio.gather(*waiting)
+    finally:
+        await another.close()
 
 
 @pytest.mark.parametrize("row", [True, False])

@@ -23,6 +23,18 @@ async def test_a_connection_in_the_moment_between_the_servers_last_words_and_its
             raise asyncpg.InternalClientError("cannot switch to state 15; another operation (2) is in progress")
 
 
+async def test_who_has_the_last_connection_of_the_pool_gets_one_more(database: Database) -> None:
+    small = await Database.open(database.dsn, size=1)
+    try:
+        for _ in range(2):
+            async with small.transaction(), small.transaction() as tx:
+                assert await tx.fetchval("SELECT 1") == 1
+            async with small.connection() as connection:  # of the pool again
+                assert await connection.fetchval("SELECT 1") == 1
+    finally:
+        await small.close()
+
+
 async def test_the_connection_for_lookups_is_opened_again_after_it_was_cut(database: Database) -> None:
     async with database.lookups() as connection:
         first = await connection.fetchval("SELECT pg_backend_pid()")

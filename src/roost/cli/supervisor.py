@@ -187,7 +187,7 @@ def _configs(options: ServeOptions, port: int, agent_port: int) -> list[ProcessC
         roles += [("conductor", number) for number in range(1, options.conductors + 1)]
     elif "network" in options.services:
         roles.append(("reconciler", 1))
-    pool_size = max(4, min(8, CONNECTIONS_MAX // max(1, len(roles)) - 2))
+    pool_size = max(4, min(8, CONNECTIONS_MAX // max(1, len(roles)) - 3))
     return [
         ProcessConfig(
             role=role,

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import asyncpg
@@ -50,15 +51,29 @@ async def _keep_session(_connection: Connection) -> None:
     return None
 
 
+async def _open_pool(dsn: str, *, least: int, most: int) -> Any:
+    return await asyncpg.create_pool(
+        dsn,
+        min_size=least,
+        max_size=most,
+        init=_prepare_connection,
+        reset=_keep_session,
+        timeout=CONNECT_TIMEOUT_S,
+        command_timeout=COMMAND_TIMEOUT_S,
+        server_settings=SETTINGS,
+    )
+
+
 class Database:
     """A pool of connections to one PostgreSQL database.
 
     UUIDs, `inet` and `cidr` values are `str` in both directions; `json`/`jsonb` are encoded text; `xid8` is int.
     """
 
-    def __init__(self, dsn: str, pool: Any) -> None:
+    def __init__(self, dsn: str, pool: Any, inner: Any) -> None:
         self.dsn = dsn
         self._pool = pool
+        self._inner = inner
         self._lookups: Connection | None = None
         self._lookups_lock = asyncio.Lock()
 
@@ -66,28 +81,19 @@ class Database:
     async def open(cls, dsn: str, *, size: int = POOL_SIZE) -> "Database":
         """Connect. Raises DatabaseUnavailable when no server answers at `dsn`."""
         try:
-            pool = await asyncpg.create_pool(
-                dsn,
-                min_size=1,
-                max_size=size,
-                init=_prepare_connection,
-                reset=_keep_session,
-                timeout=CONNECT_TIMEOUT_S,
-                command_timeout=COMMAND_TIMEOUT_S,
-                server_settings=SETTINGS,
-            )
+            return cls(dsn, await _open_pool(dsn, least=1, most=size), await _open_pool(dsn, least=0, most=size))
         except UNAVAILABLE as error:
             raise DatabaseUnavailable(f"no PostgreSQL answers: {error}") from error
-        return cls(dsn, pool)
 
     async def close(self) -> None:
         """Close every connection; those still at work after 5 s are cut."""
         if self._lookups is not None:
             self._lookups.terminate()
         try:
-            await asyncio.wait_for(self._pool.close(), 5)
+            await asyncio.wait_for(asyncio.gather(self._pool.close(), self._inner.close()), 5)
         except TimeoutError:
             self._pool.terminate()
+            self._inner.terminate()
 
     @asynccontextmanager
     async def transaction(self, *, snapshot: bool = False) -> AsyncIterator[Connection]:
@@ -98,7 +104,7 @@ class Database:
         """
         isolation = {"isolation": "repeatable_read", "readonly": True} if snapshot else {}
         try:
-            async with self._pool.acquire(timeout=POOL_WAIT_S) as connection:
+            async with self._acquire() as connection:
                 async with connection.transaction(**isolation):
                     yield connection
         except VICTIM as error:
@@ -110,12 +116,24 @@ class Database:
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection without a transaction: each statement is one of its own."""
         try:
-            async with self._pool.acquire(timeout=POOL_WAIT_S) as connection:
+            async with self._acquire() as connection:
                 yield connection
         except VICTIM as error:
             raise TransactionVictim(f"the transaction gave way to another: {error}") from error
         except UNAVAILABLE as error:
             raise DatabaseUnavailable(f"the database went away: {error or type(error).__name__}") from error
+
+    @asynccontextmanager
+    async def _acquire(self) -> AsyncIterator[Connection]:
+        """A connection; to who holds one, one apart from the pool: all of it may wait for what that has locked."""
+        outer = _holder.get()
+        pool = self._inner if outer is self else self._pool
+        async with pool.acquire(timeout=POOL_WAIT_S) as connection:
+            _holder.set(self)
+            try:
+                yield connection
+            finally:
+                _holder.set(outer)
 
     @asynccontextmanager
     async def lookups(self) -> AsyncIterator[Connection]:
@@ -140,3 +158,7 @@ class Database:
                         self._lookups.terminate()
         except UNAVAILABLE as error:
             raise DatabaseUnavailable(f"the database went away: {error or type(error).__name__}") from error
+
+
+_holder: ContextVar[Database | None] = ContextVar("holder", default=None)
+"""Of whose connections the running task holds one."""
