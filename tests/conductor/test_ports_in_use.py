@@ -155,6 +155,11 @@ async def test_an_active_server_shows_what_its_ports_have(world: World) -> None:
     await ports.update_port(world.networks, port.id, PortChanges(device_id=server))
     assert [one.port_id for one in (await shown(world, server)).ports] == [port.id]
     await world.settled()
+    await ports.update_port(world.networks, port.id, PortChanges(device_id="", host=""))
+    await ports.update_port(world.networks, port.id, PortChanges(device_id=server))
+    await ports.update_port(world.networks, port.id, PortChanges(mac_address="fa:16:3e:00:00:42"))
+    assert [one.mac_address for one in (await shown(world, server)).ports] == ["fa:16:3e:00:00:42"]
+    await world.settled()
 
 
 async def test_a_servers_port_stays_on_its_servers_host(world: World) -> None:

@@ -14,7 +14,7 @@ from tests.network.test_api import Api
 from roost.network import addressing, flat
 from roost.network.errors import InvalidInput, SubnetInUse
 from roost.network.flat import Allocation, FlatAddress
-from roost.network.model import AddressRange, Network, PortRequest, Subnet
+from roost.network.model import AddressRange, FixedIpRequest, Network, PortRequest, Subnet
 from roost.network.reconciler import reconcile_once
 from roost.network.service import audit_flat
 from roost.network.service import networks as network_service
@@ -255,8 +255,10 @@ async def test_no_port_is_made_for_a_flat_network_and_one_that_a_client_asks_for
     (answer,) = await cloud.client.ensure_ports([server])
     assert isinstance(answer, EnsuredPorts)
     assert [(port.tag, port.network_id) for port in answer.ports] == [("1", plain.id)]
-    with pytest.raises(InvalidInput, match="roost:kind flat and has no ports"):
-        await port_service.create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT))
+    for named in (None, (), (FixedIpRequest(ip_address="10.1.0.4"),)):
+        request = PortRequest(network_id=network.id, project_id=PROJECT, fixed_ips=named)
+        with pytest.raises(InvalidInput, match="roost:kind flat and has no ports"):
+            await port_service.create_port(cloud.networks, request)
 
 
 async def test_a_server_whose_address_is_in_no_pool_is_refused_and_others_of_the_batch_are_not(cloud: Cloud) -> None:

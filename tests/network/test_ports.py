@@ -11,6 +11,7 @@ from roost.network.errors import (
     InvalidIpForSubnet,
     IpAddressAlreadyAllocated,
     IpAddressGenerationFailure,
+    NetworkInUse,
     PortInUse,
     SubnetInUse,
 )
@@ -172,6 +173,15 @@ async def test_a_subnet_that_ports_or_builds_use_cannot_go(cloud: Cloud) -> None
     await network_service.delete_network(cloud.networks, network.id)
     assert await cloud.networks.placement.list_usages([rack1.id]) == {}
     assert cloud.compute.aggregates == {}
+
+
+async def test_a_network_with_a_port_keeps_its_subnets(cloud: Cloud) -> None:
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    await create(cloud, network)
+    with pytest.raises(NetworkInUse):
+        await network_service.delete_network(cloud.networks, network.id)
+    assert len(await subnets.list_subnets(cloud.networks)) == 1
+    assert await cloud.used(rack1.id) == (5, 0)
 
 
 async def test_hosts_and_segments_find_each_other_in_any_order(cloud: Cloud) -> None:

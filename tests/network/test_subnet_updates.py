@@ -116,6 +116,7 @@ async def test_the_last_pool_takes_the_provider_along_and_brings_it_back(cloud: 
     network = await cloud.plain("10.0.0.0/24")
     await port(cloud, network, 9)
     reached = dict(cloud.compute.aggregates)
+    assert list(reached.values()) == ["all-hosts"]
     await change(cloud, pools=())
     assert (await cloud.networks.placement.list_usages([network.id])).get(network.id, {}) == {}
     async with cloud.networks.database.transaction() as tx:
