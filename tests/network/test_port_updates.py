@@ -248,6 +248,7 @@ async def test_a_port_keeps_to_its_segment_when_it_is_unbound(cloud: Cloud) -> N
     port = await update(cloud, await create(cloud, network), host="h2")
     free = await update(cloud, port, host="")
     assert (free.host, of(free), free.ip_allocation) == (None, of(port), "deferred")
+    assert (port.vif_type, free.vif_type) == ("ovs", "unbound")
     with pytest.raises(
         HostNotCompatibleWithFixedIps, match=rf"segment rack2 \({rack2.id}\).*segment rack1 \({rack1.id}"
     ):
