@@ -1,271 +1,32 @@
 """`roost-manage audit`: each kind of drift is made by hand, named, repaired, and healed by the reconcilers too."""
 
 import asyncio
-import io
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from rich.console import Console
-from tests.conductor.world import World
+from tests.cli.drifts import DRIFTS, HOLD, NOBODY, Books
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT
 
-from roost.cli.audit import AuditRequest, audit
-from roost.cli.ledger_target import LedgerTarget
-from roost.conductor.reconcile import audit_once as audit_servers
-from roost.network.model import PortRequest
-from roost.network.reconciler import audit_once as audit_network
-from roost.network.service import networks, ports
-from roost.placement.service_audit import audit_once as audit_ledger
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.network.errors import SubnetInUse
+from roost.network.model import PortRequest, SubnetChanges
+from roost.network.reconciler import reconcile_once
+from roost.network.service import networks, ports, subnet_changes, subnets
 from roost.platform.database import Database
 from roost.seams.audit import Kind, Mend
 
 MANAGE = [sys.executable, "-c", "from roost.cli.manage import main; main()"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
-NOBODY = "99999999-9999-4999-8999-999999999999"
-
-
-@dataclass
-class Books:
-    """A small cloud where everything agrees: three ACTIVE servers, the second with a user's port, the third on a flat
-    network, and a port of nobody.
-    """
-
-    world: World
-    dsn: str
-    servers: list[str]
-    mine: str
-    loose: str
-
-    async def execute(self, *statements: str) -> None:
-        """Change rows behind Roost's back."""
-        server, keeper, legacy = self.servers
-        names = {"server": server, "keeper": keeper, "legacy": legacy, "mine": self.mine, "loose": self.loose}
-        async with self.world.database.connection() as connection:
-            for statement in statements:
-                await connection.execute(statement.format(nobody=NOBODY, **names))
-
-    async def audit(self, **options: Any) -> tuple[int, dict[str, Any]]:
-        """(exit status, the report)."""
-        status, text = await self.tell(as_json=True, **options)
-        return status, msgspec.json.decode(text)
-
-    async def tell(self, **options: Any) -> tuple[int, str]:
-        """(exit status, what people read)."""
-        out = io.StringIO()
-        target = LedgerTarget(data_dir=None, database=self.dsn, pg_bin=None)
-        status = await audit(AuditRequest(target=target, **options), Console(file=out, width=200))
-        return status, out.getvalue()
-
-    async def reconcile(self) -> None:
-        """What the processes do at their intervals, twice."""
-        ledger = Ledger(self.world.database)
-        await sync_standard_names(ledger)
-        for _ in range(2):
-            await audit_ledger(ledger)
-            await audit_network(self.world.networks)
-            await audit_servers(self.world.conductor)
 
 
 @pytest.fixture
 async def books(database: Database, dsn: str) -> Books:
-    world = await World.make(database)
-    await world.hosts("r1-h1", "r1-h2", reach=["rack1"])
-    await world.hosts("r2-h1", reach=["rack2"])
-    network = await world.routed(rack1="10.1.0.0/28", rack2="10.2.0.0/28")
-    plain = await world.cloud.plain("10.3.0.0/28")
-    mine, loose = [
-        (await ports.create_port(world.networks, PortRequest(network_id=net.id, project_id=PROJECT, name=name))).id
-        for net, name in ((network, "mine"), (plain, "loose"))
-    ]
-    servers = await world.boot(network.id, plain.id)
-    servers += await world.boot(port_id=mine)
-    servers += await world.boot((await world.cloud.flat(cell1="10.4.0.0/28")).id)
-    await world.run()
-    await world.settled()
-    return Books(world, dsn, servers, mine, loose)
-
-
-SEGMENT = "(SELECT id FROM network.segment WHERE physical_network = 'rack1')"
-RACK1 = f"(SELECT id FROM placement.provider WHERE uuid = {SEGMENT})"
-CLAIM_AT = """INSERT INTO placement.allocation SELECT '{{nobody}}', provider_id, resource_class_id, 1
-    FROM placement.inventory WHERE provider_id = {}"""
-UNUSE = """UPDATE placement.inventory i SET used = i.used - a.used FROM placement.allocation a
-    WHERE a.consumer_uuid = 'WHO' AND a.provider_id = i.provider_id AND a.resource_class_id = i.resource_class_id"""
-HOLD = "INSERT INTO placement.consumer (uuid, consumer_type, project_id, user_id) VALUES ('{{nobody}}', '{}', 'p', 'u')"
-USE = "UPDATE placement.inventory SET used = used + 1 WHERE provider_id = {}"
-HOST = "(SELECT id FROM placement.provider WHERE name = 'r1-h1')"
-
-DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
-    "a port is deleted and its address stays": (
-        Kind.ADDRESS_STRAY, ("DELETE FROM network.port WHERE id = '{loose}'",),
-    ),
-    "the claim of a port is deleted": (
-        Kind.PORT_CLAIM_SMALL,
-        (
-            UNUSE.replace("WHO", "{loose}"),
-            "DELETE FROM placement.allocation WHERE consumer_uuid = '{loose}'",
-            "DELETE FROM placement.consumer WHERE uuid = '{loose}'",
-        ),
-    ),
-    "the allocations of a port are deleted alone": (
-        Kind.PORT_CLAIM_SMALL, ("DELETE FROM placement.allocation WHERE consumer_uuid = '{loose}'",),
-    ),
-    "a claim is of a port that is not there": (
-        Kind.PORT_CLAIM_STRAY, (HOLD.format("PORT"), CLAIM_AT.format(RACK1), USE.format(RACK1)),
-    ),
-    "the addresses of a port are deleted": (
-        Kind.PORT_CLAIM_IDLE, ("DELETE FROM network.address WHERE port_id = '{loose}'",),
-    ),
-    "the claim of a port is larger than its addresses": (
-        Kind.PORT_CLAIM_LARGE,
-        (
-            "UPDATE placement.allocation SET used = 3 WHERE consumer_uuid = '{loose}'",
-            "UPDATE placement.inventory i SET used = i.used + 2 FROM placement.allocation a WHERE a.consumer_uuid ="
-            " '{loose}' AND a.provider_id = i.provider_id",
-        ),
-    ),
-    "the inventory of a segment is not its pools": (
-        Kind.PROVIDER_WRONG, (f"UPDATE placement.inventory SET total = 99, reserved = 3 WHERE provider_id = {RACK1}",),
-    ),
-    "the provider of a segment is gone, with claims on it": (
-        Kind.PROVIDER_WRONG, (f"DELETE FROM placement.provider WHERE uuid = {SEGMENT}",),
-    ),
-    "the sharing trait of a segment is gone": (
-        Kind.PROVIDER_WRONG, (f"DELETE FROM placement.provider_trait WHERE provider_id = {RACK1}",),
-    ),
-    "a segment is in the wrong placement aggregate": (
-        Kind.PROVIDER_WRONG,
-        (f"UPDATE placement.provider_aggregate SET aggregate_uuid = '{{nobody}}' WHERE provider_id = {RACK1}",),
-    ),
-    "a provider is of a segment that is not there": (
-        Kind.PROVIDER_STRAY,
-        (
-            "INSERT INTO placement.provider (uuid, name, root_id)"
-            " VALUES ('{nobody}', 'Neutron segment id {nobody}', 0)",
-            "UPDATE placement.provider SET root_id = id WHERE root_id = 0",
-        ),
-    ),
-    "free ranges overlap addresses": (
-        Kind.FREE_WRONG, ("UPDATE network.free_range SET first_address = '10.3.0.2' WHERE last_address = '10.3.0.14'",),
-    ),
-    "free ranges have lost addresses": (
-        Kind.FREE_WRONG, ("UPDATE network.free_range SET last_address = '10.3.0.9' WHERE last_address = '10.3.0.14'",),
-    ),
-    "free ranges are gone": (
-        Kind.FREE_WRONG, ("DELETE FROM network.free_range WHERE last_address = '10.1.0.14'",),
-    ),
-    "a server is gone and its ports stay": (
-        Kind.PORT_STRAY,
-        ("DELETE FROM compute.guest WHERE server_id = '{server}'", "DELETE FROM compute.server WHERE id = '{server}'"),
-    ),
-    "a server is gone and its user's port stays": (
-        Kind.PORT_UNOWNED,
-        ("DELETE FROM compute.guest WHERE server_id = '{keeper}'", "DELETE FROM compute.server WHERE id = '{keeper}'"),
-    ),
-    "a port is reserved for a build that is done": (
-        Kind.PORT_RESERVED,
-        (
-            "UPDATE network.port SET reserved_from = '{{}}' WHERE id = '{mine}'",
-            "UPDATE network.address SET assigned_for = '{keeper}' WHERE port_id = '{mine}'",
-        ),
-    ),
-    "a claim is of a server that is not there": (
-        Kind.SERVER_CLAIM_STRAY,
-        (HOLD.format("INSTANCE"), CLAIM_AT.format(HOST), USE.format(HOST)),
-    ),
-    "the claim of a server is gone": (
-        Kind.SERVER_CLAIM_WRONG,
-        (
-            UNUSE.replace("WHO", "{server}"),
-            "DELETE FROM placement.allocation WHERE consumer_uuid = '{server}'",
-            "DELETE FROM placement.consumer WHERE uuid = '{server}'",
-        ),
-    ),
-    "the claim of a server is not what it asked for": (
-        Kind.SERVER_CLAIM_WRONG, ("UPDATE placement.allocation SET used = 7 WHERE consumer_uuid = '{server}'",),
-    ),
-    "a server that is not there has an address of a flat network": (
-        Kind.FLAT_STRAY,
-        (
-            "INSERT INTO network.flat_address SELECT '{nobody}', tag, network_id, subnet_id, '10.4.0.3', 'mac', 1"
-            " FROM network.flat_address",
-            "UPDATE network.free_range SET first_address = '10.4.0.4' WHERE first_address = '10.4.0.3'",
-        ),
-    ),
-    "the claim of a server on a flat network is more than its addresses": (
-        Kind.FLAT_CLAIM_WRONG,
-        (
-            "UPDATE placement.allocation SET used = used + 2 FROM placement.provider p"
-            " WHERE p.id = provider_id AND consumer_uuid = '{legacy}' AND p.name LIKE 'Flat pool id %'",
-            "UPDATE placement.inventory SET used = used + 2 FROM placement.provider p"
-            " WHERE p.id = provider_id AND p.name LIKE 'Flat pool id %'",
-        ),
-    ),
-    "the claim of a server on a flat network has lost its address": (
-        Kind.FLAT_CLAIM_WRONG,
-        (
-            "DELETE FROM placement.allocation USING placement.provider p"
-            " WHERE p.id = provider_id AND consumer_uuid = '{legacy}' AND p.name LIKE 'Flat pool id %'",
-            "UPDATE placement.inventory SET used = used - 1 FROM placement.provider p"
-            " WHERE p.id = provider_id AND p.name LIKE 'Flat pool id %'",
-        ),
-    ),
-    "use is not the sum of the allocations": (
-        Kind.USE_WRONG, ("UPDATE placement.inventory SET used = used + 5",),
-    ),
-    "an allocation is of a consumer that is not there": (
-        Kind.ALLOCATION_STRAY, (CLAIM_AT.format(RACK1), USE.format(RACK1)),
-    ),
-    "a consumer holds nothing": (Kind.CONSUMER_EMPTY, (HOLD.format("PORT"),)),
-    "a host is missing in the host aggregate of its segment": (
-        Kind.AGGREGATE_WRONG, ("DELETE FROM compute.host_aggregate_host WHERE host = 'r1-h2'",),
-    ),
-    "a host is in the host aggregate of another segment, and one is nobody": (
-        Kind.AGGREGATE_WRONG,
-        (
-            "INSERT INTO compute.host_aggregate_host SELECT aggregate_uuid, 'r2-h1' FROM compute.host_aggregate_host"
-            " WHERE host = 'r1-h2' ON CONFLICT DO NOTHING",
-            "INSERT INTO compute.host_aggregate_host SELECT aggregate_uuid, 'stranger' FROM"
-            " compute.host_aggregate_host WHERE host = 'r1-h2'",
-        ),
-    ),
-    "the host aggregate of a segment is gone": (
-        Kind.AGGREGATE_WRONG, ("DELETE FROM compute.host_aggregate WHERE name LIKE 'Neutron segment id %'",),
-    ),
-    "a host aggregate is of a segment that is not there": (
-        Kind.AGGREGATE_STRAY,
-        ("INSERT INTO compute.host_aggregate (uuid, name) VALUES ('{nobody}', 'Neutron segment id {nobody}')",),
-    ),
-    "a host's provider is not in its placement aggregates": (
-        Kind.MIRROR_WRONG, (f"DELETE FROM placement.provider_aggregate WHERE provider_id = {HOST}",),
-    ),
-    "a host's provider is in the placement aggregate of another segment": (
-        Kind.MIRROR_WRONG,
-        (
-            f"INSERT INTO placement.provider_aggregate SELECT {HOST}, aggregate_uuid FROM compute.host_aggregate_host"
-            " WHERE host = 'r2-h1' ON CONFLICT DO NOTHING",
-        ),
-    ),
-    "what is kept of a server's ports has another address": (
-        Kind.SERVER_PORTS_WRONG,
-        (
-            "UPDATE compute.server SET network_info = jsonb_set(network_info, '{{0,addresses}}', '[\"10.9.9.9\"]')"
-            " WHERE id = '{keeper}'",
-        ),
-    ),
-    "what is kept of a server's ports is gone": (
-        Kind.SERVER_PORTS_WRONG, ("UPDATE compute.server SET network_info = '[]' WHERE id = '{server}'",),
-    ),
-}  # fmt: skip
-"""What happened -> the kind that it is, and the statements that make it."""
+    return await Books.make(database, dsn)
 
 
 async def test_a_cloud_where_all_agrees_is_clean(books: Books) -> None:
@@ -300,8 +61,19 @@ async def test_the_reconcilers_heal_it_themselves(books: Books, what: str) -> No
     await assert_books_agree(books.world.database)
 
 
-def test_every_kind_that_can_be_repaired_is_tried() -> None:
-    assert {kind for kind, _ in DRIFTS.values()} == {kind for kind in Kind if kind.mend is not Mend.PERSON}
+OTHERS = {Kind.GUEST_STRAY, Kind.GUEST_MISSING, Kind.PORT_ELSEWHERE, Kind.PORT_UNREACHED}
+"""Kinds for which a person or an agent is needed, so that each has a test of its own."""
+
+
+def test_every_kind_is_tried() -> None:
+    assert {kind for kind, _ in DRIFTS.values()} | OTHERS == set(Kind)
+
+
+def test_the_reference_has_every_kind() -> None:
+    by = {Mend.ITSELF: "reconciler, `--repair`", Mend.ASKED: "`--repair`", Mend.PERSON: "you"}
+    rows = [f"| `{kind.code}` | {kind.sentence} | {kind.repair} | {by[kind.mend]} |" for kind in Kind]
+    text = (Path(__file__).parents[2] / "docs/reference/command-line.md").read_text()
+    assert "\n".join(rows) in text
 
 
 RELEASING = "INSERT INTO network.release (port_id) VALUES ('{loose}'), ('{nobody}')"
@@ -325,6 +97,8 @@ UNDER_WAY = (
     ("the claim of a port is larger than its addresses", CHANGING),
     ("the claim of a port is deleted", CLAIMING),
     ("free ranges overlap addresses", CHANGING),
+    ("an address of a pool is marked as of none", CHANGING),
+    ("the network service does not know a host", PLACING),
     ("the sharing trait of a segment is gone", PUBLISHING),
     ("the host aggregate of a segment is gone", f"{PUBLISHING}; {PLACING}"),
     ("a host is missing in the host aggregate of its segment", f"{PUBLISHING}; {PLACING}"),
@@ -353,24 +127,82 @@ async def test_what_is_under_way_is_no_drift_and_is_left_alone(books: Books, wha
 
 
 async def test_what_only_a_person_can_put_right_is_left(books: Books) -> None:
-    """A port elsewhere than its server, and one whose host was cabled anew under it."""
-    await books.execute("UPDATE network.port SET host = 'r2-h1' WHERE id = '{mine}'")
+    """A port elsewhere than its server, one whose host was cabled anew under it, and a guest that is gone."""
+    await books.execute(
+        "UPDATE network.port SET host = 'r2-h1' WHERE id = '{mine}'",
+        "DELETE FROM compute.guest WHERE server_id = '{keeper}'",
+    )
     status, report = await books.audit(repair=True)
     assert status == 3
-    assert {one["kind"] for one in report["left"]} == {"port-elsewhere", "port-unreached"}
+    kinds = {Kind.GUEST_MISSING, Kind.PORT_ELSEWHERE, Kind.PORT_UNREACHED}
+    assert {one["kind"] for one in report["left"]} == {kind.code for kind in kinds if kind.mend is Mend.PERSON}
     assert report["repaired"] == []
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "DELETE FROM compute.server WHERE id IN ('{server}', '{keeper}', '{legacy}')",
+        "INSERT INTO compute.guest SELECT server_id, 'r9-h9', attempt, desired, begun_at, reported FROM compute.guest",
+    ],
+)
+async def test_a_guest_of_no_server_keeps_its_addresses_until_its_host_has_let_go(books: Books, what: str) -> None:
+    world = books.world
+    await world.hosts("r9-h9")
+    await books.execute(what)
+    before = await held(books)
+    await books.reconcile()
+    assert await held(books) == before, "what a guest uses is nobody else's, and no guest is destroyed unasked"
+    status, report = await books.audit()
+    assert (status, report["counts"]["guest-stray"]) == (3, 3)
+    assert (await books.audit(repair=True))[0] == 4
+    assert await held(books) == before
+    await world.run()
+    await books.reconcile()
+    await books.audit(repair=True)  # the user's own port of a server that is gone is not detached unasked
+    assert (await books.audit())[0] == 0
+    await assert_books_agree(world.database)
+
+
+async def held(books: Books) -> list[tuple[str, ...]]:
+    """Who holds which addresses, and claims what."""
+    async with books.world.database.connection() as connection:
+        rows = await connection.fetch("""
+            SELECT port_id::text, address::text, '' FROM network.address
+            UNION ALL SELECT server_id::text, address::text, '' FROM network.flat_address
+            UNION ALL SELECT consumer_uuid::text, provider_id::text, used::text FROM placement.allocation
+            ORDER BY 1, 2, 3
+        """)
+    return [tuple(row) for row in rows]
+
+
+async def test_a_provider_that_has_the_name_of_another_holds_up_no_other_repair(books: Books) -> None:
+    await books.execute(
+        "UPDATE placement.provider SET uuid = '{nobody}'"
+        " WHERE uuid = (SELECT network_id FROM network.port WHERE id = '{loose}')",
+        *DRIFTS["free ranges are gone"][1],
+    )
+    status, report = await books.audit(repair=True)
+    assert status == 3
+    assert {one["kind"] for one in report["left"]} == {"port-claim-small"}, "the provider is still to be published"
+    assert {one["kind"] for one in report["repaired"]} == {"free-wrong"}
+    await books.execute("INSERT INTO network.release (port_id) VALUES ('{nobody}')")
+    assert (await reconcile_once(books.world.networks)).released == 1
 
 
 async def test_a_claim_for_which_there_is_no_room_is_left_and_nothing_is_over_capacity(books: Books) -> None:
     await books.execute(*DRIFTS["the claim of a port is deleted"][1])
-    plain = "(SELECT network_id FROM network.port WHERE id = '{loose}')"
-    full = f"""UPDATE network.pool SET last_address = first_address WHERE subnet_id =
-        (SELECT id FROM network.subnet WHERE network_id = {plain})"""
-    await books.execute(full)
+    there = "i.provider_id = p.id AND p.uuid = (SELECT network_id FROM network.port WHERE id = '{loose}')"
+    await books.execute(
+        HOLD.format("OTHER"),
+        "INSERT INTO placement.allocation SELECT '{nobody}', i.provider_id, i.resource_class_id, i.total - i.used"
+        f" FROM placement.inventory i, placement.provider p WHERE {there}",
+        f"UPDATE placement.inventory i SET used = i.total FROM placement.provider p WHERE {there}",
+    )
     status, report = await books.audit(repair=True)
     assert status == 3
     assert {one["kind"] for one in report["left"]} == {"port-claim-small"}
-    assert await books.world.cloud.used(await network_of(books)) == (1, 1)
+    assert await books.world.cloud.used(await network_of(books)) == (13, 13)
 
 
 async def network_of(books: Books) -> str:
@@ -453,11 +285,16 @@ async def test_a_busy_cloud_audits_clean(books: Books) -> None:
 
     async def operators() -> None:
         cabled = 0
+        (subnet,) = await subnets.list_subnets(world.networks, network_ids=[network])
         while not stopping.is_set():
             cabled += 1
             await world.hosts(f"h{cabled % 3}", reach=["rack1", f"rack{cabled % 2}"])
             gone = await world.routed(rack1="10.7.0.0/28")
             await networks.delete_network(world.networks, gone.id)
+            # the address that is held all the while is in the pool, and is not
+            pools = SubnetChanges(pools=((f"10.3.0.{2 + cabled % 2}", "10.3.0.14"),))
+            with suppress(SubnetInUse):
+                await subnet_changes.update_subnet(world.networks, subnet.id, pools)
 
     async def reconcile() -> None:
         while not stopping.is_set():

@@ -27,8 +27,17 @@ async def claimed_without_work(world: World) -> str:
     await run_once(world.conductor)
     async with world.database.connection() as connection:
         await connection.execute("CREATE TABLE away AS SELECT * FROM compute.work")
-        await connection.execute("DELETE FROM compute.work")
+        await connection.execute("CREATE TABLE guests AS SELECT * FROM compute.guest")
+        await connection.execute("DELETE FROM compute.work; DELETE FROM compute.guest")
     return server
+
+
+async def test_a_claim_is_kept_as_long_as_a_host_may_have_a_guest(world: World) -> None:
+    server = await claimed_without_work(world)
+    async with world.database.connection() as connection:
+        await connection.execute("INSERT INTO compute.guest SELECT * FROM guests; DELETE FROM compute.server")
+    assert await reconcile_once(world.conductor) == []
+    assert server in await world.conductor.placement.get_consumers([server])
 
 
 async def test_a_claim_that_nobody_may_hold_is_returned(world: World) -> None:

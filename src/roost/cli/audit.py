@@ -30,7 +30,7 @@ from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.migrate import list_missing, list_outdated
 from roost.platform.wakeup import Wakeups
-from roost.seams.audit import Drift, Repairs
+from roost.seams.audit import Drift, Kind, Repairs
 
 POOL_SIZE = 4
 """A port stays locked on one connection while the ledger works on another."""
@@ -107,9 +107,12 @@ async def _repair(books: Books) -> tuple[list[Drift], list[Drift]]:
     """What was put right, and what is left after that."""
     repaired: list[Drift] = []
     for _ in range(ROUNDS_MAX):
-        done = [drift for drift in await books.audit(Repairs.ALL) if drift.repaired]
-        repaired += done
+        found = await books.audit(Repairs.ALL)
         left = await books.audit(Repairs.NONE)
+        # It comes right with its provider, which another wing publishes.
+        followed = [drift for drift in found if drift.kind is Kind.ALLOCATION_UNBACKED and drift not in left]
+        done = [drift for drift in found if drift.repaired] + followed
+        repaired += done
         if not left or not done:
             break
     return repaired, left

@@ -12,6 +12,7 @@ from roost.seams.network import (
     EnsuredPorts,
     FlatNics,
     FlatWanted,
+    HostReach,
     NetworkView,
     PortBind,
     PortsRefused,
@@ -59,6 +60,10 @@ class LocalNetwork:
     ) -> None:
         """See NetworkClient."""
         await publications.set_hosts(self._networks, physical_networks_by_host, cells_by_host or {})
+
+    async def get_hosts(self, names: Sequence[str]) -> dict[str, HostReach]:
+        """See NetworkClient."""
+        return await views.get_hosts(self._networks, names)
 
     async def get_flat_nics(self, servers: Sequence[ServerNics]) -> list[FlatNics]:
         """See NetworkClient."""

@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from roost.compute.model import Host
 from roost.seams.audit import Drift, Kind
 from roost.seams.compute import RequestSpec, ServerPort
-from roost.seams.network import AttachedPort
-from roost.seams.placement import ADDRESS_CLASSES, DISK_GB, MEMORY_MB, VCPU, Allocations
+from roost.seams.network import AttachedPort, HostReach
+from roost.seams.placement import ADDRESS_CLASSES, DISK_GB, MEMORY_MB, VCPU, Allocations, ProviderState
+
+HOST_CLASSES = (VCPU, MEMORY_MB, DISK_GB)
 
 
 class QuietServer(Struct, frozen=True, kw_only=True):
@@ -55,27 +58,29 @@ def judge_claim(server: QuietServer, held: Allocations) -> Drift | None:
 
 def network_information(kept: Sequence[ServerPort], ports: Sequence[AttachedPort]) -> tuple[ServerPort, ...]:
     """What is kept with the server of its ports, as they are: those known first, in their order."""
-    known = {port.port_id: port for port in kept if port.port_id}
-    order = {port_id: number for number, port_id in enumerate(known)}
-    return tuple(port for port in kept if not port.port_id) + tuple(
+    known = {_key(port.port_id, port.tag): port for port in kept}
+    order = {key: number for number, key in enumerate(known)}
+    return tuple(
         ServerPort(
             port_id=port.id,
-            tag=known[port.id].tag if port.id in known else "",
+            tag=known[key].tag if key in known else port.tag,
             network_id=port.network_id,
             network_name=port.network_name,
             mac_address=port.mac_address,
             addresses=tuple(sorted(port.addresses, key=lambda text: _number(text))),
             preserve_on_delete=port.preserve_on_delete,
         )
-        for port in sorted(ports, key=lambda port: (order.get(port.id, len(order)), port.id))
+        for key, port in sorted(
+            ((_key(port.id, port.tag), port) for port in ports), key=lambda one: (order.get(one[0], len(order)), one[0])
+        )
     )
 
 
 def judge_ports(server: QuietServer, ports: Sequence[AttachedPort]) -> list[Drift]:
     """Whether what is kept with the server are its ports with their addresses, and whether they are where it is."""
     found = []
-    kept = {port.port_id: frozenset(port.addresses) for port in server.ports if port.port_id}
-    there = {port.id: frozenset(port.addresses) for port in ports}
+    kept = {_key(port.port_id, port.tag): _facts(port) for port in server.ports}
+    there = {_key(port.id, port.tag): _facts(port) for port in ports}
     if kept != there:
         says = f"has {_show_ports(kept)}, its ports are {_show_ports(there)}"
         found.append(Drift(kind=Kind.SERVER_PORTS_WRONG, key=server.id, name=server.name, says=says))
@@ -87,17 +92,50 @@ def judge_ports(server: QuietServer, ports: Sequence[AttachedPort]) -> list[Drif
             says=f"bound to {port.host or 'no host'}, its server {server.id} is on {server.host}",
         )
         for port in ports
-        if port.host != server.host
+        if port.id is not None and port.host != server.host
     ]
     return found
 
 
-def judge_mirror(
-    host: str, wanted: frozenset[str], found: frozenset[str] | None, names: Mapping[str, str]
-) -> Drift | None:
-    """Whether a host's provider is in the placement aggregates of the host's aggregates; found: None without one."""
+def _key(port_id: str | None, tag: str) -> str:
+    """What names a NIC: its port, or on a flat network its tag."""
+    return port_id or f"NIC {tag}"
+
+
+def _facts(port: ServerPort | AttachedPort) -> frozenset[str]:
+    """What is to be the same, in words; a network may have another name by now."""
+    kept = ("kept on delete",) if port.preserve_on_delete else ()
+    return frozenset((*port.addresses, port.mac_address, *kept))
+
+
+def judge_host(host: Host, wanted: ProviderState, found: ProviderState | None, told: HostReach | None) -> Drift | None:
+    """Whether the ledger has the host's provider as it should be, and the network service the host.
+
+    found, told: None where they have none. What part of an inventory is reserved, and its ratio, are an operator's.
+    """
+    said = []
     if found is None:
-        return Drift(kind=Kind.MIRROR_WRONG, key=host, name=host, says="its provider is missing")
+        said.append("its provider is missing")
+    else:
+        has, should = _sizes(found), _sizes(wanted)
+        managed = wanted.managed_traits or frozenset()
+        closed = (found.traits or frozenset()) & managed
+        if found.name != wanted.name:
+            said.append(f"the name of its provider is {found.name}")
+        if has != should:
+            said.append(f"its provider has {_show_sizes(has)}, should have {_show_sizes(should)}")
+        if closed != wanted.traits:
+            said.append(f"{'has' if closed else 'lacks'} the traits {', '.join(sorted(managed))}")
+    reach = HostReach(frozenset(host.physical_networks), host.cell)
+    if told is None:
+        said.append("the network service does not know it")
+    elif told != reach:
+        said.append(f"the network service has it {_show_reach(told)}, it is {_show_reach(reach)}")
+    return Drift(kind=Kind.HOST_WRONG, key=host.name, name=host.name, says="; ".join(said)) if said else None
+
+
+def judge_mirror(host: str, wanted: frozenset[str], found: frozenset[str], names: Mapping[str, str]) -> Drift | None:
+    """Whether a host's provider is in the placement aggregates of the host's aggregates."""
     said = [
         f"{word} {', '.join(sorted(names.get(uuid, uuid) for uuid in uuids))}"
         for word, uuids in (("is not in", wanted - found), ("is also in", found - wanted))
@@ -116,6 +154,24 @@ def _show(claim: Allocations) -> str:
     return ", ".join(parts) or "nothing"
 
 
+def _sizes(state: ProviderState) -> dict[str, tuple[int, int, int, int]]:
+    """Resource class of hosts -> total, min_unit, max_unit, step_size."""
+    return {
+        name: (item.total, item.min_unit, item.max_unit, item.step_size)
+        for name, item in sorted((state.inventories or {}).items())
+        if name in HOST_CLASSES
+    }
+
+
+def _show_sizes(sizes: Mapping[str, tuple[int, int, int, int]]) -> str:
+    parts = [f"{total} {name} ({least} to {most} by {step})" for name, (total, least, most, step) in sizes.items()]
+    return ", ".join(parts) or "no inventory"
+
+
+def _show_reach(reach: HostReach) -> str:
+    return f"in cell {reach.cell} on {', '.join(sorted(reach.physical_networks)) or 'no physical network'}"
+
+
 def _show_ports(ports: Mapping[str, frozenset[str]]) -> str:
-    parts = [f"{port_id} ({', '.join(sorted(addresses)) or 'no address'})" for port_id, addresses in ports.items()]
+    parts = [f"{key} ({', '.join(sorted(facts))})" for key, facts in ports.items()]
     return ", ".join(sorted(parts)) or "none"

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import asdict
 
-from roost.network import addressing, segments
+from roost.network import addressing, inventory, segments, uses
 from roost.network.holdings import claim_of, covers, same
-from roost.network.model import AddressRange, Port, ProviderSource
+from roost.network.model import AddressRange, Port, ProviderSource, Subnet
 from roost.network.ranges import Ranges, join, subtract
+from roost.network.subnet_changes import Holding
 from roost.seams.audit import Drift, Kind
 from roost.seams.placement import Allocations, Inventory, ProviderState
 
@@ -33,6 +34,25 @@ def judge_claim(port_id: str, port: Port | None, held: Allocations) -> Drift | N
         kind = Kind.PORT_CLAIM_SMALL
     says = f"claims {_show(held)}, has {_show(wanted)}"
     return Drift(kind=kind, key=port_id, name=port.name if port else "", says=says)
+
+
+def marked(item: Holding, subnet: Subnet) -> Holding:
+    """The address as it has to be marked in a subnet that is not being changed.
+
+    Where addresses follow from MACs, one in a pool was taken from it or was not: its mark alone says which.
+    """
+    pooled = addressing.contains(subnet.pools, item.address)
+    in_pool = pooled and (item.in_pool or not uses.is_automatic(subnet))
+    return Holding(item.address, in_pool, in_pool and inventory.counts(subnet))
+
+
+def judge_marks(item: Holding, subnet: Subnet) -> Drift | None:
+    """Whether it is known of an address if it is of a pool, and if its port's claim counts it."""
+    wanted = marked(item, subnet)
+    if item == wanted:
+        return None
+    says = f"is {_show_marks(item)}, should be {_show_marks(wanted)}"
+    return Drift(kind=Kind.ADDRESS_WRONG, key=addressing.show(item.address), name=subnet.name or subnet.id, says=says)
 
 
 def free_of(pools: Iterable[AddressRange], held: Iterable[int]) -> Ranges:
@@ -104,6 +124,10 @@ def judge_aggregate(uuid: str, name: str, wanted: set[str], found: Iterable[str]
         return None
     said = [f"{word} {_list(names)}" for word, names in (("lacks", missing), ("has besides", extra)) if names]
     return Drift(kind=Kind.AGGREGATE_WRONG, key=uuid, name=name, says="; ".join(said))
+
+
+def _show_marks(item: Holding) -> str:
+    return f"{'in' if item.in_pool else 'outside'} the pools and {'claimed' if item.claimed else 'not claimed'}"
 
 
 def _show(claim: Allocations) -> str:

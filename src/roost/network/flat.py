@@ -4,7 +4,7 @@ A flat network's subnets are pools, each of one cell: a group of hosts. It has n
 claimed by the server's consumer together with CPU and memory, then assigned from the pool that was claimed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 from msgspec import Struct
@@ -187,21 +187,23 @@ def decide_allocation(
     )
 
 
-def server_claim(
-    held: Allocations, addresses: Iterable[FlatAddress], pools: Iterable[str]
-) -> dict[str, dict[str, int]]:
-    """What a server that holds this is to hold: as many addresses of each pool as it has; of all else what it holds."""
-    own = set(pools)
-    claim = {uuid: dict(resources) for uuid, resources in held.items() if uuid not in own}
+def server_claim(held: Allocations, addresses: Iterable[FlatAddress], providers: Set[str]) -> dict[str, dict[str, int]]:
+    """What a server that holds this is to hold: as many addresses of each pool as it has; of all else what it holds.
+
+    providers: all whose inventories are addresses.
+    """
+    claim = {uuid: dict(resources) for uuid, resources in held.items() if uuid not in providers}
     for item in addresses:
         there = claim.setdefault(item.subnet_id, {IPV4_ADDRESS: 0})
         there[IPV4_ADDRESS] += 1
     return claim
 
 
-def show_claim(held: Allocations, pools: Iterable[str]) -> str:
-    """What of a claim is addresses of pools, in words."""
-    parts = [f"{held[pool].get(IPV4_ADDRESS, 0)} of pool {pool}" for pool in sorted(pools) if pool in held]
+def show_claim(held: Allocations, providers: Set[str]) -> str:
+    """What of a claim is addresses, in words."""
+    parts = [
+        f"{amount} {name} of {uuid}" for uuid in sorted(held.keys() & providers) for name, amount in held[uuid].items()
+    ]
     return ", ".join(parts) or "none"
 
 

@@ -24,6 +24,7 @@ from roost.network.service import (
     subnets,
 )
 from roost.network.store import claims, ports
+from roost.platform.errors import Conflict
 from roost.seams.audit import Drift, Repairs
 
 INTENTS_MAX = 1000
@@ -50,6 +51,9 @@ async def reconcile_once(context: Networks) -> Reconciled:
         await publications.publish_due(context)
         finished = await subnets.finish_subnets(context) + await subnet_changes.finish_changes(context)
     except PublicationPending:
+        finished = 0
+    except Conflict as refusal:
+        log.warning("the ledger refuses a provider, so its addresses are no capacity", reason=str(refusal))
         finished = 0
     parted = await _count_repaired(audit_ports.audit_server_ports(context, repairs=Repairs.ITSELF))
     abandoned = await _expire_intents(context)

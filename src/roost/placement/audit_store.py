@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from roost.placement import store
+from roost.placement.model import ProviderPlace
 from roost.platform.database import Connection
 from roost.seams.placement import Inventory, ProviderState
 
@@ -116,6 +117,31 @@ async def delete_strays(tx: Connection, provider_ids: Sequence[int]) -> None:
     """What points to no provider or no consumer, of providers that are locked where they exist."""
     await tx.execute(DELETE_STRAY_ALLOCATIONS, provider_ids)
     await tx.execute(DELETE_STRAY_ROWS, provider_ids)
+
+
+LIST_WRONG_ROOTS = """-- placement.audit_roots
+WITH RECURSIVE tree (id, root_id) AS (
+    SELECT id, id FROM placement.provider WHERE parent_id IS NULL
+    UNION ALL SELECT p.id, tree.root_id FROM placement.provider p JOIN tree ON p.parent_id = tree.id
+)
+SELECT p.id, p.parent_id, tree.root_id, p.uuid, p.name, top.name
+FROM placement.provider p JOIN tree ON tree.id = p.id JOIN placement.provider top ON top.id = tree.root_id
+WHERE p.root_id <> tree.root_id ORDER BY p.id
+"""
+
+
+class RootRow(Struct, frozen=True):
+    """A provider that is noted under another root than the top of its tree. place: as it should be."""
+
+    place: ProviderPlace
+    provider_uuid: str
+    provider_name: str
+    root_name: str
+
+
+async def list_wrong_roots(tx: Connection) -> list[RootRow]:
+    """All of them. Costs a look at every provider."""
+    return [RootRow(ProviderPlace(*row[:3]), *row[3:]) for row in await tx.fetch(LIST_WRONG_ROOTS)]
 
 
 LIST_EMPTY_CONSUMERS = """-- placement.audit_consumers

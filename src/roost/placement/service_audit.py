@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from roost.placement import audit_store, store
+from roost.placement import audit_store, provider_store, store
 from roost.placement.audit_store import StrayRow, UseRow
 from roost.placement.service_ledger import Ledger
 from roost.seams.audit import Drift, Kind, Repairs
@@ -31,7 +31,7 @@ async def audit_ledger(ledger: Ledger, *, repairs: Repairs) -> list[Drift]:
         last = page[-1] if len(page) == PROVIDERS_PAGE else LAST_ID
         found += await _audit_providers(ledger, after=after, last=last, repairs=repairs)
         after = last
-    return found + await _audit_consumers(ledger, repairs=repairs)
+    return found + await _audit_trees(ledger, repairs=repairs) + await _audit_consumers(ledger, repairs=repairs)
 
 
 async def get_providers(ledger: Ledger, uuids: Sequence[str]) -> dict[str, ProviderState]:
@@ -61,6 +61,30 @@ async def _audit_providers(ledger: Ledger, *, after: int, last: int, repairs: Re
             await audit_store.sum_uses(tx, ids)
             await store.record_reshaped(tx, sorted(known.values()))
     return [_stray(row, repairing) for row in strays] + [_use(row, repairing) for row in uses]
+
+
+async def _audit_trees(ledger: Ledger, *, repairs: Repairs) -> list[Drift]:
+    async with ledger.database.connection() as connection:
+        wrong = await audit_store.list_wrong_roots(connection)
+    repairing = repairs is not Repairs.NONE
+    if wrong and repairing:
+        async with ledger.database.transaction() as tx:
+            await provider_store.lock_names(tx)
+            wrong = await audit_store.list_wrong_roots(tx)
+            if wrong:
+                await store.lock_providers(tx, (), [row.place.id for row in wrong])
+                await provider_store.update_places(tx, [row.place for row in wrong])
+                await store.record_reshaped(tx, [row.place.id for row in wrong])
+    return [
+        Drift(
+            kind=Kind.ROOT_WRONG,
+            key=row.provider_uuid,
+            name=row.provider_name,
+            says=f"its tree is that of {row.root_name}",
+            repaired=repairing,
+        )
+        for row in wrong
+    ]
 
 
 async def audit_once(ledger: Ledger) -> list[Drift]:

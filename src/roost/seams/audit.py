@@ -37,10 +37,15 @@ class Kind(Enum):
     )  # fmt: skip
     ALLOCATION_UNBACKED = (
         "allocation-unbacked", "an allocation has no inventory",
-        "comes right when the provider's inventory is published again", Mend.PERSON,
+        "published again with its provider, if that is Roost's own",
     )  # fmt: skip
+    ROOT_WRONG = ("root-wrong", "the root of a provider is not the top of its tree", "set again")
     CONSUMER_EMPTY = ("consumer-empty", "a consumer holds nothing", "removed")
     ADDRESS_STRAY = ("address-stray", "an address is of a port or subnet that does not exist", "unassigned")
+    ADDRESS_WRONG = (
+        "address-wrong", "an address is not marked as what its subnet's pools make it: of them, and capacity",
+        "marked anew",
+    )  # fmt: skip
     FREE_WRONG = (
         "free-wrong", "the free ranges of a subnet are not its pools without the addresses held", "computed anew",
     )  # fmt: skip
@@ -53,6 +58,10 @@ class Kind(Enum):
         "aggregate-wrong", "the hosts in a host aggregate are not those that reach its segment", "set again",
     )  # fmt: skip
     AGGREGATE_STRAY = ("aggregate-stray", "a host aggregate is of a segment that does not exist", "deleted")
+    HOST_WRONG = (
+        "host-wrong", "a host is not what it was reported to be: its provider, or what the network service knows of it",
+        "published again",
+    )  # fmt: skip
     MIRROR_WRONG = (
         "mirror-wrong", "the provider of a host is not in the placement aggregates of its host aggregates", "set again",
     )  # fmt: skip
@@ -81,10 +90,11 @@ class Kind(Enum):
         "by you: cable the host again, or move the server", Mend.PERSON,
     )  # fmt: skip
     FLAT_STRAY = (
-        "flat-stray", "a server that may hold none, or does not exist, has an address of a flat network", "unassigned",
+        "flat-stray", "an address of a flat network is of a server that may hold none, or of a pool that is not there",
+        "unassigned",
     )  # fmt: skip
     FLAT_CLAIM_WRONG = (
-        "flat-claim-wrong", "an ACTIVE server's claim of addresses of flat networks is not its addresses",
+        "flat-claim-wrong", "an ACTIVE server's claim of addresses is not its addresses on flat networks",
         "claimed anew, if there is room",
     )  # fmt: skip
     SERVER_CLAIM_STRAY = ("server-claim-stray", "a claim is of a server that may hold none", "given back")
@@ -92,8 +102,16 @@ class Kind(Enum):
         "server-claim-wrong", "an ACTIVE server's claim is missing, or is not what it asked for",
         "claimed anew, if there is room",
     )  # fmt: skip
+    GUEST_STRAY = (
+        "guest-stray", "a host has a guest of a server that is not there, or is elsewhere", "destroyed by its agent",
+        Mend.ASKED,
+    )  # fmt: skip
+    GUEST_MISSING = (
+        "guest-missing", "the host of an ACTIVE server has no guest of it", "by you: delete the server", Mend.PERSON,
+    )  # fmt: skip
     SERVER_PORTS_WRONG = (
-        "server-ports-wrong", "an ACTIVE server's network information is not its ports", "written anew",
+        "server-ports-wrong", "an ACTIVE server's network information is not its ports, or its flat addresses",
+        "written anew",
     )  # fmt: skip
 
     def __init__(self, code: str, sentence: str, repair: str, mend: Mend = Mend.ITSELF) -> None:

@@ -76,10 +76,13 @@ class ComputeClient(Protocol):
         """Those of the servers whose build, move or delete is still at work."""
 
     async def list_claiming(self, server_ids: Sequence[str]) -> set[str]:
-        """Those of the servers that may hold claims: they run, or their work is not done; the others never will."""
+        """Those of the servers that may hold claims: they run, or are not done with; the others never will.
+
+        A server that a host may have a guest of is not done with, whether it exists or not.
+        """
 
     async def list_servers(self, server_ids: Sequence[str]) -> set[str]:
-        """Those of the servers that exist, or whose delete is still at work."""
+        """Those of the servers that exist, or whose delete is still at work, or that a host may have a guest of."""
 
     async def list_segment_aggregates(self) -> dict[str, HostAggregateMembers]:
         """All host aggregates, by UUID: those that the network service keeps, and those of operators."""

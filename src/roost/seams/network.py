@@ -179,9 +179,13 @@ class BindRefused(Struct, frozen=True):
 
 
 class AttachedPort(Struct, frozen=True, kw_only=True):
-    """A server's port as it is. preserve_on_delete: the user's own, kept when the server goes."""
+    """A server's port as it is. preserve_on_delete: the user's own, kept when the server goes.
 
-    id: str
+    id: None on a flat network, where its tag names the NIC.
+    """
+
+    id: str | None
+    tag: str = ""
     network_id: str
     network_name: str
     mac_address: str
@@ -189,6 +193,13 @@ class AttachedPort(Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...]
     preserve_on_delete: bool
     revision: int
+
+
+class HostReach(Struct, frozen=True):
+    """A host as the network service knows it: the physical networks that it reaches, and its cell."""
+
+    physical_networks: frozenset[str]
+    cell: str
 
 
 class NetworkClient(Protocol):
@@ -247,6 +258,9 @@ class NetworkClient(Protocol):
         cells_by_host: the cells that they belong to; one that is not named is in cell1.
         """
 
+    async def get_hosts(self, names: Sequence[str]) -> dict[str, HostReach]:
+        """Those of the hosts that set_hosts has told of, by name."""
+
     async def list_noticed_servers(self, server_ids: Sequence[str]) -> set[str]:
         """Those of the servers of whose changed ports the compute service is still to be told."""
 
@@ -254,7 +268,7 @@ class NetworkClient(Protocol):
         """Host aggregates that are just being told which hosts are in them, by UUID."""
 
     async def list_attached_ports(self, server_ids: Sequence[str]) -> dict[str, tuple[AttachedPort, ...]]:
-        """Server id -> the ports that belong to it, by id; servers without any are left out."""
+        """Server id -> the ports that belong to it, and its NICs on flat networks; servers without any are left out."""
 
     async def get_segment_names(self, provider_uuids: Sequence[str]) -> dict[str, str]:
         """What people call a segment, or a network without segments, by its provider's UUID."""

@@ -12,9 +12,10 @@ from roost.compute import audit as rules
 from roost.compute.audit import QuietServer
 from roost.compute.service.aggregates import mirror_hosts
 from roost.compute.service.context import Compute
-from roost.compute.service.hosts import publish_hosts
+from roost.compute.service.hosts import provider_state, publish_hosts
 from roost.compute.service.work import list_claiming
 from roost.compute.store import audit as store
+from roost.compute.store import hosts as host_rows
 from roost.platform.crash import crash_point
 from roost.seams.audit import Drift, Kind, Repairs
 from roost.seams.network import AttachedPort
@@ -23,14 +24,37 @@ from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, ConsumerSt
 CONSUMERS_PAGE = 1000
 SERVERS_PAGE = 500
 HOSTS_PAGE = 1000
+GUESTS_MAX = 10_000
 
 
 async def audit(compute: Compute, *, repairs: Repairs) -> list[Drift]:
     """All drift of servers and hosts, in pages."""
     found: list[Drift] = []
-    for look in (audit_hosts, audit_consumers, audit_servers):
+    for look in (audit_hosts, audit_guests, audit_consumers, audit_servers):
         found += await look(compute, repairs=repairs)
     return found
+
+
+async def audit_guests(compute: Compute, *, repairs: Repairs) -> list[Drift]:
+    """Guests of no server, which keep its claims and ports until they are gone; and ACTIVE servers without a guest."""
+    repairing = repairs.include(Kind.GUEST_STRAY.mend)
+    async with compute.database.transaction() as tx:
+        strays = await store.list_stray_guests(tx, limit=GUESTS_MAX)
+        missing = await store.list_missing_guests(tx, limit=GUESTS_MAX)
+        if strays and repairing:
+            await store.withdraw_stray_guests(tx, [server_id for server_id, _ in strays])
+    if strays and repairing:
+        compute.wake("roost_guest")
+    return [
+        *(
+            Drift(kind=Kind.GUEST_STRAY, key=server_id, says=f"host {host} has it", repaired=repairing)
+            for server_id, host in strays
+        ),
+        *(
+            Drift(kind=Kind.GUEST_MISSING, key=server_id, name=name, says=f"host {host or 'none'} has not got it")
+            for server_id, name, host in missing
+        ),
+    ]
 
 
 async def audit_consumers(compute: Compute, *, repairs: Repairs) -> list[Drift]:
@@ -141,13 +165,12 @@ async def _keep_ports(compute: Compute, server: QuietServer, ports: Sequence[Att
 
 
 async def audit_hosts(compute: Compute, *, repairs: Repairs) -> list[Drift]:
-    """Hosts whose provider is missing, or is not in the placement aggregates of the host's aggregates."""
+    """Hosts that the ledger or the network service has otherwise than they are, or in other aggregates."""
     first = await _look_at_hosts(compute)
-    again = await _look_at_hosts(compute) if first else {}
-    found = [drift for host, drift in again.items() if first.get(host) == drift]
+    found = [drift for drift in await _look_at_hosts(compute) if drift in first] if first else []
     if repairs is Repairs.NONE or not found:
         return found
-    names = [drift.key for drift in found]
+    names = sorted({drift.key for drift in found})
     async with compute.database.transaction() as tx:
         await store.want_hosts(tx, names)
         managed = frozenset(await store.list_aggregate_names(tx))
@@ -156,23 +179,27 @@ async def audit_hosts(compute: Compute, *, repairs: Repairs) -> list[Drift]:
     return [msgspec.structs.replace(drift, repaired=True) for drift in found]
 
 
-async def _look_at_hosts(compute: Compute) -> dict[str, Drift]:
-    """Host -> what is wrong with its provider; aggregates that just get their hosts are left out."""
+async def _look_at_hosts(compute: Compute) -> list[Drift]:
+    """What is wrong with hosts that are published; aggregates that just get their hosts are left out."""
     unsettled = await compute.network.list_unsettled_aggregates()
-    found: dict[str, Drift] = {}
+    found: list[Drift | None] = []
     after = ""
     while True:
         async with compute.database.transaction(snapshot=True) as tx:
-            page = await store.list_host_providers(tx, after=after, limit=HOSTS_PAGE)
+            page = await store.list_host_aggregates(tx, after=after, limit=HOSTS_PAGE)
+            hosts = await host_rows.list_hosts(
+                tx, after="", limit=None, names=list(page), down_after_s=compute.host_down_after_s
+            )
             names = await store.list_aggregate_names(tx)
-        there = await compute.placement.get_providers([uuid for uuid, _ in page.values()])
+        there = await compute.placement.get_providers([host.provider_uuid for host in hosts])
+        told = await compute.network.get_hosts(list(page))
         settled = names.keys() - unsettled - await compute.network.list_unsettled_aggregates()
-        for host, (uuid, wanted) in page.items():
-            state = there.get(uuid)
-            has = None if state is None else (state.placement_aggregates or frozenset()) & settled
-            drift = rules.judge_mirror(host, wanted & settled, has, names)
-            if drift is not None:
-                found[host] = drift
+        for host in hosts:
+            state = there.get(host.provider_uuid)
+            found.append(rules.judge_host(host, provider_state(host), state, told.get(host.name)))
+            if state is not None:
+                has = (state.placement_aggregates or frozenset()) & settled
+                found.append(rules.judge_mirror(host.name, page[host.name] & settled, has, names))
         if len(page) < HOSTS_PAGE:
-            return found
+            return [drift for drift in found if drift is not None]
         after = list(page)[-1]

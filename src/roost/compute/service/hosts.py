@@ -97,7 +97,7 @@ async def publish_hosts(compute: Compute, names: Sequence[str] | None = None) ->
 async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:
     """Publish one batch; returns who is behind again since. A host that is refused holds up no other."""
     try:
-        await compute.placement.ensure_providers([_provider(row.host) for row in rows])
+        await compute.placement.ensure_providers([provider_state(row.host) for row in rows])
     except (Conflict, BadRequest) as refusal:
         if len(rows) == 1:
             log.warning(
@@ -119,7 +119,8 @@ async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:
         return await store.mark_hosts_published(connection, rows)
 
 
-def _provider(host: Host) -> ProviderState:
+def provider_state(host: Host) -> ProviderState:
+    """What the ledger is to have of a host, but for its placement aggregates."""
     amounts = {VCPU: host.vcpus, MEMORY_MB: host.ram_mb, DISK_GB: host.disk_gb}
     return ProviderState(
         uuid=host.provider_uuid,

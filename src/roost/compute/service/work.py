@@ -73,7 +73,7 @@ async def list_begun(compute: Compute, server_ids: Sequence[str]) -> dict[str, f
 
 
 async def list_claiming(compute: Compute, server_ids: Sequence[str]) -> set[str]:
-    """Those of the servers that may hold claims: they run, or their work is not done."""
+    """Those of the servers that may hold claims: they run, their work is not done, or a host may have a guest."""
     async with compute.database.connection() as connection:
         return await store.list_claiming(connection, server_ids)
 

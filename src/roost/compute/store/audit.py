@@ -38,16 +38,52 @@ async def set_network_info(
     return bool(done == "UPDATE 1")
 
 
-LIST_HOST_PROVIDERS = """-- compute.audit_hosts
-SELECT host.name, host.provider_uuid,
+# Guests, servers and their work change in one transaction, so what one statement sees is so.
+STRAY = """desired = 'running'
+    AND NOT EXISTS (SELECT FROM compute.work WHERE work.server_id = guest.server_id)
+    AND NOT EXISTS (SELECT FROM compute.server
+        WHERE server.id = guest.server_id AND server.status = 'ACTIVE' AND server.host = guest.host)"""
+
+LIST_STRAY_GUESTS = f"""-- compute.audit_stray_guests
+SELECT server_id, host FROM compute.guest WHERE {STRAY} ORDER BY server_id, host LIMIT $1"""  # noqa: S608
+
+WITHDRAW_STRAY_GUESTS = f"""-- compute.audit_withdraw_guests
+UPDATE compute.guest SET desired = 'absent' WHERE server_id = ANY($1::uuid[]) AND {STRAY}"""  # noqa: S608
+
+
+async def list_stray_guests(tx: Connection, *, limit: int) -> list[tuple[str, str]]:
+    """The first of the (server id, host) of guests that no server has."""
+    return [(row["server_id"], row["host"]) for row in await tx.fetch(LIST_STRAY_GUESTS, limit)]
+
+
+async def withdraw_stray_guests(tx: Connection, server_ids: Sequence[str]) -> None:
+    """Hosts are to let go of these guests, as far as no server has them."""
+    await tx.execute(WITHDRAW_STRAY_GUESTS, server_ids)
+
+
+LIST_MISSING_GUESTS = """-- compute.audit_missing_guests
+SELECT id, name, host FROM compute.server WHERE status = 'ACTIVE' AND deleted_at IS NULL
+    AND NOT EXISTS (SELECT FROM compute.work WHERE work.server_id = server.id)
+    AND NOT EXISTS (SELECT FROM compute.guest
+        WHERE guest.server_id = server.id AND guest.host = server.host AND guest.desired = 'running')
+ORDER BY id LIMIT $1"""
+
+
+async def list_missing_guests(tx: Connection, *, limit: int) -> list[tuple[str, str, str | None]]:
+    """The first of the ACTIVE servers that their host is not asked to run: id, name, host."""
+    return [(row["id"], row["name"], row["host"]) for row in await tx.fetch(LIST_MISSING_GUESTS, limit)]
+
+
+LIST_HOST_AGGREGATES = """-- compute.audit_hosts
+SELECT host.name,
     ARRAY(SELECT aggregate_uuid FROM compute.host_aggregate_host AS member WHERE member.host = host.name) AS aggregates
 FROM compute.host WHERE host.name > $1 AND host.published >= host.wanted ORDER BY host.name LIMIT $2"""
 
 
-async def list_host_providers(tx: Connection, *, after: str, limit: int) -> dict[str, tuple[str, frozenset[str]]]:
-    """A page of the hosts of which all is published, by name: their provider and their host aggregates."""
-    rows = await tx.fetch(LIST_HOST_PROVIDERS, after, limit)
-    return {row["name"]: (row["provider_uuid"], frozenset(row["aggregates"])) for row in rows}
+async def list_host_aggregates(tx: Connection, *, after: str, limit: int) -> dict[str, frozenset[str]]:
+    """A page of the hosts of which all is published, by name: the host aggregates that each is in."""
+    rows = await tx.fetch(LIST_HOST_AGGREGATES, after, limit)
+    return {row["name"]: frozenset(row["aggregates"]) for row in rows}
 
 
 LIST_AGGREGATE_NAMES = """-- compute.audit_aggregate_names

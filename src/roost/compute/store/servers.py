@@ -146,11 +146,12 @@ async def list_unfinished(tx: Connection, server_ids: Sequence[str]) -> set[str]
 
 LIST_EXISTING = """-- compute.list_existing
 SELECT id FROM compute.server WHERE id = ANY($1::uuid[])
-UNION SELECT server_id FROM compute.work WHERE server_id = ANY($1::uuid[])"""
+UNION SELECT server_id FROM compute.work WHERE server_id = ANY($1::uuid[])
+UNION SELECT server_id FROM compute.guest WHERE server_id = ANY($1::uuid[])"""
 
 
 async def list_existing(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Those with a row of their own, hidden ones too, or with a work row."""
+    """Those with a row of their own, hidden ones too, or with a work row, or of which a host may have a guest."""
     return {row["id"] for row in await tx.fetch(LIST_EXISTING, server_ids)}
 
 

@@ -198,13 +198,15 @@ async def list_begun(tx: Connection, server_ids: Sequence[str]) -> dict[str, flo
 
 
 LIST_CLAIMING = """-- compute.list_claiming
-SELECT s.id FROM compute.server s WHERE s.id = ANY($1::uuid[])
-AND (s.status = 'ACTIVE' OR EXISTS (SELECT FROM compute.work w WHERE w.server_id = s.id))
+SELECT id FROM unnest($1::uuid[]) AS asked (id)
+WHERE EXISTS (SELECT FROM compute.server s WHERE s.id = asked.id AND (
+        s.status = 'ACTIVE' OR EXISTS (SELECT FROM compute.work w WHERE w.server_id = s.id)))
+    OR EXISTS (SELECT FROM compute.guest g WHERE g.server_id = asked.id)
 """
 
 
 async def list_claiming(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Those of the servers that may hold claims: they run, or their work is not done."""
+    """Those of the servers that may hold claims: they run, their work is not done, or a host may have a guest."""
     return {row[0] for row in await tx.fetch(LIST_CLAIMING, server_ids)}
 
 

@@ -8,6 +8,7 @@ from roost.seams.audit import Drift, Repairs
 
 LOOKS = (
     audit_addresses.audit_strays,
+    audit_addresses.audit_marks,
     audit_addresses.audit_free,
     audit_providers.audit_providers,
     audit_providers.audit_aggregates,

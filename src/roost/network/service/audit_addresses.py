@@ -1,11 +1,15 @@
-"""Audit of addresses and free ranges: under the locks of their subnets, as all that changes them."""
+"""Audit of addresses, their marks, and free ranges: under the locks of their subnets, as all that changes them."""
+
+import msgspec
 
 from roost.network import audit as rules
 from roost.network.addressing import FreeChange
+from roost.network.inventory import counts
 from roost.network.ranges import Ranges
 from roost.network.service import Networks, assignments, releases
-from roost.network.store import addresses, claims, ports
+from roost.network.store import addresses, claims, ports, subnet_changes
 from roost.network.store import audit as store
+from roost.network.store import subnets as subnet_rows
 from roost.network.store.audit import FreeRow, StrayAddress
 from roost.seams.audit import Drift, Kind, Repairs
 
@@ -38,6 +42,39 @@ def _stray(item: StrayAddress, repaired: bool) -> Drift:
     missing = f"port {item.port_id}" if item.subnet_there else f"subnet {item.subnet_id}"
     says = f"{missing} does not exist"
     return Drift(kind=Kind.ADDRESS_STRAY, key=item.address, name=item.subnet_id, says=says, repaired=repaired)
+
+
+async def audit_marks(networks: Networks, *, repairs: Repairs) -> list[Drift]:
+    """Addresses that are not marked as what their subnets' pools make them; looked at again under those locks.
+
+    What a change of a subnet marks otherwise while it is in progress is left to it.
+    """
+    async with networks.database.transaction(snapshot=True) as tx:
+        quiet = [subnet for subnet in await subnet_rows.list_subnets(tx) if subnet.change is None]
+        suspects = await store.list_mismarked(tx, {subnet.id: counts(subnet) for subnet in quiet})
+    found: list[Drift] = []
+    for subnet_id in suspects:
+        found += await _confirm_marks(networks, subnet_id, repairs)
+    return found
+
+
+async def _confirm_marks(networks: Networks, subnet_id: str, repairs: Repairs) -> list[Drift]:
+    repairing = repairs is not Repairs.NONE
+    async with networks.database.transaction() as tx:
+        await addresses.lock_subnets(tx, [subnet_id])
+        subnets = await subnet_rows.list_subnets(tx, [subnet_id])
+        if not subnets or subnets[0].change is not None:
+            return []
+        held = await subnet_changes.list_holdings(tx, subnet_id)
+        drifts = {item: drift for item in held if (drift := rules.judge_marks(item, subnets[0]))}
+        wanted = {item: rules.marked(item, subnets[0]) for item in drifts}
+        unclaimed = sorted({held[item] for item, mark in wanted.items() if item.claimed and not mark.claimed})
+        if repairing:
+            await subnet_changes.set_holdings(tx, subnet_id, list(wanted.values()))
+            await claims.insert_releases(tx, unclaimed)
+    if repairing:
+        await releases.work_off_now(networks, unclaimed)
+    return [msgspec.structs.replace(drift, repaired=repairing) for drift in drifts.values()]
 
 
 async def audit_free(networks: Networks, *, repairs: Repairs) -> list[Drift]:

@@ -4,7 +4,7 @@ An address is looked at before its server is asked for: a server's work exists b
 hold none never will again. What a build that is at work has is its own; what it leaves, its conductor takes back.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 
@@ -23,50 +23,55 @@ FIRST_UUID = "00000000-0000-0000-0000-000000000000"
 async def audit_strays(networks: Networks, *, repairs: Repairs) -> list[Drift]:
     """Addresses of servers that may hold none, as a conductor that was taken for dead may leave one behind.
 
-    One that is still as it was read is nobody's. Never those of a server that runs, whatever the ledger says.
+    One that is still as it was read is nobody's. Never those of a server that runs, whatever the ledger says, unless
+    their pool is not there.
     """
     found: list[Drift] = []
     after = FIRST_UUID
     while True:
-        async with networks.database.connection() as connection:
-            page = await store.list_page(connection, after=after, limit=PAGE)
+        async with networks.database.transaction(snapshot=True) as tx:
+            page = await store.list_page(tx, after=after, limit=PAGE)
+            pools = {pool.id for pool in await subnet_rows.list_subnets(tx, sorted({item.subnet_id for item in page}))}
         if not page:
             return found
         after = page[-1].server_id
         claiming = await networks.compute.list_claiming(sorted({item.server_id for item in page}))
-        strays = [item for item in page if item.server_id not in claiming]
+        strays = [item for item in page if item.server_id not in claiming or item.subnet_id not in pools]
         if strays and repairs is not Repairs.NONE:
             await flat.unassign_strays(networks, strays)
-        found += [_stray(item, repaired=repairs is not Repairs.NONE) for item in strays]
+        found += [_stray(item, item.subnet_id in pools, repaired=repairs is not Repairs.NONE) for item in strays]
 
 
-def _stray(item: FlatAddress, *, repaired: bool) -> Drift:
+def _stray(item: FlatAddress, pool_there: bool, *, repaired: bool) -> Drift:
     says = f"server {item.server_id} runs nowhere and is not being built"
+    if not pool_there:
+        says = f"subnet {item.subnet_id}, of which server {item.server_id} has it, does not exist"
     return Drift(kind=Kind.FLAT_STRAY, key=item.address, name=item.subnet_id, says=says, repaired=repaired)
 
 
 async def audit_claims(networks: Networks, *, repairs: Repairs) -> list[Drift]:
-    """Servers that run, and whose claim of addresses of flat networks is not their addresses.
+    """Servers that run, and whose claim of addresses is not those that they have on flat networks.
 
-    Costs a row for each address and each claim of a server, where there is a pool at all.
+    On any provider of the network: the addresses of ports are claimed by these. Costs a row for each address and each
+    claim of a server.
     """
     async with networks.database.transaction() as tx:
-        pools = [source.provider_uuid for source in await subnet_rows.list_sources(tx) if source.cell is not None]
-    if not pools:
+        providers = {source.provider_uuid for source in await subnet_rows.list_sources(tx)}
+    if not providers:
         return []
     found: list[Drift] = []
     after = ""
     while page := await networks.placement.list_consumers(ConsumerType.INSTANCE.value, after=after, limit=PAGE):
         after = page[-1]
-        first = await _differing(networks, page, pools)
-        suspects = await _differing(networks, sorted(first), pools) if first else {}
+        first = await _differing(networks, page, providers)
+        suspects = await _differing(networks, sorted(first), providers) if first else {}
         same = {uuid: seen for uuid, seen in suspects.items() if first[uuid] == seen}
-        found += await _claim_anew(networks, same, pools, repairs)
+        found += await _claim_anew(networks, same, providers, repairs)
     return found
 
 
 async def _differing(
-    networks: Networks, server_ids: Sequence[str], pools: Sequence[str]
+    networks: Networks, server_ids: Sequence[str], providers: Set[str]
 ) -> dict[str, tuple[ConsumerState, tuple[FlatAddress, ...]]]:
     """Those that run, that nothing works on, and whose claim is not their addresses: the claim, and these."""
     consumers = await networks.placement.get_consumers(server_ids)
@@ -75,7 +80,7 @@ async def _differing(
     differing = {}
     for uuid, state in consumers.items():
         mine = tuple(item for item in rows if item.server_id == uuid)
-        if rules.server_claim(state.allocations, mine, pools) != state.allocations:
+        if rules.server_claim(state.allocations, mine, providers) != state.allocations:
             differing[uuid] = (state, mine)
     if not differing:
         return {}
@@ -87,7 +92,7 @@ async def _differing(
 async def _claim_anew(
     networks: Networks,
     suspects: Mapping[str, tuple[ConsumerState, tuple[FlatAddress, ...]]],
-    pools: Sequence[str],
+    providers: Set[str],
     repairs: Repairs,
 ) -> list[Drift]:
     """The generation shuts this out where somebody has begun to work on the server meanwhile."""
@@ -95,7 +100,7 @@ async def _claim_anew(
     groups = []
     for uuid, (state, mine) in suspects.items():
         has = ", ".join(item.address for item in mine) or "no address"
-        says = f"has {has}, and claims {rules.show_claim(state.allocations, pools)}"
+        says = f"has {has}, and claims {rules.show_claim(state.allocations, providers)}"
         drifts.append(Drift(kind=Kind.FLAT_CLAIM_WRONG, key=uuid, says=says))
         consumer = ConsumerClaim(
             consumer_uuid=uuid,
@@ -103,7 +108,7 @@ async def _claim_anew(
             consumer_type=state.consumer_type,
             project_id=state.project_id,
             user_id=state.user_id,
-            allocations=rules.server_claim(state.allocations, mine, pools),
+            allocations=rules.server_claim(state.allocations, mine, providers),
         )
         groups.append(ClaimGroup((consumer,)))
     if repairs is Repairs.NONE or not groups:

@@ -18,6 +18,7 @@ from roost.network.store import audit as store
 from roost.network.store import networks as network_rows
 from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as subnet_rows
+from roost.platform.errors import Conflict
 from roost.seams.audit import Drift, Kind, Repairs
 
 PROVIDERS_PAGE = 500
@@ -48,7 +49,10 @@ async def audit_providers(networks: Networks, *, repairs: Repairs) -> list[Drift
         return []
     after = await _read(networks, [drift.key for drift in found])
     quiet = [drift for drift in found if _is_quiet(drift.key, before, after)]
-    repaired = await _publish(networks, [drift.key for drift in quiet], repairs)
+    repaired: set[str] = set()
+    # Strays first: one may have the name of one that is missing.
+    for kind in (Kind.PROVIDER_STRAY, Kind.PROVIDER_WRONG):
+        repaired |= await _publish(networks, [drift.key for drift in quiet if drift.kind is kind], repairs)
     return [msgspec.structs.replace(drift, repaired=drift.key in repaired) for drift in quiet]
 
 
@@ -83,14 +87,14 @@ async def _strays(networks: Networks, prefix: str, before: _Said) -> list[Drift]
 
 
 async def _publish(networks: Networks, provider_uuids: Sequence[str], repairs: Repairs) -> set[str]:
-    """Say again what is true of these; returns those of which it was said."""
+    """Say again what is true of these; returns those of which it was said: none if the ledger refuses one's name."""
     if repairs is Repairs.NONE or not provider_uuids:
         return set()
     async with networks.database.transaction() as tx:
         await publication_rows.want(tx, provider_uuids)
     try:
         stayed = await publications.publish(networks, provider_uuids)
-    except PublicationPending:
+    except (PublicationPending, Conflict):
         return set()
     return set(provider_uuids) - stayed
 

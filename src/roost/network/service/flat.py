@@ -199,7 +199,7 @@ async def _delete(tx: Connection, items: Sequence[FlatAddress]) -> None:
     """Nobody has these any more, and they are free; their servers' rows are locked."""
     if not items:
         return
-    await addresses.lock_subnets(tx, sorted({item.subnet_id for item in items}))
-    freed = await store.delete(tx, items)
+    there = await addresses.lock_subnets(tx, sorted({item.subnet_id for item in items}))
+    freed = {subnet_id: found for subnet_id, found in (await store.delete(tx, items)).items() if subnet_id in there}
     neighbours = await addresses.list_neighbours(tx, freed)
     await addresses.change_free(tx, addressing.take_back(freed, neighbours))

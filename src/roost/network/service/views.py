@@ -7,6 +7,7 @@ from roost.network.flat import pool_names
 from roost.network.model import COMPUTE_OWNER, Network, PortFilter, Segment, Subnet
 from roost.network.service import Networks
 from roost.network.store import audit as audit_rows
+from roost.network.store import flat as flat_rows
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
@@ -47,6 +48,13 @@ async def list_network_ids(networks: Networks, limit: int) -> list[str]:
         return await store.list_network_ids(tx, limit)
 
 
+async def get_hosts(networks: Networks, names: Sequence[str]) -> dict[str, seam.HostReach]:
+    """See NetworkClient.get_hosts."""
+    async with networks.database.connection() as connection:
+        found = await store.list_hosts(connection, names)
+    return {host.name: seam.HostReach(host.physical_networks, host.cell) for host in found}
+
+
 async def list_noticed_servers(networks: Networks, server_ids: Sequence[str]) -> set[str]:
     """See NetworkClient.list_noticed_servers."""
     async with networks.database.connection() as connection:
@@ -67,7 +75,10 @@ async def list_attached_ports(
     """See NetworkClient.list_attached_ports."""
     async with networks.database.transaction(snapshot=True) as tx:
         found = await port_rows.list_ports(tx, PortFilter(device_ids=tuple(server_ids)))
-        known = await store.list_networks(tx, sorted({port.network_id for port in found}))
+        flat = await flat_rows.list_of_servers(tx, server_ids)
+        known = await store.list_networks(
+            tx, sorted({port.network_id for port in found} | {item.network_id for item in flat})
+        )
     names = {network.id: network.name for network in known}
     attached: dict[str, list[seam.AttachedPort]] = {}
     for port in found:
@@ -82,6 +93,19 @@ async def list_attached_ports(
             revision=port.revision,
         )
         attached.setdefault(port.device_id, []).append(one)
+    for item in flat:
+        one = seam.AttachedPort(
+            id=None,
+            tag=item.tag,
+            network_id=item.network_id,
+            network_name=names.get(item.network_id, ""),
+            mac_address=item.mac_address,
+            host=None,
+            addresses=(item.address,),
+            preserve_on_delete=False,
+            revision=item.ticket,
+        )
+        attached.setdefault(item.server_id, []).append(one)
     return {server_id: tuple(ports) for server_id, ports in attached.items()}
 
 

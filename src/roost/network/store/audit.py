@@ -1,6 +1,6 @@
 """SQL of the network's audit: pages of what is looked at, and what no foreign key keeps whole."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -121,6 +121,35 @@ async def confirm_strays(tx: Connection, strays: Sequence[StrayAddress]) -> list
     return [StrayAddress(**row) for row in rows]
 
 
+# Addresses that a subnet's prefix makes up are in no pool, wherever its pools are.
+AUTOMATIC = """(coalesce(s.ipv6_address_mode, '') IN ('slaac', 'dhcpv6-stateless')
+    OR coalesce(s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless'))"""
+
+LIST_MISMARKED = f"""
+-- network.audit_marks
+SELECT DISTINCT a.subnet_id
+FROM unnest($1::uuid[], $2::boolean[]) AS w (subnet_id, counts)
+JOIN network.subnet s ON s.id = w.subnet_id
+JOIN network.address a ON a.subnet_id = s.id
+CROSS JOIN LATERAL (SELECT EXISTS (
+    SELECT FROM network.pool p
+    WHERE p.subnet_id = s.id AND NOT p.leaving AND a.address BETWEEN p.first_address AND p.last_address
+) AS pooled) l
+WHERE a.claimed <> (l.pooled AND w.counts)
+    OR a.in_pool <> (l.pooled AND (a.in_pool OR NOT {AUTOMATIC}))
+ORDER BY a.subnet_id
+"""  # noqa: S608 - a constant of this file
+
+
+async def list_mismarked(tx: Connection, counting: Mapping[str, bool]) -> list[str]:
+    """Those of the subnets with an address that is not marked as its pools are. Costs a look at every address.
+
+    counting: subnet id -> whether its pools are capacity.
+    """
+    rows = await tx.fetch(LIST_MISMARKED, list(counting), list(counting.values()))
+    return [row["subnet_id"] for row in rows]
+
+
 class FreeRow(Struct, frozen=True, kw_only=True):
     """A subnet's pools and free ranges, and how many addresses are held in its pools and are in a free range."""
 
@@ -132,33 +161,32 @@ class FreeRow(Struct, frozen=True, kw_only=True):
     overlapping: int
 
 
-# Addresses that a subnet's prefix makes up are in no pool, wherever its pools are.
-AUTOMATIC = "coalesce(s.ipv6_address_mode, s.ipv6_ra_mode) IN ('slaac', 'dhcpv6-stateless')"
-
 LIST_FREE = f"""
 -- network.audit_free_ranges
 SELECT s.id, s.name,
-    ARRAY(SELECT first_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY 1) AS pool_firsts,
-    ARRAY(SELECT last_address FROM network.pool p WHERE p.subnet_id = s.id ORDER BY first_address) AS pool_lasts,
+    ARRAY(SELECT first_address FROM network.pool p WHERE p.subnet_id = s.id AND NOT leaving ORDER BY 1)
+        AS pool_firsts,
+    ARRAY(SELECT last_address FROM network.pool p WHERE p.subnet_id = s.id AND NOT leaving ORDER BY first_address)
+        AS pool_lasts,
     ARRAY(SELECT first_address FROM network.free_range f WHERE f.subnet_id = s.id ORDER BY 1) AS free_firsts,
     ARRAY(SELECT last_address FROM network.free_range f WHERE f.subnet_id = s.id ORDER BY first_address) AS free_lasts,
     (SELECT count(*) FROM network.address a WHERE a.subnet_id = s.id AND a.in_pool)
         + (SELECT count(*) FROM network.flat_address a WHERE a.subnet_id = s.id) AS held,
     (SELECT count(*) FROM (
-        SELECT address FROM network.address WHERE subnet_id = s.id
+        SELECT address FROM network.address WHERE subnet_id = s.id AND (in_pool OR NOT {AUTOMATIC})
         UNION ALL SELECT address FROM network.flat_address WHERE subnet_id = s.id) a CROSS JOIN LATERAL (
         SELECT last_address FROM network.free_range f WHERE f.subnet_id = s.id AND f.first_address <= a.address
         ORDER BY f.first_address DESC LIMIT 1
     ) below WHERE below.last_address >= a.address) AS overlapping
 FROM network.subnet s
-WHERE s.change IS NULL AND NOT coalesce({AUTOMATIC}, false)
+WHERE s.change IS NULL
     AND ($1::uuid IS NULL OR s.id > $1) AND ($3::uuid IS NULL OR s.id = $3)
 ORDER BY s.id LIMIT $2
 """  # noqa: S608 - a constant of this file
 
 
 async def list_free(tx: Connection, *, after: str, limit: int, subnet_id: str | None = None) -> list[FreeRow]:
-    """A page of subnets that have pools to hand out from and are not just being changed, by id; or the one named."""
+    """A page of subnets that are not just being changed, by id; or the one named."""
     return [
         FreeRow(
             subnet_id=row["id"],
@@ -172,15 +200,16 @@ async def list_free(tx: Connection, *, after: str, limit: int, subnet_id: str | 
     ]
 
 
-LIST_HELD = """
+LIST_HELD = f"""
 -- network.audit_held
-SELECT address FROM network.address WHERE subnet_id = $1
+SELECT a.address FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
+WHERE s.id = $1 AND (a.in_pool OR NOT {AUTOMATIC})
 UNION ALL SELECT address FROM network.flat_address WHERE subnet_id = $1
-"""
+"""  # noqa: S608 - a constant of this file
 
 
 async def list_held(tx: Connection, subnet_id: str) -> list[int]:
-    """Every address of the subnet that is held."""
+    """Every address of the subnet that is held; of those that follow from MACs, no free range knows."""
     return [addressing.parse(row["address"]) for row in await tx.fetch(LIST_HELD, subnet_id)]
 
 
