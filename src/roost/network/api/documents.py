@@ -152,11 +152,10 @@ def network(item: Network) -> NetworkDocument:
         for link in item.links
     ]
     return NetworkDocument(
-        id=item.id,
+        **_common(item),
         name=item.name,
         tenant_id=item.project_id,
         project_id=item.project_id,
-        description=item.description,
         admin_state_up=item.admin_state_up,
         status=_status(item.admin_state_up),
         shared=item.shared,
@@ -169,38 +168,28 @@ def network(item: Network) -> NetworkDocument:
         segmentation_id=UNSET if several else own.segmentation_id,
         segments=tuple(links) if several else UNSET,
         kind="flat" if item.flat else None,
-        tags=item.tags,
-        revision_number=item.revision,
-        created_at=_time(item.created_at),
-        updated_at=_time(item.updated_at),
     )
 
 
 def segment(item: Segment) -> SegmentDocument:
     """One segment."""
     return SegmentDocument(
-        id=item.id,
+        **_common(item),
         network_id=item.network_id,
         name=item.name,
-        description=item.description,
         network_type=item.network_type,
         physical_network=item.physical_network,
         segmentation_id=item.segmentation_id,
-        tags=item.tags,
-        revision_number=item.revision,
-        created_at=_time(item.created_at),
-        updated_at=_time(item.updated_at),
     )
 
 
 def subnet(item: Subnet) -> SubnetDocument:
     """One subnet."""
     return SubnetDocument(
-        id=item.id,
+        **_common(item),
         name=item.name,
         tenant_id=item.project_id,
         project_id=item.project_id,
-        description=item.description,
         network_id=item.network_id,
         segment_id=item.segment_id,
         ip_version=6 if item.ip_version == 6 else 4,
@@ -216,21 +205,16 @@ def subnet(item: Subnet) -> SubnetDocument:
         ipv6_address_mode=item.ipv6_address_mode,
         service_types=item.service_types,
         cell=item.cell,
-        tags=item.tags,
-        revision_number=item.revision,
-        created_at=_time(item.created_at),
-        updated_at=_time(item.updated_at),
     )
 
 
 def port(item: Port) -> PortDocument:
     """One port."""
     return PortDocument(
-        id=item.id,
+        **_common(item),
         name=item.name,
         tenant_id=item.project_id,
         project_id=item.project_id,
-        description=item.description,
         network_id=item.network_id,
         mac_address=item.mac_address,
         admin_state_up=item.admin_state_up,
@@ -244,10 +228,6 @@ def port(item: Port) -> PortDocument:
         vif_type=item.vif_type,
         vif_details=vif_details(item.vif_type),
         profile=msgspec.json.decode(item.binding_profile),
-        tags=item.tags,
-        revision_number=item.revision,
-        created_at=_time(item.created_at),
-        updated_at=_time(item.updated_at),
     )
 
 
@@ -266,6 +246,18 @@ def attributes(kind: type[Struct]) -> Mapping[str, str]:
 def booleans(kind: type[Struct]) -> frozenset[str]:
     """Those attributes that are true or false, by the names that clients use."""
     return frozenset(item.encode_name for item in msgspec.structs.fields(kind) if item.type is bool)
+
+
+def _common(item: Network | Segment | Subnet | Port) -> dict[str, Any]:
+    """The fields of Document."""
+    return {
+        "id": item.id,
+        "description": item.description,
+        "revision_number": item.revision,
+        "created_at": _time(item.created_at),
+        "updated_at": _time(item.updated_at),
+        "tags": item.tags,
+    }
 
 
 def _status(active: bool) -> Status:
