@@ -142,7 +142,10 @@ async def _ensure_batch(
             raise PortChanged("No free MAC address was found: repeat the request.")
         await ports.reserve(tx, [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
         found = await ports.lock_ports(tx, ids)
-    return [_answer(server, answer, found) for server, answer in zip(servers, decided, strict=True)]
+    return [
+        answer if isinstance(answer, seam.PortsRefused) else _ensured(server, answer.port_ids, found)
+        for server, answer in zip(servers, decided, strict=True)
+    ]
 
 
 async def _within_quota(
@@ -180,17 +183,11 @@ async def _assign_named(
     lost = [port.id for port in answer.ports if port.id not in found]
     if lost:
         return seam.PortsRefused(server.server_id, seam.LOST_PORT.format(lost[0]))
-    pairs = zip(server.nics, answer.ports, strict=True)
-    views = tuple(bindings.view(found[port.id], nic, server.server_id) for nic, port in pairs)
-    return seam.EnsuredPorts(server.server_id, views)
+    return _ensured(server, [port.id for port in answer.ports], found)
 
 
-def _answer(
-    server: seam.ServerNics, answer: Reservation | seam.PortsRefused, found: Mapping[str, Port]
-) -> seam.EnsuredPorts | seam.PortsRefused:
-    if isinstance(answer, seam.PortsRefused):
-        return answer
-    pairs = zip(server.nics, answer.port_ids, strict=True)
+def _ensured(server: seam.ServerNics, port_ids: Sequence[str], found: Mapping[str, Port]) -> seam.EnsuredPorts:
+    pairs = zip(server.nics, port_ids, strict=True)
     views = tuple(bindings.view(found[port_id], nic, server.server_id) for nic, port_id in pairs)
     return seam.EnsuredPorts(server.server_id, views)
 
