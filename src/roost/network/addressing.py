@@ -88,7 +88,7 @@ def hand_out(
         answers = [None] * len(demands)
         for index, given in zip(kept, again, strict=True):
             answers[index] = given
-    return answers, _difference(free, left)
+    return answers, difference(free, left)
 
 
 def choose_start(pools: Sequence[AddressRange], random: Random) -> int | None:
@@ -113,7 +113,18 @@ def take_back(addresses: Mapping[str, Iterable[int]], neighbours: FreeRanges) ->
     for subnet_id, freed in addresses.items():
         singles = [AddressRange(address, address) for address in freed]
         after[subnet_id] = join([*neighbours.get(subnet_id, ()), *singles])
-    return _difference({subnet_id: neighbours.get(subnet_id, ()) for subnet_id in after}, after)
+    return difference({subnet_id: neighbours.get(subnet_id, ()) for subnet_id in after}, after)
+
+
+def difference(before: FreeRanges, after: FreeRanges) -> FreeChange:
+    """What makes the one the other; of the same subnets."""
+    removed: list[tuple[str, AddressRange]] = []
+    added: list[tuple[str, AddressRange]] = []
+    for subnet_id, ranges in before.items():
+        old, new = set(ranges), set(after[subnet_id])
+        removed += [(subnet_id, item) for item in sorted(old - new)]
+        added += [(subnet_id, item) for item in sorted(new - old)]
+    return FreeChange(tuple(removed), tuple(added))
 
 
 def count(ranges: Iterable[AddressRange]) -> int:
@@ -315,13 +326,3 @@ def _take_named(ranges: list[AddressRange], address: int) -> int | None:
             ranges[index : index + 1] = sorted(_without(item, address), reverse=True)
             return address
     return None
-
-
-def _difference(before: FreeRanges, after: FreeRanges) -> FreeChange:
-    removed: list[tuple[str, AddressRange]] = []
-    added: list[tuple[str, AddressRange]] = []
-    for subnet_id, ranges in before.items():
-        old, new = set(ranges), set(after[subnet_id])
-        removed += [(subnet_id, item) for item in sorted(old - new)]
-        added += [(subnet_id, item) for item in sorted(new - old)]
-    return FreeChange(tuple(removed), tuple(added))

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import msgspec
 
 from roost.network import addressing
-from roost.network.addressing import FreeChange
 from roost.network.model import AddressRange, Subnet
 from roost.network.store import addresses
 from roost.network.subnet_changes import Holding
@@ -81,14 +80,7 @@ async def set_free(
     tx: Connection, subnet_id: str, before: Sequence[AddressRange], after: Sequence[AddressRange]
 ) -> None:
     """What is free of the subnet from now on; before: as list_free said."""
-    old, new = set(before), set(after)
-    await addresses.change_free(
-        tx,
-        FreeChange(
-            tuple((subnet_id, item) for item in sorted(old - new)),
-            tuple((subnet_id, item) for item in sorted(new - old)),
-        ),
-    )
+    await addresses.change_free(tx, addressing.difference({subnet_id: before}, {subnet_id: after}))
 
 
 LIST_HOLDINGS = """
