@@ -33,9 +33,9 @@ Test = Callable[[Any], bool]
 
 def answer(request: Request, many: str, documents: Sequence[Identified], kind: type[Identified]) -> Response:
     """The answer with those of the documents that the request asks for, and with links where it asks for a page."""
-    page = whole(documents, request, kind)
+    page = _whole(documents, request, kind)
     body: dict[str, Any] = {many: [show_fields(item, request) for item in page]}
-    if links := page_links(request, [item.id for item in page]):
+    if links := _page_links(request, [item.id for item in page]):
         body[f"{many}_links"] = links
     return json_response(body)
 
@@ -43,11 +43,11 @@ def answer(request: Request, many: str, documents: Sequence[Identified], kind: t
 def select(
     documents: Sequence[D], request: Request, kind: type[D], *, key: str = "id", besides: frozenset[str] = frozenset()
 ) -> list[D | dict[str, Any]]:
-    """Those that the query string asks for, in its order, with its fields; see whole."""
-    return [show_fields(item, request) for item in whole(documents, request, kind, key=key, besides=besides)]
+    """Those that the query string asks for, in its order, with its fields; see _whole."""
+    return [show_fields(item, request) for item in _whole(documents, request, kind, key=key, besides=besides)]
 
 
-def whole(
+def _whole(
     documents: Sequence[D], request: Request, kind: type[D], *, key: str = "id", besides: frozenset[str] = frozenset()
 ) -> list[D]:
     """Those that the query string asks for, in its order, with all of their fields.
@@ -115,7 +115,7 @@ def page_by_id(request: Request, narrowed: frozenset[str]) -> tuple[str | None, 
     return None if after is None else canonical_uuid(after), limit or None
 
 
-def page_links(request: Request, ids: Sequence[str]) -> list[dict[str, str]]:
+def _page_links(request: Request, ids: Sequence[str]) -> list[dict[str, str]]:
     """Where the list of a page with these goes on, in both directions; none where no `limit` asks for a page."""
     limit = integer_parameter(request, "limit", default=0, highest=LIMIT_MAX)
     if not limit:

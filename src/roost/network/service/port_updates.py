@@ -72,7 +72,7 @@ async def update_port(
         async with networks.database.transaction() as tx:
             port = await lock_for_client(tx, port_id, changes.revision)
             if changes.device_id in (None, port.device_id) and changes.host not in (None, port.host or ""):
-                refuse_leaving(port, owner)
+                _refuse_leaving(port, owner)
             releasing, _claiming = await claims.list_busy(tx, [port_id])
             if not releasing:
                 if activating is not None:
@@ -121,7 +121,7 @@ async def find_owner(networks: Networks, port_id: str) -> Owner:
     return Owner(device_id, bool(asked and await networks.compute.list_servers(asked)))
 
 
-def refuse_leaving(port: Port, owner: Owner) -> None:
+def _refuse_leaving(port: Port, owner: Owner) -> None:
     """Raise PortInUse where a client would put a server's port on another host than its server.
 
     Raises PortChanged when the port has changed hands since the owner was looked for.

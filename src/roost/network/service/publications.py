@@ -91,7 +91,7 @@ async def set_hosts(
     reached = [msgspec.json.encode(sorted(set(physical_networks_by_host[name]))).decode() for name in names]
     async with networks.database.transaction() as tx:
         await store.set_hosts(tx, names, reached, [cells_by_host.get(name, CELL_DEFAULT) for name in names])
-    applied: Wanted | None = None
+    applied: _Wanted | None = None
     for _ in range(ROUNDS_MAX):
         async with networks.database.transaction() as tx:
             sources = await subnet_rows.list_sources(tx)
@@ -107,7 +107,7 @@ async def set_hosts(
     raise PublicationPending
 
 
-class Wanted(Struct, frozen=True):
+class _Wanted(Struct, frozen=True):
     """Which of the managed host aggregates each host should be in."""
 
     by_host: Mapping[str, frozenset[str]]
@@ -165,7 +165,7 @@ async def _plain_networks(networks: Networks) -> dict[str, list[str]]:
 
 async def _place_hosts(networks: Networks, sources: Sequence[ProviderSource]) -> None:
     """Put all hosts where they belong as far as the sources go, until nothing changed while that was done."""
-    applied: Wanted | None = None
+    applied: _Wanted | None = None
     for _ in range(ROUNDS_MAX):
         async with networks.database.transaction() as tx:
             wanted = _wanted(await store.list_hosts(tx), sources)
@@ -176,9 +176,9 @@ async def _place_hosts(networks: Networks, sources: Sequence[ProviderSource]) ->
     raise PublicationPending
 
 
-def _wanted(hosts: Sequence[Host], sources: Sequence[ProviderSource]) -> Wanted:
+def _wanted(hosts: Sequence[Host], sources: Sequence[ProviderSource]) -> _Wanted:
     managed = frozenset(segments.host_aggregate(source).uuid for source in sources)
-    return Wanted(segments.aggregates_by_host(hosts, sources), managed)
+    return _Wanted(segments.aggregates_by_host(hosts, sources), managed)
 
 
 def _host_aggregates(sources: Sequence[ProviderSource]) -> list[HostAggregateState]:
