@@ -65,7 +65,10 @@ class Books(Struct, frozen=True):
 
 
 async def audit(asked: AuditRequest, console: Console) -> int:
-    """Look, say, repair where that was asked for, say what came of it; returns the exit status."""
+    """Look, say, repair where that was asked for, say what came of it; returns the exit status.
+
+    Raises TargetRefused where there is no database, no ledger, or one of another version of Roost.
+    """
     settings = read_settings(asked.config)
     async with open_ledger(asked.target, create=False, pool_size=POOL_SIZE) as database:
         if database is None:

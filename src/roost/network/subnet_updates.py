@@ -36,10 +36,10 @@ class Surroundings(Struct, frozen=True, kw_only=True):
 def decide_update(subnet: Subnet, changes: SubnetChanges, around: Surroundings) -> Subnet:
     """The subnet as it is to be.
 
-    Raises InvalidInput, DNSNameServersExhausted, HostRoutesExhausted, GatewayIpInUse, OutOfBoundsAllocationPool,
-    OverlappingAllocationPools, GatewayConflictWithAllocationPools, SubnetsNotAllAssociatedWithSegments,
-    SubnetSegmentAssociationChangeNotAllowed, NoUpdateSubnetWhenMultipleSegmentsOnNetwork, SegmentNotFound,
-    NetworkIdsDontMatch.
+    Raises InvalidInput, InvalidSubnetServiceType, DNSNameServersExhausted, HostRoutesExhausted, GatewayIpInUse,
+    OutOfBoundsAllocationPool, OverlappingAllocationPools, GatewayConflictWithAllocationPools,
+    SubnetsNotAllAssociatedWithSegments, SubnetSegmentAssociationChangeNotAllowed,
+    NoUpdateSubnetWhenMultipleSegmentsOnNetwork, SegmentNotFound, NetworkIdsDontMatch.
     """
     gateway_ip = _gateway(subnet, changes, around)
     after = msgspec.structs.replace(

@@ -72,7 +72,8 @@ async def list_segments(
 async def create_networks(networks: Networks, wanted: Sequence[Network]) -> list[Network]:
     """Keep new networks, all or none; ids and times are given here. Each has a segment for each of its links.
 
-    Raises OverQuota, SegmentsContainDuplicateEntry, VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
+    Raises InvalidInput for a flat network with provider attributes, OverQuota, SegmentsContainDuplicateEntry,
+    VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
     """
     now = networks.env.now()
     made = [
@@ -115,8 +116,8 @@ async def update_network(networks: Networks, network_id: str, changes: NetworkCh
 async def create_segments(networks: Networks, wanted: Sequence[Segment]) -> list[Segment]:
     """Keep new segments, all or none; provider and host aggregate of each come with its first subnet.
 
-    Raises NetworkNotFound, SubnetsNotAllAssociatedWithSegments when the network has subnets without a segment,
-    SegmentsContainDuplicateEntry, VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
+    Raises NetworkNotFound, InvalidInput for a flat network, SubnetsNotAllAssociatedWithSegments when the network has
+    subnets without a segment, SegmentsContainDuplicateEntry, VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
     """
     now = networks.env.now()
     made = [

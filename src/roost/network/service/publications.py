@@ -85,7 +85,8 @@ async def set_hosts(
 ) -> None:
     """Keep what the hosts reach, and put them in the host aggregates that follow from it; no other host is touched.
 
-    cells_by_host: a host that it does not name is in the default one.
+    cells_by_host: a host that it does not name is in the default one. Raises PublicationPending when segments keep
+    coming and going meanwhile.
     """
     names = sorted(physical_networks_by_host)
     reached = [msgspec.json.encode(sorted(set(physical_networks_by_host[name]))).decode() for name in names]
