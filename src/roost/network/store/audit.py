@@ -232,14 +232,13 @@ class BuildPort(Struct, frozen=True, kw_only=True):
     id: str
     name: str
     device_id: str
-    host: str | None
     made: bool
     reserved: bool
 
 
 LIST_BUILD_PORTS = """
 -- network.audit_build_ports
-SELECT p.id, p.name, p.device_id, p.host, p.made_for IS NOT NULL AS made,
+SELECT p.id, p.name, p.device_id, p.made_for IS NOT NULL AS made,
     p.reserved_from IS NOT NULL OR EXISTS (
         SELECT FROM network.address a WHERE a.port_id = p.id AND a.assigned_for IS NOT NULL) AS reserved
 FROM network.port p
