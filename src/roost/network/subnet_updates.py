@@ -88,8 +88,10 @@ def changes_capacity(before: Subnet, after: Subnet) -> bool:
 
 def shrinks(before: Subnet, after: Subnet) -> bool:
     """Whether there may be less for those who have a claim and no address yet."""
-    lost = any(not _covered(pool, after.pools) for pool in before.pools)
-    return inventory.counts(before) and (lost or not inventory.counts(after) or before.segment_id != after.segment_id)
+    lost = subtract(before.pools, after.pools)
+    return inventory.counts(before) and (
+        bool(lost) or not inventory.counts(after) or before.segment_id != after.segment_id
+    )
 
 
 def state_of(subnet: Subnet) -> SubnetState:
@@ -174,7 +176,3 @@ def _segment(subnet: Subnet, changes: SubnetChanges, around: Surroundings) -> st
     if around.segment.network_id != network.id:
         raise NetworkIdsDontMatch(f"Segment {around.segment.id} is not of network {network.id}.")
     return around.segment.id
-
-
-def _covered(pool: AddressRange, pools: tuple[AddressRange, ...]) -> bool:
-    return not subtract([pool], pools)
