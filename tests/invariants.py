@@ -164,6 +164,19 @@ SETTLED: dict[str, str] = {
         WHERE v.id IS NULL OR g.server_id IS NULL OR g.desired <> 'running' OR g.reported IS DISTINCT FROM 'running'""",
 }
 
+NOTE_OVERCLAIMS = """
+CREATE SCHEMA audit;
+CREATE TABLE audit.broken (what text, subject text, before bigint, after bigint);
+CREATE FUNCTION audit.inventory() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF NEW.used > OLD.used AND NEW.used > trunc((NEW.total - NEW.reserved) * NEW.allocation_ratio) THEN
+        INSERT INTO audit.broken VALUES ('a claim went over the capacity', NEW.provider_id, OLD.used, NEW.used);
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER audit BEFORE UPDATE ON placement.inventory FOR EACH ROW EXECUTE FUNCTION audit.inventory();
+"""
+"""What nobody may do, whoever it is and at whatever moment: noted by the database itself, in audit.broken."""
+
 
 async def list_problems(connection: Connection, *, settled: bool) -> list[str]:
     """What does not hold, in words with the rows; settled: nothing is at work, so nothing may be half done."""

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any
 
 from tests.cluster import Cluster, cluster, network_ids, settle, until
+from tests.invariants import NOTE_OVERCLAIMS
 
 from roost.cli.cloud_client import CloudClient, CloudRefused, Json
-from roost.platform.database import Database
+from roost.platform.database import Connection, Database
 
 PORTS = int(os.environ.get("ROOST_NETWORK_STORM_PORTS", "120"))
 SEED = int(os.environ.get("ROOST_STORM_SEED", "1"))
@@ -42,17 +42,7 @@ ALLOWED = {400, 404, 409, 412, 503}
 
 DONE = {"create", "create on a host", "create named", "bind", "readdress", "rename", "delete", "pools", "come", "go"}
 
-# What nobody may do, whoever it is and at whatever moment: noted by the database itself.
-AUDIT = """
-CREATE SCHEMA audit;
-CREATE TABLE audit.broken (what text, subject text, before bigint, after bigint);
-CREATE FUNCTION audit.inventory() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    IF NEW.used > OLD.used AND NEW.used > trunc((NEW.total - NEW.reserved) * NEW.allocation_ratio) THEN
-        INSERT INTO audit.broken VALUES ('a claim went over the capacity', NEW.provider_id, OLD.used, NEW.used);
-    END IF;
-    RETURN NEW;
-END $$;
-CREATE TRIGGER audit BEFORE UPDATE ON placement.inventory FOR EACH ROW EXECUTE FUNCTION audit.inventory();
+NOTE_FREE = """
 CREATE FUNCTION audit.address() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     IF EXISTS (SELECT FROM network.free_range f WHERE f.subnet_id = NEW.subnet_id
         AND NEW.address BETWEEN f.first_address AND f.last_address) THEN
@@ -69,54 +59,45 @@ async def test_a_storm_of_ports_and_pools_leaves_the_ledger_equal_to_the_address
     with cluster() as made:
         made.serve(workers=2, conductors=1)
         made.load(CLOUD)
-        async with CloudClient.connect(made.url) as client, audited(made) as broken:
+        async with CloudClient.connect(made.url) as client, watched(made) as database:
             storm = Storm(client, (await network_ids(client))["storm"])
             await storm.blow()
             assert not storm.refused, storm.refused[:10]
             assert not DONE - storm.done.keys(), (storm.done, storm.told)
-            await all_told(made)
+            await all_told(database)
             await settle(made, timeout_s=60)
             await storm.clear_up()
             await settle(made, timeout_s=60)
-            assert await broken() == []
-            await assert_nothing_left(made)
+            assert await database.fetch("SELECT * FROM audit.broken") == []
+            await assert_nothing_left(database)
 
 
 @asynccontextmanager
-async def audited(made: Cluster) -> AsyncIterator[Any]:
-    """The database notes what nobody may do; yields what asks for it."""
-    database = await Database.open(made.dsn, size=2)
+async def watched(made: Cluster) -> AsyncIterator[Connection]:
+    """A connection to the database, which notes from now on what nobody may do."""
+    database = await Database.open(made.dsn)
     async with database.connection() as connection:
-        await connection.execute(AUDIT)
-
-    async def broken() -> list[Any]:
-        async with database.connection() as connection:
-            return [dict(row) for row in await connection.fetch("SELECT * FROM audit.broken")]
-
-    yield broken
+        await connection.execute(NOTE_OVERCLAIMS + NOTE_FREE)
+        yield connection
     await database.close()
 
 
-async def all_told(made: Cluster) -> None:
+async def all_told(database: Connection) -> None:
     """Until no change is in progress and the ledger knows every inventory."""
-    database = await Database.open(made.dsn, size=2)
 
     async def told() -> bool:
-        async with database.connection() as connection:
-            return not await connection.fetchval("""
-                SELECT EXISTS (SELECT FROM network.subnet WHERE change IS NOT NULL OR deleting)
-                    OR EXISTS (SELECT FROM network.pool WHERE leaving)
-                    OR EXISTS (SELECT FROM network.publication WHERE wanted > published)""")
+        return not await database.fetchval("""
+            SELECT EXISTS (SELECT FROM network.subnet WHERE change IS NOT NULL OR deleting)
+                OR EXISTS (SELECT FROM network.pool WHERE leaving)
+                OR EXISTS (SELECT FROM network.publication WHERE wanted > published)""")
 
     await until(told)
-    async with database.connection() as connection:
-        totals = await connection.fetch("""
-            SELECT p.name, i.total, pools.n FROM placement.inventory i JOIN placement.provider p ON p.id = i.provider_id
-            JOIN (SELECT s.segment_id, sum(l.last_address - l.first_address + 1) AS n FROM network.pool l
-                JOIN network.subnet s ON s.id = l.subnet_id GROUP BY 1) pools ON pools.segment_id = p.uuid
-            WHERE pools.n <> i.total""")
-        assert totals == []
-    await database.close()
+    totals = await database.fetch("""
+        SELECT p.name, i.total, pools.n FROM placement.inventory i JOIN placement.provider p ON p.id = i.provider_id
+        JOIN (SELECT s.segment_id, sum(l.last_address - l.first_address + 1) AS n FROM network.pool l
+            JOIN network.subnet s ON s.id = l.subnet_id GROUP BY 1) pools ON pools.segment_id = p.uuid
+        WHERE pools.n <> i.total""")
+    assert totals == []
 
 
 TABLES = (
@@ -126,14 +107,11 @@ TABLES = (
 )  # fmt: skip
 
 
-async def assert_nothing_left(made: Cluster) -> None:
+async def assert_nothing_left(database: Connection) -> None:
     """Of a network that is deleted; hosts and their providers stay."""
-    database = await Database.open(made.dsn, size=2)
-    async with database.connection() as connection:
-        for table in TABLES:
-            assert await connection.fetch(f"SELECT * FROM {table}") == [], table
-        assert await connection.fetch("SELECT name FROM placement.provider WHERE name LIKE 'Neutron%'") == []
-    await database.close()
+    for table in TABLES:
+        assert await database.fetch(f"SELECT * FROM {table}") == [], table
+    assert await database.fetch("SELECT name FROM placement.provider WHERE name LIKE 'Neutron%'") == []
 
 
 class Storm:
