@@ -5,7 +5,20 @@ from collections.abc import Iterator
 
 import pytest
 from tests.cluster import Cluster, boot, cluster, network_ids, settle, until
-from tests.faults.test_crash_points import crashed, delete_all, statuses
+from tests.faults.crashing import (
+    AGENT,
+    PUBLISH,
+    RECONCILE,
+    RETRY,
+    delete_all,
+    fail_and_move,
+    fill_and_empty,
+    kill_agent,
+    kill_publisher,
+    kill_reconciler,
+    points,
+    without_conductor,
+)
 
 from roost.cli.cloud_client import CloudClient
 from roost.platform.crash import CRASH_POINTS
@@ -30,57 +43,56 @@ hosts:
 """
 ADDRESSES = 5 + 1 + 1
 
-POINTS = [p for p in CRASH_POINTS if p.split(".")[0] in ("place", "allocate", "bind", "launch", "fail", "delete")]
-RETRY = [p for p in CRASH_POINTS if p.startswith("retry.")]
+# A server that has no port anywhere gives its ports back too, before its addresses.
+CONDUCTOR = [*points("create_ports", "place", "allocate", "bind", "launch", "fail", "delete"), "port.after-unassign"]
+NEVER = {
+    "a flat network has no ports that could be claimed for, be assigned to, or be lost by a server": {
+        point for point in points("port") if point != "port.after-unassign"
+    },
+    "the ranges of a pool do not change, nor does its segment or service type": {*points("subnet")},
+}
 
 
 @pytest.fixture(scope="module")
 def services() -> Iterator[Cluster]:
-    """Everything but a conductor: each test brings one, which it lets crash."""
-    with cluster() as made:
-        made.serve("placement", "network", "compute")
-        made.load(CLOUD)
+    with without_conductor(CLOUD) as made:
         yield made
 
 
-@pytest.mark.parametrize("point", POINTS)
+def test_every_crash_point_that_a_flat_network_comes_by_is_tried() -> None:
+    tried = {*CONDUCTOR, *RETRY, *AGENT, *PUBLISH, *RECONCILE}
+    assert tried.isdisjoint(set.union(*NEVER.values()))
+    assert tried.union(*NEVER.values()) == set(CRASH_POINTS)
+
+
+@pytest.mark.parametrize("point", CONDUCTOR)
 async def test_a_conductor_killed_there_leaks_no_address_of_a_pool(services: Cluster, point: str) -> None:
-    services.agent()
-    agent = services.processes[-1]
-    services.serve("conductor", environment={"ROOST_CRASH_AT": point})
-    conductor = services.processes[-1]
-    try:
-        async with CloudClient.connect(services.url) as client:
-            networks = await network_ids(client)
-            await boot(client, [{"uuid": networks["legacy"]}, {"uuid": networks["public"]}], count=ADDRESSES)
-            await settle(services)
-            assert await statuses(client) == ["ACTIVE"] * ADDRESSES
-            await boot(client, networks["legacy"], name="one-too-many")
-            await settle(services)
-            assert (await statuses(client)).count("ERROR") == 1
-            await delete_all(services, client)
-            await crashed(services, point)
-    finally:
-        services.stop(conductor)
-        services.stop(agent)
+    await fill_and_empty(services, point, ["legacy", "public"], count=ADDRESSES)
 
 
 @pytest.mark.parametrize("point", RETRY)
 async def test_a_conductor_killed_while_a_server_leaves_its_cell_leaks_nothing(services: Cluster, point: str) -> None:
-    services.agent("--fake-fail=1")
-    agent = services.processes[-1]
-    services.serve("conductor", environment={"ROOST_CRASH_AT": point})
-    conductor = services.processes[-1]
-    try:
-        async with CloudClient.connect(services.url) as client:
-            await boot(client, (await network_ids(client))["legacy"])
-            await settle(services)
-            assert await statuses(client) == ["ACTIVE"]
-            await crashed(services, point)
-            await delete_all(services, client)
-    finally:
-        services.stop(conductor)
-        services.stop(agent)
+    await fail_and_move(services, point, ["legacy"])
+
+
+@pytest.mark.parametrize("point", AGENT)
+async def test_an_agent_killed_there_goes_on_with_the_addresses_that_its_servers_have(
+    services: Cluster, point: str
+) -> None:
+    await kill_agent(services, point, "legacy")
+
+
+@pytest.mark.parametrize("point", PUBLISH)
+async def test_an_api_worker_killed_while_it_publishes_a_pool_is_healed(point: str) -> None:
+    await kill_publisher(CLOUD, point, "legacy", count=ADDRESSES)
+
+
+@pytest.mark.parametrize("point", RECONCILE)
+async def test_a_reconciler_killed_there_returns_an_address_of_a_pool(services: Cluster, point: str) -> None:
+    async with CloudClient.connect(services.url) as client:
+        pools = await client.list_all("/network/v2.0/subnets", "subnets")
+    pool = next(pool["id"] for pool in pools if pool["roost:cell"] == "cell1")
+    await kill_reconciler(services, point, {"c1-h1": {"VCPU": 1}, f"Flat pool id {pool}": {"IPV4_ADDRESS": 1}})
 
 
 async def test_two_cells_with_agents_and_conductors_of_their_own_give_each_its_addresses() -> None:
