@@ -6,7 +6,9 @@ import pytest
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
+from roost.compute.errors import ServerNotFound
 from roost.compute.service import hosts as host_service
+from roost.compute.service import servers as server_service
 from roost.conductor.pipeline import run_once
 from roost.network.model import FixedIpRequest, PortRequest
 from roost.network.service.ports import create_port
@@ -243,3 +245,26 @@ async def ports_of(world: World) -> list[tuple[str, str, str]]:
             SELECT p.id, p.host, host(a.address) FROM network.port p LEFT JOIN network.address a ON a.port_id = p.id
             ORDER BY p.id""")
     return [tuple(row) for row in rows]
+
+
+async def test_a_server_whose_host_goes_down_during_its_delete_is_gone_for_clients_and_keeps_what_it_holds(
+    world: World,
+) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id)
+    await world.run()
+    await world.delete(server)
+    await run_once(world.conductor)
+    assert (await server_service.get_server(world.compute, server)).task_state == "deleting"
+    async with world.database.connection() as connection:
+        await connection.execute("UPDATE compute.host SET seen_at = now() - interval '1 hour'")
+    await world.expire_leases()
+    await run_once(world.conductor)
+    with pytest.raises(ServerNotFound):
+        await server_service.get_server(world.compute, server)
+    assert len(await ports_of(world)) == 1, "the host may still run it"
+    await world.serve_hosts()
+    await world.expire_leases()
+    await run_once(world.conductor)
+    assert (await world.statuses(), await ports_of(world)) == ({}, [])
+    await world.settled()

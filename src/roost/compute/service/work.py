@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from roost.compute.model import Marks, Move, Stage, Work
 from roost.compute.nics import BUILDING
 from roost.compute.service.context import Compute
+from roost.compute.store import servers
 from roost.compute.store import work as store
 
 LEASE_ROWS_MAX = 256
@@ -56,11 +57,14 @@ async def withdraw_guests(compute: Compute, server_ids: Sequence[str], *, owner:
     """Take back what was asked of hosts; returns the servers of which some host may still have a guest.
 
     Of servers that `owner` does not have any more nothing is taken back: a launch may just have come to its end, or
-    another conductor's may be under way. They are among those returned.
+    another conductor's may be under way. They are among those returned. A server whose host went down after its delete
+    was asked for is shown no more, as one deleted on such a host.
     """
     async with compute.database.transaction() as tx:
         held = await store.lock_work(tx, server_ids, owner=owner)
         remaining = await store.withdraw_guests(tx, list(held))
+        if remaining:
+            await servers.mark_gone(tx, list(remaining), down_after_s=compute.host_down_after_s)
     if compute.wakeups and remaining:
         compute.wakeups.send("roost_guest")
     return remaining | (set(server_ids) - held.keys())

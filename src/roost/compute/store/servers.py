@@ -56,10 +56,12 @@ ON CONFLICT (server_id) DO UPDATE SET
     idle=f"work.lease_until IS NULL OR work.lease_until <= now() OR work.stage = '{Stage.LAUNCH.value}'"
 )
 
-MARK_DELETING = """-- compute.mark_deleting
+DOWN_HOST = """EXISTS (SELECT FROM compute.host WHERE host.name = server.host AND
+    (host.forced_down OR host.seen_at IS NULL OR host.seen_at < now() - $2::interval))"""
+
+MARK_DELETING = f"""-- compute.mark_deleting
 UPDATE compute.server AS server SET task_state = 'deleting', updated_at = now(),
-    deleted_at = CASE WHEN EXISTS (SELECT FROM compute.host WHERE host.name = server.host AND
-        (host.forced_down OR host.seen_at IS NULL OR host.seen_at < now() - $2::interval)) THEN now() END
+    deleted_at = CASE WHEN {DOWN_HOST} THEN now() END
 WHERE id = ANY($1::uuid[]) AND deleted_at IS NULL RETURNING id"""
 
 
@@ -71,6 +73,16 @@ async def want_delete(tx: Connection, server_ids: Sequence[str], *, down_after_s
     await tx.execute(WANT_DELETE, server_ids)
     rows = await tx.fetch(MARK_DELETING, server_ids, timedelta(seconds=down_after_s))
     return {row["id"] for row in rows}
+
+
+MARK_GONE = f"""-- compute.mark_gone
+UPDATE compute.server AS server SET updated_at = now(), deleted_at = now()
+WHERE id = ANY($1::uuid[]) AND deleted_at IS NULL AND task_state = 'deleting' AND {DOWN_HOST}"""
+
+
+async def mark_gone(tx: Connection, server_ids: Sequence[str], *, down_after_s: float) -> None:
+    """Show no client any more those of the servers that are being deleted and whose host has gone down meanwhile."""
+    await tx.execute(MARK_GONE, server_ids, timedelta(seconds=down_after_s))
 
 
 COLUMNS = """server.id, server.name, server.project_id, server.user_id, server.flavor, server.image_ref,
