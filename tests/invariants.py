@@ -42,9 +42,9 @@ ALWAYS: dict[str, str] = {
     "a consumer holds nothing": """
         SELECT c.uuid FROM placement.consumer c
         WHERE NOT EXISTS (SELECT FROM placement.allocation a WHERE a.consumer_uuid = c.uuid)""",
-    "an address belongs to no port": """
+    "an address belongs to no port, or is in no subnet": """
         SELECT a.address, a.port_id FROM network.address a LEFT JOIN network.port p ON p.id = a.port_id
-        WHERE p.id IS NULL""",
+        LEFT JOIN network.subnet s ON s.id = a.subnet_id WHERE p.id IS NULL OR s.id IS NULL""",
     "an address that counts is not claimed by its port": """
         SELECT a.address, a.port_id FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
         LEFT JOIN placement.provider p ON p.uuid = coalesce(s.segment_id, s.network_id)

@@ -73,10 +73,15 @@ async def world(database: Database) -> World:
 
 
 class Between:
-    """Lets `then` happen once, after the n-th transaction of what runs meanwhile; `fired`: it came so far."""
+    """Lets `then` happen once, after the n-th transaction of what runs meanwhile; `fired`: it came so far.
 
-    def __init__(self, world: World, number: int, then: Callable[[], Awaitable[None]]) -> None:
-        self._world, self._left, self._then = world, number, then
+    publishes: `then` would wait for a publisher, so that it does not happen while there is one.
+    """
+
+    def __init__(
+        self, world: World, number: int, then: Callable[[], Awaitable[Any]], *, publishes: bool = False
+    ) -> None:
+        self._world, self._left, self._then, self._publishes = world, number, then, publishes
         self.fired = False
 
     @contextmanager
@@ -91,6 +96,8 @@ class Between:
             # Who gives claims back holds a lock of this process, for which `then` would wait.
             if self.fired or self._world.networks.releasing.locked():
                 return
+            if self._publishes and await self._publishing():
+                return
             self._left -= 1
             if self._left == 0:
                 self.fired = True
@@ -98,6 +105,12 @@ class Between:
 
         with patch.object(database, "transaction", watched):
             yield
+
+    async def _publishing(self) -> bool:
+        async with self._world.database.connection() as connection:
+            return bool(
+                await connection.fetchval("SELECT EXISTS (SELECT FROM network.publication WHERE lease_until > now())")
+            )
 
 
 async def attempt(act: Act, world: World, port_id: str) -> None:

@@ -13,14 +13,12 @@ from roost.network.errors import (
     NetworkNotFound,
     SegmentInUse,
     SegmentNotFound,
-    SubnetInUse,
-    SubnetNotFound,
     SubnetsNotAllAssociatedWithSegments,
 )
 from roost.network.model import Link, Network, NetworkChanges, NetworkOwner, Segment, SegmentChanges
 from roost.network.revisions import refuse_other_revision
-from roost.network.service import Networks, publications, quotas
-from roost.network.service.subnets import delete_subnet, lock_network
+from roost.network.service import Networks, publications, quotas, releases
+from roost.network.service.subnets import lock_network
 from roost.network.store import addresses, ports
 from roost.network.store import networks as store
 from roost.network.store import publications as publication_rows
@@ -155,36 +153,57 @@ async def update_segment(networks: Networks, segment_id: str, changes: SegmentCh
 
 
 async def delete_network(networks: Networks, network_id: str, *, revision: int | None = None) -> None:
-    """Delete a network with its segments and subnets.
+    """Delete a network with its segments and subnets, all at once.
 
-    Raises NetworkNotFound, RevisionNumberConstraintFailed, NetworkInUse while it has ports.
+    Raises NetworkNotFound, RevisionNumberConstraintFailed, NetworkInUse while it has ports, or somebody has claims.
     """
     async with networks.database.transaction() as tx:
-        network = await lock_network(tx, network_id)
-        refuse_other_revision("Network", network_id, has=network.revision, wanted=revision)
-        held = await ports.count(tx, network_id)
-        if held:
-            raise NetworkInUse(f"Network {network_id} still has {held} ports: delete them first.")
-        for pool in network.subnet_ids if network.flat else ():  # all of them, before the first goes
-            if await addresses.is_subnet_held(tx, pool):
-                raise NetworkInUse(f"Servers have addresses in pool {pool} of network {network_id}: delete them first.")
-    for subnet_id in network.subnet_ids:
-        try:
-            await delete_subnet(networks, subnet_id)
-        except SubnetNotFound:
-            continue
-        except SubnetInUse as error:
-            raise NetworkInUse(f"Network {network_id} still has addresses in use: {error}") from error
+        _, providers = await _lock_unused(tx, network_id, revision)
+    await _refuse_claimed(networks, network_id, providers)
     async with networks.database.transaction() as tx:
-        network = await lock_network(tx, network_id)
-        if network.subnet_ids or await ports.count(tx, network_id):
-            raise NetworkInUse(f"Network {network_id} got ports or subnets while it was being deleted: delete them.")
-        providers = [segment.id for segment in await store.list_segments(tx, network_ids=[network_id])]
-        await store.delete_segments(tx, providers)
+        network, providers = await _lock_unused(tx, network_id, revision)
+        await subnet_rows.delete_subnets(tx, network.subnet_ids)
+        await store.delete_segments(tx, network.segment_ids)
         await store.delete_network(tx, network_id)
-        providers.append(network_id)
         await publication_rows.want(tx, providers)
-    await publications.publish(networks, providers)
+    stayed = await publications.publish(networks, providers)
+    if stayed:
+        # Of a port that was being made, and found no network: the reconciler returns what is not on its way back yet.
+        await releases.work_off_all(networks)
+        await publications.publish(networks, sorted(stayed))
+
+
+async def _lock_unused(tx: Connection, network_id: str, revision: int | None) -> tuple[Network, list[str]]:
+    """The network, and the providers that it may have; nobody gets addresses before the transaction ends.
+
+    Raises NetworkNotFound, RevisionNumberConstraintFailed, NetworkInUse.
+    """
+    network = await lock_network(tx, network_id)
+    refuse_other_revision("Network", network_id, has=network.revision, wanted=revision)
+    held = await ports.count(tx, network_id)
+    if held:
+        raise NetworkInUse(f"Network {network_id} still has {held} ports: delete them first.")
+    await addresses.lock_subnets(tx, network.subnet_ids)
+    for pool in network.subnet_ids if network.flat else ():
+        if await addresses.is_subnet_held(tx, pool):
+            raise NetworkInUse(f"Servers have addresses in pool {pool} of network {network_id}: delete them first.")
+    return network, [network_id, *(network.subnet_ids if network.flat else network.segment_ids)]
+
+
+async def _refuse_claimed(networks: Networks, network_id: str, providers: Sequence[str]) -> None:
+    """Raise NetworkInUse while there are claims that are not on their way back: builds may go on with them."""
+    if await _is_claimed(networks, providers):
+        await releases.work_off_all(networks)
+        if await _is_claimed(networks, providers):
+            raise NetworkInUse(
+                f"Network {network_id} still has addresses in use: servers are being built or ports made with them; "
+                "repeat the request when they are done, or delete them."
+            )
+
+
+async def _is_claimed(networks: Networks, providers: Sequence[str]) -> bool:
+    usages = await networks.placement.list_usages(providers)
+    return any(used for by_class in usages.values() for _, used in by_class.values())
 
 
 async def delete_segment(networks: Networks, segment_id: str, *, revision: int | None = None) -> None:

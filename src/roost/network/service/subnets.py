@@ -168,7 +168,7 @@ async def finish_subnet(networks: Networks, subnet: Subnet) -> None:
         if used:
             await store.mark_subnet(tx, subnet.id, deleting=False)
         else:
-            await store.delete_subnet(tx, subnet.id)
+            await store.delete_subnets(tx, [subnet.id])
         await publication_rows.want(tx, [subnet.provider_uuid])
     await publications.publish(networks, [subnet.provider_uuid])
     if used:

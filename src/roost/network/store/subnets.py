@@ -96,7 +96,7 @@ async def finish_spreading(tx: Connection, subnet_id: str) -> None:
 
 MARK_SUBNET = """
 -- network.mark_subnet
-UPDATE network.subnet SET deleting = $2, updated_at = now() WHERE id = $1
+UPDATE network.subnet SET deleting = $2 WHERE id = $1
 """
 
 
@@ -105,15 +105,15 @@ async def mark_subnet(tx: Connection, subnet_id: str, *, deleting: bool) -> None
     await tx.execute(MARK_SUBNET, subnet_id, deleting)
 
 
-DELETE_SUBNET = """
--- network.delete_subnet
-DELETE FROM network.subnet WHERE id = $1
+DELETE_SUBNETS = """
+-- network.delete_subnets
+DELETE FROM network.subnet WHERE id = ANY($1::uuid[])
 """
 
 
-async def delete_subnet(tx: Connection, subnet_id: str) -> None:
-    """The subnet with its pools; no port may have an address in it."""
-    await tx.execute(DELETE_SUBNET, subnet_id)
+async def delete_subnets(tx: Connection, ids: Sequence[str]) -> None:
+    """The locked subnets with their pools; no port may have an address in them."""
+    await tx.execute(DELETE_SUBNETS, ids)
 
 
 LIST_SUBNETS_DELETING = """

@@ -1,0 +1,218 @@
+"""Networks and subnets that go while ports and servers come, in every order of whole transactions.
+
+A delete that is refused has changed nothing, whatever came between its steps; one that is granted leaves nothing.
+"""
+
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.conductor.test_port_races import Between
+from tests.conductor.world import World
+from tests.network.cloud import PROJECT
+from tests.next_call import after
+
+from roost.network.errors import NetworkInUse, NetworkNotFound, SubnetInUse
+from roost.network.model import FixedIpRequest, Network, PortFilter, PortRequest, Subnet
+from roost.network.reconciler import reconcile_once
+from roost.network.service import networks, ports, subnets
+from roost.platform.database import Database
+from roost.platform.errors import RoostError
+
+ROUNDS_MAX = 60
+SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+
+THERE = {
+    "networks": "SELECT * FROM network.network ORDER BY id",
+    "segments": "SELECT * FROM network.segment ORDER BY id",
+    "subnets": "SELECT * FROM network.subnet ORDER BY id",
+    "pools": "SELECT * FROM network.pool ORDER BY subnet_id, first_address",
+    "providers": """
+        SELECT p.uuid, p.name, ARRAY(
+                SELECT (resource_class_id, total, reserved, min_unit, max_unit, step_size, allocation_ratio)::text
+                FROM placement.inventory i WHERE i.provider_id = p.id ORDER BY 1) AS inventories,
+            ARRAY(SELECT trait_id FROM placement.provider_trait t WHERE t.provider_id = p.id ORDER BY 1) AS traits,
+            ARRAY(SELECT aggregate_uuid FROM placement.provider_aggregate a WHERE a.provider_id = p.id ORDER BY 1)
+                AS aggregates
+        FROM placement.provider p ORDER BY p.uuid""",
+    "host aggregates": "SELECT uuid, name FROM compute.host_aggregate ORDER BY uuid",
+    "members": "SELECT aggregate_uuid, host FROM compute.host_aggregate_host ORDER BY 1, 2",
+}
+
+
+@pytest.fixture
+async def world(database: Database) -> World:
+    made = await World.make(database)
+    await made.hosts("h1", reach=["rack1"])
+    await made.hosts("h2", reach=["rack2"], cell="cell2")
+    return made
+
+
+async def there(world: World) -> dict[str, list[Any]]:
+    """All that a refused delete leaves as it was."""
+    async with world.database.transaction(snapshot=True) as tx:
+        return {what: [tuple(row) for row in await tx.fetch(query)] for what, query in THERE.items()}
+
+
+async def plain(world: World) -> Network:
+    network = await world.cloud.plain("10.1.0.0/29", physical_network="rack1")
+    await world.cloud.subnet(network, "10.2.0.0/29")
+    await world.cloud.subnet(network, "2001:db8::/64", **SLAAC)
+    return network
+
+
+async def routed(world: World) -> Network:
+    return await world.routed(rack1="10.1.0.0/29", rack2="10.2.0.0/29")
+
+
+async def flat(world: World) -> Network:
+    return await world.cloud.flat(cell1="10.1.0.0/29", cell2="10.2.0.0/29")
+
+
+Make = Callable[[World], Awaitable[Network]]
+Come = Callable[[World, Network], Awaitable[Any]]
+
+
+async def bare(world: World, network: Network) -> None:
+    await ports.create_port(world.networks, PortRequest(network_id=network.id, project_id=PROJECT, fixed_ips=()))
+
+
+async def addressed(world: World, network: Network) -> None:
+    wanted = PortRequest(network_id=network.id, project_id=PROJECT, host="h1", device_owner="network:dhcp")
+    await ports.create_port(world.networks, wanted)
+
+
+async def outside(world: World, network: Network) -> None:
+    """With an address that is in no pool, so that nothing is claimed for it."""
+    named = (FixedIpRequest(ip_address="10.1.0.1"),)
+    await ports.create_port(world.networks, PortRequest(network_id=network.id, project_id=PROJECT, fixed_ips=named))
+
+
+async def server(world: World, network: Network) -> None:
+    await world.boot(network.id)
+    await world.run()
+
+
+async def came(world: World, network: Network) -> bool:
+    """Whether something is on the network."""
+    async with world.database.connection() as connection:
+        return bool(
+            await connection.fetchval(
+                "SELECT EXISTS (SELECT FROM network.port WHERE network_id = $1)"
+                " OR EXISTS (SELECT FROM network.flat_address WHERE network_id = $1)",
+                network.id,
+            )
+        )
+
+
+async def attempt(come: Come, world: World, network: Network) -> None:
+    try:
+        await come(world, network)
+    except RoostError:
+        return
+
+
+async def clear(world: World, network: Network) -> None:
+    """Nothing is on the network any more."""
+    await world.run()
+    await world.delete(*(await world.statuses()))
+    await world.run()
+    for port in await ports.list_ports(world.networks, PortFilter(network_ids=(network.id,))):
+        await ports.delete_port(world.networks, port.id)
+
+
+CASES = [(plain, bare), (plain, outside), (routed, addressed), (routed, server), (flat, server)]
+
+
+@pytest.mark.parametrize(("make", "come"), CASES, ids=lambda item: item.__name__)
+async def test_what_comes_after_any_transaction_of_a_networks_delete(world: World, make: Make, come: Come) -> None:
+    empty = await there(world)
+    for number in itertools.count(1):
+        assert number < ROUNDS_MAX
+        network = await make(world)
+        before = await there(world)
+        between = Between(world, number, lambda network=network: attempt(come, world, network))
+        with between():
+            try:
+                await networks.delete_network(world.networks, network.id)
+            except NetworkInUse:
+                assert between.fired
+                assert await there(world) == before
+                assert await came(world, network)
+        if await networks.list_networks(world.networks):
+            await clear(world, network)
+            await networks.delete_network(world.networks, network.id)
+        assert not await came(world, network)
+        await clear(world, network)
+        assert await there(world) == empty
+        await world.settled()
+        if not between.fired:
+            assert number > 3, "a delete has more transactions than that"
+            return
+
+
+@pytest.mark.parametrize(("make", "come"), CASES, ids=lambda item: item.__name__)
+async def test_a_networks_delete_after_any_transaction_of_what_comes(world: World, make: Make, come: Come) -> None:
+    empty = await there(world)
+    for number in itertools.count(1):
+        assert number < ROUNDS_MAX
+        network = await make(world)
+
+        async def delete(network: Network = network) -> None:
+            before = await there(world)
+            try:
+                await networks.delete_network(world.networks, network.id)
+            except NetworkInUse:
+                assert await there(world) == before
+
+        between = Between(world, number, delete, publishes=True)
+        with between():
+            await attempt(come, world, network)
+        if await networks.list_networks(world.networks):
+            await clear(world, network)
+            await networks.delete_network(world.networks, network.id)
+        assert not await came(world, network)
+        await clear(world, network)
+        await reconcile_once(world.networks)
+        assert await there(world) == empty
+        await world.settled()
+        if not between.fired:
+            return
+
+
+async def claimed(world: World, then: Callable[[Subnet], Awaitable[Any]]) -> None:
+    """`then` happens while the only subnet has no port's address, and a build's claim."""
+    network = await world.routed(rack1="10.1.0.0/29")
+    (subnet,) = await subnets.list_subnets(world.networks)
+    await world.boot(network.id)
+    happened = 0
+
+    async def happen() -> None:
+        nonlocal happened
+        happened += 1
+        await then(subnet)
+
+    after(world.conductor.placement, "claim", happen)
+    await world.run()
+    assert happened == 1
+    assert set((await world.statuses()).values()) == {"ACTIVE"}
+    await world.settled()
+
+
+async def test_a_subnet_that_a_build_has_claimed_is_as_it_was_when_its_delete_is_refused(world: World) -> None:
+    async def delete(subnet: Subnet) -> None:
+        before = await there(world)
+        with pytest.raises(SubnetInUse, match="Servers are being built"):
+            await subnets.delete_subnet(world.networks, subnet.id)
+        assert await there(world) == before
+
+    await claimed(world, delete)
+
+
+async def test_a_network_that_somebody_deletes_first_is_not_found(world: World) -> None:
+    network = await routed(world)
+    between = Between(world, 1, lambda: networks.delete_network(world.networks, network.id))
+    with between(), pytest.raises(NetworkNotFound):
+        await networks.delete_network(world.networks, network.id)
+    await world.settled()
