@@ -13,8 +13,9 @@ from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 from tests.next_call import after
 
+from roost.compute.service import servers as server_service
 from roost.network.errors import NetworkInUse, NetworkNotFound, SubnetInUse
-from roost.network.model import FixedIpRequest, Network, PortFilter, PortRequest, Subnet
+from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest, Subnet
 from roost.network.reconciler import reconcile_once
 from roost.network.service import networks, ports, subnets
 from roost.platform.database import Database
@@ -215,4 +216,111 @@ async def test_a_network_that_somebody_deletes_first_is_not_found(world: World) 
     between = Between(world, 1, lambda: networks.delete_network(world.networks, network.id))
     with between(), pytest.raises(NetworkNotFound):
         await networks.delete_network(world.networks, network.id)
+    await world.settled()
+
+
+# Subnets whose addresses follow from MACs.
+
+
+async def automatic(world: World, network: Network) -> Subnet:
+    """SLAAC beside the network's IPv4 addresses."""
+    (segment,) = await networks.list_segments(world.networks)
+    return await world.cloud.subnet(network, "2001:db8::/64", segment, name="automatic", **SLAAC)
+
+
+async def bound(world: World, network: Network) -> Port:
+    return await ports.create_port(
+        world.networks, PortRequest(network_id=network.id, project_id=PROJECT, host="h1", device_owner="network:dhcp")
+    )
+
+
+async def creates(world: World, network: Network) -> None:
+    await bound(world, network)
+
+
+async def names_it(world: World, network: Network) -> None:
+    """A port that wants the address, and no other."""
+    for subnet in await subnets.list_subnets(world.networks, names=["automatic"]):
+        named = (FixedIpRequest(subnet_id=subnet.id),)
+        wanted = PortRequest(network_id=network.id, project_id=PROJECT, fixed_ips=named)
+        await ports.create_port(world.networks, wanted)
+
+
+async def binds(world: World, network: Network) -> None:
+    port = await ports.create_port(world.networks, PortRequest(network_id=network.id, project_id=PROJECT))
+    await ports.update_port(world.networks, port.id, PortChanges(host="h1"))
+
+
+async def renews(world: World, network: Network) -> None:
+    """Another MAC address, then another IPv4 address."""
+    port = await bound(world, network)
+    await ports.update_port(world.networks, port.id, PortChanges(host="", mac_address="fa:16:3e:00:00:77"))
+    named = (FixedIpRequest(ip_address="10.1.0.200"),)
+    await ports.update_port(world.networks, port.id, PortChanges(fixed_ips=named))
+    await ports.delete_port(world.networks, port.id)
+
+
+async def spreads(world: World, network: Network) -> None:
+    """Another such subnet gives its addresses to the ports that are there, and goes."""
+    (segment,) = await networks.list_segments(world.networks)
+    other = await world.cloud.subnet(network, "2001:db8:e::/64", segment, **SLAAC)
+    await subnets.delete_subnet(world.networks, other.id)
+
+
+async def end(world: World, subnet: Subnet) -> None:
+    """The subnet is gone, and everything agrees."""
+    await world.run()
+    await reconcile_once(world.networks)
+    await world.settled()
+    assert set((await world.statuses()).values()) <= {"ACTIVE"}
+    async with world.database.connection() as connection:
+        assert await connection.fetchval("SELECT count(*) FROM network.subnet WHERE id = $1", subnet.id) == 0
+        assert await connection.fetchval("SELECT count(*) FROM network.address WHERE subnet_id = $1", subnet.id) == 0
+
+
+@pytest.mark.parametrize("act", [creates, names_it, binds, renews, spreads, server], ids=lambda act: act.__name__)
+async def test_an_automatic_subnet_goes_after_any_transaction_of_its_ports(world: World, act: Come) -> None:
+    network = await world.routed(rack1="10.1.0.0/24")
+    held = await bound(world, network)
+    for number in itertools.count(1):
+        assert number < ROUNDS_MAX
+        subnet = await automatic(world, network)
+
+        async def delete(subnet: Subnet = subnet) -> None:
+            await subnets.delete_subnet(world.networks, subnet.id)
+
+        between = Between(world, number, delete, publishes=True)
+        with between():
+            await attempt(act, world, network)
+        if not between.fired:
+            return
+        await end(world, subnet)
+        assert (await ports.get_port(world.networks, held.id)).addresses == held.addresses
+
+
+@pytest.mark.parametrize("act", [creates, binds, spreads, server], ids=lambda act: act.__name__)
+async def test_ports_come_after_any_transaction_of_an_automatic_subnets_delete(world: World, act: Come) -> None:
+    network = await world.routed(rack1="10.1.0.0/24")
+    await server(world, network)
+    for number in itertools.count(1):
+        assert number < ROUNDS_MAX
+        subnet = await automatic(world, network)
+        between = Between(world, number, lambda: attempt(act, world, network), publishes=True)
+        with between():
+            await subnets.delete_subnet(world.networks, subnet.id)
+        await end(world, subnet)
+        if not between.fired:
+            return
+
+
+async def test_a_server_shows_no_address_of_an_automatic_subnet_that_went(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/24")
+    subnet = await automatic(world, network)
+    await server(world, network)
+    (booted,) = await world.statuses()
+    for addresses in (2, 1):
+        shown = await server_service.get_server(world.compute, booted)
+        assert [len(port.addresses) for port in shown.ports] == [addresses]
+        if addresses == 2:
+            await subnets.delete_subnet(world.networks, subnet.id)
     await world.settled()

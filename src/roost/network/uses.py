@@ -17,12 +17,14 @@ MODES = ("slaac", "dhcpv6-stateful", "dhcpv6-stateless")
 AUTOMATIC_MODES = ("slaac", "dhcpv6-stateless")
 DHCP_OWNER = "network:dhcp"
 ROUTED_OWNER = "network:routed"
-ROUTER_OWNERS = (
+INTERFACE_OWNERS = (
     "network:router_interface",
     "network:ha_router_replicated_interface",
     "network:router_interface_distributed",
-    "network:router_centralized_snat",
 )
+"""Ports by which routers are on subnets."""
+
+ROUTER_OWNERS = (*INTERFACE_OWNERS, "network:router_centralized_snat")
 
 
 def is_automatic(subnet: SubnetKind) -> bool:

@@ -1,9 +1,12 @@
-"""Addresses that follow from MACs, where ports have others already: a new subnet gives them, a new MAC changes them.
+"""Addresses that follow from MACs, of ports that are there: a subnet gives and takes them, a new MAC changes them.
 
 Nothing of it is claimed. Who gets its first addresses gets these with them; see assignments and builds.
 """
 
+from collections.abc import Iterable
+
 from roost.network import uses
+from roost.network.errors import SubnetInUse
 from roost.network.model import Port, Subnet
 from roost.network.service import Networks, assignments, notices
 from roost.network.store import addresses
@@ -64,6 +67,25 @@ async def renew(tx: Connection, port: Port) -> None:
         tx, [(item.subnet_id, item.address) for item in port.addresses if item.subnet_id in automatic]
     )
     await assignments.add_automatic(tx, uses.automatic(port, subnets), None)
+
+
+async def drop(tx: Connection, subnet: Subnet, ports: Iterable[Port]) -> list[str]:
+    """The subnet goes, locked, and nobody has addresses of it any more. Returns the servers that are to be told.
+
+    ports: all that have some, locked. A build goes on: it compares the revision of the port that it holds. Raises
+    SubnetInUse for a router's interface. Source: Neutron, _remove_subnet_ip_allocations_from_ports.
+    """
+    losing = [port for port in ports if any(item.subnet_id == subnet.id for item in port.addresses)]
+    routers = [port.id for port in losing if port.device_owner in uses.INTERFACE_OWNERS]
+    if routers:
+        raise SubnetInUse(
+            f"Router ports have addresses in subnet {subnet.id}: delete {routers[0]}"
+            + (f" and {len(routers) - 1} more first." if len(routers) > 1 else " first.")
+        )
+    gone = [(item.subnet_id, item.address) for port in losing for item in port.addresses if item.subnet_id == subnet.id]
+    await addresses.delete(tx, gone)
+    await port_rows.touch(tx, [port.id for port in losing if port.reserved_from is None])
+    return await notices.note_servers(tx, losing)
 
 
 def _has_none(port: Port, subnet: Subnet) -> bool:

@@ -20,15 +20,18 @@ from roost.network.errors import (
 )
 from roost.network.model import Network, Segment, Subnet
 from roost.network.revisions import refuse_other_revision
-from roost.network.service import Networks, automatic, publications, quotas, releases
+from roost.network.service import Networks, automatic, notices, publications, quotas, releases
 from roost.network.store import addresses
 from roost.network.store import networks as network_rows
+from roost.network.store import ports as port_rows
 from roost.network.store import publications as publication_rows
+from roost.network.store import subnet_changes as change_rows
 from roost.network.store import subnets as store
 from roost.platform.database import Connection
 from roost.platform.errors import RoostError
 
 SUBNETS_MAX = 1000
+ROUNDS_MAX = 20
 
 log = structlog.get_logger()
 
@@ -134,20 +137,41 @@ async def _take_back(networks: Networks, made: Sequence[Subnet]) -> None:
 async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | None = None) -> None:
     """Delete a subnet: first it is capacity no more, then it goes. revision: the one it must have.
 
-    Raises SubnetNotFound, RevisionNumberConstraintFailed, SubnetInUse while ports have addresses in it or builds have
-    claims on the last of a segment.
+    One whose addresses follow from MACs is no capacity: it goes at once, and they with it. Raises SubnetNotFound,
+    RevisionNumberConstraintFailed, SubnetInUse while ports (there: routers' interfaces) have addresses in it, or builds
+    have claims on the last of a segment.
     """
     async with networks.database.transaction() as tx:
-        subnet = await _lock_subnet(tx, subnet_id)
-        if subnet is None:
-            raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
-        refuse_other_revision("Subnet", subnet_id, has=subnet.revision, wanted=revision)
+        found = await store.list_subnets(tx, [subnet_id])
+    if any(map(uses.is_automatic, found)):
+        await _delete_automatic(networks, subnet_id, revision)
+        return
+    async with networks.database.transaction() as tx:
+        subnet = await _lock_for_delete(tx, subnet_id, revision)
         if await addresses.is_subnet_held(tx, subnet_id):
             who = "Ports" if subnet.cell is None else "Servers"  # a flat network has no ports
             raise SubnetInUse(f"{who} have addresses in subnet {subnet_id}: delete them first.")
         await store.mark_subnet(tx, subnet_id, deleting=True)
         await publication_rows.want(tx, [subnet.provider_uuid])
     await finish_subnet(networks, subnet)
+
+
+async def _delete_automatic(networks: Networks, subnet_id: str, revision: int | None) -> None:
+    """Ports are locked before subnets: who got an address there just before that is locked in another round."""
+    for _ in range(ROUNDS_MAX):
+        async with networks.database.transaction() as tx:
+            holders = await port_rows.lock_ports(tx, await change_rows.list_ports(tx, [subnet_id]))
+            subnet = await _lock_for_delete(tx, subnet_id, revision)
+            if not holders.keys() >= set(await change_rows.list_ports(tx, [subnet_id])):
+                continue
+            servers = await automatic.drop(tx, subnet, holders.values())
+            await store.delete_subnets(tx, [subnet.id])
+            await publication_rows.want(tx, [subnet.provider_uuid])
+            break
+    else:
+        raise SubnetInUse(f"Ports get addresses in subnet {subnet_id} all the time: repeat the request.")
+    await notices.tell_now(networks, servers)
+    await publications.publish(networks, [subnet.provider_uuid])
 
 
 async def finish_subnet(networks: Networks, subnet: Subnet) -> None:
@@ -205,6 +229,15 @@ async def lock_network(tx: Connection, network_id: str) -> Network:
     if network is None:
         raise NetworkNotFound(f"Network {network_id} could not be found.")
     return network
+
+
+async def _lock_for_delete(tx: Connection, subnet_id: str, revision: int | None) -> Subnet:
+    """The subnet, locked. Raises SubnetNotFound, RevisionNumberConstraintFailed."""
+    subnet = await _lock_subnet(tx, subnet_id)
+    if subnet is None:
+        raise SubnetNotFound(f"Subnet {subnet_id} could not be found.")
+    refuse_other_revision("Subnet", subnet_id, has=subnet.revision, wanted=revision)
+    return subnet
 
 
 async def _lock_subnet(tx: Connection, subnet_id: str) -> Subnet | None:

@@ -19,13 +19,19 @@ async def insert_notices(tx: Connection, server_ids: Sequence[str], *, lost_port
 
 LIST_NOTICES = """
 -- network.list_notices
-SELECT id, server_id, lost_port_id FROM network.notice
-WHERE $1::uuid[] IS NULL OR server_id = ANY($1) ORDER BY id LIMIT $2
+SELECT n.id, n.server_id, n.lost_port_id FROM network.notice n
+WHERE ($1::uuid[] IS NULL OR n.server_id = ANY($1))
+    AND (n.lost_port_id IS NOT NULL OR NOT EXISTS (SELECT FROM network.port p
+        WHERE p.device_id = n.server_id::text AND p.device_id <> '' AND p.reserved_from IS NOT NULL))
+ORDER BY n.id LIMIT $2
 """
 
 
 async def list_notices(tx: Connection, server_ids: Sequence[str] | None, limit: int) -> dict[int, PortsChange]:
-    """Of these servers, or the oldest of all."""
+    """Of these servers, or the oldest of all.
+
+    Of servers whose builds hold ports only what was lost: when such a build is over, its server may show what was.
+    """
     rows = await tx.fetch(LIST_NOTICES, server_ids, limit)
     return {
         row["id"]: PortsChange(row["server_id"], () if row["lost_port_id"] is None else (row["lost_port_id"],))
