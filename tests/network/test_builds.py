@@ -1,9 +1,11 @@
-import pytest
-from tests.network.cloud import Cloud, assert_sound, counting
+from typing import Any
 
-from roost.network.model import PortChanges
+import pytest
+from tests.network.cloud import PROJECT, Cloud, assert_sound, counting, execute
+
+from roost.network.model import PortChanges, PortRequest
 from roost.network.service import networks as service
-from roost.network.service.ports import get_port, update_port
+from roost.network.service.ports import create_port, get_port, update_port
 from roost.seams.network import BindRefused, Bound, Nic, PortBind, PortsRefused
 
 
@@ -53,6 +55,26 @@ async def test_a_refused_nic_leaves_nothing_behind(cloud: Cloud) -> None:
     (answer,) = await cloud.client.ensure_ports([server])
     assert isinstance(answer, PortsRefused)
     await service.delete_network(cloud.networks, network.id)
+
+
+async def test_a_users_port_goes_once_to_one_server_of_its_project(cloud: Cloud) -> None:
+    network, _ = await cloud.routed("10.1.0.0/29")
+    mine, others = [
+        await create_port(cloud.networks, PortRequest(network_id=network.id, project_id=project_id))
+        for project_id in (PROJECT, "another")
+    ]
+    nic, again = Nic(tag="0", port_id=mine.id), Nic(tag="1", port_id=mine.id)
+
+    async def refusals(*servers: Any) -> list[str]:
+        return [a.reason for a in await cloud.client.ensure_ports(servers) if isinstance(a, PortsRefused)]
+
+    foreign = cloud.server(Nic(tag="0", port_id=others.id))
+    assert await refusals(foreign) == [f"Port {others.id} could not be found."]
+    assert await refusals(cloud.server(nic, again)) == [f"Port {mine.id} is named twice."]
+    await execute(cloud, "INSERT INTO network.intent VALUES ($1, 1, now() + interval '60 s')", mine.id)
+    assert await refusals(cloud.server(nic)) == [f"Port {mine.id} is being given an address: repeat the request."]
+    await execute(cloud, "DELETE FROM network.intent")
+    assert await refusals(cloud.server(nic), cloud.server(nic)) == [f"Port {mine.id} is still in use."]
 
 
 async def test_a_port_that_was_taken_from_its_server_and_given_to_another_stays_when_the_first_goes(
