@@ -72,6 +72,11 @@ ALWAYS: dict[str, str] = {
     "a port has two addresses of one family by its build": """
         SELECT a.port_id FROM network.address a WHERE a.assigned_for IS NOT NULL AND a.claimed
         GROUP BY a.port_id, family(a.address) HAVING count(*) > 1""",
+    "a port has two bindings on one host": """
+        SELECT p.id, p.host FROM network.port p JOIN network.binding b ON b.port_id = p.id AND b.host = p.host""",
+    "a port that is no server's has inactive bindings": """
+        SELECT p.id, p.device_owner, b.host FROM network.port p JOIN network.binding b ON b.port_id = p.id
+        WHERE p.device_owner NOT LIKE 'compute:%'""",
     "an ACTIVE server is in a cell that has not its flat address": """
         SELECT v.id, v.host, a.address FROM compute.server v JOIN network.flat_address a ON a.server_id = v.id
         JOIN network.subnet s ON s.id = a.subnet_id JOIN network.host h ON h.name = v.host

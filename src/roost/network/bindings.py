@@ -73,6 +73,16 @@ class Parting(Struct, frozen=True):
     dropped: tuple[tuple[str, str], ...]
     unclaims: bool
 
+    @property
+    def ends_moves(self) -> bool:
+        """Whether inactive bindings go: those that a move left where its server is gone."""
+        return self.origin is not None and not is_of_server(self.origin.device_owner)
+
+
+def is_of_server(device_owner: str) -> bool:
+    """Whether it is a server's port: no others have several bindings. Source: Network API, binding-extended."""
+    return device_owner.startswith(COMPUTE_OWNER)
+
 
 def port_id(server_id: str, nic: seam.Nic) -> str:
     """The user's port, or the derived id of Roost's own: the same for the same server and NIC, always."""

@@ -8,6 +8,7 @@ Source: Network API, extension binding-extended; Neutron, plugins/ml2/plugin.py.
 import msgspec
 
 from roost.network import requests
+from roost.network.bindings import is_of_server
 from roost.network.errors import (
     PortBindingAlreadyActive,
     PortBindingAlreadyExists,
@@ -17,7 +18,7 @@ from roost.network.errors import (
     PortNotFound,
     RevisionNumberConstraintFailed,
 )
-from roost.network.model import COMPUTE_OWNER, VIF_TYPE_BOUND, Binding, Port, PortChanges, PortFilter
+from roost.network.model import VIF_TYPE_BOUND, Binding, Port, PortChanges, PortFilter
 from roost.network.service import Networks, assignments, port_updates
 from roost.network.store import bindings as store
 from roost.network.store import ports as port_rows
@@ -111,7 +112,7 @@ async def activate_binding(networks: Networks, port_id: str, host: str) -> Bindi
 
 
 async def _list(tx: Connection, port: Port) -> list[Binding]:
-    if not port.device_owner.startswith(COMPUTE_OWNER):
+    if not is_of_server(port.device_owner):
         raise PortNotCompute(f"Bad port request: Invalid port {port.id}. Operation only valid on compute ports.")
     active = Binding(
         host=port.host or "", vnic_type=port.vnic_type, profile=port.binding_profile, vif_type=port.vif_type

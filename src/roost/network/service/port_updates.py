@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from roost.network import readdressing, requests, uses
+from roost.network.bindings import is_of_server
 from roost.network.errors import (
     IpAddressAlreadyAllocated,
     IpAddressGenerationFailure,
@@ -163,6 +164,8 @@ async def _write(
     await port_rows.update(tx, change.port)
     if change.port.host != port.host:
         await _move_binding(tx, port, change)
+    if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):
+        await bindings.delete_all(tx, port.id)
     # All at once, by id: what is locked one by one later is locked already.
     providers = {item.provider_uuid for item in (*change.dropped, *change.port.addresses)}
     providers.update(placing.provider_uuid for placing in placings)

@@ -29,6 +29,17 @@ async def put(tx: Connection, port_id: str, binding: Binding) -> None:
     await tx.execute(PUT_BINDING, port_id, binding.host, binding.vnic_type, binding.profile, binding.vif_type)
 
 
+DELETE_ALL_BINDINGS = """
+-- network.delete_all_bindings
+DELETE FROM network.binding WHERE port_id = $1
+"""
+
+
+async def delete_all(tx: Connection, port_id: str) -> None:
+    """The port has no inactive binding."""
+    await tx.execute(DELETE_ALL_BINDINGS, port_id)
+
+
 DELETE_BINDINGS = """
 -- network.delete_bindings
 DELETE FROM network.binding WHERE port_id = $1 AND host = ANY($2::text[])

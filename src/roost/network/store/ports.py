@@ -149,6 +149,8 @@ PART_PORTS = """
 -- network.part_ports
 WITH kept AS (
     UPDATE network.address SET assigned_for = NULL WHERE port_id = ANY($1::uuid[]) AND assigned_for IS NOT NULL
+), moves AS (
+    DELETE FROM network.binding WHERE port_id = ANY($6::uuid[])
 )
 UPDATE network.port p
 SET device_id = o.device_id, device_owner = o.device_owner, host = o.host, vif_type = o.vif_type,
@@ -166,7 +168,7 @@ async def part(tx: Connection, partings: Sequence[Parting]) -> None:
     columns = [
         [port_id for port_id, _ in kept], [origin.device_id for _, origin in kept],
         [origin.device_owner for _, origin in kept], [origin.host for _, origin in kept],
-        [origin.vif_type for _, origin in kept],
+        [origin.vif_type for _, origin in kept], [item.port_id for item in partings if item.ends_moves],
     ]  # fmt: skip
     await tx.execute(PART_PORTS, *columns)
 
