@@ -170,6 +170,14 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
         Kind.PORT_STRAY,
         ("DELETE FROM compute.guest WHERE server_id = '{server}'", "DELETE FROM compute.server WHERE id = '{server}'"),
     ),
+    "a port of a build that is done was never bound": (
+        Kind.PORT_LATE,
+        (
+            "INSERT INTO network.port (id, network_id, project_id, mac_address, device_id, ip_allocation, made_for,"
+            " reserved_from) SELECT '{nobody}', network_id, project_id, 'fa:16:3e:ff:ff:ff', '{server}', 'deferred',"
+            " '{server}', '{{}}' FROM network.port WHERE id = '{mine}'",
+        ),
+    ),
     "a server is gone and its user's port stays": (
         Kind.PORT_UNOWNED,
         ("DELETE FROM compute.guest WHERE server_id = '{keeper}'", "DELETE FROM compute.server WHERE id = '{keeper}'"),

@@ -106,3 +106,20 @@ async def test_a_conductor_that_wakes_before_it_makes_ports_leaves_none_with_a_s
     await world.settled()
     (left,) = await ports.list_ports(world.networks, PortFilter())
     assert (left.id, left.device_id) == (mine.id, "")
+
+
+async def test_a_conductor_that_wakes_before_it_makes_ports_gives_no_nic_back_that_was_taken_from_the_server(
+    world: World,
+) -> None:
+    first, second = await world.routed(rack1="10.1.0.0/29"), await world.cloud.plain("10.3.0.0/29")
+    (server,) = await world.boot(first.id, second.id)
+    async with world.asleep(world.conductor.network, "ensure_ports", before=True):
+        await world.run()
+        kept, taken = sorted(
+            await ports.list_ports(world.networks, PortFilter()), key=lambda port: port.network_id == second.id
+        )
+        await ports.delete_port(world.networks, taken.id)
+    assert len(await ports.list_ports(world.networks, PortFilter())) == 2
+    await world.settled()
+    assert [port.id for port in await ports.list_ports(world.networks, PortFilter())] == [kept.id]
+    assert await world.statuses() == {server: "ACTIVE"}

@@ -77,6 +77,9 @@ class Kind(Enum):
         "port-stray", "a port was made for, or reserved for, a server that neither runs nor is being built",
         "deleted if Roost made it, else put back as it came",
     )  # fmt: skip
+    PORT_LATE = (
+        "port-late", "a port was made for the build of a server that came to run without it", "deleted",
+    )  # fmt: skip
     PORT_UNOWNED = (
         "port-unowned", "a user's port is attached to a server that does not exist", "detached; it keeps its addresses",
         Mend.ASKED,

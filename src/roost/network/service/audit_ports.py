@@ -4,14 +4,17 @@ A port is looked at under its lock; an open intent, a release row or a build at 
 ledger is called while the ports are locked, as `releases` does and for the same reason.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 
 import msgspec
 
 from roost.network import audit as rules
+from roost.network.errors import PortNotFound, RevisionNumberConstraintFailed
 from roost.network.holdings import claim_of, covers
 from roost.network.model import Port, PortFilter
-from roost.network.service import Networks, builds
+from roost.network.service import Networks, builds, ports
 from roost.network.service.notices import is_server_id
 from roost.network.store import audit as store
 from roost.network.store import claims, subnet_changes
@@ -28,6 +31,7 @@ CONFIRM_MAX = 100
 UNREACHED_MAX = 10_000
 SAYS = {
     Kind.PORT_STRAY: "neither runs nor is being built",
+    Kind.PORT_LATE: "runs without it",
     Kind.PORT_UNOWNED: "does not exist",
     Kind.PORT_RESERVED: "is done",
 }
@@ -48,16 +52,15 @@ async def audit_server_ports(networks: Networks, *, repairs: Repairs) -> list[Dr
             unfinished = await networks.compute.list_unfinished(asked)
             going = await networks.compute.list_claiming(asked) | unfinished
             alive = await networks.compute.list_servers(asked) | going
-            suspects = {
-                (port.id, port.device_id): kind for port in page if (kind := _fault_of(port, alive, going, unfinished))
-            }
-            found += await _settle_suspects(networks, suspects, repairs) if suspects else []
+            fault_of = partial(_fault_of, alive=alive, going=going, unfinished=unfinished)
+            suspects = {port.id: port.device_id for port in page if fault_of(port)}
+            found += await _settle_suspects(networks, suspects, fault_of, repairs) if suspects else []
         if len(page) < PAGE:
             return found
         after = page[-1].id
 
 
-def _fault_of(port: BuildPort, alive: set[str], going: set[str], unfinished: set[str]) -> Kind | None:
+def _fault_of(port: BuildPort, *, alive: set[str], going: set[str], unfinished: set[str]) -> Kind | None:
     """alive: servers that there are; going: those that run, or whose work is not done; unfinished: the latter."""
     if not is_server_id(port.device_id):
         return None
@@ -65,23 +68,28 @@ def _fault_of(port: BuildPort, alive: set[str], going: set[str], unfinished: set
         return Kind.PORT_STRAY
     if port.device_id not in alive:
         return Kind.PORT_UNOWNED
-    return Kind.PORT_RESERVED if port.reserved and port.device_id not in unfinished else None
+    if not port.reserved or port.device_id in unfinished:
+        return None
+    # What a server came to run with was bound before; a conductor taken for dead made this one when that was over.
+    return Kind.PORT_LATE if port.made and not port.bound else Kind.PORT_RESERVED
 
 
 async def _settle_suspects(
-    networks: Networks, suspects: Mapping[tuple[str, str], Kind], repairs: Repairs
+    networks: Networks,
+    suspects: Mapping[str, str],
+    fault_of: Callable[[BuildPort], Kind | None],
+    repairs: Repairs,
 ) -> list[Drift]:
     """Those of the ports that still are so; they are read again after their servers were asked for.
 
-    suspects: by port and server: a port that is another server's by now is that one's, with all that it has.
+    suspects: port id -> server; a port that is another server's by now is that one's, with all that it has.
     """
     async with networks.database.connection() as connection:
-        ids = [port_id for port_id, _ in suspects]
-        still = await store.list_build_ports(connection, after="", limit=len(ids), ids=ids)
+        still = await store.list_build_ports(connection, after="", limit=len(suspects), ids=list(suspects))
     by_kind: dict[Kind, list[BuildPort]] = {}
     for port in still:
-        kind = suspects.get((port.id, port.device_id))
-        if kind is not None and (kind is not Kind.PORT_RESERVED or port.reserved):
+        kind = fault_of(port) if suspects[port.id] == port.device_id else None
+        if kind is not None:
             by_kind.setdefault(kind, []).append(port)
     found: list[Drift] = []
     for kind, mine in by_kind.items():
@@ -92,6 +100,10 @@ async def _settle_suspects(
                 locked = await port_rows.lock_ports(tx, sorted(port.id for port in mine))
                 same = [port.id for port in mine if port.id in locked and locked[port.id].device_id == port.device_id]
                 await store.settle_ports(tx, same)
+        elif repairing and kind is Kind.PORT_LATE:
+            for port in mine:
+                with suppress(PortNotFound, RevisionNumberConstraintFailed):  # somebody is at it: next time
+                    await ports.delete_port(networks, port.id, revision=port.revision)
         elif repairing:
             await builds.release_server_ports(networks, servers, [], restore=kind is Kind.PORT_STRAY)
         says = SAYS[kind]

@@ -234,13 +234,16 @@ class BuildPort(Struct, frozen=True, kw_only=True):
     device_id: str
     made: bool
     reserved: bool
+    bound: bool
+    revision: int
 
 
 LIST_BUILD_PORTS = """
 -- network.audit_build_ports
 SELECT p.id, p.name, p.device_id, p.made_for IS NOT NULL AS made,
     p.reserved_from IS NOT NULL OR EXISTS (
-        SELECT FROM network.address a WHERE a.port_id = p.id AND a.assigned_for IS NOT NULL) AS reserved
+        SELECT FROM network.address a WHERE a.port_id = p.id AND a.assigned_for IS NOT NULL) AS reserved,
+    p.host IS NOT NULL AS bound, p.revision
 FROM network.port p
 WHERE ($1::uuid IS NULL OR p.id > $1) AND ($3::uuid[] IS NULL OR p.id = ANY($3)) AND p.device_id <> ''
     AND (p.made_for IS NOT NULL OR p.reserved_from IS NOT NULL OR p.device_owner LIKE 'compute:%')
