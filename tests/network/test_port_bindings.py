@@ -110,6 +110,8 @@ async def test_refusals_of_bindings_have_upstreams_names(api: Api, cloud: Cloud)
         assert (answered, answer["NeutronError"]["type"]) == (status, kind), (method, path, body, answer)
         assert answer["NeutronError"]["message"]
     assert "reaches segment rack2" in (await call(api, "POST", port, host="h2"))[1]["NeutronError"]["message"]
+    refused = (await call(api, "POST", port, host="both", vnic_type="wireless"))[1]["NeutronError"]["message"]
+    assert "`$.binding.vnic_type`: expected one of accelerator-direct, " in refused
 
 
 async def test_an_inactive_binding_assigns_nothing_and_its_activation_does(api: Api, cloud: Cloud) -> None:

@@ -283,7 +283,20 @@ async def read_json(request: Request, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadRequest(f"malformed body: {error}") from error
+        raise BadRequest(f"malformed body: {error}{_choices(kind, str(error))}") from error
+
+
+def _choices(kind: type, error: str) -> str:
+    """What a field of `kind` that was refused for its value takes, as msgspec does not say it; else nothing."""
+    refused = re.fullmatch(r"Invalid enum value .* - at `\$.*?([^.\[\]`]+)(?:\[[^.`]*\])?`", error, re.DOTALL)
+    if refused is None:
+        return ""
+    _, structs = msgspec.json.schema_components([kind])
+    for schema in (struct["properties"].get(refused[1], {}) for struct in structs.values()):
+        for part in (schema, schema.get("items", {}), *schema.get("anyOf", ())):
+            if "enum" in part:
+                return f": expected one of {', '.join(map(str, part['enum']))}"
+    return ""
 
 
 def integer_parameter(request: Request, name: str, *, default: int, lowest: int = 0, highest: int = 2**31 - 1) -> int:
