@@ -78,7 +78,7 @@ async def test_a_network_takes_along_what_its_last_subnet_left(cloud: Cloud, pro
     """Whoever deleted the subnet died before it said so: the network's delete does not leave that to the reconciler."""
     async with cloud.networks.database.transaction() as tx:
         (subnet,) = await subnets.list_subnets(tx)
-        await subnets.delete_subnet(tx, subnet.id)
+        await subnets.delete_subnets(tx, [subnet.id])
         await publications.want(tx, [provider])
     await networks.delete_network(cloud.networks, provider)
     assert await cloud.networks.placement.get_providers([provider]) == {}
