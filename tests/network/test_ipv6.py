@@ -1,6 +1,10 @@
 """Ports with IPv6: what they get, what is claimed of it, and what follows from their MAC."""
 
 import asyncio
+import contextvars
+import dataclasses
+import uuid
+from collections.abc import Coroutine
 from typing import Any
 
 import asyncpg
@@ -20,9 +24,12 @@ from roost.network.model import FixedIpRequest, Network, Port, PortChanges, Port
 from roost.network.reconciler import reconcile_once
 from roost.network.service import automatic, creation, ports
 from roost.network.settings import NetworkSettings
+from roost.network.store import addresses as store
 from roost.seams.network import Bound, Nic, PortBind
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
 
+BLOCKED = """
+SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"""
 SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
 STATELESS = {"ipv6_ra_mode": "dhcpv6-stateless", "ipv6_address_mode": "dhcpv6-stateless"}
 STATEFUL = {"ipv6_ra_mode": "dhcpv6-stateful", "ipv6_address_mode": "dhcpv6-stateful"}
@@ -394,6 +401,43 @@ async def test_whoever_gets_addresses_while_an_automatic_subnet_is_made_gets_tha
     await reconcile_once(cloud.networks)
     for port in await listed(cloud):
         assert addresses(port)[1:] == sorted([eui64(port, "2001:db8:a::/64"), eui64(port, "2001:db8:b::/64")])
+    await assert_books_agree(cloud.networks.database, settled=False)
+
+
+async def test_a_subnet_that_comes_while_an_update_assigns_is_not_locked_out_of_order(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By id it is before the one that the update has locked; a build that sees both locks it first, and waits."""
+    network, (rack1,) = await cloud.routed("10.1.0.0/24")
+    deferred = await create(cloud, network)
+    env = dataclasses.replace(cloud.networks.env, new_uuid=lambda: str(uuid.UUID(int=1)))
+    first = dataclasses.replace(cloud, networks=dataclasses.replace(cloud.networks, env=env))
+    lock = store.lock_provider_subnets
+    meanwhile: list[asyncio.Task[Any]] = []
+
+    def begin(act: Coroutine[Any, Any, Any]) -> None:
+        """As another request: it holds no connection."""
+        meanwhile.append(asyncio.get_running_loop().create_task(act, context=contextvars.Context()))
+
+    async def blocked(count: int) -> None:
+        async with cloud.networks.database.connection() as connection:
+            while await connection.fetchval(BLOCKED) < count:
+                await asyncio.sleep(0.01)
+
+    async def then_a_subnet_and_a_build(*arguments: Any) -> Any:
+        locked = await lock(*arguments)
+        if not meanwhile:
+            begin(first.subnet(network, "2001:db8:a::/64", rack1, **SLAAC))
+            await blocked(1)  # it is there, and waits for the port
+            begin(bind(cloud, 1, rack1, "h1", network, claimed=(IPV4_ADDRESS,)))
+            await blocked(2)
+        return locked
+
+    monkeypatch.setattr(store, "lock_provider_subnets", then_a_subnet_and_a_build)
+    await ports.update_port(cloud.networks, deferred.id, PortChanges(host="h1"))
+    await asyncio.gather(*meanwhile)
+    port = await ports.get_port(cloud.networks, deferred.id)
+    assert addresses(port) == ["10.1.0.2", eui64(port, "2001:db8:a::/64")]
     await assert_books_agree(cloud.networks.database, settled=False)
 
 

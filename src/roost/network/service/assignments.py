@@ -14,7 +14,7 @@ from roost.network.errors import (
     PortChanged,
 )
 from roost.network.holdings import added
-from roost.network.model import FixedIpRequest, Host
+from roost.network.model import FixedIpRequest, Host, SubnetKind
 from roost.network.requests import NetworkState, Placing
 from roost.network.service import Networks, exhaustions, releases
 from roost.network.store import addresses, claims, ports
@@ -97,7 +97,8 @@ async def assign(networks: Networks, tx: Connection, port_id: str, placing: Plac
     abandons the claim.
     """
     await close_intent(tx, port_id)
-    await assign_claimed(networks, tx, port_id, placing)
+    locked = await addresses.lock_provider_subnets(tx, [placing.provider_uuid])
+    await assign_claimed(networks, tx, port_id, placing, locked.get(placing.provider_uuid, ()))
 
 
 async def close_intent(tx: Connection, port_id: str) -> None:
@@ -116,14 +117,16 @@ def new_claim(port_id: str, project_id: str, placing: Placing) -> ConsumerClaim:
     return _consumer_claim(port_id, project_id, placing.claim, None)
 
 
-async def assign_claimed(networks: Networks, tx: Connection, port_id: str, placing: Placing) -> None:
+async def assign_claimed(
+    networks: Networks, tx: Connection, port_id: str, placing: Placing, behind: Sequence[SubnetKind]
+) -> None:
     """Give a port the addresses that it has a claim for, and those that follow from its MAC.
 
-    Raises PortChanged when the pools changed since that was planned, IpAddressAlreadyAllocated,
-    IpAddressGenerationFailure.
+    behind: the subnets of the placing's provider, locked by one statement: what another finds may be new, and out of
+    the order in which all lock. Raises PortChanged when the pools changed since that was planned,
+    IpAddressAlreadyAllocated, IpAddressGenerationFailure.
     """
-    subnets = await addresses.lock_provider_subnets(tx, [placing.provider_uuid])
-    demands = requests.demands_today(placing, subnets.get(placing.provider_uuid, ()))
+    demands = requests.demands_today(placing, behind)
     await refuse_other_pools(tx, placing)
     given, change = await hand_out(networks, tx, demands)
     for demand, item in zip(placing.demands, given, strict=True):
@@ -133,7 +136,6 @@ async def assign_claimed(networks: Networks, tx: Connection, port_id: str, placi
     if not await addresses.insert(tx, written, [None] * len(written)):
         raise IpAddressAlreadyAllocated("IP address already allocated: choose another.")
     await addresses.change_free(tx, change)
-    behind = subnets.get(placing.provider_uuid, ())
     if any(uses.is_automatic(subnet) for subnet in behind):
         (port,) = (await ports.lock_ports(tx, [port_id])).values()
         await add_automatic(tx, uses.automatic(port, behind), None)

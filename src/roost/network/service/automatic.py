@@ -3,11 +3,11 @@
 Nothing of it is claimed. Who gets its first addresses gets these with them; see assignments and builds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from roost.network import uses
 from roost.network.errors import SubnetInUse
-from roost.network.model import Port, Subnet
+from roost.network.model import Port, Subnet, SubnetKind
 from roost.network.service import Networks, assignments, notices
 from roost.network.store import addresses
 from roost.network.store import ports as port_rows
@@ -55,18 +55,18 @@ async def finish(networks: Networks) -> None:
         await spread(networks, subnet)
 
 
-async def renew(tx: Connection, port: Port) -> None:
-    """The port, locked, has this MAC from now on: its addresses that followed from the one before go, others come."""
-    if port.provider_uuid is None:
-        return
-    subnets = (await addresses.lock_provider_subnets(tx, [port.provider_uuid])).get(port.provider_uuid, ())
-    automatic = {subnet.id for subnet in subnets if uses.is_automatic(subnet)}
+async def renew(tx: Connection, port: Port, behind: Sequence[SubnetKind]) -> None:
+    """The port, locked, has this MAC from now on: its addresses that followed from the one before go, others come.
+
+    Its addresses are those that it keeps otherwise; behind: the subnets where they are, locked.
+    """
+    automatic = {subnet.id for subnet in behind if uses.is_automatic(subnet)}
     if not automatic or not uses.gets_automatic(port.device_owner):
         return
     await addresses.delete(
         tx, [(item.subnet_id, item.address) for item in port.addresses if item.subnet_id in automatic]
     )
-    await assignments.add_automatic(tx, uses.automatic(port, subnets), None)
+    await assignments.add_automatic(tx, uses.automatic(port, behind), None)
 
 
 async def drop(tx: Connection, subnet: Subnet, ports: Iterable[Port]) -> list[str]:

@@ -21,7 +21,16 @@ from roost.network.errors import (
     PortNotFound,
 )
 from roost.network.holdings import added, claim_of, covers, same
-from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Binding, Port, PortChanges, PortFilter
+from roost.network.model import (
+    VIF_TYPE_BOUND,
+    VIF_TYPE_UNBOUND,
+    Address,
+    Binding,
+    Port,
+    PortChanges,
+    PortFilter,
+    SubnetKind,
+)
 from roost.network.requests import Placing
 from roost.network.revisions import refuse_other_revision
 from roost.network.service import Networks, assignments, automatic, notices, releases
@@ -166,17 +175,18 @@ async def _write(
         await _move_binding(tx, port, change)
     if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):
         await bindings.delete_all(tx, port.id)
-    # All at once, by id: what is locked one by one later is locked already.
+    # All at once, by id: a subnet that came since may be before one that is locked already.
     providers = {item.provider_uuid for item in (*change.dropped, *change.port.addresses)}
     providers.update(placing.provider_uuid for placing in placings)
+    locked: dict[str, tuple[SubnetKind, ...]] = {}
     if placings or change.dropped or change.renews:
-        await addresses.lock_provider_subnets(tx, sorted(providers))
+        locked = await addresses.lock_provider_subnets(tx, sorted(providers))
     if change.dropped:
         await assignments.unassign(tx, [(item.subnet_id, item.address) for item in change.dropped])
     for placing in placings:
-        await assignments.assign_claimed(networks, tx, change.port.id, placing)
+        await assignments.assign_claimed(networks, tx, port.id, placing, locked.get(placing.provider_uuid, ()))
     if change.renews:
-        await automatic.renew(tx, change.port)
+        await automatic.renew(tx, change.port, locked.get(change.port.provider_uuid or "", ()))
     if change.trims:
         await claims.insert_releases(tx, [change.port.id])
     if not (change.dropped or placings) and _shown(port) == _shown(change.port):
