@@ -328,6 +328,33 @@ async def test_another_mac_address_means_other_automatic_addresses(cloud: Cloud)
     await assert_books_agree(cloud.networks.database)
 
 
+@pytest.mark.parametrize(
+    "stays",
+    [
+        pytest.param((), id="none_named"),
+        pytest.param(("10.1.0.3",), id="same_segment"),
+        pytest.param(("10.1.0.2", "10.1.0.3"), id="one_more"),
+        pytest.param(("10.2.0.2",), id="other_segment"),
+    ],
+)
+@pytest.mark.parametrize("owner", ["", "network:distributed"])
+async def test_another_mac_address_and_other_addresses_in_one_update(
+    cloud: Cloud, owner: str, stays: tuple[str, ...]
+) -> None:
+    network, (rack1, rack2) = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
+    prefixes = {"10.1.": "2001:db8:a::/64", "10.2.": "2001:db8:b::/64"}
+    for rack, cidr in zip((rack1, rack2), prefixes.values(), strict=True):
+        await cloud.subnet(network, cidr, rack, **SLAAC)
+    port = await create(cloud, network, fixed_ips=[{"ip_address": "10.1.0.2"}], device_owner=owner)
+    named = tuple(FixedIpRequest(ip_address=address) for address in stays)
+    changes = PortChanges(mac_address="fa:16:3e:00:00:77", fixed_ips=named)
+    changed = await ports.update_port(cloud.networks, port.id, changes)
+    # What follows from the MAC stays until the port leaves the segment, which a distributed one never does.
+    segments = {address[:5] for address in stays} | (set() if stays and not owner else {"10.1."})
+    assert set(addresses(changed)) == {*stays, *(eui64(changed, prefixes[start]) for start in segments)}
+    await assert_books_agree(cloud.networks.database)
+
+
 async def test_named_addresses_of_both_families_have_automatic_ones_beside_them(cloud: Cloud) -> None:
     network, (_rack1, rack2) = await dual(cloud)
     port = await create(cloud, network, fixed_ips=[{"ip_address": "10.2.0.4"}, {"ip_address": "2001:db8:2::3"}])

@@ -186,7 +186,9 @@ async def _write(
     for placing in placings:
         await assignments.assign_claimed(networks, tx, port.id, placing, locked.get(placing.provider_uuid, ()))
     if change.renews:
-        await automatic.renew(tx, change.port, locked.get(change.port.provider_uuid or "", ()))
+        kept = tuple(item for item in port.addresses if item not in change.dropped)
+        behind = [subnet for uuid in {item.provider_uuid for item in kept} for subnet in locked.get(uuid, ())]
+        await automatic.renew(tx, msgspec.structs.replace(change.port, addresses=kept), behind)
     if change.trims:
         await claims.insert_releases(tx, [change.port.id])
     if not (change.dropped or placings) and _shown(port) == _shown(change.port):
