@@ -174,8 +174,11 @@ async def test_a_parent_that_nobody_has_is_refused(ledger: Ledger) -> None:
         await service.ensure_providers(ledger, [ProviderState(uuid=uuid_of(1), name="orphan", parent_uuid=uuid_of(7))])
 
 
-async def test_a_claim_that_another_statement_blocks_is_told_to_come_back_and_not_that_it_failed(dsn: str) -> None:
+async def test_a_claim_that_another_statement_blocks_is_told_to_come_back_and_not_that_it_failed(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A deadlock with somebody who keeps no order, as an operator in psql, is no answer of 500."""
+    monkeypatch.setattr("roost.platform.database.COMMAND_TIMEOUT_S", 3.0)
     database = await Database.open(dsn)
     ledger = Ledger(database)
     await sync_standard_names(ledger)
