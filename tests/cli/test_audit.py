@@ -77,9 +77,7 @@ def test_the_reference_has_every_kind() -> None:
 
 
 RELEASING = "INSERT INTO network.release (port_id) VALUES ('{loose}'), ('{nobody}')"
-CLAIMING = (
-    "INSERT INTO network.intent SELECT id, 1, now() + interval '1 h' FROM unnest('{{{loose},{nobody}}}'::uuid[]) id"
-)
+CLAIMING = "INSERT INTO network.intent SELECT id, now() + interval '1 h' FROM unnest('{{{loose},{nobody}}}'::uuid[]) id"
 WORKING = "INSERT INTO compute.work (server_id, stage) VALUES ('{server}', 'delete'), ('{keeper}', 'delete')"
 PUBLISHING = "UPDATE network.publication SET wanted = wanted + 1"
 PLACING = "UPDATE compute.host SET wanted = wanted + 1"

@@ -71,7 +71,7 @@ async def test_a_users_port_goes_once_to_one_server_of_its_project(cloud: Cloud)
     foreign = cloud.server(Nic(tag="0", port_id=others.id))
     assert await refusals(foreign) == [f"Port {others.id} could not be found."]
     assert await refusals(cloud.server(nic, again)) == [f"Port {mine.id} is named twice."]
-    await execute(cloud, "INSERT INTO network.intent VALUES ($1, 1, now() + interval '60 s')", mine.id)
+    await execute(cloud, "INSERT INTO network.intent VALUES ($1, now() + interval '60 s')", mine.id)
     assert await refusals(cloud.server(nic)) == [f"Port {mine.id} is being given an address: repeat the request."]
     await execute(cloud, "DELETE FROM network.intent")
     assert await refusals(cloud.server(nic), cloud.server(nic)) == [f"Port {mine.id} is still in use."]

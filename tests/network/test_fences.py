@@ -1,9 +1,11 @@
 """Who comes too late with an address: a client whose intent is gone, a build that was overtaken, an old release."""
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
+from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud, assert_sound, execute
 from tests.next_call import after
 
@@ -16,7 +18,7 @@ from roost.seams.network import BindRefused, EnsuredPorts, Nic, PortBind, PortsR
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim
 
 NOBODY = "55555555-5555-4555-8555-555555555555"
-OPEN_INTENT = "INSERT INTO network.intent VALUES ($1, 1, now() + interval '60 s')"
+OPEN_INTENT = "INSERT INTO network.intent VALUES ($1, now() + interval '60 s')"
 EXPIRE_INTENTS = "UPDATE network.intent SET expires_at = now() - interval '1 s'"
 
 
@@ -41,6 +43,34 @@ async def test_a_client_that_took_longer_than_its_intent_gets_no_address(cloud: 
     assert await ports.list_ports(cloud.networks, PortFilter(network_ids=(network.id,))) == [port]
     assert await cloud.used(rack1.id) == (5, 0)
     await assert_sound(cloud)
+
+
+async def test_a_client_that_took_longer_than_its_intent_does_not_take_the_next_ones(cloud: Cloud) -> None:
+    """The port's claim is on the segment that the next one wants: an address elsewhere would be without."""
+    network, (rack1, rack2) = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
+    port = await ports.create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT))
+    claimed, refused = asyncio.Event(), asyncio.Event()
+    nexts: list[asyncio.Task[Any]] = []
+
+    async def wait() -> None:
+        claimed.set()
+        await refused.wait()
+
+    async def overtaken() -> None:
+        await execute(cloud, EXPIRE_INTENTS)
+        await reconcile_once(cloud.networks)
+        after(cloud.networks.placement, "claim", wait)
+        nexts.append(asyncio.create_task(ports.update_port(cloud.networks, port.id, PortChanges(host="h2"))))
+        await claimed.wait()
+
+    after(cloud.networks.placement, "claim", overtaken)
+    with pytest.raises(PortChanged, match="took too long"):
+        await ports.update_port(cloud.networks, port.id, PortChanges(host="h1"))
+    refused.set()
+    await asyncio.gather(*nexts)
+    assert [item.address for item in (await ports.get_port(cloud.networks, port.id)).addresses] == ["10.2.0.2"]
+    assert (await cloud.used(rack1.id), await cloud.used(rack2.id)) == ((5, 0), (5, 1))
+    await assert_books_agree(cloud.networks.database)
 
 
 @pytest.mark.parametrize("named", [False, True])

@@ -44,7 +44,7 @@ async def test_claims_that_hang_are_given_back(cloud: Cloud) -> None:
     about = "88888888-8888-4888-8888-888888888888"
     for port_id in (deferred.id, gone, about):
         assert await cloud.claim([port_id], rack1.id)
-    intent = "INSERT INTO network.intent VALUES ($1, 0, now() + make_interval(secs => $2))"
+    intent = "INSERT INTO network.intent VALUES ($1, now() + make_interval(secs => $2))"
     await execute(cloud, intent, about, 60.0)
     await reconcile_once(cloud.networks)
     assert set(await cloud.networks.placement.get_consumers([deferred.id, gone, about])) == {about}

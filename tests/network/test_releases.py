@@ -18,7 +18,7 @@ from roost.seams.network import Nic
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim
 
 RELEASE = "INSERT INTO network.release (port_id) VALUES ($1)"
-INTENT = "INSERT INTO network.intent VALUES ($1, 1, now() + interval '60 s')"
+INTENT = "INSERT INTO network.intent VALUES ($1, now() + interval '60 s')"
 BLOCKED = """
 SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"""
 EXPIRE = "UPDATE network.intent SET expires_at = now() - interval '1 s'"

@@ -34,10 +34,15 @@ from roost.seams.placement import (
 )
 
 
-async def open_intent(networks: Networks, tx: Connection, port_id: str, revision: int) -> None:
-    """Say that the port's claim is about to be made. Raises PortChanged when somebody else is at it."""
-    if not await claims.insert_intent(tx, port_id, revision, networks.settings.intent_s):
+async def open_intent(networks: Networks, tx: Connection, port_id: str) -> int:
+    """Say that the port's claim is about to be made; returns the ticket that closes the intent.
+
+    Raises PortChanged when somebody else is at it.
+    """
+    ticket = await claims.insert_intent(tx, port_id, networks.settings.intent_s)
+    if ticket is None:
         raise PortChanged(f"Port {port_id} is just being given an address: repeat the request.")
+    return ticket
 
 
 async def refuse_taken(tx: Connection, placings: Sequence[Placing]) -> None:
@@ -54,11 +59,18 @@ async def refuse_taken(tx: Connection, placings: Sequence[Placing]) -> None:
 
 
 async def claim_any(
-    networks: Networks, port_id: str, project_id: str, placings: Sequence[Placing], *, held: Allocations | None = None
+    networks: Networks,
+    port_id: str,
+    ticket: int,
+    project_id: str,
+    placings: Sequence[Placing],
+    *,
+    held: Allocations | None = None,
 ) -> Placing:
-    """Claim for the first placing that has room, the best with most free first; its intent is open.
+    """Claim for the first placing that has room, the best with most free first.
 
-    held: what the port's addresses hold already and go on to hold until it is trimmed.
+    ticket: of the intent, which is open. held: what the port's addresses hold already and go on to hold until it is
+    trimmed.
     Raises IpAddressGenerationFailure, and PortChanged where somebody else claims, after taking the intent back.
     """
     usages = await networks.placement.list_usages([placing.provider_uuid for placing in placings])
@@ -76,34 +88,34 @@ async def claim_any(
         try:
             claimed = not placing.claimed or await _claim(networks, port_id, project_id, claim, generation)
         except PortChanged:
-            await releases.abandon(networks, port_id)
+            await releases.abandon(networks, port_id, ticket)
             raise
         if claimed:
             crash_point("port.after-claim")
             return placing
     if held:
-        await releases.abandon(networks, port_id)
+        await releases.abandon(networks, port_id, ticket)
     else:
         async with networks.database.transaction() as tx:
-            await claims.delete_intents(tx, [port_id])
+            await claims.delete_intent(tx, port_id, ticket)
     providers = list(dict.fromkeys(placing.provider_uuid for placing in placings))
     raise IpAddressGenerationFailure(await exhaustions.describe_claims(networks, providers))
 
 
-async def assign(networks: Networks, tx: Connection, port_id: str, placing: Placing) -> None:
+async def assign(networks: Networks, tx: Connection, port_id: str, ticket: int, placing: Placing) -> None:
     """Give the port the addresses that are claimed, and those that follow from its MAC, and close its intent.
 
     Raises PortChanged when the intent is gone, IpAddressAlreadyAllocated, IpAddressGenerationFailure; the caller then
     abandons the claim.
     """
-    await close_intent(tx, port_id)
+    await close_intent(tx, port_id, ticket)
     locked = await addresses.lock_provider_subnets(tx, [placing.provider_uuid])
     await assign_claimed(networks, tx, port_id, placing, locked.get(placing.provider_uuid, ()))
 
 
-async def close_intent(tx: Connection, port_id: str) -> None:
+async def close_intent(tx: Connection, port_id: str, ticket: int) -> None:
     """What was claimed for the port is assigned by this transaction. Raises PortChanged when the intent is gone."""
-    if not await claims.delete_intents(tx, [port_id]):
+    if not await claims.delete_intent(tx, port_id, ticket):
         raise too_late(port_id)
 
 
@@ -195,16 +207,16 @@ async def assign_address(networks: Networks, port_id: str, address: str) -> None
             fixed_ips=(FixedIpRequest(ip_address=address),),
         )
         await refuse_taken(tx, plan.placings)
-        await open_intent(networks, tx, port_id, port.revision)
-    placing = await claim_any(networks, port_id, port.project_id, plan.placings)
+        ticket = await open_intent(networks, tx, port_id)
+    placing = await claim_any(networks, port_id, ticket, port.project_id, plan.placings)
     try:
         async with networks.database.transaction() as tx:
             now = (await ports.lock_ports(tx, [port_id])).get(port_id)
             if now is None or now.revision != port.revision:
                 raise PortChanged(f"Port {port_id} changed while it was given an address: repeat the request.")
-            await assign(networks, tx, port_id, placing)
+            await assign(networks, tx, port_id, ticket, placing)
     except (PortChanged, IpAddressAlreadyAllocated, IpAddressGenerationFailure):
-        await releases.abandon(networks, port_id)
+        await releases.abandon(networks, port_id, ticket)
         raise
     crash_point("port.after-assign")
 

@@ -95,7 +95,7 @@ async def update_port(
                 )
                 if change.needs_claim:
                     await assignments.refuse_taken(tx, change.placings)
-                    await assignments.open_intent(networks, tx, port_id, port.revision)
+                    ticket = await assignments.open_intent(networks, tx, port_id)
                 else:
                     servers = await _write(networks, tx, port, change, change.placings)
                 break
@@ -103,7 +103,7 @@ async def update_port(
     else:
         raise PortChanged(f"The claim of port {port_id} is still being given back: repeat the request.")
     if change.needs_claim:
-        servers = await _claim_and_write(networks, port, change)
+        servers = await _claim_and_write(networks, port, change, ticket)
     await notices.tell_now(networks, servers)
     if change.trims:
         crash_point("port.after-unassign")
@@ -142,11 +142,10 @@ def _refuse_leaving(port: Port, owner: Owner) -> None:
         raise PortInUse(f"Port {port.id} is on {port.host} with server {port.device_id}: it moves with the server.")
 
 
-async def _claim_and_write(networks: Networks, port: Port, change: _Change) -> list[str]:
-    """The port has an open intent."""
-    placing = await assignments.claim_any(
-        networks, port.id, port.project_id, change.placings, held=claim_of(port.addresses)
-    )
+async def _claim_and_write(networks: Networks, port: Port, change: _Change, ticket: int) -> list[str]:
+    """ticket: of the port's intent, which is open."""
+    held = claim_of(port.addresses)
+    placing = await assignments.claim_any(networks, port.id, ticket, port.project_id, change.placings, held=held)
     try:
         async with networks.database.transaction() as tx:
             found = await port_rows.lock_ports(tx, [port.id])
@@ -154,10 +153,10 @@ async def _claim_and_write(networks: Networks, port: Port, change: _Change) -> l
             # A subnet's change settles which addresses count without a revision; the claim was made with them.
             if now is None or (now.revision, now.addresses) != (port.revision, port.addresses):
                 raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")
-            await assignments.close_intent(tx, port.id)
+            await assignments.close_intent(tx, port.id, ticket)
             servers = await _write(networks, tx, port, change, [placing])
     except (PortChanged, IpAddressAlreadyAllocated, IpAddressGenerationFailure, asyncpg.UniqueViolationError):
-        await releases.abandon(networks, port.id)
+        await releases.abandon(networks, port.id, ticket)
         raise
     crash_point("port.after-assign")
     return servers

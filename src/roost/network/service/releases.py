@@ -100,10 +100,14 @@ async def work_off_now(networks: Networks, port_ids: Sequence[str]) -> None:
         log.warning("claims are given back later", ports=len(port_ids), reason=str(error))
 
 
-async def abandon(networks: Networks, port_id: str) -> None:
-    """The claim made for the port has no use: drop the intent, give the claim back."""
+async def abandon(networks: Networks, port_id: str, ticket: int | None = None) -> None:
+    """The claim made for the port has no use: drop the intent, give the claim back, unless somebody else claims now.
+
+    ticket: of the intent; None if there is none any more.
+    """
     async with networks.database.transaction() as tx:
         await ports.lock_ports(tx, [port_id])
-        await claims.delete_intents(tx, [port_id])
+        if ticket is not None:
+            await claims.delete_intent(tx, port_id, ticket)
         hanging = await claims.release_hanging(tx, [port_id])
     await work_off_now(networks, hanging)

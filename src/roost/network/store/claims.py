@@ -6,22 +6,34 @@ from roost.platform.database import Connection
 
 INSERT_INTENT = """
 -- network.insert_intent
-INSERT INTO network.intent (port_id, revision, expires_at)
-VALUES ($1, $2, now() + make_interval(secs => $3))
+INSERT INTO network.intent (port_id, expires_at)
+VALUES ($1, now() + make_interval(secs => $2))
 ON CONFLICT DO NOTHING
-RETURNING port_id
+RETURNING ticket
 """
 
 
-async def insert_intent(tx: Connection, port_id: str, revision: int, lives_s: float) -> bool:
-    """Somebody is about to claim for the port; False when somebody else is already."""
-    return await tx.fetchval(INSERT_INTENT, port_id, revision, lives_s) is not None
+async def insert_intent(tx: Connection, port_id: str, lives_s: float) -> int | None:
+    """Somebody is about to claim for the port; returns the ticket, None when somebody else is already."""
+    ticket: int | None = await tx.fetchval(INSERT_INTENT, port_id, lives_s)
+    return ticket
+
+
+DELETE_INTENT = """
+-- network.delete_intent
+DELETE FROM network.intent WHERE port_id = $1 AND ticket = $2 RETURNING port_id
+"""
+
+
+async def delete_intent(tx: Connection, port_id: str, ticket: int) -> bool:
+    """Whether it was there still; another's of the same port stays."""
+    return await tx.fetchval(DELETE_INTENT, port_id, ticket) is not None
 
 
 INSERT_INTENTS = """
 -- network.insert_intents
-INSERT INTO network.intent (port_id, revision, expires_at)
-SELECT unnest($1::uuid[]), 0, now() + make_interval(secs => $2)
+INSERT INTO network.intent (port_id, expires_at)
+SELECT unnest($1::uuid[]), now() + make_interval(secs => $2)
 """
 
 
@@ -38,7 +50,7 @@ DELETE FROM network.intent WHERE port_id = ANY($1::uuid[]) RETURNING port_id
 
 
 async def delete_intents(tx: Connection, port_ids: Sequence[str]) -> set[str]:
-    """The claims have their addresses, or are not wanted any more. Returns those whose intent was still there."""
+    """The same for new ports, which nobody else has an intent for. Returns those whose intent was still there."""
     return {row["port_id"] for row in await tx.fetch(DELETE_INTENTS, port_ids)}
 
 
