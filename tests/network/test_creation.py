@@ -28,6 +28,23 @@ def made(answers: Sequence[Port | RoostError]) -> list[Port]:
     return [answer for answer in answers if isinstance(answer, Port)]
 
 
+async def test_what_is_answered_is_what_is_kept(cloud: Cloud) -> None:
+    """With addresses of three subnets, in the order in which they are shown."""
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    for cidr, mode in (("2001:db8:1::/64", "dhcpv6-stateful"), ("2001:db8::/64", "slaac")):
+        await cloud.subnet(network, cidr, rack1, ipv6_ra_mode=mode, ipv6_address_mode=mode)
+    full = PortRequest(
+        network_id=network.id, project_id=PROJECT, name="web", description="of the shop", admin_state_up=False,
+        mac_address="FA-16-3E-00-00-01", device_id="x", device_owner="compute:nova", host="h1", vnic_type="direct",
+        binding_profile='{"a": [true, null], "b": 1}', tags=("red", "blue"),
+    )  # fmt: skip
+    (plain,) = made(await creation.create_each(cloud.networks, asked(network.id, host="h1")))
+    (named,) = await creation.create_all(cloud.networks, [full])
+    for answered in (plain, named):
+        assert len(answered.addresses) == 3
+        assert answered == await ports.get_port(cloud.networks, answered.id)
+
+
 async def test_the_last_addresses_go_to_some_and_the_others_are_told(cloud: Cloud) -> None:
     network = await cloud.plain("10.0.0.0/28")
     answers = await creation.create_each(cloud.networks, asked(network.id, 20))

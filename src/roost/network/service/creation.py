@@ -22,7 +22,7 @@ from roost.network.errors import (
     OverQuota,
     PortChanged,
 )
-from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Host, Port, PortFilter, PortRequest, SubnetKind
+from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Host, Port, PortRequest, SubnetKind
 from roost.network.requests import NetworkState, Placing
 from roost.network.service import Networks, assignments, exhaustions, notices, releases
 from roost.network.service import quotas as quota_service
@@ -298,7 +298,7 @@ async def _write(networks: Networks, makings: Sequence[_Making], *, whole: bool 
     whole: raise why the first cannot be that cannot, instead of writing the others.
     """
     async with networks.database.transaction() as tx:
-        kept = {one.id for one in await store.keep_networks(tx, sorted({m.request.network_id for m in makings}))}
+        kept = await store.keep(tx, sorted({m.request.network_id for m in makings}))
         for making in makings:
             if making.request.network_id not in kept:
                 making.error = NetworkNotFound(f"Network {making.request.network_id} could not be found.")
@@ -322,7 +322,10 @@ async def _write(networks: Networks, makings: Sequence[_Making], *, whole: bool 
         await addresses.change_free(tx, change)
         automatic = [item for m in claimed if m.port_id in made for item in _automatic(m, made[m.port_id], behind)]
         await assignments.add_automatic(tx, automatic, None)
-        return {port.id: port for port in await port_rows.list_ports(tx, PortFilter(ids=tuple(made)))}
+        held: dict[str, tuple[Address, ...]] = dict.fromkeys(made, ())
+        for address in await addresses.list_of_ports(tx, list(made)):
+            held[address.port_id] = (*held[address.port_id], address)
+        return {port.id: msgspec.structs.replace(port, addresses=held[port.id]) for port in made.values()}
 
 
 async def _look_again(tx: Connection, makings: Sequence[_Making], behind: Mapping[str, Sequence[SubnetKind]]) -> None:

@@ -68,9 +68,14 @@ SELECT id FROM network.network WHERE id = ANY($1::uuid[]) ORDER BY id FOR KEY SH
 """
 
 
+async def keep(tx: Connection, ids: Sequence[str]) -> set[str]:
+    """Nobody can delete these networks until this transaction ends; returns those that there are."""
+    return {row["id"] for row in await tx.fetch(KEEP_NETWORKS, ids)}
+
+
 async def keep_networks(tx: Connection, ids: Sequence[str]) -> list[Network]:
     """Networks that nobody can delete until this transaction ends."""
-    await tx.fetch(KEEP_NETWORKS, ids)
+    await keep(tx, ids)
     return await list_networks(tx, ids)
 
 
