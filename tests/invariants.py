@@ -146,7 +146,7 @@ SETTLED: dict[str, str] = {
             FROM network.address a WHERE a.port_id = p.id))""",
     "an ACTIVE server's port is not in its network information": """
         SELECT v.id, p.id AS port_id FROM compute.server v JOIN network.port p ON p.device_id = v.id::text
-        WHERE v.status = 'ACTIVE' AND NOT EXISTS (
+        WHERE v.status = 'ACTIVE' AND p.project_id = v.project_id AND NOT EXISTS (
             SELECT FROM jsonb_array_elements(v.network_info) n WHERE n ->> 'port_id' = p.id::text)""",
     "ports still miss an address that follows from their MAC": "SELECT id FROM network.subnet WHERE spreading",
     "compute has not been told of a port": "SELECT server_id, lost_port_id FROM network.notice",

@@ -10,6 +10,7 @@ from tests.next_call import after
 
 from roost.compute.model import Server
 from roost.compute.service import servers as server_service
+from roost.compute.service.audit import audit_servers
 from roost.conductor.pipeline import run_once
 from roost.network.errors import PortInUse
 from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest
@@ -17,6 +18,7 @@ from roost.network.reconciler import reconcile_once
 from roost.network.service import ports
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
+from roost.seams.audit import Repairs
 
 LOST = "was deleted while the server was being built."
 
@@ -104,6 +106,23 @@ async def test_a_build_that_loses_a_port_while_it_gets_flat_addresses_ends_too(w
     assert await world.statuses() == {server: "ERROR"}
     assert LOST in await world.fault(server)
     assert await of(world, server) == []
+    await world.settled()
+
+
+async def test_a_port_of_another_project_is_no_nic_of_the_server_that_it_names(world: World) -> None:
+    """Whoever knows a server's id may write it as a port's device: Nova asks for the project's ports only."""
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id)
+    await world.run()
+    ((mine,),) = [(await shown(world, server)).ports]
+    theirs = await ports.create_port(
+        world.networks, PortRequest(network_id=network.id, project_id="stranger", name="theirs")
+    )
+    await ports.update_port(world.networks, theirs.id, PortChanges(device_id=server))
+    assert (await shown(world, server)).ports == (mine,)
+    assert await audit_servers(world.compute, repairs=Repairs.NONE) == []
+    await ports.delete_port(world.networks, theirs.id)
+    assert (await shown(world, server)).ports == (mine,)
     await world.settled()
 
 

@@ -56,6 +56,14 @@ def judge_claim(server: QuietServer, held: Allocations) -> Drift | None:
     return Drift(kind=Kind.SERVER_CLAIM_WRONG, key=server.id, name=server.name, says=says)
 
 
+def own_ports(project_id: str, ports: Sequence[AttachedPort]) -> tuple[AttachedPort, ...]:
+    """Those of a server of this project: another's port that names the server as its device is none of its NICs.
+
+    Source: Nova, nova/network/neutron.py, which lists a server's ports by its project too.
+    """
+    return tuple(port for port in ports if port.project_id in (None, project_id))
+
+
 def network_information(kept: Sequence[ServerPort], ports: Sequence[AttachedPort]) -> tuple[ServerPort, ...]:
     """What is kept with the server of its ports, as they are: those known first, in their order."""
     known = {_key(port.port_id, port.tag): port for port in kept}

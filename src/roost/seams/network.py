@@ -181,11 +181,13 @@ class BindRefused(Struct, frozen=True):
 class AttachedPort(Struct, frozen=True, kw_only=True):
     """A server's port as it is. preserve_on_delete: the user's own, kept when the server goes.
 
-    id: None on a flat network, where its tag names the NIC.
+    id: None on a flat network, where its tag names the NIC. project_id: whose the port is, which need not be whose the
+    server is: clients may write any device; None on a flat network, where the server itself holds the address.
     """
 
     id: str | None
     tag: str = ""
+    project_id: str | None
     network_id: str
     network_name: str
     mac_address: str
@@ -268,7 +270,10 @@ class NetworkClient(Protocol):
         """Host aggregates that are just being told which hosts are in them, by UUID."""
 
     async def list_attached_ports(self, server_ids: Sequence[str]) -> dict[str, tuple[AttachedPort, ...]]:
-        """Server id -> the ports that belong to it, and its NICs on flat networks; servers without any are left out."""
+        """Server id -> the ports that say they are its, whoever's, and its NICs on flat networks.
+
+        Servers without any are left out.
+        """
 
     async def get_segment_names(self, provider_uuids: Sequence[str]) -> dict[str, str]:
         """What people call a segment, or a network without segments, by its provider's UUID."""

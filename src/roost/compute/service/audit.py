@@ -104,8 +104,7 @@ async def audit_servers(compute: Compute, *, repairs: Repairs) -> list[Drift]:
 
 
 async def _audit_page(compute: Compute, page: Sequence[QuietServer], repairs: Repairs) -> list[Drift]:
-    ids = [server.id for server in page]
-    held, ports = await _read(compute, ids)
+    held, ports = await _read(compute, page)
     suspects = [server for server in page if _judge(server, held, ports)]
     if not suspects:
         return []
@@ -115,7 +114,7 @@ async def _audit_page(compute: Compute, page: Sequence[QuietServer], repairs: Re
     noticed = await compute.network.list_noticed_servers(ids)
     async with compute.database.connection() as connection:
         quiet = {server.id: server for server in await store.list_quiet(connection, after="", limit=len(ids), ids=ids)}
-    held_now, ports_now = await _read(compute, ids)
+    held_now, ports_now = await _read(compute, suspects)
     found: list[Drift] = []
     for server in suspects:
         same = quiet.get(server.id) == server and held.get(server.id) == held_now.get(server.id)
@@ -132,9 +131,11 @@ async def _audit_page(compute: Compute, page: Sequence[QuietServer], repairs: Re
 
 
 async def _read(
-    compute: Compute, server_ids: Sequence[str]
+    compute: Compute, servers: Sequence[QuietServer]
 ) -> tuple[dict[str, ConsumerState], dict[str, tuple[AttachedPort, ...]]]:
-    return await compute.placement.get_consumers(server_ids), await compute.network.list_attached_ports(server_ids)
+    ids = [server.id for server in servers]
+    held, attached = await compute.placement.get_consumers(ids), await compute.network.list_attached_ports(ids)
+    return held, {server.id: rules.own_ports(server.project_id, attached.get(server.id, ())) for server in servers}
 
 
 def _judge(

@@ -5,7 +5,7 @@ The network service says which servers are concerned; what their ports are now i
 
 from collections.abc import Sequence
 
-from roost.compute.audit import network_information
+from roost.compute.audit import network_information, own_ports
 from roost.compute.errors import PortsChanging
 from roost.compute.nics import end_builds
 from roost.compute.service.context import Compute
@@ -43,12 +43,13 @@ async def _refresh(compute: Compute, server_ids: Sequence[str]) -> None:
             return
         attached = await compute.network.list_attached_ports(list(kept))
         wanted = {
-            server_id: network_information(ports, attached.get(server_id, ())) for server_id, ports in kept.items()
+            server_id: network_information(ports, own_ports(project_id, attached.get(server_id, ())))
+            for server_id, (project_id, ports) in kept.items()
         }
-        differing = [server_id for server_id, ports in kept.items() if wanted[server_id] != ports]
+        differing = [server_id for server_id, (_, ports) in kept.items() if wanted[server_id] != ports]
         if not differing:
             return
         async with compute.database.transaction() as tx:
             for server_id in differing:
-                await store.set_network_info(tx, server_id, old=kept[server_id], new=wanted[server_id])
+                await store.set_network_info(tx, server_id, old=kept[server_id][1], new=wanted[server_id])
     raise PortsChanging("Ports of servers change all the time: repeat the request.")

@@ -33,14 +33,17 @@ async def end_builds(tx: Connection, *, now: Mapping[str, Failure], marked: Mapp
 
 LIST_ACTIVE_PORTS = """
 -- compute.list_active_ports
-SELECT id, network_info FROM compute.server WHERE id = ANY($1::uuid[]) AND status = 'ACTIVE' ORDER BY id
+SELECT id, project_id, network_info FROM compute.server WHERE id = ANY($1::uuid[]) AND status = 'ACTIVE' ORDER BY id
 """
 
 
-async def list_active_ports(tx: Connection, server_ids: Sequence[str]) -> dict[str, tuple[ServerPort, ...]]:
-    """What is kept of their ports with those of the servers that are ACTIVE."""
+async def list_active_ports(tx: Connection, server_ids: Sequence[str]) -> dict[str, tuple[str, tuple[ServerPort, ...]]]:
+    """Those of the servers that are ACTIVE -> (project id, what is kept of their ports)."""
     rows = await tx.fetch(LIST_ACTIVE_PORTS, server_ids)
-    return {row["id"]: msgspec.json.decode(row["network_info"], type=tuple[ServerPort, ...]) for row in rows}
+    return {
+        row["id"]: (row["project_id"], msgspec.json.decode(row["network_info"], type=tuple[ServerPort, ...]))
+        for row in rows
+    }
 
 
 SET_NETWORK_INFO = """

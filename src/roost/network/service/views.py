@@ -84,6 +84,7 @@ async def list_attached_ports(
     for port in found:
         one = seam.AttachedPort(
             id=port.id,
+            project_id=port.project_id,
             network_id=port.network_id,
             network_name=names.get(port.network_id, ""),
             mac_address=port.mac_address,
@@ -97,6 +98,7 @@ async def list_attached_ports(
         one = seam.AttachedPort(
             id=None,
             tag=item.tag,
+            project_id=None,
             network_id=item.network_id,
             network_name=names.get(item.network_id, ""),
             mac_address=item.mac_address,
