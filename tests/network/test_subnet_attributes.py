@@ -73,6 +73,16 @@ def test_wrong_name_servers_and_routes_are_refused(
         check()
 
 
+@pytest.mark.parametrize("zone", ["eth0", "\x00", "a" * 1000])
+def test_addresses_that_hosts_are_told_have_no_zone(zone: str) -> None:
+    """It is any text whatever, NUL too, which the database does not take."""
+    with pytest.raises(InvalidInput):
+        subnet_attributes.check_nameservers([f"fe80::1%{zone}"], 6)
+    for route in (HostRoute(f"fe80::%{zone}/64", "2001:db8::1"), HostRoute("2001:db8::/64", f"fe80::1%{zone}")):
+        with pytest.raises(InvalidInput):
+            subnet_attributes.check_host_routes([route], 6)
+
+
 @pytest.mark.parametrize("cidr", ["10.0.0.0/31", "224.0.0.0/24", "127.0.0.0/24", "0.0.0.0/8", "2001:db8::/127"])
 def test_dhcp_needs_a_subnet_that_can_have_it(cidr: str) -> None:
     with pytest.raises(InvalidInput):

@@ -35,8 +35,10 @@ def check_host_routes(given: Sequence[HostRoute], ip_version: int) -> tuple[Host
             block = ipaddress.ip_network(route.destination)
         except ValueError as error:
             raise InvalidInput(f"host_routes: destination '{route.destination[:64]}': {error}.") from error
-        if block.version != ip_version or "/" not in route.destination:
-            raise InvalidInput(f"host_routes: destination '{route.destination}': expected a CIDR of IPv{ip_version}.")
+        if block.version != ip_version or "/" not in route.destination or "%" in route.destination:
+            raise InvalidInput(
+                f"host_routes: destination '{route.destination[:64]}': expected a CIDR of IPv{ip_version}."
+            )
         found.append(HostRoute(str(block), _address("host_routes: nexthop", route.nexthop, ip_version)))
     if len(set(found)) < len(found):
         raise InvalidInput("host_routes: a route is named twice.")
@@ -115,6 +117,7 @@ def _address(name: str, text: str, ip_version: int) -> str:
         address = ipaddress.ip_address(text)
     except ValueError as error:
         raise InvalidInput(f"{name}: '{text[:64]}' is not an address.") from error
-    if address.version != ip_version:
-        raise InvalidInput(f"{name}: {text} is not an address of IPv{ip_version}, like the subnet's.")
+    # A zone, as in fe80::1%eth0, names an interface of one machine, and is any text whatever.
+    if address.version != ip_version or "%" in text:
+        raise InvalidInput(f"{name}: {text[:64]} is not an address of IPv{ip_version}, like the subnet's.")
     return str(address)
