@@ -97,6 +97,15 @@ async def test_pages_lead_from_the_first_to_the_last_and_back(api: Api, cloud: C
     assert answer["ports"] == pages[0]["ports"]
 
 
+async def test_no_field_is_every_field_and_a_page_may_be_longer_than_any_list(api: Api, cloud: Cloud) -> None:
+    network = await cloud.network()
+    (whole,) = await listed(api, "networks")
+    assert await listed(api, "networks?fields=") == [whole]
+    assert await listed(api, "networks?fields=&fields=id") == [{"id": network.id}]
+    assert (await api.call("GET", f"/v2.0/networks/{network.id}?fields="))[1] == {"network": whole}
+    assert await listed(api, "networks?limit=1000000") == [whole]
+
+
 async def test_a_page_goes_on_where_its_marker_was(api: Api, cloud: Cloud) -> None:
     network = await cloud.network()
     body = {"ports": [{"network_id": network.id}] * 3}

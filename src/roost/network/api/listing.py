@@ -24,7 +24,6 @@ RESERVED = frozenset({"fields", "limit", "marker", "page_reverse", "sort_key", "
 TAG_FILTERS = ("tags", "tags-any", "not-tags", "not-tags-any")
 CHANGED_SINCE = "changed_since"
 FIXED_IP_KEYS = ("ip_address", "ip_address_substr", "subnet_id")
-LIMIT_MAX = 100_000
 
 D = TypeVar("D", bound=Struct)
 Identified = TypeVar("Identified", bound=Document)
@@ -73,7 +72,9 @@ def _whole(
 
 def show_fields(item: D, request: Request) -> D | dict[str, Any]:
     """Only the attributes that `fields` names, or all, as far as they are for the caller."""
-    return _some(item, request.query_params.getlist("fields"), hidden_of(item, request))
+    # Source: Neutron, neutron/api/api_common.py, list_args: an empty one names nothing, and so asks for everything.
+    wanted = [name for name in request.query_params.getlist("fields") if name]
+    return _some(item, wanted, hidden_of(item, request))
 
 
 def show_made(item: D, request: Request) -> D | dict[str, Any]:
@@ -111,13 +112,13 @@ def page_by_id(request: Request, narrowed: frozenset[str]) -> tuple[str | None, 
     access = access_of(request)
     if (access is not None and not access.privileged) or given - narrowed or (after is not None and not is_uuid(after)):
         return None, None
-    limit = integer_parameter(request, "limit", default=0, highest=LIMIT_MAX)
+    limit = integer_parameter(request, "limit", default=0)
     return None if after is None else canonical_uuid(after), limit or None
 
 
 def _page_links(request: Request, ids: Sequence[str]) -> list[dict[str, str]]:
     """Where the list of a page with these goes on, in both directions; none where no `limit` asks for a page."""
-    limit = integer_parameter(request, "limit", default=0, highest=LIMIT_MAX)
+    limit = integer_parameter(request, "limit", default=0)
     if not limit:
         return []
     others = [
@@ -285,7 +286,7 @@ def _reverse(request: Request) -> bool:
 
 def _page(items: list[D], request: Request, key: str, *, by_key: bool) -> list[D]:
     """by_key: the items are in the order of their keys, and a marker need not be among them any more."""
-    limit = integer_parameter(request, "limit", default=0, highest=LIMIT_MAX)
+    limit = integer_parameter(request, "limit", default=0)
     reverse = _reverse(request)
     ordered = items[::-1] if reverse else items
     marker = request.query_params.get("marker")
