@@ -47,16 +47,17 @@ class Reconciled(Struct, frozen=True):
 
 async def reconcile_once(context: Networks) -> Reconciled:
     """One pass over everything that can hang; nothing wakes it early, since whoever leaves work behind has died."""
+    # First: a publisher that moves the claims of ports waits for whoever is about to claim for one of them.
+    abandoned = await _expire_intents(context)
     try:
         await publications.publish_due(context)
         finished = await subnets.finish_subnets(context) + await subnet_changes.finish_changes(context)
-    except PublicationPending:
+    except (PublicationPending, TimeoutError):
         finished = 0
     except Conflict as refusal:
         log.warning("the ledger refuses a provider, so its addresses are no capacity", reason=str(refusal))
         finished = 0
     parted = await _count_repaired(audit_ports.audit_server_ports(context, repairs=Repairs.ITSELF))
-    abandoned = await _expire_intents(context)
     abandoned += await _count_repaired(audit_ports.audit_consumers(context, repairs=Repairs.ITSELF))
     released = await releases.work_off_all(context)
     await automatic.finish(context)

@@ -1,0 +1,32 @@
+"""What comes to a subnet, or to a publisher, while a change is in progress: other requests, a dead client, a stall."""
+
+import msgspec
+import pytest
+from tests.network.cloud import Cloud, execute
+from tests.network.test_subnet_updates import assert_books, only, pools, port
+
+from roost.network.errors import (
+    PublicationPending,
+)
+from roost.network.model import SubnetChanges
+from roost.network.reconciler import Reconciled, reconcile_once
+from roost.network.service import publications, subnet_changes
+
+
+async def test_a_client_that_died_over_a_port_does_not_keep_its_subnets_change_open_for_ever(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The publisher waits for the port's intent, and the reconciler, who ends it, for the publisher."""
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
+    held = await port(cloud, network, 11)
+    await execute(cloud, "INSERT INTO network.intent VALUES ($1, now() + interval '60 s')", held.id)
+    cloud.networks.settings = msgspec.structs.replace(cloud.networks.settings, publish_lease_s=0.5)
+    monkeypatch.setattr(publications, "WAIT_S", 1.0)
+    subnet = await only(cloud)
+    with pytest.raises(PublicationPending):
+        await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=pools((12, 19))))
+    await execute(cloud, "UPDATE network.intent SET expires_at = now() - interval '1 s'")
+    await reconcile_once(cloud.networks)
+    assert await reconcile_once(cloud.networks) == Reconciled()
+    await assert_books(cloud)
+    assert await cloud.used(network.id) == (8, 0)
