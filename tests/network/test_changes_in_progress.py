@@ -1,9 +1,14 @@
 """What comes to a subnet, or to a publisher, while a change is in progress: other requests, a dead client, a stall."""
 
+import asyncio
+from contextlib import suppress
+from typing import Any
+
 import msgspec
 import pytest
 from tests.network.cloud import Cloud, execute
 from tests.network.test_subnet_updates import assert_books, only, pools, port
+from tests.next_call import after, instead
 
 from roost.network.errors import (
     PublicationPending,
@@ -11,6 +16,7 @@ from roost.network.errors import (
 from roost.network.model import SubnetChanges
 from roost.network.reconciler import Reconciled, reconcile_once
 from roost.network.service import publications, subnet_changes
+from roost.network.store import publications as publication_rows
 
 
 async def test_a_client_that_died_over_a_port_does_not_keep_its_subnets_change_open_for_ever(
@@ -30,3 +36,24 @@ async def test_a_client_that_died_over_a_port_does_not_keep_its_subnets_change_o
     assert await reconcile_once(cloud.networks) == Reconciled()
     await assert_books(cloud)
     assert await cloud.used(network.id) == (8, 0)
+
+
+async def test_a_publisher_that_stalls_right_after_it_took_its_lease_says_nothing(cloud: Cloud) -> None:
+    """Its lease has run out: what it reads now, another may have changed before it is written."""
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
+    subnet = await only(cloud)
+    cloud.networks.settings = msgspec.structs.replace(cloud.networks.settings, publish_lease_s=1.0)
+    after(publication_rows, "lease", lambda: asyncio.sleep(1.2))
+    seen: list[Any] = []
+
+    async def overtaken(real: Any, states: Any) -> None:
+        await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=pools((10, 12))))
+        await real(states)
+        seen.append(await cloud.used(network.id))
+
+    instead(cloud.networks.placement, "ensure_providers", overtaken)
+    async with cloud.networks.database.transaction() as tx:
+        await publication_rows.want(tx, [network.id])
+    with suppress(TimeoutError):
+        await publications.publish_due(cloud.networks, [network.id])
+    assert seen == []
