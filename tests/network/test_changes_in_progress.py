@@ -7,16 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 from tests.network.cloud import Cloud, execute
-from tests.network.test_subnet_updates import assert_books, only, pools, port
-from tests.next_call import after, instead
+from tests.network.test_subnet_updates import assert_books, joinable, only, pools, port
+from tests.next_call import after, before, instead
 
 from roost.network.errors import (
     PublicationPending,
+    SubnetInUse,
+    SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model import SubnetChanges
+from roost.network.model import Segment, SubnetChanges
 from roost.network.reconciler import Reconciled, reconcile_once
-from roost.network.service import publications, subnet_changes
+from roost.network.service import networks, publications, subnet_changes, subnets
 from roost.network.store import publications as publication_rows
+from roost.seams.network import Nic
 
 
 async def test_a_client_that_died_over_a_port_does_not_keep_its_subnets_change_open_for_ever(
@@ -57,3 +60,36 @@ async def test_a_publisher_that_stalls_right_after_it_took_its_lease_says_nothin
     with suppress(TimeoutError):
         await publications.publish_due(cloud.networks, [network.id])
     assert seen == []
+
+
+@pytest.mark.parametrize("association", [True, False])
+@pytest.mark.parametrize("made", ["subnet", "segment"])
+async def test_what_could_not_stay_if_a_change_were_taken_back_is_not_made_meanwhile(
+    cloud: Cloud, association: bool, made: str
+) -> None:
+    network = await cloud.plain("10.0.0.0/24")
+    segment = await joinable(cloud, network)
+    (mine,) = [item for item in await segments_of(cloud, network.id) if item.id == segment]
+    server = cloud.server(Nic(tag="0", network_id=network.id))
+    (claimed,) = await cloud.ensure(server)
+    assert await cloud.claim([claimed.id], network.id)
+    making: list[asyncio.Task[Any]] = []
+
+    async def meanwhile() -> None:
+        wanted = cloud.subnet(network, "10.1.0.0/24", mine) if made == "subnet" else cloud.segment(network, "rack2")
+        making.append(asyncio.create_task(wanted))
+        await asyncio.wait(making, timeout=0.5)
+
+    before(cloud.networks.placement, "reshape", meanwhile)
+    changes = SubnetChanges(segment_id=segment) if association else SubnetChanges(service_types=("network:routed",))
+    subnet = await only(cloud)
+    with pytest.raises(SubnetInUse):
+        await subnet_changes.update_subnet(cloud.networks, subnet.id, changes)
+    assert [item.segment_id for item in await subnets.list_subnets(cloud.networks)] == [None]
+    assert [item.id for item in await segments_of(cloud, network.id)] == [segment]
+    with pytest.raises(SubnetsNotAllAssociatedWithSegments):
+        await making[0]
+
+
+async def segments_of(cloud: Cloud, network_id: str) -> list[Segment]:
+    return await networks.list_segments(cloud.networks, network_ids=[network_id])

@@ -3,6 +3,8 @@
 Source: Neutron, update_subnet and the rules of its segments plugin.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec import UNSET, Struct
 
@@ -125,6 +127,11 @@ def put_back(subnet: Subnet) -> Subnet:
         segment_id=state.segment_id,
         pools=tuple(AddressRange(addressing.parse(first), addressing.parse(last)) for first, last in state.pools),
     )
+
+
+def taken_back(subnets: Iterable[Subnet]) -> list[Subnet]:
+    """The subnets as they are when all their changes in progress are taken back."""
+    return [subnet if subnet.change is None else put_back(subnet) for subnet in subnets]
 
 
 def _gateway(subnet: Subnet, changes: SubnetChanges, around: Surroundings) -> str | None:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import msgspec
 
-from roost.network import flat, links, uses
+from roost.network import flat, links, subnet_updates, uses
 from roost.network.errors import (
     InvalidSharedSetting,
     NetworkInUse,
@@ -125,6 +125,7 @@ async def create_segments(networks: Networks, wanted: Sequence[Segment]) -> list
     async with networks.database.transaction() as tx:
         found = await store.lock_networks(tx, sorted({segment.network_id for segment in made}))
         subnets = await subnet_rows.list_subnets(tx, network_ids=list(found))
+        subnets += subnet_updates.taken_back(subnets)  # a change in progress may yet be
         plain = {one.network_id for one in subnets if one.segment_id is None and not uses.needs_no_segment(one)}
         for segment in made:
             network = found.get(segment.network_id)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import structlog
 
-from roost.network import addressing, flat, subnet_attributes, uses
+from roost.network import addressing, flat, subnet_attributes, subnet_updates, uses
 from roost.network.errors import (
     InvalidInput,
     NetworkIdsDontMatch,
@@ -115,7 +115,9 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
             raise NetworkNotFound(f"Network {made.network_id} could not be found.")
         others = there[made.network_id]
         flat.refuse_subnet(known[made.network_id], made)
-        _refuse_wrong_segment(known[made.network_id], made, others, segments)
+        # Whatever becomes of a change in progress: the association of a network's only subnet may be taken back.
+        for among in (others, subnet_updates.taken_back(others)):
+            _refuse_wrong_segment(known[made.network_id], made, among, segments)
         _refuse_overlap(made, others)
         others.append(made)
     await quotas.refuse_over(networks, tx, "subnet", Counter(made.project_id for made in new))
