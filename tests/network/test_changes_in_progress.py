@@ -6,18 +6,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.network.cloud import Cloud, execute
+from tests.network.cloud import PROJECT, Cloud, execute
 from tests.network.test_subnet_updates import assert_books, joinable, only, pools, port
 from tests.next_call import after, before, instead
 
+from roost.network.availability import Counts
 from roost.network.errors import (
+    IpAddressGenerationFailure,
     PublicationPending,
     SubnetInUse,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model import Segment, SubnetChanges
+from roost.network.model import FixedIpRequest, PortRequest, Segment, SubnetChanges
 from roost.network.reconciler import Reconciled, reconcile_once
-from roost.network.service import networks, publications, subnet_changes, subnets
+from roost.network.service import availability, networks, ports, publications, subnet_changes, subnets
 from roost.network.store import publications as publication_rows
 from roost.seams.network import Nic
 
@@ -93,3 +95,44 @@ async def test_what_could_not_stay_if_a_change_were_taken_back_is_not_made_meanw
 
 async def segments_of(cloud: Cloud, network_id: str) -> list[Segment]:
     return await networks.list_segments(cloud.networks, network_ids=[network_id])
+
+
+async def test_addresses_that_a_pool_is_losing_are_outside_of_it_already(cloud: Cloud) -> None:
+    """Counted as in it, there would be fewer than none free."""
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.14")])
+    for last in range(10, 15):
+        await port(cloud, network, last)
+    seen: list[Counts] = []
+
+    async def look() -> None:
+        seen.append((await availability.get_availability(cloud.networks, network.id)).counts)
+
+    before(cloud.networks.placement, "reshape", look)
+    subnet = await only(cloud)
+    await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=pools((10, 11))))
+    await look()
+    assert seen == [Counts(total=2, in_subnet=254, in_pools=2, used=5, used_in_pools=2)] * 2
+
+
+async def test_who_finds_a_pool_full_that_is_being_cut_is_not_told_of_less_than_none(cloud: Cloud) -> None:
+    network = await cloud.network()
+    subnet = await cloud.subnet(
+        network, "10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.14")], service_types=("network:dhcp",)
+    )
+    wanted = PortRequest(
+        network_id=network.id, project_id=PROJECT, device_owner="network:dhcp",
+        fixed_ips=(FixedIpRequest(subnet_id=subnet.id),),
+    )  # fmt: skip
+    for _ in range(5):
+        await ports.create_port(cloud.networks, wanted)
+    said: list[str] = []
+
+    async def full() -> None:
+        with pytest.raises(IpAddressGenerationFailure) as refused:
+            await ports.create_port(cloud.networks, wanted)
+        said.append(str(refused.value))
+
+    before(cloud.networks.placement, "reshape", full)
+    await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=pools((10, 11))))
+    assert "0 of 2 free" in said[0]
+    assert "-" not in said[0].replace(subnet.id, "")

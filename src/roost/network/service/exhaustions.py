@@ -7,7 +7,7 @@ from roost.network.addressing import count
 from roost.network.exhaustion import Room
 from roost.network.model import Network, Segment, Subnet
 from roost.network.service import Networks
-from roost.network.store import addresses
+from roost.network.store import availability
 from roost.network.store import networks as store
 from roost.network.store import subnets as subnet_rows
 from roost.platform.database import Connection
@@ -72,9 +72,10 @@ async def _read(tx: Connection, provider_uuids: Sequence[str]) -> tuple[Network,
 
 async def _list_rooms(tx: Connection, subnets: Sequence[Subnet]) -> list[tuple[Subnet, tuple[int, int]]]:
     """Subnets with (addresses free, of how many)."""
-    held = await addresses.count_in_pools(tx, [subnet.id for subnet in subnets])
+    held = await availability.count_held(tx, [subnet.id for subnet in subnets])
+    in_pools = {subnet_id: of.in_pools for subnet_id, of in held.items()}
     totals = {subnet.id: count(subnet.pools) for subnet in subnets}
-    return [(subnet, (totals[subnet.id] - held.get(subnet.id, 0), totals[subnet.id])) for subnet in subnets]
+    return [(subnet, (totals[subnet.id] - in_pools.get(subnet.id, 0), totals[subnet.id])) for subnet in subnets]
 
 
 def _sentence(

@@ -182,17 +182,6 @@ async def delete(tx: Connection, dropped: Sequence[tuple[str, str]]) -> dict[str
     return freed
 
 
-COUNT_IN_POOLS = """
--- network.count_in_pools
-SELECT subnet_id, count(*) AS held FROM network.address WHERE in_pool AND subnet_id = ANY($1::uuid[]) GROUP BY subnet_id
-"""
-
-
-async def count_in_pools(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, int]:
-    """Subnet id -> how many addresses of its pools ports hold; a subnet without any is left out."""
-    return {row["subnet_id"]: row["held"] for row in await tx.fetch(COUNT_IN_POOLS, subnet_ids)}
-
-
 LIST_WITH_ROOM = """
 -- network.list_with_room
 SELECT w.id FROM unnest($1::uuid[]) AS w (id)

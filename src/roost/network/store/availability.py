@@ -5,19 +5,23 @@ from collections.abc import Sequence
 from roost.network.availability import Held
 from roost.platform.database import Connection
 
-# Nearly all addresses are known to be in a pool; the pools are looked at for the others only.
+# Nearly all addresses are known to be in a pool, which it is not losing; the pools are looked at for the others only.
 COUNT_HELD = """
 -- network.count_held
-SELECT a.subnet_id, count(*) AS held, count(*) FILTER (WHERE a.in_pool OR EXISTS (
+SELECT a.subnet_id, count(*) AS held, count(*) FILTER (WHERE (a.in_pool AND s.change IS NULL) OR EXISTS (
     SELECT FROM network.pool p
-    WHERE p.subnet_id = a.subnet_id AND a.address BETWEEN p.first_address AND p.last_address)) AS in_pools
+    WHERE p.subnet_id = a.subnet_id AND NOT p.leaving AND a.address BETWEEN p.first_address AND p.last_address
+    )) AS in_pools
 FROM (
     SELECT subnet_id, address, in_pool FROM network.address WHERE subnet_id = ANY($1::uuid[])
     UNION ALL SELECT subnet_id, address, true FROM network.flat_address WHERE subnet_id = ANY($1::uuid[])
-) a GROUP BY a.subnet_id
+) a JOIN network.subnet s ON s.id = a.subnet_id GROUP BY a.subnet_id
 """
 
 
 async def count_held(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, Held]:
-    """Subnet id -> how many addresses ports, or servers, hold there; a subnet without any is left out."""
+    """Subnet id -> how many addresses ports, or servers, hold there; a subnet without any is left out.
+
+    What its pools are losing is in none of them any more.
+    """
     return {row["subnet_id"]: Held(row["held"], row["in_pools"]) for row in await tx.fetch(COUNT_HELD, subnet_ids)}
