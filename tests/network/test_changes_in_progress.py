@@ -19,8 +19,9 @@ from roost.network.errors import (
 )
 from roost.network.model import FixedIpRequest, PortRequest, Segment, SubnetChanges
 from roost.network.reconciler import Reconciled, reconcile_once
-from roost.network.service import availability, networks, ports, publications, subnet_changes, subnets
+from roost.network.service import audit_providers, availability, networks, ports, publications, subnet_changes, subnets
 from roost.network.store import publications as publication_rows
+from roost.seams.audit import Repairs
 from roost.seams.network import Nic
 
 
@@ -136,3 +137,21 @@ async def test_who_finds_a_pool_full_that_is_being_cut_is_not_told_of_less_than_
     await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=pools((10, 11))))
     assert "0 of 2 free" in said[0]
     assert "-" not in said[0].replace(subnet.id, "")
+
+
+async def test_a_segment_that_gets_a_subnet_while_the_audit_deletes_its_old_host_aggregate_keeps_it(
+    cloud: Cloud,
+) -> None:
+    network, (rack1,) = await cloud.routed("10.0.0.0/24")
+    aggregates = dict(cloud.compute.aggregates)
+    subnet = await only(cloud)
+    await subnets.delete_subnet(cloud.networks, subnet.id)
+    cloud.compute.aggregates |= aggregates
+    cloud.compute.members |= {uuid: set() for uuid in aggregates}
+
+    async def made() -> None:
+        await cloud.subnet(network, "10.1.0.0/24", rack1)
+
+    before(cloud.compute, "delete_host_aggregates", made)
+    await audit_providers.audit_aggregates(cloud.networks, repairs=Repairs.ITSELF)
+    assert [cloud.compute.members[uuid] for uuid in aggregates] == [{"h1"}]

@@ -106,10 +106,14 @@ async def audit_aggregates(networks: Networks, *, repairs: Repairs) -> list[Drif
     found = [item for uuid, item in again.items() if uuid in first and first[uuid].drift == item.drift]
     if repairs is Repairs.NONE or not found:
         return [item.drift for item in found]
-    for item in found:
-        if item.drift.kind is Kind.AGGREGATE_STRAY:
-            await networks.compute.delete_host_aggregates([item.drift.key])
-    await _publish(networks, sorted({uuid for item in found for uuid in item.provider_uuids}), repairs)
+    strays = {item.drift.key for item in found if item.drift.kind is Kind.AGGREGATE_STRAY}
+    if strays:
+        await networks.compute.delete_host_aggregates(sorted(strays))
+    # A segment may have got a subnet while its host aggregate was deleted: then it is said again.
+    async with networks.database.transaction() as tx:
+        sources = await subnet_rows.list_sources(tx) if strays else []
+    renewed = {source.provider_uuid for source in sources if segments.host_aggregate(source).uuid in strays}
+    await _publish(networks, sorted(renewed.union(*(item.provider_uuids for item in found))), repairs)
     for item in found:
         # Hosts that nobody knows are named in no publication.
         if item.strangers:
