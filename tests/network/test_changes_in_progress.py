@@ -155,3 +155,32 @@ async def test_a_segment_that_gets_a_subnet_while_the_audit_deletes_its_old_host
     before(cloud.compute, "delete_host_aggregates", made)
     await audit_providers.audit_aggregates(cloud.networks, repairs=Repairs.ITSELF)
     assert [cloud.compute.members[uuid] for uuid in aggregates] == [{"h1"}]
+
+
+async def test_who_wants_several_providers_told_does_not_meet_their_publisher_head_on(cloud: Cloud) -> None:
+    """The one locks their rows in the order of their ids, and so has the other to."""
+    ones = sorted([(await cloud.plain("10.0.0.0/24")).id for _ in range(2)])
+    # The first is to go and stays, as it is in use: it is given up after the second was told.
+    server = cloud.server(Nic(tag="0", network_id=ones[0]))
+    (claimed,) = await cloud.ensure(server)
+    assert await cloud.claim([claimed.id], ones[0])
+    async with cloud.networks.database.transaction() as tx:
+        await tx.execute("UPDATE network.subnet SET deleting = true WHERE network_id = $1", ones[0])
+        await publication_rows.want(tx, ones)
+    wanting: list[asyncio.Task[None]] = []
+
+    async def want() -> None:
+        async with cloud.networks.database.transaction() as tx:
+            await publication_rows.want(tx, ones)
+
+    async def wants() -> None:
+        wanting.append(asyncio.create_task(want()))
+        async with cloud.networks.database.connection() as connection:
+            for _ in range(200):
+                if await connection.fetch("SELECT FROM pg_locks WHERE NOT granted"):
+                    return
+                await asyncio.sleep(0.01)
+
+    after(publication_rows, "finish", wants)
+    await publications.publish_due(cloud.networks, ones)
+    await asyncio.gather(*wanting)

@@ -74,6 +74,7 @@ async def _publish_leased(networks: Networks, provider_uuids: Sequence[str] | No
         stayed = await _tell(networks, list(wanted))
     told = {uuid: state for uuid, state in wanted.items() if uuid not in stayed}
     async with networks.database.transaction() as tx:
+        await publications.lock(tx, list(wanted))
         await publications.finish(tx, told, owner=owner)
         await publications.give_up(tx, owner=owner)
         behind = {source.provider_uuid for source in await subnet_rows.list_sources(tx, list(told))}

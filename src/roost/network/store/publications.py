@@ -40,6 +40,17 @@ async def lease(
     return {row["provider_uuid"]: row["wanted"] for row in rows}
 
 
+LOCK = """
+-- network.lock_publications
+SELECT FROM network.publication WHERE provider_uuid = ANY($1::uuid[]) ORDER BY provider_uuid FOR UPDATE
+"""
+
+
+async def lock(tx: Connection, provider_uuids: Sequence[str]) -> None:
+    """Before several statements about these, each about some of them: whoever wants them locks them by id."""
+    await tx.execute(LOCK, provider_uuids)
+
+
 FINISH = """
 -- network.finish_publications
 WITH done AS (SELECT * FROM unnest($1::uuid[], $2::bigint[]) AS d (provider_uuid, wanted))
@@ -65,7 +76,9 @@ async def finish(tx: Connection, wanted: Mapping[str, int], *, owner: str) -> No
 
 GIVE_UP = """
 -- network.give_up_publications
-UPDATE network.publication SET lease_owner = NULL, lease_until = NULL WHERE lease_owner = $1
+UPDATE network.publication p SET lease_owner = NULL, lease_until = NULL
+FROM (SELECT provider_uuid FROM network.publication WHERE lease_owner = $1 ORDER BY provider_uuid FOR UPDATE) mine
+WHERE p.provider_uuid = mine.provider_uuid
 """
 
 
