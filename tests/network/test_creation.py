@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud, assert_sound, counting
+from tests.next_call import instead
 
 from roost.network.errors import (
     IpAddressGenerationFailure,
@@ -15,7 +18,7 @@ from roost.network.errors import (
 from roost.network.model import Port, PortFilter, PortRequest
 from roost.network.reconciler import reconcile_once
 from roost.network.service import creation, ports, quotas
-from roost.platform.errors import RoostError
+from roost.platform.errors import RoostError, TransactionVictim
 
 NOWHERE = "00000000-0000-4000-8000-00000000dead"
 
@@ -102,6 +105,27 @@ async def test_a_set_that_took_longer_than_its_intents_keeps_nothing(
     assert await cloud.used(network.id) == (13, 0)
     assert await ports.list_ports(cloud.networks, PortFilter()) == []
     await assert_sound(cloud)
+
+
+@pytest.mark.parametrize("claimed", [False, True], ids=["before the claim", "after the claim"])
+async def test_a_set_that_fails_whole_is_made_once_and_takes_nothing_from_itself(cloud: Cloud, claimed: bool) -> None:
+    """It is made again one by one: what was deferred is there already, and the last address is claimed."""
+    plain = await cloud.plain("10.0.0.0/30")
+    routed, _ = await cloud.routed("10.1.0.0/29")
+
+    async def fails(real: Any, *arguments: Any) -> None:
+        if claimed:
+            await real(*arguments)
+        raise TransactionVictim
+
+    instead(cloud.networks.placement, "claim", fails)
+    wanted = [*asked(plain.id), *asked(routed.id)]
+    answers = await asyncio.gather(*(ports.create_port(cloud.networks, one) for one in wanted))
+    assert [port.ip_allocation for port in answers] == ["immediate", "deferred"]
+    listed = await ports.list_ports(cloud.networks, PortFilter())
+    assert {port.id for port in listed} == {port.id for port in answers}
+    assert await cloud.used(plain.id) == (1, 1)
+    await assert_books_agree(cloud.networks.database)
 
 
 async def test_callers_at_the_same_time_are_one_set(cloud: Cloud) -> None:

@@ -71,18 +71,25 @@ async def create(networks: Networks, request: PortRequest) -> Port:
 
 
 async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list[Port | RoostError]:
-    """Make each of the ports, or say why not; in order. None of them names an address or a MAC."""
+    """Make each of the ports, or say why not; in order. None of them names an address or a MAC.
+
+    What fails as a whole, or is cancelled, leaves nothing: the set may be made again one by one.
+    """
     makings = [_Making(networks.env.new_uuid(), request) for request in wanted]
-    made = await _plan(networks, makings)
-    claiming = [making for making in makings if making.placings and making.error is None]
-    if claiming:
-        await _claim(networks, claiming)
-        crash_point("port.after-claim")
-        made |= await _write(networks, [making for making in claiming if making.placing is not None])
-        crash_point("port.after-assign")
-        for making in claiming:
-            if making.placing is not None and making.error is not None:
-                await releases.abandon(networks, making.port_id)
+    try:
+        made = await _plan(networks, makings)
+        claiming = [making for making in makings if making.placings and making.error is None]
+        if claiming:
+            await _claim(networks, claiming)
+            crash_point("port.after-claim")
+            made |= await _write(networks, [making for making in claiming if making.placing is not None])
+            crash_point("port.after-assign")
+            for making in claiming:
+                if making.placing is not None and making.error is not None:
+                    await releases.abandon(networks, making.port_id)
+    except BaseException:
+        await _take_back(networks, [making.port_id for making in makings])
+        raise
     return [making.error or made[making.port_id] for making in makings]
 
 
