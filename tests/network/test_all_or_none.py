@@ -14,7 +14,7 @@ from tests.next_call import after
 
 from roost.network import addressing
 from roost.network.errors import IpAddressAlreadyAllocated, IpAddressGenerationFailure, MacAddressInUse
-from roost.network.model import FixedIpRequest, Network, PortFilter, PortRequest, Subnet
+from roost.network.model import FixedIpRequest, Network, PortChanges, PortFilter, PortRequest, Subnet
 from roost.network.service import ports, subnets
 from roost.platform.errors import DatabaseUnavailable
 
@@ -90,6 +90,19 @@ async def test_cancelled_anywhere_ports_leave_nothing(cloud: Cloud) -> None:
         ["10.0.0.3"], [], ["10.0.0.2"], ["10.1.0.2"], ["10.0.0.4"],
     ]  # fmt: skip
     assert made == [await ports.get_port(cloud.networks, port.id) for port in made]
+    await assert_nothing_hangs(cloud)
+
+
+async def test_cancelled_anywhere_a_bind_keeps_nobody_from_the_port(cloud: Cloud) -> None:
+    network, _ = await cloud.routed("10.1.0.0/29")
+    port = await ports.create_port(cloud.networks, asked(network))
+
+    async def is_free() -> None:
+        await assert_nothing_hangs(cloud)
+        await ports.update_port(cloud.networks, port.id, PortChanges(host="", fixed_ips=()))
+
+    bound = await cancel_everywhere(lambda: ports.update_port(cloud.networks, port.id, PortChanges(host="h1")), is_free)
+    assert [item.address for item in bound.addresses] == ["10.1.0.2"]
     await assert_nothing_hangs(cloud)
 
 

@@ -7,13 +7,14 @@ import msgspec
 import pytest
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud, assert_sound, execute
-from tests.next_call import after
+from tests.next_call import after, instead
 
 from roost.network import bindings
 from roost.network.errors import IpAddressGenerationFailure, PortChanged, SubnetInUse
 from roost.network.model import FixedIpRequest, PortChanges, PortFilter, PortRequest
 from roost.network.reconciler import Reconciled, reconcile_once
 from roost.network.service import assignments, ports, releases, subnets
+from roost.platform.errors import TransactionVictim
 from roost.seams.network import BindRefused, EnsuredPorts, Nic, PortBind, PortsRefused
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim
 
@@ -106,6 +107,30 @@ async def test_a_server_whose_port_is_deleted_right_after_it_got_its_named_addre
     assert refused.reason.endswith("was deleted while the server was being built.")
     assert isinstance(ensured, EnsuredPorts)
     assert await cloud.used(rack1.id) == (5, 0)
+    await assert_sound(cloud)
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["a client's", "a server's"])
+async def test_who_the_ledger_fails_can_ask_for_the_port_again_at_once(cloud: Cloud, named: bool) -> None:
+    """Not only when its intent has expired: that is for who does not live to close it."""
+    network, (rack1,) = await cloud.routed("10.1.0.0/29")
+    port = await ports.create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT))
+    server = cloud.server(Nic(tag="0", network_id=network.id, fixed_ip="10.1.0.4"))
+
+    async def ask() -> None:
+        if named:
+            await cloud.ensure(server)
+        else:
+            await ports.update_port(cloud.networks, port.id, PortChanges(host="h1"))
+
+    async def fails(_real: Any, *_arguments: Any) -> None:
+        raise TransactionVictim
+
+    instead(cloud.networks.placement, "claim", fails)
+    with pytest.raises(TransactionVictim):
+        await ask()
+    await ask()
+    assert await cloud.used(rack1.id) == (5, 1)
     await assert_sound(cloud)
 
 

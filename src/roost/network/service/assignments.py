@@ -61,17 +61,15 @@ async def refuse_taken(tx: Connection, placings: Sequence[Placing]) -> None:
 async def claim_any(
     networks: Networks,
     port_id: str,
-    ticket: int,
     project_id: str,
     placings: Sequence[Placing],
     *,
     held: Allocations | None = None,
 ) -> Placing:
-    """Claim for the first placing that has room, the best with most free first.
+    """Claim for the first placing that has room, the best with most free first. The port's intent is open.
 
-    ticket: of the intent, which is open. held: what the port's addresses hold already and go on to hold until it is
-    trimmed.
-    Raises IpAddressGenerationFailure, and PortChanged where somebody else claims, after taking the intent back.
+    held: what the port's addresses hold already and go on to hold until it is trimmed.
+    Raises IpAddressGenerationFailure, and PortChanged where somebody else claims; the caller then abandons the claim.
     """
     usages = await networks.placement.list_usages([placing.provider_uuid for placing in placings])
 
@@ -85,19 +83,9 @@ async def claim_any(
     crash_point("port.before-claim")
     for placing in await _with_room(networks, sorted(placings, key=worth, reverse=True)):
         claim = added(held or {}, placing.claim)
-        try:
-            claimed = not placing.claimed or await _claim(networks, port_id, project_id, claim, generation)
-        except PortChanged:
-            await releases.abandon(networks, port_id, ticket)
-            raise
-        if claimed:
+        if not placing.claimed or await _claim(networks, port_id, project_id, claim, generation):
             crash_point("port.after-claim")
             return placing
-    if held:
-        await releases.abandon(networks, port_id, ticket)
-    else:
-        async with networks.database.transaction() as tx:
-            await claims.delete_intent(tx, port_id, ticket)
     providers = list(dict.fromkeys(placing.provider_uuid for placing in placings))
     raise IpAddressGenerationFailure(await exhaustions.describe_claims(networks, providers))
 
@@ -192,32 +180,29 @@ async def assign_address(networks: Networks, port_id: str, address: str) -> None
 
     Raises PortChanged when the port is gone or somebody else is at it.
     """
-    async with networks.database.transaction() as tx:
-        found = await ports.lock_ports(tx, [port_id])
-        if port_id not in found:
-            raise PortChanged(f"Port {port_id} was deleted meanwhile.")
-        port = found[port_id]
-        state, _ = await read_network(tx, port.network_id, "")
-        plan = requests.plan_addresses(
-            port_id,
-            state,
-            device_owner=port.device_owner,
-            host=None,
-            host_name="",
-            fixed_ips=(FixedIpRequest(ip_address=address),),
-        )
-        await refuse_taken(tx, plan.placings)
-        ticket = await open_intent(networks, tx, port_id)
-    placing = await claim_any(networks, port_id, ticket, port.project_id, plan.placings)
-    try:
+    async with releases.abandoning(networks, port_id) as tickets:
+        async with networks.database.transaction() as tx:
+            found = await ports.lock_ports(tx, [port_id])
+            if port_id not in found:
+                raise PortChanged(f"Port {port_id} was deleted meanwhile.")
+            port = found[port_id]
+            state, _ = await read_network(tx, port.network_id, "")
+            plan = requests.plan_addresses(
+                port_id,
+                state,
+                device_owner=port.device_owner,
+                host=None,
+                host_name="",
+                fixed_ips=(FixedIpRequest(ip_address=address),),
+            )
+            await refuse_taken(tx, plan.placings)
+            tickets.append(await open_intent(networks, tx, port_id))
+        placing = await claim_any(networks, port_id, port.project_id, plan.placings)
         async with networks.database.transaction() as tx:
             now = (await ports.lock_ports(tx, [port_id])).get(port_id)
             if now is None or now.revision != port.revision:
                 raise PortChanged(f"Port {port_id} changed while it was given an address: repeat the request.")
-            await assign(networks, tx, port_id, ticket, placing)
-    except (PortChanged, IpAddressAlreadyAllocated, IpAddressGenerationFailure):
-        await releases.abandon(networks, port_id, ticket)
-        raise
+            await assign(networks, tx, port_id, tickets[0], placing)
     crash_point("port.after-assign")
 
 

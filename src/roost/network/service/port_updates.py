@@ -5,17 +5,14 @@ claim afterwards. Between any two steps a crash leaves at most a claim that is t
 release row, sees to it.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-import asyncpg
 import msgspec
 from msgspec import Struct
 
 from roost.network import readdressing, requests, uses
 from roost.network.bindings import is_of_server
 from roost.network.errors import (
-    IpAddressAlreadyAllocated,
-    IpAddressGenerationFailure,
     PortChanged,
     PortInUse,
     PortNotFound,
@@ -78,6 +75,28 @@ async def update_port(
     activating: an inactive binding; says under the port's lock what is changed. The active one becomes inactive.
     """
     owner = await find_owner(networks, port_id) if changes.host is not None else Owner()
+    async with releases.abandoning(networks, port_id) as tickets:
+        port, change, servers = await _begin(networks, port_id, changes, owner, activating, tickets)
+        if tickets:
+            servers = await _claim_and_write(networks, port, change, tickets[0])
+    await notices.tell_now(networks, servers)
+    if change.trims:
+        crash_point("port.after-unassign")
+        await releases.work_off_now(networks, [port_id])
+
+
+async def _begin(
+    networks: Networks,
+    port_id: str,
+    changes: PortChanges,
+    owner: Owner,
+    activating: Activating | None,
+    tickets: list[int],
+) -> tuple[Port, _Change, list[str]]:
+    """The port as it is, what becomes of it, and the servers that are to be told of what is written already.
+
+    Where a claim is needed first, nothing is written, and the ticket of its intent goes to the tickets.
+    """
     for _ in range(RELEASE_ROUNDS_MAX):
         async with networks.database.transaction() as tx:
             port = await lock_for_client(tx, port_id, changes.revision)
@@ -93,21 +112,14 @@ async def update_port(
                     renews=change.port.mac_address != port.mac_address,
                     keeps_binding=activating is not None,
                 )
-                if change.needs_claim:
-                    await assignments.refuse_taken(tx, change.placings)
-                    ticket = await assignments.open_intent(networks, tx, port_id)
-                else:
-                    servers = await _write(networks, tx, port, change, change.placings)
-                break
+                if not change.needs_claim:
+                    locked = await _lock_subnets(tx, port, change, change.placings)
+                    return port, change, await _write(networks, tx, port, change, change.placings, locked)
+                await assignments.refuse_taken(tx, change.placings)
+                tickets.append(await assignments.open_intent(networks, tx, port_id))
+                return port, change, []
         await releases.work_off(networks, [port_id])
-    else:
-        raise PortChanged(f"The claim of port {port_id} is still being given back: repeat the request.")
-    if change.needs_claim:
-        servers = await _claim_and_write(networks, port, change, ticket)
-    await notices.tell_now(networks, servers)
-    if change.trims:
-        crash_point("port.after-unassign")
-        await releases.work_off_now(networks, [port_id])
+    raise PortChanged(f"The claim of port {port_id} is still being given back: repeat the request.")
 
 
 async def lock_for_client(tx: Connection, port_id: str, revision: int | None = None) -> Port:
@@ -145,27 +157,42 @@ def _refuse_leaving(port: Port, owner: Owner) -> None:
 async def _claim_and_write(networks: Networks, port: Port, change: _Change, ticket: int) -> list[str]:
     """ticket: of the port's intent, which is open."""
     held = claim_of(port.addresses)
-    placing = await assignments.claim_any(networks, port.id, ticket, port.project_id, change.placings, held=held)
-    try:
-        async with networks.database.transaction() as tx:
-            found = await port_rows.lock_ports(tx, [port.id])
-            now = found.get(port.id)
-            # A subnet's change settles which addresses count without a revision; the claim was made with them.
-            if now is None or (now.revision, now.addresses) != (port.revision, port.addresses):
-                raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")
-            await assignments.close_intent(tx, port.id, ticket)
-            servers = await _write(networks, tx, port, change, [placing])
-    except (PortChanged, IpAddressAlreadyAllocated, IpAddressGenerationFailure, asyncpg.UniqueViolationError):
-        await releases.abandon(networks, port.id, ticket)
-        raise
+    placing = await assignments.claim_any(networks, port.id, port.project_id, change.placings, held=held)
+    async with networks.database.transaction() as tx:
+        found = await port_rows.lock_ports(tx, [port.id])
+        now = found.get(port.id)
+        # A subnet's change settles which addresses count without a revision; the claim was made with them.
+        if now is None or (now.revision, now.addresses) != (port.revision, port.addresses):
+            raise PortChanged(f"Port {port.id} changed while it was given an address: repeat the request.")
+        await assignments.close_intent(tx, port.id, ticket)
+        locked = await _lock_subnets(tx, port, change, [placing])
+        servers = await _write(networks, tx, port, change, [placing], locked)
     crash_point("port.after-assign")
     return servers
 
 
+async def _lock_subnets(
+    tx: Connection, port: Port, change: _Change, placings: Sequence[Placing]
+) -> dict[str, tuple[SubnetKind, ...]]:
+    """Those of all providers concerned, by provider: all at once, by id, for one that came since may be before one that
+    is locked already. None if no address is.
+    """
+    if not (placings or change.dropped or change.renews):
+        return {}
+    providers = {item.provider_uuid for item in port.addresses}
+    providers.update(placing.provider_uuid for placing in placings)
+    return await addresses.lock_provider_subnets(tx, sorted(providers))
+
+
 async def _write(
-    networks: Networks, tx: Connection, port: Port, change: _Change, placings: Sequence[Placing]
+    networks: Networks,
+    tx: Connection,
+    port: Port,
+    change: _Change,
+    placings: Sequence[Placing],
+    locked: Mapping[str, tuple[SubnetKind, ...]],
 ) -> list[str]:
-    """Everything at once; the port is locked. Returns the servers that are to be told.
+    """Everything at once; the port and the subnets are locked. Returns the servers that are to be told.
 
     Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
     """
@@ -174,12 +201,6 @@ async def _write(
         await _move_binding(tx, port, change)
     if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):
         await bindings.delete_all(tx, port.id)
-    # All at once, by id: a subnet that came since may be before one that is locked already.
-    providers = {item.provider_uuid for item in (*change.dropped, *change.port.addresses)}
-    providers.update(placing.provider_uuid for placing in placings)
-    locked: dict[str, tuple[SubnetKind, ...]] = {}
-    if placings or change.dropped or change.renews:
-        locked = await addresses.lock_provider_subnets(tx, sorted(providers))
     if change.dropped:
         await assignments.unassign(tx, [(item.subnet_id, item.address) for item in change.dropped])
     for placing in placings:
