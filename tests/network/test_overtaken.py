@@ -7,10 +7,19 @@ import pytest
 from tests.network.cloud import PROJECT, Cloud
 from tests.network.test_flat import boot, two_cells
 from tests.network.test_subnet_updates import assert_books, pools, port, while_claiming, while_reshaping
+from tests.next_call import after, before
 
 from roost.network.errors import NetworkInUse, PortChanged
 from roost.network.model import FixedIpRequest, PortChanges, SubnetChanges
-from roost.network.service import assignments, port_bindings, port_updates, ports, subnet_changes, subnets
+from roost.network.service import (
+    assignments,
+    port_bindings,
+    port_updates,
+    ports,
+    publications,
+    subnet_changes,
+    subnets,
+)
 from roost.network.service import networks as network_service
 from roost.seams.placement import ClaimGroup, ConsumerClaim
 
@@ -47,6 +56,31 @@ async def test_a_port_whose_addresses_count_otherwise_since_it_was_planned_is_as
         await updating[0]
     await assert_books(cloud)
     assert await cloud.used(network.id) == (8, 0)
+
+
+@pytest.mark.parametrize("wanted", [(10, 39), (12, 19)], ids=["taken in", "dropped"])
+@pytest.mark.parametrize("when", ["begun", "decided", "told"])
+async def test_an_address_elsewhere_instead_of_one_whose_subnet_is_changing_has_a_claim_of_its_own(
+    cloud: Cloud, when: str, wanted: tuple[int, int]
+) -> None:
+    """What the port held the ledger counts not yet, or no more; and what is on another subnet it is not told again."""
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
+    (subnet,) = await subnets.list_subnets(cloud.networks)
+    await cloud.subnet(network, "10.0.1.0/29")
+    held = await port(cloud, network, 11 if wanted == (12, 19) else 30)
+
+    async def swap() -> None:
+        await ports.update_port(cloud.networks, held.id, PortChanges(fixed_ips=named("10.0.1.3")))
+
+    step, owner, name = {
+        "begun": (before, publications, "publish"),
+        "decided": (before, cloud.networks.placement, "reshape"),
+        "told": (after, cloud.networks.placement, "reshape"),
+    }[when]
+    step(owner, name, swap)
+    await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=pools(wanted)))
+    assert (await cloud.used(network.id))[1] == 1
+    await assert_books(cloud)
 
 
 async def test_a_claim_that_somebody_else_makes_first_leaves_no_intent(
