@@ -2,13 +2,14 @@ import asyncio
 
 from tests.network.cloud import PROJECT, Cloud, assert_sound
 
-from roost.network.model import PortFilter, PortRequest
+from roost.network.model import PLAIN_NAME, PortFilter, PortRequest
 from roost.network.reconciler import Reconciled, reconcile_once
 from roost.network.service import networks as network_service
 from roost.network.service import ports, subnets
 from roost.network.store import publications
 from roost.network.store import subnets as subnet_rows
 from roost.seams.network import Nic
+from roost.seams.placement import ProviderState
 
 
 async def execute(cloud: Cloud, sql: str, *arguments: object) -> None:
@@ -97,3 +98,23 @@ async def test_the_delete_of_a_subnet_that_was_cut_off_is_finished(cloud: Cloud)
     await reconcile_once(cloud.networks)
     assert await cloud.networks.placement.list_usages([network.id]) == {}
     assert (await network_service.list_networks(cloud.networks))[0].subnet_ids == ()
+
+
+async def test_a_provider_that_the_ledger_refuses_keeps_no_other_from_it(cloud: Cloud) -> None:
+    """Somebody else's provider has the name of one; the subnets of another two are to go."""
+    refused, told, *going = sorted([await cloud.plain("10.0.0.0/28") for _ in range(4)], key=lambda item: item.id)
+    assert await cloud.networks.placement.delete_providers([refused.id, told.id]) == []
+    name = PLAIN_NAME.format(refused.id)
+    other = ProviderState(uuid=cloud.networks.env.new_uuid(), name=name, inventories={})
+    await cloud.networks.placement.ensure_providers([other])
+    async with cloud.networks.database.transaction() as tx:
+        by_network = {subnet.network_id: subnet.id for subnet in await subnet_rows.list_subnets(tx)}
+        for network in going:
+            await subnet_rows.mark_subnet(tx, by_network[network.id], deleting=True)
+        await publications.want(tx, [network.id for network in (refused, told, *going)])
+    await reconcile_once(cloud.networks)
+    assert await cloud.used(told.id) == (13, 0)
+    left = {subnet.network_id for subnet in await subnets.list_subnets(cloud.networks)}
+    assert left == {refused.id, told.id}
+    async with cloud.networks.database.transaction() as tx:
+        assert await publications.list_due(tx, [network.id for network in going]) == set()

@@ -24,6 +24,7 @@ from roost.network.service import (
     subnets,
 )
 from roost.network.store import claims, ports
+from roost.network.store import publications as publication_rows
 from roost.platform.errors import Conflict
 from roost.seams.audit import Drift, Repairs
 
@@ -50,12 +51,9 @@ async def reconcile_once(context: Networks) -> Reconciled:
     # First: a publisher that moves the claims of ports waits for whoever is about to claim for one of them.
     abandoned = await _expire_intents(context)
     try:
-        await publications.publish_due(context)
+        await _publish(context)
         finished = await subnets.finish_subnets(context) + await subnet_changes.finish_changes(context)
     except (PublicationPending, TimeoutError):
-        finished = 0
-    except Conflict as refusal:
-        log.warning("the ledger refuses a provider, so its addresses are no capacity", reason=str(refusal))
         finished = 0
     parted = await _count_repaired(audit_ports.audit_server_ports(context, repairs=Repairs.ITSELF))
     abandoned += await _count_repaired(audit_ports.audit_consumers(context, repairs=Repairs.ITSELF))
@@ -68,6 +66,21 @@ async def reconcile_once(context: Networks) -> Reconciled:
     if done != Reconciled():
         log.info("networks and ports were reconciled", **msgspec.structs.asdict(done))
     return done
+
+
+async def _publish(context: Networks) -> None:
+    """All that is due; a provider that the ledger refuses keeps none of the others from it."""
+    try:
+        await publications.publish_due(context)
+        return
+    except Conflict:
+        async with context.database.transaction() as tx:
+            due = await publication_rows.list_due(tx)
+    for provider_uuid in sorted(due):
+        try:
+            await publications.publish_due(context, [provider_uuid])
+        except Conflict as refusal:
+            log.warning("the ledger refuses a provider, so its addresses are no capacity", reason=str(refusal))
 
 
 async def _expire_intents(context: Networks) -> int:

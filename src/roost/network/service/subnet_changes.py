@@ -24,6 +24,7 @@ from roost.network.subnet_changes import Holding
 from roost.network.subnet_updates import Surroundings
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
+from roost.platform.errors import Conflict
 
 ROUNDS_MAX = 20
 TRIES = 3
@@ -102,7 +103,7 @@ async def finish_changes(networks: Networks) -> int:
         try:
             await finish_change(networks, subnet.id)
             done += 1
-        except PublicationPending:
+        except (Conflict, PublicationPending):
             continue
     return done
 

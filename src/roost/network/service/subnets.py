@@ -28,7 +28,7 @@ from roost.network.store import publications as publication_rows
 from roost.network.store import subnet_changes as change_rows
 from roost.network.store import subnets as store
 from roost.platform.database import Connection
-from roost.platform.errors import RoostError
+from roost.platform.errors import Conflict, RoostError
 
 SUBNETS_MAX = 1000
 ROUNDS_MAX = 20
@@ -220,7 +220,7 @@ async def finish_subnets(networks: Networks) -> int:
         try:
             await finish_subnet(networks, subnet)
             done += 1
-        except (SubnetInUse, PublicationPending):
+        except (Conflict, PublicationPending):
             continue
     return done
 

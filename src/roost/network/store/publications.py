@@ -100,10 +100,11 @@ async def forget(tx: Connection, provider_uuids: Sequence[str]) -> None:
 
 LIST_DUE = """
 -- network.list_due_publications
-SELECT provider_uuid FROM network.publication WHERE provider_uuid = ANY($1::uuid[]) AND wanted > published
+SELECT provider_uuid FROM network.publication
+WHERE ($1::uuid[] IS NULL OR provider_uuid = ANY($1)) AND wanted > published
 """
 
 
-async def list_due(tx: Connection, provider_uuids: Sequence[str]) -> set[str]:
-    """Those of the providers that the ledger must still be told about."""
+async def list_due(tx: Connection, provider_uuids: Sequence[str] | None = None) -> set[str]:
+    """Those of the providers, or of all, that the ledger must still be told about."""
     return {row["provider_uuid"] for row in await tx.fetch(LIST_DUE, provider_uuids)}
