@@ -16,7 +16,7 @@ from roost.network.errors import (
 )
 from roost.network.model import PortChanges, SubnetChanges
 from roost.network.requests import claimed_demands
-from roost.network.service import ports, subnet_changes
+from roost.network.service import ports, subnet_changes, subnets
 from roost.seams.network import Nic
 from roost.seams.placement import IPV4_ADDRESS
 
@@ -151,3 +151,14 @@ async def test_a_network_may_begin_with_a_subnet_that_is_routed_to(cloud: Cloud)
     with pytest.raises(SubnetsNotAllAssociatedWithSegments):
         await cloud.subnet(network, "10.2.0.0/29")
     assert await cloud.used(segment.id) == (5, 0)
+
+
+async def test_a_subnet_that_is_routed_to_stays_so_where_the_others_would_have_to_be_on_segments(cloud: Cloud) -> None:
+    """As one that is made so is refused: it could join no segment any more, and no other subnet could be made."""
+    network = await cloud.network()
+    await cloud.segment(network, "rack1")
+    await cloud.segment(network, "rack2")
+    routed_to = await cloud.subnet(network, "10.9.0.0/29", service_types=("network:routed",))
+    with pytest.raises(SubnetsNotAllAssociatedWithSegments):
+        await subnet_changes.update_subnet(cloud.networks, routed_to.id, SubnetChanges(service_types=()))
+    assert await subnets.list_subnets(cloud.networks) == [routed_to]

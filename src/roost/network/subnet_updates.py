@@ -59,10 +59,11 @@ def decide_update(subnet: Subnet, changes: SubnetChanges, around: Surroundings) 
     if changes.service_types is not None:
         found = subnet_attributes.check_service_types(changes.service_types)
         after = msgspec.structs.replace(after, service_types=found)
-        if around.network.segmented and after.segment_id is None and not uses.needs_no_segment(after):
+        routed = around.network.segmented or len(around.network.segment_ids) > 1
+        if routed and after.segment_id is None and not uses.needs_no_segment(after):
             raise SubnetsNotAllAssociatedWithSegments(
-                f"Subnet {subnet.id} is on no segment, others of network {around.network.id} are: only one with the "
-                f"service type {uses.ROUTED_OWNER} may be."
+                f"Subnet {subnet.id} is on no segment, and those of network {around.network.id} have to be: only one "
+                f"with the service type {uses.ROUTED_OWNER} may be."
             )
     if changes.host_routes is not None:
         # What is shown comes back: the routes to the peers are not the owner's, whoever sends them.
