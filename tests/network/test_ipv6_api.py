@@ -6,6 +6,10 @@ import pytest
 from tests.network.cloud import Cloud
 from tests.network.test_api import Api
 
+from roost.network.errors import InvalidInput
+from roost.network.model import SubnetChanges
+from roost.network.service import subnet_changes, subnets
+
 SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
 
 
@@ -92,3 +96,13 @@ async def test_wrong_addresses_of_ports_are_refused_by_upstreams_name(api: Api) 
         f"No more IP addresses available on network six ({network['id']}). "
         "The addresses of network six ran out: 0 of 2 free."
     )
+
+
+async def test_dhcp_stays_where_ipv6_modes_need_it(cloud: Cloud) -> None:
+    """As a subnet without it is refused when it is made. Source: Neutron, _validate_ipv6_update_dhcp."""
+    network = await cloud.network()
+    modes = {"ipv6_ra_mode": "dhcpv6-stateful", "ipv6_address_mode": "dhcpv6-stateful"}
+    subnet = await cloud.subnet(network, "2001:db8::/64", **modes)
+    with pytest.raises(InvalidInput, match="ipv6_ra_mode cannot be set when enable_dhcp is set to false"):
+        await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(enable_dhcp=False))
+    assert await subnets.list_subnets(cloud.networks) == [subnet]

@@ -77,7 +77,7 @@ def eui64(cidr: str, mac_address: str) -> int:
 def check_modes(
     ip_version: int, cidr: str, *, enable_dhcp: bool, ra_mode: str | None, address_mode: str | None
 ) -> None:
-    """Raise InvalidInput unless a new subnet may have these IPv6 modes. cidr: as addressing.plan_subnet checked it."""
+    """Raise InvalidInput unless a subnet may have these IPv6 modes. cidr: as addressing.plan_subnet checked it."""
     given = {"ipv6_ra_mode": ra_mode, "ipv6_address_mode": address_mode}
     for name, mode in given.items():
         if mode is None:
