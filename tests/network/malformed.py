@@ -60,11 +60,12 @@ BAD_CIDRS = [
     "10.0.0.0/-1", "10.0.0.0/8", "010.0.0.0/24", "10.0.0.0/255.255.255.0", "10.0.0.0/0.0.0.255", "fe80::/10",
     "fe80::%eth0/64", "::ffff:10.0.0.0/120", "2001:db8::/0", "10.0.0.0/31", "1/8", "/24", "2001:db8::/128", "ff00::/8",
     "10.0.0.0/٢٤", "10.0.0.0/24 ", " 10.0.0.0/24", "10.0.0.0/024", "10.0.0.0/24\n", "0/0", "::1/128", "10.0/16",
+    "fe80::%\0/64",
 ]  # fmt: skip
 BAD_ADDRESSES = [
     "0.0.0.0", "255.255.255.255", "256.1.1.1", "10.1.0.1/24", "10.1.1", "010.001.000.001", "0x0a010001", "167837697",
     "::", "::1", "fe80::1%eth0", "fe80::1%", "::ffff:10.1.0.1", "10.1.0.1%25", "１０.1.0.1", "10.1.0.1\n", "localhost",
-    "224.0.0.1", "127.0.0.1", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+    "fe80::1%\0", "224.0.0.1", "127.0.0.1", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
 ]  # fmt: skip
 MACS = [f"fa:16:3e:00:00:{number:02x}" for number in range(6)]
 BAD_MACS = [
@@ -93,10 +94,10 @@ USUAL: Mapping[str, Sequence[str]] = {
 
 KINDS = {"networks": "network", "segments": "segment", "subnets": "subnet", "ports": "port"}
 LIKELY = {
-    "name": 0.5, "fixed_ips": 0.4, "binding:host_id": 0.35, "segment_id": 0.5, "allocation_pools": 0.2, "ports": 0.15,
+    "name": 0.5, "fixed_ips": 0.2, "binding:host_id": 0.35, "segment_id": 0.5, "allocation_pools": 0.2, "ports": 0.15,
     "networks": 0.15, "subnets": 0.15, "segments": 0.15, "port": 0.9, "network": 0.9, "subnet": 0.9, "segment": 0.9,
     "subnet_id": 0.6, "ip_address": 0.6, "provider:network_type": 0.3, "gateway_ip": 0.15, "cidr": 0.9, "shared": 0.05,
-    "router:external": 0.1, "device_id": 0.3, "device_owner": 0.3, "mac_address": 0.15,
+    "router:external": 0.1, "device_id": 0.3, "device_owner": 0.2, "mac_address": 0.08,
 }  # fmt: skip
 """How often an attribute is there that may be left out; others are there one time in eight."""
 

@@ -243,6 +243,26 @@ async def test_an_attribute_that_nobody_may_give_is_refused_in_upstreams_words(a
         assert answer["NeutronError"] == {"type": "HTTPBadRequest", "message": message, "detail": ""}
 
 
+async def test_a_null_that_would_change_nothing_is_refused(api: Api, cloud: Cloud) -> None:
+    network, _, subnet = await routed(api, cloud)
+    port = await api.make("port", network_id=network["id"], name="web", description="said")
+    refuses = {
+        f"networks/{network['id']}": ("name", "description", "admin_state_up", "mtu"),
+        f"subnets/{subnet['id']}": ("name", "description", "enable_dhcp", "allocation_pools", "service_types"),
+        f"ports/{port['id']}": (
+            "name", "description", "mac_address", "admin_state_up", "device_id", "device_owner", "fixed_ips",
+            "binding:vnic_type",
+        ),
+    }  # fmt: skip
+    for path, names in refuses.items():
+        for name in names:
+            one = path.split("s/")[0]
+            assert (await refused(api, "PUT", path, {one: {name: None}}))[0] == 400, (path, name)
+    nulls = {"binding:host_id": None, "binding:profile": None}
+    status, answer = await api.call("PUT", f"/v2.0/ports/{port['id']}", {"port": nulls})
+    assert (status, answer["port"]["name"], answer["port"]["description"]) == (200, "web", "said")
+
+
 async def test_l2_adjacency_ends_with_the_first_subnet_on_a_segment(api: Api, cloud: Cloud) -> None:
     """BEHAVIOURS 18."""
     network = await api.make("network")

@@ -1,10 +1,10 @@
 """What bodies have in common: texts, tags of segments, ids, and what is refused by name, never silently dropped."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from roost.network.errors import InvalidInput
 from roost.network.links import SEGMENTATION_ID_MAX
@@ -14,8 +14,15 @@ from roost.platform.http import canonical_uuid, is_uuid
 Text = Annotated[str, Meta(max_length=255, pattern="^[^\x00]*$")]
 SegmentationId = Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern="^[0-9]{1,8}$")]
 """A number, or its digits, as `openstack network create` sends it."""
+T = TypeVar("T")
+
 BULK_MAX = 500
 """How many of one kind are made by one request."""
+
+
+def said(given: T | UnsetType) -> T | None:
+    """What a change says; None for what it leaves out."""
+    return None if given is UNSET else given
 
 
 def parse_uuid(name: str, text: str) -> str:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network import addressing
-from roost.network.api.bodies import BULK_MAX, Text, parse_project, parse_uuid, refuse_unserved
+from roost.network.api.bodies import BULK_MAX, Text, parse_project, parse_uuid, refuse_unserved, said
 from roost.network.errors import InvalidInput
 from roost.network.model import FixedIpRequest, PortChanges, PortRequest
 from roost.network.tags import TAGS_MAX, replaced
@@ -86,17 +86,20 @@ class PortBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
 
 
 class PortUpdateBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
-    """PUT ports/{id}: what is left out stays. binding:host_id: empty or null to unbind."""
+    """PUT ports/{id}: what is left out stays. binding:host_id: empty or null to unbind.
 
-    name: Text | None = None
-    description: Text | None = None
-    mac_address: Text | None = None
-    admin_state_up: bool | None = None
-    device_id: Text | None = None
-    device_owner: Text | None = None
-    fixed_ips: list[FixedIpBody] | None = None
+    Another null says nothing that could be done: as upstream, it is refused, but for binding:profile, which stays.
+    """
+
+    name: Text | UnsetType = UNSET
+    description: Text | UnsetType = UNSET
+    mac_address: Text | UnsetType = UNSET
+    admin_state_up: bool | UnsetType = UNSET
+    device_id: Text | UnsetType = UNSET
+    device_owner: Text | UnsetType = UNSET
+    fixed_ips: list[FixedIpBody] | UnsetType = UNSET
     host_id: Text | UnsetType | None = field(default=UNSET, name="binding:host_id")
-    vnic_type: VnicType | None = field(default=None, name="binding:vnic_type")
+    vnic_type: VnicType | UnsetType = field(default=UNSET, name="binding:vnic_type")
     profile: dict[str, Any] | None = field(default=None, name="binding:profile")
 
 
@@ -137,16 +140,16 @@ def port_changes(body: PortUpdateBody, revision: int | None) -> PortChanges:
     """Raises InvalidInput."""
     refuse_unserved(body, NEUTRAL)
     return PortChanges(
-        name=body.name,
-        description=body.description,
-        mac_address=body.mac_address or None,
-        admin_state_up=body.admin_state_up,
-        device_id=body.device_id,
-        device_owner=body.device_owner,
+        name=said(body.name),
+        description=said(body.description),
+        mac_address=said(body.mac_address) or None,
+        admin_state_up=said(body.admin_state_up),
+        device_id=said(body.device_id),
+        device_owner=said(body.device_owner),
         host=None if body.host_id is UNSET else body.host_id or "",
-        vnic_type=body.vnic_type,
+        vnic_type=said(body.vnic_type),
         binding_profile=None if body.profile is None else profile_text(body.profile),
-        fixed_ips=_fixed_ips(body.fixed_ips),
+        fixed_ips=_fixed_ips(said(body.fixed_ips)),
         revision=revision,
     )
 

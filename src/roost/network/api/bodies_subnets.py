@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network import addressing, subnet_attributes, uses
-from roost.network.api.bodies import BULK_MAX, Text, parse_project, parse_uuid, refuse_unserved
+from roost.network.api.bodies import BULK_MAX, Text, parse_project, parse_uuid, refuse_unserved, said
 from roost.network.errors import InvalidInput
 from roost.network.model import HostRoute, Subnet, SubnetChanges
 from roost.platform.env import Env
@@ -73,17 +73,18 @@ class SubnetBody(SubnetUnserved, kw_only=True, forbid_unknown_fields=True):
 class SubnetUpdateBody(SubnetUnserved, kw_only=True, forbid_unknown_fields=True):
     """PUT subnets/{id}: what is left out stays.
 
-    gateway_ip, dns_nameservers, host_routes: null for none; allocation_pools: an empty list for none.
+    gateway_ip, dns_nameservers, host_routes: null for none; allocation_pools: an empty list for none. Nulls of others,
+    but of segment_id, say nothing that could be done: as upstream, they are refused.
     """
 
-    name: Text | None = None
-    description: Text | None = None
+    name: Text | UnsetType = UNSET
+    description: Text | UnsetType = UNSET
     gateway_ip: str | UnsetType | None = UNSET
-    allocation_pools: list[PoolBody] | None = None
-    enable_dhcp: bool | None = None
+    allocation_pools: list[PoolBody] | UnsetType = UNSET
+    enable_dhcp: bool | UnsetType = UNSET
     dns_nameservers: list[str] | UnsetType | None = UNSET
     host_routes: list[HostRouteBody] | UnsetType | None = UNSET
-    service_types: list[str] | None = None
+    service_types: list[str] | UnsetType = UNSET
     segment_id: str | UnsetType | None = UNSET
 
 
@@ -152,16 +153,16 @@ def subnet(body: SubnetBody, env: Env, default_project: str) -> Subnet:
 def subnet_changes(body: SubnetUpdateBody, revision: int | None) -> SubnetChanges:
     """Raises InvalidInput."""
     refuse_unserved(body, NEUTRAL)
-    pools, routes, segment_id = body.allocation_pools, body.host_routes, body.segment_id
+    pools, routes, segment_id = said(body.allocation_pools), body.host_routes, body.segment_id
     return SubnetChanges(
-        name=body.name,
-        description=body.description,
+        name=said(body.name),
+        description=said(body.description),
         gateway_ip=body.gateway_ip,
         pools=None if pools is None else tuple((pool.start, pool.end) for pool in pools),
-        enable_dhcp=body.enable_dhcp,
+        enable_dhcp=said(body.enable_dhcp),
         dns_nameservers=None if body.dns_nameservers is UNSET else tuple(body.dns_nameservers or ()),
         host_routes=None if routes is UNSET else _routes(routes or ()),
-        service_types=None if body.service_types is None else tuple(body.service_types),
+        service_types=None if body.service_types is UNSET else tuple(body.service_types),
         segment_id=parse_uuid("segment_id", segment_id) if isinstance(segment_id, str) else segment_id,
         revision=revision,
     )
