@@ -11,6 +11,7 @@ from roost.network.api import documents, listing
 from roost.network.model import PortFilter
 from roost.network.service import networks, ports, subnets
 from roost.network.store import ports as port_rows
+from roost.platform.http import canonical_uuid
 
 
 @pytest.fixture
@@ -95,6 +96,27 @@ async def test_pages_lead_from_the_first_to_the_last_and_back(api: Api, cloud: C
     back = {one["rel"]: one["href"] for one in pages[1]["ports_links"]}["previous"]
     _, answer = await api.call("GET", back.removeprefix("http://roost.test/network"))
     assert answer["ports"] == pages[0]["ports"]
+
+
+async def test_what_looks_like_an_id_and_is_none_is_found_as_it_is_written(api: Api, cloud: Cloud) -> None:
+    """Keystone's projects are UUIDs without hyphens, and a device may be any text."""
+    project, device = "e9142f69afa04c1d9a49e9b5ae2f2c6b", "0D6DEB1C-F0A0-4E6C-A6BC-6A4C7C1F5A38"
+    network = await api.make("network", project_id=project)
+    port = await api.make("port", network_id=network["id"], project_id=project, device_id=device)
+    await api.make("subnet", network_id=network["id"], project_id=project, cidr="10.1.0.0/24")
+    for many in ("networks", "subnets", "ports"):
+        for name in ("project_id", "tenant_id"):
+            assert len(await listed(api, f"{many}?{name}={project}")) == 1, (many, name)
+            assert await listed(api, f"{many}?{name}={canonical_uuid(project)}") == []
+    for name in ("project_id", "tenant_id"):
+        _, answer = await api.call("GET", f"/v2.0/network-ip-availabilities?{name}={project}")
+        assert [one["network_id"] for one in answer["network_ip_availabilities"]] == [network["id"]]
+    await api.call("PUT", f"/v2.0/quotas/{project}", {"quota": {"port": 5}})
+    assert [one["port"] for one in await listed(api, f"quotas?project_id={project}")] == [5]
+    assert [one["id"] for one in await listed(api, f"ports?device_id={device}")] == [port["id"]]
+    assert [one["id"] for one in await listed(api, f"networks?subnets={network['id'].upper()}")] == []
+    assert documents.identifiers(documents.SubnetDocument) == {"id", "network_id", "segment_id"}
+    assert documents.identifiers(documents.NetworkDocument) == {"id", "subnets"}
 
 
 async def test_no_field_is_every_field_and_a_page_may_be_longer_than_any_list(api: Api, cloud: Cloud) -> None:

@@ -248,6 +248,13 @@ def booleans(kind: type[Struct]) -> frozenset[str]:
     return frozenset(item.encode_name for item in msgspec.structs.fields(kind) if item.type is bool)
 
 
+@cache
+def identifiers(kind: type[Struct]) -> frozenset[str]:
+    """Those attributes that are ids, or lists of ids, of what Roost has made, by the names that clients use."""
+    types = (Uuid, Uuid | None, tuple[Uuid, ...])
+    return frozenset(item.encode_name for item in msgspec.structs.fields(kind) if item.type in types)
+
+
 def _common(item: Network | Segment | Subnet | Port) -> dict[str, Any]:
     """The fields of Document."""
     return {
