@@ -1,8 +1,11 @@
+import asyncio
 from typing import Any
 
 import pytest
 from tests.network.cloud import PROJECT, Cloud, assert_sound, counting, execute
+from tests.network.test_ipv6 import BLOCKED, SLAAC
 
+from roost.network import bindings
 from roost.network.model import PortChanges, PortRequest
 from roost.network.service import networks as service
 from roost.network.service.ports import create_port, get_port, update_port
@@ -120,3 +123,25 @@ async def test_the_number_of_statements_does_not_grow_with_the_ports(cloud: Clou
     assert counts[0] == counts[1]
     assert counts[0] <= 20
     await assert_sound(cloud)
+
+
+async def blocked(cloud: Cloud, count: int) -> None:
+    async with cloud.networks.database.connection() as connection:
+        while await connection.fetchval(BLOCKED) < count:
+            await asyncio.sleep(0.01)
+
+
+async def test_builds_that_end_lock_their_ports_in_order(cloud: Cloud) -> None:
+    """Else they and who gives all of a network's ports an address wait for each other."""
+    network, (rack1,) = await cloud.routed("10.1.0.0/24")
+    nic = Nic(tag="0", network_id=network.id)
+    servers = sorted((cloud.server(nic) for _ in range(2)), key=lambda server: bindings.port_id(server.server_id, nic))
+    (last,), (first,) = [await cloud.ensure(server) for server in reversed(servers)]
+    assert first.id < last.id
+    async with cloud.networks.database.transaction() as tx:
+        await tx.execute("SELECT FROM network.port WHERE id = $1 FOR UPDATE", last.id)
+        settling = asyncio.create_task(cloud.client.settle_ports([server.server_id for server in servers]))
+        await blocked(cloud, 1)
+        spreading = asyncio.create_task(cloud.subnet(network, "2001:db8::/64", rack1, **SLAAC))
+        await blocked(cloud, 2)
+    await asyncio.gather(settling, spreading)

@@ -197,10 +197,12 @@ async def list_network_ports(tx: Connection, network_id: str, *, after: str, lim
 
 SETTLE_PORTS = """
 -- network.settle_ports
-WITH settled AS (
-    UPDATE network.port SET reserved_from = NULL, updated_at = now()
+WITH held AS (
+    SELECT id FROM network.port
     WHERE device_id = ANY($1::text[]) AND device_id <> '' AND reserved_from IS NOT NULL
-    RETURNING id
+    ORDER BY id FOR NO KEY UPDATE
+), settled AS (
+    UPDATE network.port p SET reserved_from = NULL, updated_at = now() FROM held WHERE p.id = held.id RETURNING p.id
 )
 UPDATE network.address SET assigned_for = NULL
 WHERE assigned_for IS NOT NULL AND port_id IN (SELECT id FROM settled)
