@@ -1,9 +1,11 @@
 """Lists over HTTP: filters of every kind, order, pages and their links."""
 
+from collections import Counter
 from typing import Any
 
 import msgspec
 import pytest
+from starlette.datastructures import QueryParams
 from tests.network.cloud import Cloud
 from tests.network.test_api import Api, routed
 
@@ -117,6 +119,29 @@ async def test_what_looks_like_an_id_and_is_none_is_found_as_it_is_written(api: 
     assert [one["id"] for one in await listed(api, f"networks?subnets={network['id'].upper()}")] == []
     assert documents.identifiers(documents.SubnetDocument) == {"id", "network_id", "segment_id"}
     assert documents.identifiers(documents.NetworkDocument) == {"id", "subnets"}
+
+
+async def test_what_a_request_says_a_thousand_times_is_done_once(
+    api: Api, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("b", "a", "b"):
+        await api.make("network", name=name)
+    sorted_by, names_asked = Counter[str](), Counter[str]()
+    sorting_by, getlist = listing._sorting_by, QueryParams.getlist
+
+    def count_sorts(field: str) -> Any:
+        sorted_by[field] += 1
+        return sorting_by(field)
+
+    def count_reads(query: QueryParams, name: Any) -> Any:
+        names_asked[name] += 1
+        return getlist(query, name)
+
+    monkeypatch.setattr(listing, "_sorting_by", count_sorts)
+    monkeypatch.setattr(QueryParams, "getlist", count_reads)
+    query = "&".join(["sort_key=name&sort_dir=desc"] + ["sort_key=mtu&sort_key=name&fields=name"] * 50)
+    assert [one["name"] for one in await listed(api, f"networks?{query}")] == ["b", "b", "a"]
+    assert (sorted_by, names_asked["fields"]) == ({"name": 1, "mtu": 1, "id": 1}, 1)
 
 
 async def test_no_field_is_every_field_and_a_page_may_be_longer_than_any_list(api: Api, cloud: Cloud) -> None:

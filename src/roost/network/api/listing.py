@@ -33,7 +33,7 @@ Test = Callable[[Any], bool]
 def answer(request: Request, many: str, documents: Sequence[Identified], kind: type[Identified]) -> Response:
     """The answer with those of the documents that the request asks for, and with links where it asks for a page."""
     page = _whole(documents, request, kind)
-    body: dict[str, Any] = {many: [show_fields(item, request) for item in page]}
+    body: dict[str, Any] = {many: _show_all(page, request)}
     if links := _page_links(request, [item.id for item in page]):
         body[f"{many}_links"] = links
     return json_response(body)
@@ -43,7 +43,7 @@ def select(
     documents: Sequence[D], request: Request, kind: type[D], *, key: str = "id", besides: frozenset[str] = frozenset()
 ) -> list[D | dict[str, Any]]:
     """Those that the query string asks for, in its order, with its fields; see _whole."""
-    return [show_fields(item, request) for item in _whole(documents, request, kind, key=key, besides=besides)]
+    return _show_all(_whole(documents, request, kind, key=key, besides=besides), request)
 
 
 def _whole(
@@ -64,22 +64,24 @@ def _whole(
     if absent or set(directions) - {"asc", "desc"}:
         raise BadRequest(f"sort_key {absent}, sort_dir {directions}: expected attributes, and for each asc or desc.")
     directions += ["asc"] * (len(keys) - len(directions))
-    # Ties are in the order of what tells them apart, so that pages neither repeat nor leave out.
-    for name, direction in reversed([*zip(keys, directions, strict=False), (key, "asc")]):
+    # A key that comes again orders nothing. Ties are in the order of what tells them apart, so that pages neither
+    # repeat nor leave out.
+    order: dict[str, str] = {}
+    for name, direction in (*zip(keys, directions, strict=False), (key, "asc")):
+        order.setdefault(name, direction)
+    for name, direction in reversed(order.items()):
         chosen.sort(key=_sorting_by(names[name]), reverse=direction == "desc")
     return _page(chosen, request, names[key], by_key=not keys)
 
 
 def show_fields(item: D, request: Request) -> D | dict[str, Any]:
     """Only the attributes that `fields` names, or all, as far as they are for the caller."""
-    # Source: Neutron, neutron/api/api_common.py, list_args: an empty one names nothing, and so asks for everything.
-    wanted = [name for name in request.query_params.getlist("fields") if name]
-    return _some(item, wanted, hidden_of(item, request))
+    return _show_all([item], request)[0]
 
 
 def show_made(item: D, request: Request) -> D | dict[str, Any]:
     """What the caller has made or changed, as far as it is for the caller."""
-    return _some(item, (), hidden_of(item, request))
+    return _some(item, frozenset(), hidden_of(item, request))
 
 
 def texts(request: Request, *names: str) -> tuple[str, ...] | None:
@@ -259,7 +261,13 @@ def _tags_test(name: str, values: Sequence[str]) -> Test:
     return test
 
 
-def _some(item: D, wanted: Sequence[str], hidden: frozenset[str]) -> D | dict[str, Any]:
+def _show_all(items: Sequence[D], request: Request) -> list[D | dict[str, Any]]:
+    # Source: Neutron, neutron/api/api_common.py, list_args: an empty one names nothing, and so asks for everything.
+    wanted = frozenset(name for name in request.query_params.getlist("fields") if name)
+    return [_some(item, wanted, hidden_of(item, request)) for item in items]
+
+
+def _some(item: D, wanted: frozenset[str], hidden: frozenset[str]) -> D | dict[str, Any]:
     """The wanted attributes, or all, without those that are hidden."""
     if not wanted and not hidden:
         return item
