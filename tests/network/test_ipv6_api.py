@@ -6,9 +6,9 @@ import pytest
 from tests.network.cloud import Cloud
 from tests.network.test_api import Api
 
-from roost.network.errors import InvalidInput
-from roost.network.model import SubnetChanges
-from roost.network.service import subnet_changes, subnets
+from roost.network.errors import InvalidInput, NetworkMTUSubnetConflict
+from roost.network.model import NetworkChanges, SubnetChanges
+from roost.network.service import networks, subnet_changes, subnets
 
 SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
 
@@ -106,3 +106,15 @@ async def test_dhcp_stays_where_ipv6_modes_need_it(cloud: Cloud) -> None:
     with pytest.raises(InvalidInput, match="ipv6_ra_mode cannot be set when enable_dhcp is set to false"):
         await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(enable_dhcp=False))
     assert await subnets.list_subnets(cloud.networks) == [subnet]
+
+
+async def test_a_network_whose_mtu_is_too_small_for_ipv6_gets_no_ipv6_subnet(cloud: Cloud) -> None:
+    """As such a subnet keeps its network from getting such an MTU."""
+    network = await cloud.network()
+    await networks.update_network(cloud.networks, network.id, NetworkChanges(mtu=1279))
+    with pytest.raises(NetworkMTUSubnetConflict):
+        await cloud.subnet(network, "2001:db8::/64")
+    four = await cloud.subnet(network, "10.0.0.0/24")
+    assert await subnets.list_subnets(cloud.networks) == [four]
+    await networks.update_network(cloud.networks, network.id, NetworkChanges(mtu=1280))
+    await cloud.subnet(network, "2001:db8::/64")

@@ -74,7 +74,10 @@ def refuse_other_link(network: Network, said: Mapping[str, str | int | None]) ->
 
 
 def refuse_small_mtu(mtu: int, subnets: Iterable[Subnet]) -> None:
-    """Raise NetworkMTUSubnetConflict for one that the IP versions of the network's subnets cannot do with."""
+    """Raise NetworkMTUSubnetConflict for one that the IP versions of the network's subnets cannot do with.
+
+    Source: Neutron, _validate_subnet_network_mtu, and the same on update of the network.
+    """
     for subnet in subnets:
         if mtu < MTU_MIN[subnet.ip_version]:
             raise NetworkMTUSubnetConflict(

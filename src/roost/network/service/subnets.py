@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import structlog
 
-from roost.network import addressing, flat, subnet_attributes, subnet_updates, uses
+from roost.network import addressing, flat, links, subnet_attributes, subnet_updates, uses
 from roost.network.errors import (
     InvalidInput,
     NetworkIdsDontMatch,
@@ -71,8 +71,8 @@ async def get_subnet(networks: Networks, subnet_id: str) -> Subnet:
 async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
     """Keep a new subnet, checked by addressing.plan_subnet; its pools are capacity when the call returns.
 
-    Raises NetworkNotFound, SegmentNotFound, NetworkIdsDontMatch, SubnetsNotAllAssociatedWithSegments, InvalidInput,
-    OverQuota.
+    Raises NetworkNotFound, NetworkMTUSubnetConflict, SegmentNotFound, NetworkIdsDontMatch,
+    SubnetsNotAllAssociatedWithSegments, InvalidInput, OverQuota.
     """
     return (await create_subnets(networks, [subnet]))[0]
 
@@ -115,6 +115,7 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
             raise NetworkNotFound(f"Network {made.network_id} could not be found.")
         others = there[made.network_id]
         flat.refuse_subnet(known[made.network_id], made)
+        links.refuse_small_mtu(known[made.network_id].mtu, [made])
         # Whatever becomes of a change in progress: the association of a network's only subnet may be taken back.
         for among in (others, subnet_updates.taken_back(others)):
             _refuse_wrong_segment(known[made.network_id], made, among, segments)
