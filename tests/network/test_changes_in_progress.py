@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.network.cloud import PROJECT, Cloud, execute
+from tests.network.test_ipv6 import BLOCKED
 from tests.network.test_subnet_updates import assert_books, joinable, only, pools, port
 from tests.next_call import after, before, instead
 
@@ -175,12 +176,48 @@ async def test_who_wants_several_providers_told_does_not_meet_their_publisher_he
 
     async def wants() -> None:
         wanting.append(asyncio.create_task(want()))
-        async with cloud.networks.database.connection() as connection:
-            for _ in range(200):
-                if await connection.fetch("SELECT FROM pg_locks WHERE NOT granted"):
-                    return
-                await asyncio.sleep(0.01)
+        await until_blocked(cloud, 1)
 
     after(publication_rows, "finish", wants)
     await publications.publish_due(cloud.networks, ones)
     await asyncio.gather(*wanting)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+async def test_a_build_that_ends_and_a_change_that_ends_lock_addresses_in_one_order(
+    cloud: Cloud, backwards: bool
+) -> None:
+    """Whatever the database has first: of three addresses, somebody else has the one in the middle for a while."""
+    network, (rack1,) = await cloud.routed("10.0.0.0/24")
+    server = cloud.server(*(Nic(tag=str(number), network_id=network.id) for number in range(3)))
+    for made in sorted(await cloud.ensure(server), key=lambda item: item.id, reverse=backwards):
+        assert await cloud.claim([made.id], rack1.id)
+        await cloud.bind(server, made, "h1", rack1.id)
+    holding = asyncio.Event()
+
+    async def hold() -> None:
+        async with cloud.networks.database.transaction() as tx:
+            await tx.fetch("SELECT FROM network.address WHERE address = '10.0.0.3' FOR UPDATE")
+            holding.set()
+            await until_blocked(cloud, 2)
+
+    meanwhile: list[asyncio.Task[None]] = []
+
+    async def settles() -> None:
+        meanwhile.append(asyncio.create_task(hold()))
+        await holding.wait()
+        meanwhile.append(asyncio.create_task(cloud.client.settle_ports([server.server_id])))
+        await until_blocked(cloud, 1)
+
+    before(cloud.networks.placement, "list_usages", settles)
+    subnet = await only(cloud)
+    await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=pools((100, 110))))
+    await asyncio.gather(*meanwhile)
+    await assert_books(cloud)
+    assert await cloud.used(rack1.id) == (11, 0)
+
+
+async def until_blocked(cloud: Cloud, count: int) -> None:
+    async with asyncio.timeout(5), cloud.networks.database.connection() as connection:
+        while await connection.fetchval(BLOCKED) < count:
+            await asyncio.sleep(0.01)

@@ -1,4 +1,8 @@
-"""Addresses and free ranges. Every change of them is made under the locks of their subnets, taken by id."""
+"""Addresses and free ranges. Every change of them is made under the locks of their subnets, taken by id.
+
+But for whose build assigned an address: who settles that holds its port, and no subnet. So whoever changes addresses
+that stay locks them first, by subnet and address.
+"""
 
 from collections.abc import Mapping, Sequence
 

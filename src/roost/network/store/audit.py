@@ -261,7 +261,11 @@ async def list_build_ports(
 SETTLE_PORTS = """
 -- network.audit_settle_ports
 WITH settled AS (
-    UPDATE network.address SET assigned_for = NULL WHERE port_id = ANY($1::uuid[]) AND assigned_for IS NOT NULL
+    UPDATE network.address a SET assigned_for = NULL
+    FROM (
+        SELECT subnet_id, address FROM network.address WHERE port_id = ANY($1::uuid[]) AND assigned_for IS NOT NULL
+        ORDER BY subnet_id, address FOR NO KEY UPDATE
+    ) mine WHERE a.subnet_id = mine.subnet_id AND a.address = mine.address
 )
 UPDATE network.port SET reserved_from = NULL, updated_at = now()
 WHERE id = ANY($1::uuid[]) AND reserved_from IS NOT NULL

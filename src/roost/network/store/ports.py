@@ -148,7 +148,11 @@ async def touch(tx: Connection, ids: Sequence[str]) -> None:
 PART_PORTS = """
 -- network.part_ports
 WITH kept AS (
-    UPDATE network.address SET assigned_for = NULL WHERE port_id = ANY($1::uuid[]) AND assigned_for IS NOT NULL
+    UPDATE network.address a SET assigned_for = NULL
+    FROM (
+        SELECT subnet_id, address FROM network.address WHERE port_id = ANY($1::uuid[]) AND assigned_for IS NOT NULL
+        ORDER BY subnet_id, address FOR NO KEY UPDATE
+    ) mine WHERE a.subnet_id = mine.subnet_id AND a.address = mine.address
 ), moves AS (
     DELETE FROM network.binding WHERE port_id = ANY($6::uuid[])
 )
@@ -204,8 +208,12 @@ WITH held AS (
 ), settled AS (
     UPDATE network.port p SET reserved_from = NULL, updated_at = now() FROM held WHERE p.id = held.id RETURNING p.id
 )
-UPDATE network.address SET assigned_for = NULL
-WHERE assigned_for IS NOT NULL AND port_id IN (SELECT id FROM settled)
+UPDATE network.address a SET assigned_for = NULL
+FROM (
+    SELECT subnet_id, address FROM network.address
+    WHERE assigned_for IS NOT NULL AND port_id IN (SELECT id FROM settled)
+    ORDER BY subnet_id, address FOR NO KEY UPDATE
+) mine WHERE a.subnet_id = mine.subnet_id AND a.address = mine.address
 """
 
 

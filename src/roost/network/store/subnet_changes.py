@@ -100,8 +100,12 @@ async def list_holdings(tx: Connection, subnet_id: str) -> dict[Holding, str]:
 SET_HOLDINGS = """
 -- network.set_holdings
 UPDATE network.address a SET in_pool = h.in_pool, claimed = h.claimed
-FROM unnest($2::inet[], $3::boolean[], $4::boolean[]) AS h (address, in_pool, claimed)
-WHERE a.subnet_id = $1 AND a.address = h.address
+FROM (
+    SELECT m.address, w.in_pool, w.claimed
+    FROM unnest($2::inet[], $3::boolean[], $4::boolean[]) AS w (address, in_pool, claimed)
+    JOIN network.address m ON m.subnet_id = $1 AND m.address = w.address
+    ORDER BY m.address FOR NO KEY UPDATE OF m
+) h WHERE a.subnet_id = $1 AND a.address = h.address
 """
 
 
