@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
@@ -15,10 +16,10 @@ from roost.conductor.pipeline import run_once
 from roost.network.errors import PortInUse
 from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest
 from roost.network.reconciler import reconcile_once
-from roost.network.service import ports
+from roost.network.service import networks, ports
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
-from roost.seams.audit import Repairs
+from roost.seams.audit import Kind, Repairs
 
 LOST = "was deleted while the server was being built."
 
@@ -106,6 +107,24 @@ async def test_a_build_that_loses_a_port_while_it_gets_flat_addresses_ends_too(w
     assert await world.statuses() == {server: "ERROR"}
     assert LOST in await world.fault(server)
     assert await of(world, server) == []
+    await world.settled()
+
+
+@pytest.mark.parametrize("many", [1, 2])
+async def test_a_port_made_for_an_active_server_is_one_of_its_nics(world: World, many: int) -> None:
+    """As one that is given to it later: by an update the compute service heard of it, by a create it did not."""
+    network = await world.routed(rack1="10.1.0.0/28")
+    (server,) = await world.boot(network.id)
+    await world.run()
+    wanted = PortRequest(network_id=network.id, project_id=PROJECT, device_id=server)
+    made = await ports.create_ports(world.networks, [wanted] * many)
+    assert {port.port_id for port in (await shown(world, server)).ports} >= {port.id for port in made}
+    (subnet_id,) = (await networks.get_network(world.networks, network.id)).subnet_ids
+    at_subnet = msgspec.structs.replace(wanted, fixed_ips=(FixedIpRequest(subnet_id=subnet_id),))
+    made += await ports.create_ports(world.networks, [at_subnet] * many)
+    assert {port.port_id for port in (await shown(world, server)).ports} >= {port.id for port in made}
+    found = await audit_servers(world.compute, repairs=Repairs.NONE)
+    assert {drift.kind for drift in found} == {Kind.PORT_ELSEWHERE}, "nothing but that no client has bound them"
     await world.settled()
 
 

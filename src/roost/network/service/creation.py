@@ -87,6 +87,7 @@ async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list
             for making in claiming:
                 if making.placing is not None and making.error is not None:
                     await releases.abandon(networks, making.port_id)
+        await notices.tell_now(networks, notices.servers_of(made.values()))
     except BaseException:
         await _take_back(networks, [making.port_id for making in makings])
         raise
@@ -109,6 +110,7 @@ async def create_all(networks: Networks, wanted: Sequence[PortRequest]) -> list[
             _refuse(makings)
             made = await _write(networks, makings, whole=True)
             crash_point("port.after-assign")
+        await notices.tell_now(networks, notices.servers_of(made.values()))
     except BaseException:
         await _take_back(networks, [making.port_id for making in makings])
         raise
@@ -369,12 +371,16 @@ def _automatic(making: _Making, port: Port, behind: Mapping[str, Sequence[Subnet
 
 
 async def _insert_all(networks: Networks, tx: Connection, makings: Sequence[_Making]) -> dict[str, Port]:
-    """Write ports, each with its own MAC address or a new one; in the order of those that are named, for all."""
+    """Write ports, each with its own MAC address or a new one; in the order of those that are named, for all.
+
+    One that names a server of this cloud as its device is a NIC of it from now on.
+    """
     made: dict[str, Port] = {}
     drafts = [_draft(networks, m.port_id, m.request, m.ip_allocation) for m in makings]
     left = sorted(drafts, key=lambda port: port.mac_address)
     for _ in range(MAC_ROUNDS_MAX):
         if not left:
+            await notices.note_servers(tx, list(made.values()))
             return made
         with_macs = [
             port if port.mac_address else msgspec.structs.replace(port, mac_address=new_mac(networks.env.random))

@@ -4,7 +4,7 @@ What is told is only whose ports to look at again, and which of them a build los
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import structlog
 
@@ -30,8 +30,8 @@ async def note(tx: Connection, before: Port, after: Port | None) -> list[str]:
 
 
 async def note_servers(tx: Connection, ports: Sequence[Port]) -> list[str]:
-    """Write down whose ports have other addresses than they had, lost none. Returns the servers."""
-    servers = sorted({port.device_id for port in ports if is_server_id(port.device_id)})
+    """Write down whose ports are new, or have other addresses than they had, lost none. Returns the servers."""
+    servers = servers_of(ports)
     await store.insert_notices(tx, servers)
     return servers
 
@@ -61,6 +61,11 @@ async def tell_now(networks: Networks, server_ids: Sequence[str]) -> None:
         await tell(networks, server_ids)
     except RoostError as error:
         log.warning("a server is told of its ports later", servers=list(server_ids), reason=str(error))
+
+
+def servers_of(ports: Iterable[Port]) -> list[str]:
+    """What may be servers of this cloud, of the devices that the ports name."""
+    return sorted({port.device_id for port in ports if is_server_id(port.device_id)})
 
 
 def is_server_id(device_id: str) -> bool:
