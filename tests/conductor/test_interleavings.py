@@ -6,6 +6,7 @@ import pytest
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
+from roost.compute.service.servers import get_server
 from roost.conductor import finish
 from roost.network.model import PortFilter, PortRequest
 from roost.network.service import assignments, ports
@@ -90,6 +91,25 @@ async def test_a_conductor_that_wakes_before_it_assigns_a_named_address_takes_no
         await world.run()
         assert await world.statuses() == {server: "ACTIVE"}
     assert await world.statuses() == {server: "ACTIVE"}
+    await world.settled()
+
+
+async def test_a_conductor_that_wakes_before_it_looks_at_ports_moves_none_off_the_host_of_a_server_that_runs(
+    world: World,
+) -> None:
+    """It was to bind them on a first host; another did, and went on to the next when the launch there failed."""
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id)
+    await world.die_after(2)
+    await world.expire_leases()
+    async with world.asleep(world.conductor.network, "ensure_ports", before=True):
+        await world.conduct()
+        first = (await get_server(world.compute, server)).host
+        assert first is not None
+        await world.run(failing=[first])
+        assert await world.statuses() == {server: "ACTIVE"}
+    (port,) = await ports.list_ports(world.networks, PortFilter())
+    assert port.host == (await get_server(world.compute, server)).host != first
     await world.settled()
 
 

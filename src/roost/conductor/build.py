@@ -39,11 +39,19 @@ async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 
 
 async def _ports(lease: Lease, builds: Sequence[Build]) -> tuple[dict[str, tuple[Port, ...]], list[Move]]:
-    """The servers' ports, read again where this lease does not know them."""
+    """The servers' ports, read again where this lease does not know them; servers that it has lost are left out."""
     ports = {build.work.server_id: build.ports for build in builds if build.ports is not None}
-    moves = []
+    moves: list[Move] = []
     again = [build for build in builds if build.ports is None]
-    for build, answer in zip(again, await ensure_ports(lease, again) if again else [], strict=True):
+    if not again:
+        return ports, moves
+    answers = await ensure_ports(lease, again)
+    # A revision counts only if it was read under the lease: with a later one, a conductor that was taken for dead would
+    # put the port where it believes the server, which may run on another host by now.
+    ours = {build.work.server_id for build in await lease.held(again)}
+    for build, answer in zip(again, answers, strict=True):
+        if build.work.server_id not in ours:
+            continue
         if isinstance(answer, PortsRefused):
             moves.append(moved(build.work, Stage.FAIL, failure=Failure(message=answer.reason), keep=True))
         else:
