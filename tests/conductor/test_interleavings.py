@@ -5,12 +5,14 @@ from typing import Any
 import pytest
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
+from tests.next_call import instead
 
 from roost.compute.service.servers import get_server
 from roost.conductor import finish
 from roost.network.model import PortFilter, PortRequest
 from roost.network.service import assignments, ports
 from roost.platform.database import Database
+from roost.platform.errors import TransactionVictim
 
 
 @pytest.fixture
@@ -78,6 +80,24 @@ async def test_a_server_whose_stage_fails_holds_up_no_other_of_its_batch(
     await world.expire_leases()
     await world.run()
     assert set((await world.statuses()).values()) == {"ACTIVE"}
+    await world.settled()
+
+
+@pytest.mark.parametrize("name", ["ensure_ports", "bind_ports", "settle_ports", "release_ports"])
+async def test_a_stage_whose_transaction_gave_way_to_another_is_done_again_at_once(world: World, name: str) -> None:
+    """Its servers do not wait until the lease runs out."""
+    network = await world.routed(rack1="10.1.0.0/29")
+    servers = await world.boot(network.id, count=2)
+    if name == "release_ports":
+        await world.run()
+        await world.delete(*servers)
+
+    async def victim(real: Any, *arguments: Any, **more: Any) -> Any:
+        raise TransactionVictim("a deadlock")
+
+    instead(world.conductor.network, name, victim)
+    await world.run()
+    assert await world.statuses() == ({} if name == "release_ports" else dict.fromkeys(servers, "ACTIVE"))
     await world.settled()
 
 

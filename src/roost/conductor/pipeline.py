@@ -21,10 +21,13 @@ from roost.conductor.context import Build, Conductor, Lease
 from roost.conductor.finish import delete, fail, launch_timeout, retry, settle
 from roost.conductor.place import place
 from roost.conductor.ports import create_ports
-from roost.platform.errors import DatabaseUnavailable
+from roost.platform.errors import DatabaseUnavailable, TransactionVictim
 
 ROUNDS_MAX = 64
 """Stages that one batch may pass in one lease; a server passes seven, and five more for each retry."""
+
+VICTIM_ROUNDS_MAX = 8
+"""How often a stage is done whose transactions are always the ones that give way to others."""
 
 StageFunction = Callable[[Lease, Sequence[Build]], Awaitable[list[Build]]]
 
@@ -98,10 +101,11 @@ async def carry(lease: Lease, builds: Sequence[Build]) -> None:
 async def _pass(lease: Lease, function: StageFunction, batch: Sequence[Build]) -> list[Build]:
     """One stage of a batch; where that fails, of each server by itself, so that a bad one undoes no other.
 
-    Stages can be repeated. The server that fails by itself is left to its lease, and done again when that runs out.
+    Stages can be repeated: one whose transaction gave way to another's is, at once. The server that fails by itself is
+    left to its lease, and done again when that runs out.
     """
     try:
-        return await function(lease, batch)
+        return await _until_no_victim(lease, function, batch)
     except DatabaseUnavailable:
         raise
     except Exception as error:
@@ -113,3 +117,13 @@ async def _pass(lease: Lease, function: StageFunction, batch: Sequence[Build]) -
     for build in batch:
         going_on += await _pass(lease, function, [Build(build.work)])
     return going_on
+
+
+async def _until_no_victim(lease: Lease, function: StageFunction, batch: Sequence[Build]) -> list[Build]:
+    for _ in range(VICTIM_ROUNDS_MAX - 1):
+        try:
+            return await function(lease, batch)
+        except TransactionVictim as error:
+            log.warning("a stage is done again", servers=len(batch), reason=str(error))
+            batch = [Build(build.work) for build in batch]
+    return await function(lease, batch)
