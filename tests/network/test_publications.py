@@ -1,16 +1,18 @@
 """One publisher at a time says what the ledger knows, and what was overtaken is said again."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from tests.network.cloud import Cloud
 from tests.network.test_all_or_none import cancel_everywhere
-from tests.next_call import before
+from tests.next_call import before, instead
 
 from roost.network.service import networks
 from roost.network.service.publications import publish_due
 from roost.network.store import publications, subnets
+from roost.platform.errors import DatabaseUnavailable
 
 
 @pytest.fixture
@@ -112,3 +114,22 @@ async def test_a_host_that_registers_while_a_segment_goes_does_not_bring_its_agg
     before(cloud.compute, "ensure_host_aggregates", lambda: networks.delete_network(cloud.networks, network.id))
     await cloud.client.set_hosts({"late": ["rack1"]})
     assert (cloud.compute.aggregates, cloud.compute.members) == ({}, {})
+
+
+async def test_a_publisher_that_is_cancelled_while_the_database_is_away_is_cancelled(
+    cloud: Cloud, provider: str
+) -> None:
+    """As an error of the database's it would be work that is put off, and go on for ever when Roost is to end."""
+
+    async def ends() -> None:
+        cancelled.cancel()
+        await asyncio.sleep(0)
+
+    async def away(*_: Any, **__: Any) -> None:
+        raise DatabaseUnavailable("the database went away")
+
+    while_telling(cloud, ends)
+    instead(publications, "give_up", away)
+    cancelled = asyncio.create_task(publish_due(cloud.networks, [provider]))
+    await asyncio.wait([cancelled])
+    assert cancelled.cancelled()

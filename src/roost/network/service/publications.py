@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +15,7 @@ from roost.network.store import networks as store
 from roost.network.store import publications, subnet_changes
 from roost.network.store import subnets as subnet_rows
 from roost.platform.crash import crash_point
+from roost.platform.errors import RoostError
 from roost.seams.compute import HostAggregateState
 
 BATCH_MAX = 500
@@ -57,8 +59,9 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
     try:
         return await _publish_leased(networks, provider_uuids, owner)
     except BaseException:
-        async with networks.database.transaction() as tx:
-            await publications.give_up(tx, owner=owner)
+        with suppress(RoostError):  # the lease runs out if the database is away; who is cancelled stays cancelled
+            async with networks.database.transaction() as tx:
+                await publications.give_up(tx, owner=owner)
         raise
 
 
