@@ -66,10 +66,10 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
 
 
 async def _publish_leased(networks: Networks, provider_uuids: Sequence[str] | None, owner: str) -> set[str]:
-    begun = asyncio.get_running_loop().time()  # not after the lease: this process may stall before it knows of it
     async with networks.database.transaction() as tx:
         moving = await subnet_changes.count_moving(tx, provider_uuids)
         lease_s = networks.settings.publish_lease_s + moving / MOVES_PER_S
+        begun = asyncio.get_running_loop().time()  # not after the lease: this process may stall before it knows of it
         wanted = await publications.lease(tx, provider_uuids, owner=owner, lease_s=lease_s, limit=BATCH_MAX)
     if not wanted:
         return set()

@@ -20,7 +20,7 @@ async def want(tx: Connection, provider_uuids: Sequence[str]) -> None:
 LEASE = """
 -- network.lease_publications
 UPDATE network.publication p
-SET lease_owner = $2, lease_until = now() + make_interval(secs => $3)
+SET lease_owner = $2, lease_until = clock_timestamp() + make_interval(secs => $3)
 FROM (
     SELECT provider_uuid FROM network.publication
     WHERE ($1::uuid[] IS NULL OR provider_uuid = ANY($1)) AND wanted > published
@@ -35,7 +35,10 @@ RETURNING p.provider_uuid, p.wanted
 async def lease(
     tx: Connection, provider_uuids: Sequence[str] | None, *, owner: str, lease_s: float, limit: int
 ) -> dict[str, int]:
-    """Take those of the publications that are due and that nobody has. Returns provider UUID -> state wanted."""
+    """Take those of the publications that are due and that nobody has. Returns provider UUID -> state wanted.
+
+    The lease runs from this statement, not from the start of the transaction: its owner takes the time before it.
+    """
     rows = await tx.fetch(LEASE, provider_uuids, owner, lease_s, limit)
     return {row["provider_uuid"]: row["wanted"] for row in rows}
 
