@@ -258,6 +258,7 @@ async def test_a_null_that_would_change_nothing_is_refused(api: Api, cloud: Clou
         for name in names:
             one = path.split("s/")[0]
             assert (await refused(api, "PUT", path, {one: {name: None}}))[0] == 400, (path, name)
+    assert (await refused(api, "PUT", f"ports/{port['id']}", {"port": {"mac_address": ""}}))[0] == 400
     nulls = {"binding:host_id": None, "binding:profile": None}
     status, answer = await api.call("PUT", f"/v2.0/ports/{port['id']}", {"port": nulls})
     assert (status, answer["port"]["name"], answer["port"]["description"]) == (200, "web", "said")

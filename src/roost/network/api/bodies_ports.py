@@ -142,7 +142,7 @@ def port_changes(body: PortUpdateBody, revision: int | None) -> PortChanges:
     return PortChanges(
         name=said(body.name),
         description=said(body.description),
-        mac_address=said(body.mac_address) or None,
+        mac_address=said(body.mac_address),
         admin_state_up=said(body.admin_state_up),
         device_id=said(body.device_id),
         device_owner=said(body.device_owner),
