@@ -4,6 +4,7 @@ A wing's `api/` gives an `Api` its endpoints: functions that decode, call one se
 service raises is turned into an answer here, by the wing's table of problems.
 """
 
+import gc
 import re
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -280,10 +281,16 @@ async def read_bytes(request: Request) -> bytes:
 async def read_json(request: Request, kind: type[T]) -> T:
     """The request's body as `kind`. Raises BadRequest, naming the field and what was expected there."""
     body = await read_bytes(request)
+    collecting = gc.isenabled()
+    # What is decoded is no garbage. Measured: of 5 million empty lists in one body, 0.7 s instead of 5.1 s.
+    gc.disable()
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"malformed body: {error}{_choices(kind, str(error))}") from error
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _choices(kind: type, error: str) -> str:
