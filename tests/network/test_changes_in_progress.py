@@ -221,3 +221,17 @@ async def until_blocked(cloud: Cloud, count: int) -> None:
     async with asyncio.timeout(5), cloud.networks.database.connection() as connection:
         while await connection.fetchval(BLOCKED) < count:
             await asyncio.sleep(0.01)
+
+
+async def test_a_change_that_another_follows_at_once_was_made_all_the_same(cloud: Cloud) -> None:
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
+    subnet = await only(cloud)
+
+    async def change(last: int) -> None:
+        wanted = pools((10, last))
+        await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=wanted))
+
+    before(subnet_changes, "get_subnet", lambda: change(14))
+    await change(12)
+    await assert_books(cloud)
+    assert await cloud.used(network.id) == (5, 0)

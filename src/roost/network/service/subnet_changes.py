@@ -53,11 +53,12 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
         await finish_change(networks, subnet_id)
     else:
         raise PublicationPending
+    made: set[str] = set()
     if begun:
         crash_point("subnet.after-begin")
-        ended = await finish_change(networks, subnet_id)
+        made = await finish_change(networks, subnet_id)
     changed = await get_subnet(networks, subnet_id)
-    if begun and not (ended and _is_capacity_of(after, changed)):
+    if begun and change.id not in made and not _is_capacity_of(after, changed):
         raise SubnetInUse(
             f"Servers are being built with addresses of subnet {subnet_id}, or ports are being made: it keeps its "
             "pools and segment; repeat the request when they are done, or delete them."
@@ -65,17 +66,17 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
     return changed
 
 
-async def finish_change(networks: Networks, subnet_id: str) -> bool:
-    """Carry a subnet's change in progress, if it has one, to its end; False if it had to be taken back.
+async def finish_change(networks: Networks, subnet_id: str) -> set[str]:
+    """Carry a subnet's change in progress, if it has one, to its end; its id, if it was not taken back.
 
-    Raises PublicationPending.
+    Who finds none left does not know what became of it. Raises PublicationPending.
     """
     tries = 0
     while True:
         async with networks.database.transaction() as tx:
             found = await subnet_rows.list_subnets(tx, [subnet_id])
         if not found or found[0].change is None:
-            return True
+            return set()
         subnet, change = found[0], found[0].change
         providers = sorted({subnet.provider_uuid, change.before.segment_id or subnet.network_id})
         refusing = await publications.publish(networks, providers)
@@ -90,7 +91,7 @@ async def finish_change(networks: Networks, subnet_id: str) -> bool:
         ended = await _end(networks, subnet, full=full)
         crash_point("subnet.after-finish")
         if ended:
-            return not change.back
+            return set() if change.back else {change.id}
 
 
 async def finish_changes(networks: Networks) -> int:
@@ -181,7 +182,7 @@ async def _end(networks: Networks, seen: Subnet, *, full: bool) -> bool:
 
 
 def _is_capacity_of(wanted: Subnet, found: Subnet) -> bool:
-    """Whether nobody took the change back, or made another one."""
+    """Whether nobody took the change back, as far as its capacity shows, where somebody else has ended it."""
     return not subnet_updates.changes_capacity(wanted, found)
 
 
