@@ -243,6 +243,23 @@ async def test_an_attribute_that_nobody_may_give_is_refused_in_upstreams_words(a
         assert answer["NeutronError"] == {"type": "HTTPBadRequest", "message": message, "detail": ""}
 
 
+async def test_a_list_of_far_too_many_is_refused_as_it_is_read(api: Api, cloud: Cloud) -> None:
+    """Rules that look at each of a million before they count them take a minute."""
+    network, _, subnet = await routed(api, cloud)
+    port = await api.make("port", network_id=network["id"])
+    lists: dict[str, Any] = {
+        "fixed_ips": {}, "allocation_pools": {"start": "10.0.0.2", "end": "10.0.0.3"}, "dns_nameservers": "8.8.8.8",
+        "host_routes": {"destination": "10.0.0.0/24", "nexthop": "10.0.0.3"}, "service_types": "compute:x",
+    }  # fmt: skip
+    for name, item in lists.items():
+        one, made = ("port", port) if name == "fixed_ips" else ("subnet", subnet)
+        new = {"network_id": network["id"]} | ({} if one == "port" else {"cidr": "10.9.0.0/24"})
+        for method, path, body in (("POST", f"{one}s", new), ("PUT", f"{one}s/{made['id']}", {})):
+            status, answer = await api.call(method, f"/v2.0/{path}", {one: {**body, name: [item] * 1001}})
+            assert status == 400
+            assert f"of length <= 1000 - at `$.{one}.{name}`" in answer["NeutronError"]["message"]
+
+
 async def test_a_null_that_would_change_nothing_is_refused(api: Api, cloud: Cloud) -> None:
     network, _, subnet = await routed(api, cloud)
     port = await api.make("port", network_id=network["id"], name="web", description="said")

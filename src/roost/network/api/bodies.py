@@ -16,6 +16,9 @@ SegmentationId = Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern="^[0-9
 """A number, or its digits, as `openstack network create` sends it."""
 T = TypeVar("T")
 
+ITEMS_MAX = 1000
+"""How many an attribute lists: more than any may have, so that what there may be of it says how many are too many."""
+Items = Meta(max_length=ITEMS_MAX)
 BULK_MAX = 500
 """How many of one kind are made by one request."""
 

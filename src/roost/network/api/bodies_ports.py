@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network import addressing
-from roost.network.api.bodies import BULK_MAX, Text, parse_project, parse_uuid, refuse_unserved, said
+from roost.network.api.bodies import BULK_MAX, Items, Text, parse_project, parse_uuid, refuse_unserved, said
 from roost.network.errors import InvalidInput
 from roost.network.model import FixedIpRequest, PortChanges, PortRequest
 from roost.network.tags import TAGS_MAX, replaced
@@ -78,7 +78,7 @@ class PortBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
     admin_state_up: bool = True
     device_id: Text = ""
     device_owner: Text = ""
-    fixed_ips: list[FixedIpBody] | None = None
+    fixed_ips: Annotated[list[FixedIpBody], Items] | None = None
     host_id: Text | None = field(default=None, name="binding:host_id")
     vnic_type: VnicType = field(default="normal", name="binding:vnic_type")
     profile: dict[str, Any] | None = field(default=None, name="binding:profile")
@@ -97,7 +97,7 @@ class PortUpdateBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
     admin_state_up: bool | UnsetType = UNSET
     device_id: Text | UnsetType = UNSET
     device_owner: Text | UnsetType = UNSET
-    fixed_ips: list[FixedIpBody] | UnsetType = UNSET
+    fixed_ips: Annotated[list[FixedIpBody], Items] | UnsetType = UNSET
     host_id: Text | UnsetType | None = field(default=UNSET, name="binding:host_id")
     vnic_type: VnicType | UnsetType = field(default=UNSET, name="binding:vnic_type")
     profile: dict[str, Any] | None = field(default=None, name="binding:profile")

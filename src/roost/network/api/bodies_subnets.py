@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network import addressing, subnet_attributes, uses
-from roost.network.api.bodies import BULK_MAX, Text, parse_project, parse_uuid, refuse_unserved, said
+from roost.network.api.bodies import BULK_MAX, Items, Text, parse_project, parse_uuid, refuse_unserved, said
 from roost.network.errors import InvalidInput
 from roost.network.model import HostRoute, Subnet, SubnetChanges
 from roost.platform.env import Env
@@ -58,15 +58,15 @@ class SubnetBody(SubnetUnserved, kw_only=True, forbid_unknown_fields=True):
     description: Text = ""
     segment_id: str | None = None
     gateway_ip: str | UnsetType | None = UNSET
-    allocation_pools: list[PoolBody] | None = None
+    allocation_pools: Annotated[list[PoolBody], Items] | None = None
     enable_dhcp: bool = True
     project_id: Text | None = None
     tenant_id: Text | None = None
-    dns_nameservers: list[str] | None = None
-    host_routes: list[HostRouteBody] | None = None
+    dns_nameservers: Annotated[list[str], Items] | None = None
+    host_routes: Annotated[list[HostRouteBody], Items] | None = None
     ipv6_ra_mode: Text | None = None
     ipv6_address_mode: Text | None = None
-    service_types: list[str] | None = None
+    service_types: Annotated[list[str], Items] | None = None
     cell: Cell | None = field(default=None, name="roost:cell")
 
 
@@ -80,11 +80,11 @@ class SubnetUpdateBody(SubnetUnserved, kw_only=True, forbid_unknown_fields=True)
     name: Text | UnsetType = UNSET
     description: Text | UnsetType = UNSET
     gateway_ip: str | UnsetType | None = UNSET
-    allocation_pools: list[PoolBody] | UnsetType = UNSET
+    allocation_pools: Annotated[list[PoolBody], Items] | UnsetType = UNSET
     enable_dhcp: bool | UnsetType = UNSET
-    dns_nameservers: list[str] | UnsetType | None = UNSET
-    host_routes: list[HostRouteBody] | UnsetType | None = UNSET
-    service_types: list[str] | UnsetType = UNSET
+    dns_nameservers: Annotated[list[str], Items] | UnsetType | None = UNSET
+    host_routes: Annotated[list[HostRouteBody], Items] | UnsetType | None = UNSET
+    service_types: Annotated[list[str], Items] | UnsetType = UNSET
     segment_id: str | UnsetType | None = UNSET
 
 
