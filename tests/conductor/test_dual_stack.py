@@ -155,3 +155,22 @@ async def test_servers_that_claim_no_address_are_gone_on_with_where_they_were_pl
     assert Counter((await world.statuses()).values()) == {"ACTIVE": 2}
     assert await families(world) == {(0, 1): 2}
     await world.settled()
+
+
+async def test_a_server_that_leaves_its_segment_for_one_where_nothing_is_claimed_gives_its_claim_back(
+    database: Database,
+) -> None:
+    """Its launch fails on the only host of the segment whose addresses are capacity."""
+    world = await World.make(database)
+    await world.hosts("r1-h1", reach=["rack1"])
+    network = await world.routed(rack1="10.1.0.0/29")
+    await world.cloud.subnet(network, "2001:db8::/64", await world.cloud.segment(network, "rack2"), **SLAAC)
+    (server,) = await world.boot(network.id)
+    await world.conduct()
+    await world.hosts("r2-h1", reach=["rack2"])
+    await world.run(failing=["r1-h1"])
+    assert [host for _, host in world.launches] == ["r1-h1", "r2-h1"]
+    assert await world.statuses() == {server: "ACTIVE"}
+    assert await families(world) == {(0, 1): 1}
+    await world.settled()
+    assert await world.conductor.placement.list_consumers("PORT", after="", limit=10) == []

@@ -176,7 +176,8 @@ async def _adopt(lease: Lease, placings: Sequence[_Placing], networks: Mapping[s
     groups = []
     for placing, _host in adopted:
         uuids = [placing.build.work.server_id, *(p.id for p in placing.ports if not p.addresses and p.provider_uuid)]
-        groups.append(ClaimGroup(tuple(_again(placing.held[uuid]) for uuid in uuids if uuid in placing.held)))
+        held = [placing.held[uuid] for uuid in uuids if uuid in placing.held]
+        groups.append(ClaimGroup(tuple(_again(state, state.allocations) for state in held)))
     for (placing, host), answer in zip(adopted, await lease.conductor.placement.claim(groups), strict=True):
         if isinstance(answer, Claimed):
             placing.outcome = _placed(placing, host, _kept_claims(placing), _kept_pools(placing), answer)
@@ -209,19 +210,19 @@ def _kept_pools(placing: _Placing) -> dict[str, str]:
 
 
 def _kept_claims(placing: _Placing) -> dict[str, tuple[str, Resources]]:
-    """Claims of ports that were found without an address, by port id."""
-    unassigned = _unassigned(placing.ports)
+    """Claims of ports that were found without an address, by port id: none of a server that may leave them."""
+    unassigned = {} if placing.leaving else _unassigned(placing.ports)
     return {port_id: (uuid, placing.held[port_id].allocations[uuid]) for port_id, uuid in unassigned.items()}
 
 
-def _again(held: ConsumerState) -> ConsumerClaim:
+def _again(held: ConsumerState, allocations: Allocations) -> ConsumerClaim:
     return ConsumerClaim(
         consumer_uuid=held.consumer_uuid,
         generation=held.generation,
         consumer_type=held.consumer_type,
         project_id=held.project_id,
         user_id=held.user_id,
-        allocations=held.allocations,
+        allocations=allocations,
     )
 
 
@@ -375,8 +376,8 @@ def _pools_here(placing: _Placing, candidate: Candidate) -> dict[str, str]:
 def _claims(placing: _Placing, candidate: Candidate, networks: Mapping[str, NetworkView]) -> list[ConsumerClaim]:
     """The server's claim on its host, and one for each port that gets its address from the candidate.
 
-    A port's earlier claim, without an address as yet, is made again as it is: see _adopt. Addresses of flat networks
-    are the server's own, those that it keeps too.
+    A port's earlier claim, without an address as yet, is made again as it is: see _adopt; unless the server may leave
+    it. Addresses of flat networks are the server's own, those that it keeps too.
     """
     work = placing.build.work
     here = _claimed_here(placing, candidate, networks)
@@ -395,8 +396,14 @@ def _claims(placing: _Placing, candidate: Candidate, networks: Mapping[str, Netw
         if any(resources.values())
     }
     consumers: list[tuple[str, ConsumerType, Allocations]] = [(work.server_id, ConsumerType.INSTANCE, left), *ports]
-    kept = [placing.held[uuid] for uuid in _unassigned(placing.ports) if uuid not in here]
-    return [_again(held) for held in kept] + [
+    kept = _kept_claims(placing)
+    # What it leaves for a segment where nothing is claimed goes back in the same step.
+    earlier = [
+        _again(placing.held[uuid], placing.held[uuid].allocations if uuid in kept else {})
+        for uuid in _unassigned(placing.ports)
+        if uuid not in here
+    ]
+    return earlier + [
         ConsumerClaim(
             consumer_uuid=uuid,
             generation=placing.held[uuid].generation if uuid in placing.held else None,
