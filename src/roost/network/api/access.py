@@ -4,6 +4,7 @@ guard.py asks before an operation begins; lists and answers leave out what is no
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -175,14 +176,22 @@ def _network_target(owner: NetworkOwner) -> Target:
     }
 
 
+@cache
+def _defaults(kind: type[Struct]) -> tuple[tuple[str, str, Any], ...]:
+    """(name, name that clients use, default) of every field; looked up once, as a body may have many thousands."""
+    return tuple(
+        (one.name, one.encode_name, one.default if one.default_factory is NODEFAULT else one.default_factory())
+        for one in msgspec.structs.fields(kind)
+    )
+
+
 def _said(rule: str, item: Struct) -> Iterator[str]:
     """The rules of the attributes, and of what is in their lists, that a body says."""
-    for field in msgspec.structs.fields(item):
-        value: Any = getattr(item, field.name)
-        default = field.default if field.default_factory is NODEFAULT else field.default_factory()
+    for attribute, shown, default in _defaults(type(item)):
+        value: Any = getattr(item, attribute)
         if value is UNSET or value == default:
             continue
-        name = f"{rule}:{field.encode_name}"
+        name = f"{rule}:{shown}"
         if name in ATTRIBUTES:
             yield name
         for part in value if isinstance(value, list) else ():
