@@ -9,7 +9,7 @@ from tests.next_call import instead
 
 from roost.compute.service.servers import get_server
 from roost.conductor import finish
-from roost.network.model import PortFilter, PortRequest
+from roost.network.model import PortChanges, PortFilter, PortRequest
 from roost.network.service import assignments, ports
 from roost.platform.database import Database
 from roost.platform.errors import TransactionVictim
@@ -163,3 +163,22 @@ async def test_a_conductor_that_wakes_before_it_makes_ports_gives_no_nic_back_th
     await world.settled()
     assert [port.id for port in await ports.list_ports(world.networks, PortFilter())] == [kept.id]
     assert await world.statuses() == {server: "ACTIVE"}
+
+
+async def test_a_conductor_that_wakes_before_it_reserves_a_users_port_keeps_none_that_was_detached_since(
+    world: World,
+) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    mine = await ports.create_port(world.networks, PortRequest(network_id=network.id, project_id=PROJECT))
+    (server,) = await world.boot(network.id, port_id=mine.id)
+    async with world.asleep(world.conductor.network, "ensure_ports", before=True):
+        await world.run()
+        assert await world.statuses() == {server: "ACTIVE"}
+        await ports.update_port(world.networks, mine.id, PortChanges(device_id="", device_owner="", host=""))
+        (before,) = await ports.list_ports(world.networks, PortFilter(ids=(mine.id,)))
+    await world.settled()
+    (after,) = await ports.list_ports(world.networks, PortFilter(ids=(mine.id,)))
+    assert (after.device_id, after.device_owner, after.host) == ("", "", None)
+    assert after.addresses == before.addresses != ()
+    assert [port.port_id for port in (await get_server(world.compute, server)).ports].count(mine.id) == 0
+    await world.settled()

@@ -78,7 +78,8 @@ class Kind(Enum):
         "deleted if Roost made it, else put back as it came",
     )  # fmt: skip
     PORT_LATE = (
-        "port-late", "a port was made for the build of a server that came to run without it", "deleted",
+        "port-late", "a port was made or reserved for the build of a server that came to run without it",
+        "deleted; a user's own is given back",
     )  # fmt: skip
     PORT_UNOWNED = (
         "port-unowned", "a user's port is attached to a server that does not exist", "detached; it keeps its addresses",

@@ -70,8 +70,8 @@ def _fault_of(port: BuildPort, *, alive: set[str], going: set[str], unfinished: 
         return Kind.PORT_UNOWNED
     if not port.reserved or port.device_id in unfinished:
         return None
-    # What a server came to run with was bound before; a conductor taken for dead made this one when that was over.
-    return Kind.PORT_LATE if port.made and not port.bound else Kind.PORT_RESERVED
+    # What a server came to run with was bound before; a conductor taken for dead made or reserved this one later.
+    return Kind.PORT_LATE if (port.made or port.held) and not port.bound else Kind.PORT_RESERVED
 
 
 async def _settle_suspects(
@@ -102,6 +102,9 @@ async def _settle_suspects(
                 await store.settle_ports(tx, same)
         elif repairing and kind is Kind.PORT_LATE:
             for port in mine:
+                if not port.made:
+                    await builds.give_back_port(networks, port.id, revision=port.revision)
+                    continue
                 with suppress(PortNotFound, RevisionNumberConstraintFailed):  # somebody is at it: next time
                     await ports.delete_port(networks, port.id, revision=port.revision)
         elif repairing:

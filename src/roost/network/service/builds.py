@@ -103,18 +103,30 @@ async def release_server_ports(
     going = set(server_ids)
     async with networks.database.transaction() as tx:
         found = await ports.lock_server_ports(tx, port_ids, server_ids)
-        partings = [
-            bindings.decide_parting(port, restore=restore)
-            for port in found.values()
-            if port.device_id in going or port.made_for in going
-        ]
-        await assignments.unassign(tx, [pair for parting in partings for pair in parting.dropped])
-        await ports.part(tx, partings)
-        unclaimed = [parting.port_id for parting in partings if parting.unclaims]
-        await claims.insert_releases(tx, unclaimed)
+        mine = [port for port in found.values() if port.device_id in going or port.made_for in going]
+        unclaimed = await _part(tx, mine, restore=restore)
     crash_point("port.after-unassign")
     await releases.work_off_now(networks, unclaimed)
-    return len(partings)
+    return len(mine)
+
+
+async def give_back_port(networks: Networks, port_id: str, *, revision: int) -> None:
+    """A user's port that is reserved for a build that is over is as it came; one that changed since stays as it is."""
+    async with networks.database.transaction() as tx:
+        found = await ports.lock_ports(tx, [port_id])
+        mine = [port for port in found.values() if port.revision == revision and port.reserved_from is not None]
+        unclaimed = await _part(tx, mine, restore=True)
+    await releases.work_off_now(networks, unclaimed)
+
+
+async def _part(tx: Connection, found: Sequence[Port], *, restore: bool) -> list[str]:
+    """Their servers have these ports, which are locked, no more. Returns those whose claims are to be given back."""
+    partings = [bindings.decide_parting(port, restore=restore) for port in found]
+    await assignments.unassign(tx, [pair for parting in partings for pair in parting.dropped])
+    await ports.part(tx, partings)
+    unclaimed = [parting.port_id for parting in partings if parting.unclaims]
+    await claims.insert_releases(tx, unclaimed)
+    return unclaimed
 
 
 async def _ensure_batch(

@@ -227,13 +227,17 @@ async def list_publications(tx: Connection, provider_uuids: Sequence[str] | None
 
 
 class BuildPort(Struct, frozen=True, kw_only=True):
-    """A port that Roost made for a server, that a build reserved, or that a user attached to one."""
+    """A port that Roost made for a server, that a build reserved, or that a user attached to one.
+
+    held: a build has the port itself; reserved: or an address of it.
+    """
 
     id: str
     name: str
     device_id: str
     made: bool
     reserved: bool
+    held: bool
     bound: bool
     revision: int
 
@@ -243,7 +247,7 @@ LIST_BUILD_PORTS = """
 SELECT p.id, p.name, p.device_id, p.made_for IS NOT NULL AS made,
     p.reserved_from IS NOT NULL OR EXISTS (
         SELECT FROM network.address a WHERE a.port_id = p.id AND a.assigned_for IS NOT NULL) AS reserved,
-    p.host IS NOT NULL AS bound, p.revision
+    p.reserved_from IS NOT NULL AS held, p.host IS NOT NULL AS bound, p.revision
 FROM network.port p
 WHERE ($1::uuid IS NULL OR p.id > $1) AND ($3::uuid[] IS NULL OR p.id = ANY($3)) AND p.device_id <> ''
     AND (p.made_for IS NOT NULL OR p.reserved_from IS NOT NULL OR p.device_owner LIKE 'compute:%')
