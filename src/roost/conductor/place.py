@@ -176,8 +176,7 @@ async def _adopt(lease: Lease, placings: Sequence[_Placing], networks: Mapping[s
     groups = []
     for placing, _host in adopted:
         uuids = [placing.build.work.server_id, *(p.id for p in placing.ports if not p.addresses and p.provider_uuid)]
-        held = [placing.held[uuid] for uuid in uuids if uuid in placing.held]
-        groups.append(ClaimGroup(tuple(_again(state, state.allocations) for state in held)))
+        groups.append(ClaimGroup(tuple(_again(placing.held[uuid]) for uuid in uuids if uuid in placing.held)))
     for (placing, host), answer in zip(adopted, await lease.conductor.placement.claim(groups), strict=True):
         if isinstance(answer, Claimed):
             placing.outcome = _placed(placing, host, _kept_claims(placing), _kept_pools(placing), answer)
@@ -215,14 +214,14 @@ def _kept_claims(placing: _Placing) -> dict[str, tuple[str, Resources]]:
     return {port_id: (uuid, placing.held[port_id].allocations[uuid]) for port_id, uuid in unassigned.items()}
 
 
-def _again(held: ConsumerState, allocations: Allocations) -> ConsumerClaim:
+def _again(held: ConsumerState) -> ConsumerClaim:
     return ConsumerClaim(
         consumer_uuid=held.consumer_uuid,
         generation=held.generation,
         consumer_type=held.consumer_type,
         project_id=held.project_id,
         user_id=held.user_id,
-        allocations=allocations,
+        allocations=held.allocations,
     )
 
 
@@ -396,13 +395,9 @@ def _claims(placing: _Placing, candidate: Candidate, networks: Mapping[str, Netw
         if any(resources.values())
     }
     consumers: list[tuple[str, ConsumerType, Allocations]] = [(work.server_id, ConsumerType.INSTANCE, left), *ports]
-    kept = _kept_claims(placing)
-    # What it leaves for a segment where nothing is claimed goes back in the same step.
-    earlier = [
-        _again(placing.held[uuid], placing.held[uuid].allocations if uuid in kept else {})
-        for uuid in _unassigned(placing.ports)
-        if uuid not in here
-    ]
+    earlier = [_again(placing.held[uuid]) for uuid in _unassigned(placing.ports) if uuid not in here]
+    if placing.leaving:  # for a segment where nothing is claimed: what is claimed goes back in the same step
+        earlier = [msgspec.structs.replace(claim, allocations={}) for claim in earlier]
     return earlier + [
         ConsumerClaim(
             consumer_uuid=uuid,
