@@ -1,15 +1,20 @@
 """Claims of servers that may hold none are returned, and no others."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from tests.conductor.world import World
+from tests.network.test_ipv6 import BLOCKED
 from tests.next_call import after, instead
 
+from roost.compute.service.audit import audit_hosts
+from roost.compute.service.hosts import heartbeat
 from roost.conductor.pipeline import run_once
 from roost.conductor.place import _again
 from roost.conductor.reconcile import reconcile_once
 from roost.platform.database import Database
+from roost.seams.audit import Repairs
 from roost.seams.placement import Claimed, ClaimGroup
 
 
@@ -71,3 +76,25 @@ async def test_a_claim_that_was_replaced_since_it_was_read_is_kept(world: World)
     after(placement, "get_consumers", replaced)
     await reconcile_once(world.conductor)
     assert server in await placement.get_consumers([server])
+
+
+async def test_an_audit_that_has_hosts_published_again_locks_them_in_order(world: World) -> None:
+    """Else it and the hosts that say that they are there wait for each other."""
+    await world.hosts("z-last")
+    await world.hosts("a-first")
+    async with world.database.connection() as connection:
+        await connection.execute("DELETE FROM network.host WHERE name IN ('a-first', 'z-last')")
+
+    async def blocked(count: int) -> None:
+        async with world.database.connection() as connection:
+            while await connection.fetchval(BLOCKED) < count:
+                await asyncio.sleep(0.01)
+
+    async with world.database.transaction() as tx:
+        await tx.execute("SELECT FROM compute.host WHERE name = 'z-last' FOR NO KEY UPDATE")
+        auditing = asyncio.create_task(audit_hosts(world.compute, repairs=Repairs.ITSELF))
+        await blocked(1)
+        beating = asyncio.create_task(heartbeat(world.compute, ["a-first", "z-last"]))
+        await blocked(2)
+    await asyncio.gather(auditing, beating)
+    assert await audit_hosts(world.compute, repairs=Repairs.NONE) == []

@@ -96,7 +96,8 @@ async def list_aggregate_names(tx: Connection) -> dict[str, str]:
 
 
 WANT_HOSTS = """-- compute.audit_want_hosts
-UPDATE compute.host SET wanted = wanted + 1 WHERE name = ANY($1::text[])"""
+UPDATE compute.host SET wanted = wanted + 1 WHERE name IN (
+    SELECT name FROM compute.host WHERE name = ANY($1::text[]) ORDER BY name FOR NO KEY UPDATE)"""
 
 
 async def want_hosts(tx: Connection, names: Sequence[str]) -> None:
