@@ -33,6 +33,7 @@ async def test_an_automatic_subnet_takes_its_addresses_with_it(cloud: Cloud, mod
     dhcp = await create(cloud, network, device_owner="network:dhcp")
     elsewhere = await create(cloud, network, fixed_ips=[])
     used = await cloud.used(network.id)
+    cloud.compute.told.clear()
     await subnets.delete_subnet(cloud.networks, going.id)
     now = {port.id: port for port in await listed(cloud)}
     for port in (of_server, named, snat, dhcp):
