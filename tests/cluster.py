@@ -21,6 +21,7 @@ from tests.invariants import assert_books_agree
 
 from roost.cli.cloud_client import CloudClient
 from roost.platform.database import Database
+from roost.platform.errors import DatabaseUnavailable
 from roost.platform.migrate import upgrade
 from roost.platform.postgres import PrivatePostgres
 
@@ -176,6 +177,7 @@ async def until(fact: Callable[[], Awaitable[bool]], *, timeout_s: float = SETTL
 
 async def settle(cluster: Cluster, *, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
     """Wait until no work is left and nothing is on its way back to the ledger; then everything must agree."""
+    await until(functools.partial(_answers, cluster.dsn), timeout_s=timeout_s, what="no PostgreSQL answers")
     database = await Database.open(cluster.dsn, size=2)
     try:
 
@@ -196,6 +198,15 @@ async def settle(cluster: Cluster, *, timeout_s: float = SETTLE_TIMEOUT_S) -> No
         await assert_books_agree(database)
     finally:
         await database.close()
+
+
+async def _answers(dsn: str) -> bool:
+    """Whether there is a server: one that was killed may have left backends that finish what they are at."""
+    try:
+        await (await Database.open(dsn, size=1)).close()
+    except DatabaseUnavailable:
+        return False
+    return True
 
 
 async def boot(
