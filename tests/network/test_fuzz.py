@@ -185,7 +185,7 @@ async def test_no_request_is_answered_by_a_500_and_what_is_refused_has_written_n
             succeeded[sent.method] += 1
         before = after
     changed = sum(count for method, count in succeeded.items() if method in ("POST", "PUT"))
-    assert changed > REQUESTS / 10, f"too little gets through to mean anything: {succeeded}"
+    assert changed > REQUESTS / 15, f"too little gets through to mean anything: {succeeded}"
     await check_the_end(cloud, watch)
 
 
