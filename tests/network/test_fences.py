@@ -74,6 +74,25 @@ async def test_a_client_that_took_longer_than_its_intent_does_not_take_the_next_
     await assert_books_agree(cloud.networks.database)
 
 
+@pytest.mark.parametrize("sleeps", ["list_usages", "get_consumers"])
+async def test_a_client_that_slept_over_its_intent_claims_over_nobody(cloud: Cloud, sleeps: str) -> None:
+    """The next one has the port's address by then, and a claim made late would be instead of that address's."""
+    network, (rack1, rack2) = await cloud.routed("10.1.0.0/29", "10.2.0.0/29")
+    port = await ports.create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT))
+
+    async def overtaken() -> None:
+        await execute(cloud, EXPIRE_INTENTS)
+        await reconcile_once(cloud.networks)
+        await ports.update_port(cloud.networks, port.id, PortChanges(host="h2"))
+
+    after(cloud.networks.placement, sleeps, overtaken)
+    with pytest.raises(PortChanged):
+        await ports.update_port(cloud.networks, port.id, PortChanges(host="h1"))
+    assert [item.address for item in (await ports.get_port(cloud.networks, port.id)).addresses] == ["10.2.0.2"]
+    assert (await cloud.used(rack1.id), await cloud.used(rack2.id)) == ((5, 0), (5, 1))
+    await assert_books_agree(cloud.networks.database)
+
+
 @pytest.mark.parametrize("named", [False, True])
 async def test_a_port_whose_subnet_goes_before_it_is_claimed_for_is_refused(cloud: Cloud, named: bool) -> None:
     network = await cloud.plain("10.1.0.0/29")

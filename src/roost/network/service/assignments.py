@@ -64,12 +64,14 @@ async def claim_any(
     project_id: str,
     placings: Sequence[Placing],
     *,
+    ticket: int,
     held: Allocations | None = None,
 ) -> Placing:
-    """Claim for the first placing that has room, the best with most free first. The port's intent is open.
+    """Claim for the first placing that has room, the best with most free first.
 
-    held: what the port's addresses hold already and go on to hold until it is trimmed.
-    Raises IpAddressGenerationFailure, and PortChanged where somebody else claims; the caller then abandons the claim.
+    ticket: of the port's intent. held: what the port's addresses hold already and go on to hold until it is trimmed.
+    Raises IpAddressGenerationFailure, and PortChanged where somebody else claims, or may have since the intent is gone;
+    the caller then abandons the claim.
     """
     usages = await networks.placement.list_usages([placing.provider_uuid for placing in placings])
 
@@ -80,6 +82,11 @@ async def claim_any(
 
     consumers = await networks.placement.get_consumers([port_id])
     generation = consumers[port_id].generation if port_id in consumers else None
+    # A generation counts only if it was read under the intent: with a later one, the claim would be instead of the one
+    # that somebody else has made since, perhaps for an address that the port has by now.
+    async with networks.database.connection() as connection:
+        if not await claims.has_intent(connection, port_id, ticket):
+            raise too_late(port_id)
     crash_point("port.before-claim")
     for placing in await _with_room(networks, sorted(placings, key=worth, reverse=True)):
         claim = added(held or {}, placing.claim)
@@ -197,7 +204,7 @@ async def assign_address(networks: Networks, port_id: str, address: str) -> None
             )
             await refuse_taken(tx, plan.placings)
             tickets.append(await open_intent(networks, tx, port_id))
-        placing = await claim_any(networks, port_id, port.project_id, plan.placings)
+        placing = await claim_any(networks, port_id, port.project_id, plan.placings, ticket=tickets[0])
         async with networks.database.transaction() as tx:
             now = (await ports.lock_ports(tx, [port_id])).get(port_id)
             if now is None or now.revision != port.revision:

@@ -159,7 +159,7 @@ def _refuse_leaving(port: Port, owner: Owner) -> None:
 async def _claim_and_write(networks: Networks, port: Port, change: _Change, ticket: int) -> list[str]:
     """ticket: of the port's intent, which is open."""
     held = claim_of(port.addresses)
-    placing = await assignments.claim_any(networks, port.id, port.project_id, change.placings, held=held)
+    placing = await assignments.claim_any(networks, port.id, port.project_id, change.placings, ticket=ticket, held=held)
     async with networks.database.transaction() as tx:
         found = await port_rows.lock_ports(tx, [port.id])
         now = found.get(port.id)

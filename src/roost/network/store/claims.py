@@ -19,6 +19,17 @@ async def insert_intent(tx: Connection, port_id: str, lives_s: float) -> int | N
     return ticket
 
 
+HAS_INTENT = """
+-- network.has_intent
+SELECT EXISTS (SELECT FROM network.intent WHERE port_id = $1 AND ticket = $2)
+"""
+
+
+async def has_intent(tx: Connection, port_id: str, ticket: int) -> bool:
+    """Whether the intent is there still, so that nobody else has claimed for the port since it was opened."""
+    return bool(await tx.fetchval(HAS_INTENT, port_id, ticket))
+
+
 DELETE_INTENT = """
 -- network.delete_intent
 DELETE FROM network.intent WHERE port_id = $1 AND ticket = $2 RETURNING port_id
