@@ -1,5 +1,6 @@
 """What others do between two steps of a stage: hosts that report, conductors that were taken for dead."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -7,12 +8,14 @@ from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 from tests.next_call import instead
 
+from roost.compute.service import nics
 from roost.compute.service.servers import get_server
 from roost.conductor import finish
 from roost.network.model import PortChanges, PortFilter, PortRequest
 from roost.network.service import assignments, ports
 from roost.platform.database import Database
 from roost.platform.errors import TransactionVictim
+from roost.seams.compute import PortsChange
 
 
 @pytest.fixture
@@ -165,8 +168,13 @@ async def test_a_conductor_that_wakes_before_it_makes_ports_gives_no_nic_back_th
     assert await world.statuses() == {server: "ACTIVE"}
 
 
+DETACHED = PortChanges(device_id="", device_owner="", host="")
+LEFT_BOUND = PortChanges(device_id="", device_owner="")
+
+
+@pytest.mark.parametrize("detached", [DETACHED, LEFT_BOUND], ids=["unbound", "left bound"])
 async def test_a_conductor_that_wakes_before_it_reserves_a_users_port_keeps_none_that_was_detached_since(
-    world: World,
+    world: World, detached: PortChanges
 ) -> None:
     network = await world.routed(rack1="10.1.0.0/29")
     mine = await ports.create_port(world.networks, PortRequest(network_id=network.id, project_id=PROJECT))
@@ -174,11 +182,55 @@ async def test_a_conductor_that_wakes_before_it_reserves_a_users_port_keeps_none
     async with world.asleep(world.conductor.network, "ensure_ports", before=True):
         await world.run()
         assert await world.statuses() == {server: "ACTIVE"}
-        await ports.update_port(world.networks, mine.id, PortChanges(device_id="", device_owner="", host=""))
+        await ports.update_port(world.networks, mine.id, detached)
         (before,) = await ports.list_ports(world.networks, PortFilter(ids=(mine.id,)))
     await world.settled()
     (after,) = await ports.list_ports(world.networks, PortFilter(ids=(mine.id,)))
-    assert (after.device_id, after.device_owner, after.host) == ("", "", None)
+    assert (after.device_id, after.device_owner) == ("", "")
+    assert (after.host, after.vif_type) == (before.host, before.vif_type)
     assert after.addresses == before.addresses != ()
     assert [port.port_id for port in (await get_server(world.compute, server)).ports].count(mine.id) == 0
+    await world.settled()
+
+
+async def test_settling_a_server_again_gives_it_no_port_that_was_reserved_since_it_ran(world: World) -> None:
+    """A conductor died when it had settled the server's ports; another that was taken for dead reserves one anew."""
+    network = await world.routed(rack1="10.1.0.0/29")
+    mine = await ports.create_port(world.networks, PortRequest(network_id=network.id, project_id=PROJECT))
+    (server,) = await world.boot(network.id, port_id=mine.id)
+
+    async def settle_and_die(real: Any, *arguments: Any) -> Any:
+        await real(*arguments)
+        raise ValueError("dies")
+
+    async with world.asleep(world.conductor.network, "ensure_ports", before=True):
+        instead(world.conductor.network, "settle_ports", settle_and_die)
+        await world.run()
+        await ports.update_port(world.networks, mine.id, LEFT_BOUND)
+    await world.expire_leases()
+    await world.run()
+    assert await world.statuses() == {server: "ACTIVE"}
+    await world.settled()
+    (after,) = await ports.list_ports(world.networks, PortFilter(ids=(mine.id,)))
+    assert after.device_id == ""
+
+
+async def test_whoever_writes_down_the_ports_of_several_servers_holds_one_at_a_time(world: World) -> None:
+    """A conductor locks several servers too, in another order."""
+    network = await world.routed(rack1="10.1.0.0/29")
+    first, second = sorted(await world.boot(network.id, count=2))
+    await world.run()
+    async with world.database.connection() as connection:
+        await connection.execute("UPDATE compute.server SET network_info = '[]'")
+    async with world.database.transaction() as tx:
+        await tx.execute("SELECT FROM compute.server WHERE id = $1 FOR UPDATE", second)
+        telling = asyncio.create_task(
+            nics.ports_changed(world.compute, [PortsChange(first, ()), PortsChange(second, ())])
+        )
+        async with asyncio.timeout(10):
+            while not (await get_server(world.compute, first)).ports:
+                await asyncio.sleep(0.01)
+        await tx.execute("SELECT FROM compute.server WHERE id = $1 FOR UPDATE NOWAIT", first)
+    await telling
+    assert (await get_server(world.compute, second)).ports
     await world.settled()

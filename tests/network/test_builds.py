@@ -138,6 +138,9 @@ async def test_builds_that_end_lock_their_ports_in_order(cloud: Cloud) -> None:
     servers = sorted((cloud.server(nic) for _ in range(2)), key=lambda server: bindings.port_id(server.server_id, nic))
     (last,), (first,) = [await cloud.ensure(server) for server in reversed(servers)]
     assert first.id < last.id
+    assert await cloud.claim([first.id, last.id], rack1.id)
+    for server, port in zip(servers, (first, last), strict=True):
+        await cloud.bind(server, port, "h1", rack1.id)
     async with cloud.networks.database.transaction() as tx:
         await tx.execute("SELECT FROM network.port WHERE id = $1 FOR UPDATE", last.id)
         settling = asyncio.create_task(cloud.client.settle_ports([server.server_id for server in servers]))

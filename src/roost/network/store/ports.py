@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from roost.network.bindings import NewPort, Parting, Reserved
-from roost.network.model import Address, Port, PortFilter, PortOrigin
+from roost.network.model import VIF_TYPE_UNBOUND, Address, Port, PortFilter, PortOrigin
 from roost.network.store import addresses
 from roost.platform.database import Connection
 
@@ -95,7 +95,7 @@ RESERVE_PORTS = """
 -- network.reserve_ports
 UPDATE network.port p
 SET device_id = r.server_id, device_owner = r.device_owner, reserved_from = r.origin, made_for = NULL,
-    revision = revision + 1, updated_at = now()
+    host = NULL, vif_type = $5, revision = revision + 1, updated_at = now()
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::jsonb[]) AS r (id, server_id, device_owner, origin)
 WHERE p.id = r.id AND p.device_id = ''
 """
@@ -104,13 +104,14 @@ WHERE p.id = r.id AND p.device_id = ''
 async def reserve(tx: Connection, reserved: Sequence[Reserved]) -> None:
     """Users' ports go to servers' builds; the ports are locked and belong to nobody.
 
-    One that Roost made for another server, and that a client took from it, is the user's own from now on.
+    One that Roost made for another server, and that a client took from it, is the user's own from now on. One that came
+    bound is on no host until the build binds it: so a bound one is a port with which its server came to run.
     """
     columns = [
         [item.port_id for item in reserved], [item.server_id for item in reserved],
         [item.device_owner for item in reserved], [_encode(item.origin) for item in reserved],
     ]  # fmt: skip
-    done = await tx.execute(RESERVE_PORTS, *columns)
+    done = await tx.execute(RESERVE_PORTS, *columns, VIF_TYPE_UNBOUND)
     assert done == f"UPDATE {len(reserved)}", "they are locked, and were free"
 
 
@@ -203,7 +204,7 @@ SETTLE_PORTS = """
 -- network.settle_ports
 WITH held AS (
     SELECT id FROM network.port
-    WHERE device_id = ANY($1::text[]) AND device_id <> '' AND reserved_from IS NOT NULL
+    WHERE device_id = ANY($1::text[]) AND device_id <> '' AND reserved_from IS NOT NULL AND host IS NOT NULL
     ORDER BY id FOR NO KEY UPDATE
 ), settled AS (
     UPDATE network.port p SET reserved_from = NULL, updated_at = now() FROM held WHERE p.id = held.id RETURNING p.id
@@ -218,7 +219,7 @@ FROM (
 
 
 async def settle(tx: Connection, server_ids: Sequence[str]) -> None:
-    """The servers' builds hold their ports no longer."""
+    """The servers' builds hold the ports with which they run no longer; those reserved since are the audit's."""
     await tx.execute(SETTLE_PORTS, server_ids)
 
 
