@@ -49,7 +49,8 @@ async def _refresh(compute: Compute, server_ids: Sequence[str]) -> None:
         differing = [server_id for server_id, (_, ports) in kept.items() if wanted[server_id] != ports]
         if not differing:
             return
-        async with compute.database.transaction() as tx:
+        # Each by itself: conductors lock several servers at once, in another order.
+        async with compute.database.connection() as connection:
             for server_id in differing:
-                await store.set_network_info(tx, server_id, old=kept[server_id][1], new=wanted[server_id])
+                await store.set_network_info(connection, server_id, old=kept[server_id][1], new=wanted[server_id])
     raise PortsChanging("Ports of servers change all the time: repeat the request.")

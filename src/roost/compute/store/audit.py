@@ -48,7 +48,10 @@ LIST_STRAY_GUESTS = f"""-- compute.audit_stray_guests
 SELECT server_id, host FROM compute.guest WHERE {STRAY} ORDER BY server_id, host LIMIT $1"""  # noqa: S608
 
 WITHDRAW_STRAY_GUESTS = f"""-- compute.audit_withdraw_guests
-UPDATE compute.guest SET desired = 'absent' WHERE server_id = ANY($1::uuid[]) AND {STRAY}"""  # noqa: S608
+UPDATE compute.guest AS mine SET desired = 'absent' FROM (
+    SELECT server_id, host FROM compute.guest WHERE server_id = ANY($1::uuid[]) AND {STRAY}
+    ORDER BY server_id, host FOR UPDATE
+) AS stray WHERE mine.server_id = stray.server_id AND mine.host = stray.host"""  # noqa: S608
 
 
 async def list_stray_guests(tx: Connection, *, limit: int) -> list[tuple[str, str]]:
