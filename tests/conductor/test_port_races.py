@@ -195,6 +195,28 @@ async def test_a_client_after_every_transaction_of_a_build(world: World, act: Ac
             return
 
 
+async def test_a_user_who_gives_the_port_to_the_server_itself_after_every_transaction_of_a_build(world: World) -> None:
+    """Before the build has it, it is not the build's; then it is nobody else's to give."""
+    network = await world.routed(rack1="10.1.0.0/28", rack2="10.2.0.0/28")
+    seen: list[str] = []
+    for number in itertools.count(1):
+        assert number < ROUNDS_MAX
+        server, port_id = await boot(world, network.id, bind, made=False)
+
+        async def give(world: World, port_id: str, server: str = server) -> None:
+            await ports.update_port(world.networks, port_id, PortChanges(device_id=server))
+
+        between = Between(world, number, partial(attempt, give, world, port_id))
+        with between():
+            await world.run()
+        seen.append((await world.statuses())[server])
+        await end(world, network.id)
+        if not between.fired:
+            assert (seen[0], seen[-1]) == ("ERROR", "ACTIVE")
+            assert number > 8, "a build has more transactions than that"
+            return
+
+
 @pytest.mark.parametrize(("act", "made"), CASES, ids=lambda item: getattr(item, "__name__", None))
 async def test_a_client_after_every_transaction_of_a_delete(world: World, act: Act, made: bool) -> None:
     network = await world.routed(rack1="10.1.0.0/28", rack2="10.2.0.0/28")

@@ -282,7 +282,8 @@ def _refusal_of_network(nic: seam.Nic, networks: Mapping[str, Network]) -> str |
 def _refusal_of_port(server: seam.ServerNics, wanted: str, port: Port | None, claiming: Set[str]) -> str | None:
     if port is None or port.project_id != server.project_id:
         return f"Port {wanted} could not be found."
-    if port.device_id not in ("", server.server_id):
+    # Not reserved is not held: a client that gave it to the very server could go on changing it under the build.
+    if port.device_id and (port.device_id != server.server_id or port.reserved_from is None):
         return f"Port {wanted} is still in use."
     if port.ip_allocation == IMMEDIATE and not port.addresses:
         return f"Port {wanted} requires a FixedIP in order to be used."

@@ -216,7 +216,7 @@ class NetworkClient(Protocol):
     async def ensure_ports(self, servers: Sequence[ServerNics]) -> list[EnsuredPorts | PortsRefused]:
         """Make each server's missing ports and reserve its user's own for its build, whole or not at all; in order.
 
-        A user's port must exist, belong to the project and have an empty device_id (or this server's already).
+        A user's port must exist, belong to the project and have an empty device_id, unless this build has reserved it.
         A network must exist and have a subnet. No address is assigned here unless the NIC or the port names it; a
         server that is refused for such an address keeps its ports until they are released.
         """
