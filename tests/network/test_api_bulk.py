@@ -1,5 +1,6 @@
 """Many of one kind made by one request: all, or none."""
 
+import ipaddress
 from typing import Any
 
 import pytest
@@ -40,6 +41,32 @@ async def test_of_ports_of_which_one_is_refused_nothing_remains(api: Api, cloud:
         assert (answered, answer["NeutronError"]["type"]) == (status, kind)
         assert await ports.list_ports(cloud.networks, PortFilter()) == []
         assert await cloud.used(network.id) == (5, 0)
+
+
+async def test_addresses_that_many_ports_name_are_looked_for_without_reading_all_subnets_again(
+    api: Api, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a network of 1,000 subnets it took a worker a minute; far too many for a port, seven seconds to read."""
+    network = await cloud.network()
+    cidrs = [f"10.0.{number}.0/29" for number in range(10)]
+    many = [{"network_id": network.id, "cidr": cidr, "ip_version": 4} for cidr in cidrs]
+    assert (await api.call("POST", "/v2.0/subnets", {"subnets": many}))[0] == 201
+    read, ip_network = [], ipaddress.ip_network
+
+    def count(cidr: str) -> Any:
+        read.append(cidr)
+        return ip_network(cidr)
+
+    monkeypatch.setattr(ipaddress, "ip_network", count)
+    named = [{"fixed_ips": [{"ip_address": f"10.0.9.{last}"}, {"ip_address": "10.0.9.7"}]} for last in range(2, 5)]
+    body = {"ports": [{"network_id": network.id, **item} for item in named]}
+    assert (await api.call("POST", "/v2.0/ports", body))[0] == 400, "one is the broadcast address"
+    assert len(read) <= len(cidrs)
+    too_many = {"fixed_ips": [{"ip_address": "never read"}] * 17}
+    new = {"network_id": network.id, **too_many}
+    for method, path, one in (("POST", "ports", new), ("PUT", f"ports/{network.id}", too_many)):
+        status, answer = await api.call(method, f"/v2.0/{path}", {"port": one})
+        assert (status, answer["NeutronError"]["message"]) == (400, "A port has at most 16 fixed_ips, 17 were given.")
 
 
 async def test_of_subnets_of_which_one_is_refused_nothing_remains(api: Api, cloud: Cloud) -> None:

@@ -7,6 +7,7 @@ each has at least one. Which subnets a port may use is decided in `uses`, which 
 import ipaddress
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from random import Random
 
 from msgspec import Struct
@@ -162,8 +163,12 @@ def version_of(address: int) -> int:
     return 4 if address <= IPV4_MAX else 6
 
 
+@lru_cache(maxsize=1 << 14)
 def host_range(cidr: str) -> AddressRange:
-    """The addresses that hosts may have: not the network's (IPv6: the routers'), and no IPv4 broadcast address."""
+    """The addresses that hosts may have: not the network's (IPv6: the routers'), and no IPv4 broadcast address.
+
+    Remembered: for each address that ports of one request name, all subnets of their network may be asked.
+    """
     block = ipaddress.ip_network(cidr)
     first, last = int(block.network_address), int(block.broadcast_address)
     if block.prefixlen >= block.max_prefixlen - 1:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from roost.network.errors import FixedIpsSubnetsNotOnSameSegment, InvalidInput, PortBound
 from roost.network.model import Address, FixedIpRequest, Port
-from roost.network.requests import FIXED_IPS_MAX, Placing
+from roost.network.requests import Placing, refuse_many
 
 DISTRIBUTED_OWNER = "network:distributed"
 """Ports of services that are everywhere at once may have addresses on several segments."""
@@ -34,8 +34,7 @@ def match(held: Sequence[Address], fixed_ips: Sequence[FixedIpRequest], automati
     automatic: subnets whose addresses follow from the MAC address: those stay, named or not; see settle.
     Raises InvalidInput for an address that is named twice, for too many.
     """
-    if len(fixed_ips) > FIXED_IPS_MAX:
-        raise InvalidInput(f"A port has at most {FIXED_IPS_MAX} fixed_ips, {len(fixed_ips)} were given.")
+    refuse_many(fixed_ips)
     named = [item.ip_address for item in fixed_ips if item.ip_address is not None]
     if len(named) != len(set(named)):
         raise InvalidInput("An address is named twice in fixed_ips.")

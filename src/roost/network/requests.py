@@ -4,7 +4,7 @@ Source: Neutron's IPAM with routed networks: no host and nothing named is deferr
 """
 
 import itertools
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set, Sized
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -130,6 +130,12 @@ def plan_addresses(
             for rank, demands in enumerate(alternatives(port_id, found))
         ),
     )
+
+
+def refuse_many(fixed_ips: Sized) -> None:
+    """Raise InvalidInput for more than a port may have."""
+    if len(fixed_ips) > FIXED_IPS_MAX:
+        raise InvalidInput(f"A port has at most {FIXED_IPS_MAX} fixed_ips, {len(fixed_ips)} were given.")
 
 
 def _for_owner(state: NetworkState, device_owner: str) -> NetworkState:
@@ -273,8 +279,7 @@ def _named(
     fixed_ips: Sequence[FixedIpRequest],
 ) -> Placing:
     """state: with those of the subnets that the port may use."""
-    if len(fixed_ips) > FIXED_IPS_MAX:
-        raise InvalidInput(f"A port has at most {FIXED_IPS_MAX} fixed_ips, {len(fixed_ips)} were given.")
+    refuse_many(fixed_ips)
     if not state.subnets:
         raise InvalidInput(f"fixed_ips: network {state.network.id} has no subnets that the port may use.")
     pairs = [_resolve(port_id, state, device_owner, item) for item in fixed_ips]
@@ -312,7 +317,8 @@ def _resolve(
         return subnet, None if follows else _demand(port_id, subnet)
     address = addressing.parse(item.ip_address)
     for subnet in subnets:
-        if not addressing.contains([addressing.host_range(subnet.cidr)], address):
+        hosts = addressing.host_range(subnet.cidr)
+        if not hosts.first <= address <= hosts.last:
             continue
         if uses.is_automatic(subnet) and uses.gets_automatic(device_owner):
             raise AllocationOnAutoAddressSubnet(
