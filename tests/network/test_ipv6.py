@@ -328,6 +328,40 @@ async def test_another_mac_address_means_other_automatic_addresses(cloud: Cloud)
     await assert_books_agree(cloud.networks.database)
 
 
+async def test_a_port_that_is_no_routers_any_more_has_what_follows_from_its_mac_address(cloud: Cloud) -> None:
+    """Whatever it named there as a router's, or kept of an earlier MAC address; what is of a pool is free again."""
+    network = await cloud.plain()
+    await cloud.subnet(network, "2001:db8::/64", pools=[("2001:db8::10", "2001:db8::20")], **SLAAC)
+    named = [{"ip_address": address} for address in ("10.0.0.9", "2001:db8::1", "2001:db8::12")]
+    port = await create(cloud, network)
+    router = await create(cloud, network, fixed_ips=named, device_owner="network:router_interface")
+    for one, owner in ((port, "network:router_interface"), (router, "network:router_gateway")):
+        await ports.update_port(cloud.networks, one.id, PortChanges(device_owner=owner))
+    changes = PortChanges(mac_address="fa:16:3e:00:00:77")
+    as_router = await ports.update_port(cloud.networks, port.id, changes)
+    assert addresses(as_router) == addresses(port), "it may have named them"
+    changed = await ports.update_port(cloud.networks, port.id, PortChanges(device_owner=""))
+    assert addresses(changed) == [addresses(port)[0], "2001:db8::f816:3eff:fe00:77"]
+    now = await ports.get_port(cloud.networks, router.id)
+    assert addresses(now) == ["10.0.0.9", eui64(router, "2001:db8::/64")]
+    await assert_books_agree(cloud.networks.database)
+
+
+async def test_a_router_names_other_addresses_where_they_follow_from_macs(cloud: Cloud) -> None:
+    """None of what it had stays that it does not name: nothing there follows from its own MAC address."""
+    network = await cloud.plain()
+    await cloud.subnet(network, "2001:db8::/64", pools=[("2001:db8::10", "2001:db8::20")], **SLAAC)
+    named = tuple(FixedIpRequest(ip_address=text) for text in ("10.0.0.9", "2001:db8::1", "2001:db8::12"))
+    request = PortRequest(
+        network_id=network.id, project_id=PROJECT, fixed_ips=named, device_owner="network:router_interface"
+    )
+    port = await ports.create_port(cloud.networks, request)
+    for fixed_ips in (named[:2], (named[0], FixedIpRequest(ip_address="2001:db8::13")), named[:1], ()):
+        changed = await ports.update_port(cloud.networks, port.id, PortChanges(fixed_ips=fixed_ips))
+        assert addresses(changed) == [item.ip_address for item in fixed_ips]
+    await assert_books_agree(cloud.networks.database)
+
+
 @pytest.mark.parametrize(
     "stays",
     [

@@ -8,6 +8,7 @@ from collections.abc import Sequence, Set
 
 from msgspec import Struct
 
+from roost.network import uses
 from roost.network.errors import FixedIpsSubnetsNotOnSameSegment, InvalidInput, PortBound
 from roost.network.model import Address, FixedIpRequest, Port
 from roost.network.requests import Placing, refuse_many
@@ -64,6 +65,13 @@ def settle(port: Port, matched: Matched, placing: Placing | None) -> Matched:
     gone = [item for item in matched.following if leaves and placing and item.provider_uuid != placing.provider_uuid]
     stays = [item for item in matched.following if item not in gone]
     return Matched((*matched.kept, *stays), (*matched.dropped, *gone), matched.wanted)
+
+
+def renews(before: Port, after: Port) -> bool:
+    """Whether what follows from the MAC address is other than it was; a router's port has named what it has there."""
+    return before.mac_address != after.mac_address or (
+        uses.gets_automatic(after.device_owner) and not uses.gets_automatic(before.device_owner)
+    )
 
 
 def refuse_spread(port: Port, kept: Sequence[Address], placing: Placing | None) -> None:

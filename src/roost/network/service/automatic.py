@@ -56,16 +56,16 @@ async def finish(networks: Networks) -> None:
 
 
 async def renew(tx: Connection, port: Port, behind: Sequence[SubnetKind]) -> None:
-    """The port, locked, has this MAC from now on: its addresses that followed from the one before go, others come.
+    """The port, locked, has this MAC from now on, or is no router's any more: its addresses that followed from the one
+    before, or that it named where they follow, go, others come.
 
     Its addresses are those that it keeps otherwise; behind: the subnets where they are, locked.
     """
     automatic = {subnet.id for subnet in behind if uses.is_automatic(subnet)}
     if not automatic or not uses.gets_automatic(port.device_owner):
         return
-    await addresses.delete(
-        tx, [(item.subnet_id, item.address) for item in port.addresses if item.subnet_id in automatic]
-    )
+    gone = [(item.subnet_id, item.address) for item in port.addresses if item.subnet_id in automatic]
+    await assignments.unassign(tx, gone)
     await assignments.add_automatic(tx, uses.automatic(port, behind), None)
 
 

@@ -109,7 +109,7 @@ async def _begin(
                 change = await _plan(tx, port, changes)
                 change = msgspec.structs.replace(
                     change,
-                    renews=change.port.mac_address != port.mac_address,
+                    renews=readdressing.renews(port, change.port),
                     keeps_binding=activating is not None,
                 )
                 if not change.needs_claim:
@@ -223,7 +223,7 @@ async def _write(
         await automatic.renew(tx, msgspec.structs.replace(change.port, addresses=kept), behind)
     if change.trims:
         await claims.insert_releases(tx, [change.port.id])
-    if not (change.dropped or placings) and _shown(port) == _shown(change.port):
+    if not (change.dropped or placings or change.renews) and _shown(port) == _shown(change.port):
         return []
     return await notices.note(tx, port, change.port)
 
@@ -263,7 +263,8 @@ async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: Po
     assert changes.fixed_ips is not None
     host_name = changed.host or ""
     state, host = await assignments.read_network(tx, port.network_id, host_name)
-    following = {subnet.id for subnet in state.subnets if uses.is_automatic(subnet)}
+    follows = uses.gets_automatic(changed.device_owner)
+    following = {subnet.id for subnet in state.subnets if follows and uses.is_automatic(subnet)}
     matched = readdressing.match(port.addresses, changes.fixed_ips, following)
     placings: tuple[Placing, ...] = ()
     if matched.wanted:
