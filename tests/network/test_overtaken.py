@@ -13,6 +13,7 @@ from roost.network.errors import NetworkInUse, PortChanged
 from roost.network.model import FixedIpRequest, PortChanges, SubnetChanges
 from roost.network.service import (
     assignments,
+    audit_flat,
     port_bindings,
     port_updates,
     ports,
@@ -21,6 +22,7 @@ from roost.network.service import (
     subnets,
 )
 from roost.network.service import networks as network_service
+from roost.seams.audit import Repairs
 from roost.seams.placement import ClaimGroup, ConsumerClaim
 
 
@@ -116,6 +118,18 @@ async def test_a_flat_network_that_is_in_use_loses_no_pool_by_a_refused_delete(c
     with pytest.raises(NetworkInUse):
         await network_service.delete_network(cloud.networks, network.id)
     assert {pool.id for pool in await subnets.list_subnets(cloud.networks)} == set(both)
+
+
+async def test_an_audit_takes_no_server_for_short_of_what_it_has_in_a_pool_that_came_meanwhile(cloud: Cloud) -> None:
+    network, *_ = await two_cells(cloud)
+
+    async def booted() -> None:
+        pool = await cloud.subnet(network, "10.3.0.0/29", cell="cell3")
+        cloud.compute.existing.add(await boot(cloud, network, "cell3", pool.id))
+        cloud.compute.unfinished.clear()
+
+    before(cloud.networks.placement, "list_consumers", booted)
+    assert await audit_flat.audit_claims(cloud.networks, repairs=Repairs.ALL) == []
 
 
 async def test_an_active_binding_that_is_deleted_while_its_port_changes_is_asked_for_again(

@@ -190,10 +190,12 @@ def decide_allocation(
 def server_claim(held: Allocations, addresses: Iterable[FlatAddress], providers: Set[str]) -> dict[str, dict[str, int]]:
     """What a server that holds this is to hold: as many addresses of each pool as it has; of all else what it holds.
 
-    providers: all whose inventories are addresses.
+    providers: all whose inventories are addresses, but for pools that are new: those of the addresses are such too.
     """
-    claim = {uuid: dict(resources) for uuid, resources in held.items() if uuid not in providers}
-    for item in addresses:
+    has = list(addresses)
+    counted = {*providers, *(item.subnet_id for item in has)}
+    claim = {uuid: dict(resources) for uuid, resources in held.items() if uuid not in counted}
+    for item in has:
         there = claim.setdefault(item.subnet_id, {IPV4_ADDRESS: 0})
         there[IPV4_ADDRESS] += 1
     return claim
