@@ -156,7 +156,7 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
             raise SubnetInUse(f"{who} have addresses in subnet {subnet_id}: delete them first.")
         await store.mark_subnet(tx, subnet_id, deleting=True)
         await publication_rows.want(tx, [subnet.provider_uuid])
-    await finish_subnet(networks, subnet)
+    await finish_subnet(networks, subnet_id)
 
 
 async def _delete_automatic(networks: Networks, subnet_id: str, revision: int | None) -> None:
@@ -177,29 +177,38 @@ async def _delete_automatic(networks: Networks, subnet_id: str, revision: int | 
     await publications.publish(networks, [subnet.provider_uuid])
 
 
-async def finish_subnet(networks: Networks, subnet: Subnet) -> None:
+async def finish_subnet(networks: Networks, subnet_id: str) -> None:
     """Carry the delete of a marked subnet to its end, or take it back. Raises SubnetInUse, PublicationPending."""
-    claimed = await _is_claimed(networks, subnet)
-    if claimed:
-        # Claims on their way back are no reason to keep it.
-        await releases.work_off_all(networks)
+    while True:
         async with networks.database.transaction() as tx:
-            await publication_rows.want(tx, [subnet.provider_uuid])
-        claimed = await _is_claimed(networks, subnet)
-    async with networks.database.transaction() as tx:
-        marked = await _lock_subnet(tx, subnet.id)
-        if marked is None:
+            found = await store.list_subnets(tx, [subnet_id])
+        if not found:
             return
-        # One that is not marked any more was in use when somebody else came to the end.
-        used = not marked.deleting or claimed or await addresses.is_subnet_held(tx, subnet.id)
-        if used:
-            await store.mark_subnet(tx, subnet.id, deleting=False)
-        else:
-            await store.delete_subnets(tx, [subnet.id])
-        await publication_rows.want(tx, [subnet.provider_uuid])
+        (subnet,) = found
+        claimed = await _is_claimed(networks, subnet)
+        if claimed:
+            # Claims on their way back are no reason to keep it.
+            await releases.work_off_all(networks)
+            async with networks.database.transaction() as tx:
+                await publication_rows.want(tx, [subnet.provider_uuid])
+            claimed = await _is_claimed(networks, subnet)
+        async with networks.database.transaction() as tx:
+            marked = await _lock_subnet(tx, subnet_id)
+            if marked is None:
+                return
+            if marked.deleting and marked.updated_at != subnet.updated_at:
+                continue  # it was taken back and is marked anew: what is claimed may have been claimed in between
+            # One that is not marked any more was in use when somebody else came to the end.
+            used = not marked.deleting or claimed or await addresses.is_subnet_held(tx, subnet_id)
+            if used:
+                await store.mark_subnet(tx, subnet_id, deleting=False)
+            else:
+                await store.delete_subnets(tx, [subnet_id])
+            await publication_rows.want(tx, [subnet.provider_uuid])
+        break
     await publications.publish(networks, [subnet.provider_uuid])
     if used:
-        raise SubnetInUse(f"Servers are being built with addresses of subnet {subnet.id}: delete them first.")
+        raise SubnetInUse(f"Servers are being built with addresses of subnet {subnet_id}: delete them first.")
 
 
 async def _is_claimed(networks: Networks, subnet: Subnet) -> bool:
@@ -215,11 +224,10 @@ async def finish_subnets(networks: Networks) -> int:
     """Carry all deletes of subnets that were cut off to their end; returns how many went."""
     async with networks.database.transaction() as tx:
         ids = await store.list_subnets_deleting(tx)
-        subnets = await store.list_subnets(tx, ids)
     done = 0
-    for subnet in subnets:
+    for subnet_id in ids:
         try:
-            await finish_subnet(networks, subnet)
+            await finish_subnet(networks, subnet_id)
             done += 1
         except (Conflict, PublicationPending):
             continue

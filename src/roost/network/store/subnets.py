@@ -96,12 +96,12 @@ async def finish_spreading(tx: Connection, subnet_id: str) -> None:
 
 MARK_SUBNET = """
 -- network.mark_subnet
-UPDATE network.subnet SET deleting = $2 WHERE id = $1
+UPDATE network.subnet SET deleting = $2, updated_at = clock_timestamp() WHERE id = $1 AND deleting <> $2
 """
 
 
 async def mark_subnet(tx: Connection, subnet_id: str, *, deleting: bool) -> None:
-    """Whether the subnet's pools still count in inventory."""
+    """Whether the subnet's pools still count in inventory. Of two marks, the time when it was updated is another."""
     await tx.execute(MARK_SUBNET, subnet_id, deleting)
 
 
