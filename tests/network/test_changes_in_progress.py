@@ -45,6 +45,24 @@ async def test_a_client_that_died_over_a_port_does_not_keep_its_subnets_change_o
     assert await cloud.used(network.id) == (8, 0)
 
 
+async def test_what_is_due_elsewhere_does_not_wait_for_a_change_that_waits_for_a_client(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
+    subnet, held = await only(cloud), await port(cloud, network, 11)
+    other = await cloud.plain("10.1.0.0/29")
+    await execute(cloud, "INSERT INTO network.intent VALUES ($1, now() + interval '60 s')", held.id)
+    cloud.networks.settings = msgspec.structs.replace(cloud.networks.settings, publish_lease_s=0.5)
+    monkeypatch.setattr(publications, "WAIT_S", 1.0)
+    with pytest.raises(PublicationPending):
+        await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=pools((12, 19))))
+    assert await cloud.networks.placement.delete_providers([other.id]) == []
+    async with cloud.networks.database.transaction() as tx:
+        await publication_rows.want(tx, [other.id])
+    await reconcile_once(cloud.networks)
+    assert await cloud.used(other.id) == (5, 0)
+
+
 async def test_a_publisher_that_stalls_right_after_it_took_its_lease_says_nothing(cloud: Cloud) -> None:
     """Its lease has run out: what it reads now, another may have changed before it is written."""
     network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])

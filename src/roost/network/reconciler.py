@@ -4,7 +4,7 @@ It decides nothing that a transaction under the port's lock has not confirmed, a
 """
 
 from collections import Counter
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Set
 
 import msgspec
 import structlog
@@ -25,6 +25,8 @@ from roost.network.service import (
 )
 from roost.network.store import claims, ports
 from roost.network.store import publications as publication_rows
+from roost.network.store import subnet_changes as change_rows
+from roost.network.store import subnets as subnet_rows
 from roost.platform.errors import Conflict
 from roost.seams.audit import Drift, Repairs
 
@@ -69,13 +71,22 @@ async def reconcile_once(context: Networks) -> Reconciled:
 
 
 async def _publish(context: Networks) -> None:
-    """All that is due; a provider that the ledger refuses keeps none of the others from it."""
+    """All that is due: where a subnet is changing a port's client may have to be waited for, and nobody else waits."""
+    async with context.database.transaction() as tx:
+        due = await publication_rows.list_due(tx)
+        changing = await subnet_rows.list_subnets(tx, await change_rows.list_changing(tx))
+    waiting = due & {subnet.provider_uuid for subnet in changing}
+    await _publish_all(context, due - waiting)
+    await _publish_all(context, waiting)
+
+
+async def _publish_all(context: Networks, due: Set[str]) -> None:
+    """A provider that the ledger refuses keeps none of the others from it."""
     try:
-        await publications.publish_due(context)
+        await publications.publish_due(context, sorted(due))
         return
     except Conflict:
-        async with context.database.transaction() as tx:
-            due = await publication_rows.list_due(tx)
+        pass
     for provider_uuid in sorted(due):
         try:
             await publications.publish_due(context, [provider_uuid])
