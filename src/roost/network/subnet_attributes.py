@@ -6,8 +6,9 @@ The routes between the subnets of a routed network are computed when they are sh
 import ipaddress
 from collections.abc import Iterable, Sequence
 
+from roost.network.addressing import block_range
 from roost.network.errors import DNSNameServersExhausted, HostRoutesExhausted, InvalidInput, InvalidSubnetServiceType
-from roost.network.model import HostRoute, Subnet
+from roost.network.model import AddressRange, HostRoute, Subnet
 
 NAMESERVERS_MAX = 5
 HOST_ROUTES_MAX = 20
@@ -80,11 +81,9 @@ def shown_routes(subnet: Subnet, others: Iterable[Subnet]) -> tuple[HostRoute, .
     others: of its network, itself among them or not. No route to where one of the owner's leads already, none without
     a gateway. Source: Neutron, SegmentHostRoutes.
     """
-    own = [ipaddress.ip_network(route.destination) for route in subnet.host_routes]
+    own = [block_range(route.destination) for route in subnet.host_routes]
     added = [
-        route
-        for route in peer_routes(subnet, others)
-        if not any(_within(ipaddress.ip_network(route.destination), block) for block in own)
+        route for route in peer_routes(subnet, others) if not own or not _is_within(block_range(route.destination), own)
     ]
     return (*subnet.host_routes, *added)
 
@@ -94,22 +93,18 @@ def peer_routes(subnet: Subnet, others: Iterable[Subnet]) -> tuple[HostRoute, ..
     if subnet.segment_id is None or subnet.gateway_ip is None:
         return ()
     peers = {
-        ipaddress.ip_network(other.cidr)
+        other.cidr
         for other in others
         if other.network_id == subnet.network_id
         and other.segment_id != subnet.segment_id
         and other.ip_version == subnet.ip_version
         and not other.deleting
     }
-    return tuple(HostRoute(str(block), subnet.gateway_ip) for block in sorted(peers, key=lambda b: b.network_address))
+    return tuple(HostRoute(cidr, subnet.gateway_ip) for cidr in sorted(peers, key=block_range))
 
 
-def _within(block: ipaddress.IPv4Network | ipaddress.IPv6Network, other: object) -> bool:
-    if isinstance(block, ipaddress.IPv4Network) and isinstance(other, ipaddress.IPv4Network):
-        return block.subnet_of(other)
-    if isinstance(block, ipaddress.IPv6Network) and isinstance(other, ipaddress.IPv6Network):
-        return block.subnet_of(other)
-    return False
+def _is_within(block: AddressRange, others: Iterable[AddressRange]) -> bool:
+    return any(other.first <= block.first and block.last <= other.last for other in others)
 
 
 def _address(name: str, text: str, ip_version: int) -> str:
