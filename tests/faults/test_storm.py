@@ -90,7 +90,10 @@ class Storm:
 
     async def _ask_until(self, over_at: float) -> None:
         while time.monotonic() < over_at:
-            asks = (self._boot, self._boot, self._delete, self._delete, self._make_port, self._bind_port, self._drop)
+            asks = (
+                self._boot, self._boot, self._delete, self._delete, self._make_port, self._bind_port, self._drop,
+                self._take, self._resize,
+            )  # fmt: skip
             await self.random.choice(asks)()
             self.asked += 1
             await asyncio.sleep(self.random.random() * 0.1)  # a client thinks
@@ -130,6 +133,25 @@ class Storm:
             found = await self._call("GET", port)
             if found and not found["port"]["device_id"]:
                 await self._call("DELETE", port)
+
+    async def _take(self) -> None:
+        """A user takes a port from its server, or deletes it with the server running or being built."""
+        found = await self._call("GET", "/network/v2.0/ports?fields=id&fields=device_id&limit=50")
+        used = [port["id"] for port in found["ports"] if port["device_id"]] if found else []
+        if used:
+            path = f"/network/v2.0/ports/{self.random.choice(used)}"
+            taken = self.random.choice((None, {"device_id": ""}, {"device_id": "", "binding:host_id": ""}))
+            await self._call("PUT" if taken else "DELETE", path, taken and {"port": taken})
+
+    async def _resize(self) -> None:
+        """An operator gives a subnet other pools: those who have addresses keep them."""
+        found = await self._call("GET", "/network/v2.0/subnets")
+        if found:
+            subnet = self.random.choice(found["subnets"])
+            start = subnet["cidr"].rpartition(".")[0]
+            last = self.random.randrange(10, 15)
+            pools = [{"start": f"{start}.{self.random.randrange(2, 5)}", "end": f"{start}.{last}"}]
+            await self._call("PUT", f"/network/v2.0/subnets/{subnet['id']}", {"subnet": {"allocation_pools": pools}})
 
     async def _call(self, method: str, path: str, body: object = None) -> Json | None:
         try:
