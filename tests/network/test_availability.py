@@ -3,7 +3,7 @@ import pytest
 from tests.network.cloud import NEVER, PROJECT, Cloud
 from tests.network.test_api import Api
 
-from roost.network.availability import AvailabilityFilter, Counts, Held, availabilities
+from roost.network.availability import AvailabilityFilter, Counts, Held, availabilities, wanted_networks
 from roost.network.errors import NetworkNotFound
 from roost.network.model import AddressRange, FixedIpRequest, Network, PortRequest, Subnet
 from roost.network.service import availability, ports
@@ -78,6 +78,22 @@ async def test_every_address_of_a_subnet_counts_and_only_those_of_its_pools_as_s
     assert {item.network.id: item.counts.used for item in everything} == {network.id: 3, other.id: 0}
     with pytest.raises(NetworkNotFound):
         await availability.get_availability(cloud.networks, "99999999-9999-4999-8999-999999999999")
+
+
+def test_a_thousand_names_are_looked_up_as_one() -> None:
+    class Name(str):
+        compared = 0
+
+        def __eq__(self, other: object) -> bool:
+            Name.compared += 1
+            return str(self) == other
+
+        __hash__ = str.__hash__
+
+    many = [a_network(number) for number in range(100)]
+    names = tuple(Name(f"net{number}") for number in range(1000))
+    assert wanted_networks(many, AvailabilityFilter(network_names=names)) == many
+    assert Name.compared < 1000
 
 
 async def test_networks_are_filtered_by_id_name_and_project(cloud: Cloud) -> None:

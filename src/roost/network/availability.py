@@ -76,12 +76,14 @@ class AvailabilityFilter(Struct, frozen=True, kw_only=True):
 
 def wanted_networks(networks: Sequence[Network], wanted: AvailabilityFilter) -> list[Network]:
     """Those of the networks that the filter means, as far as that can be said without their subnets."""
+    asked = (wanted.network_ids, wanted.network_names, wanted.project_ids)
+    ids, names, projects = (None if values is None else frozenset(values) for values in asked)
     return [
         network
         for network in networks
-        if (wanted.network_ids is None or network.id in wanted.network_ids)
-        and (wanted.network_names is None or network.name in wanted.network_names)
-        and (wanted.project_ids is None or network.project_id in wanted.project_ids)
+        if (ids is None or network.id in ids)
+        and (names is None or network.name in names)
+        and (projects is None or network.project_id in projects)
     ]
 
 
