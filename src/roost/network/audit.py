@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from roost.network import addressing, inventory, segments, uses
 from roost.network.holdings import claim_of, covers, same
 from roost.network.model import AddressRange, Port, ProviderSource, Subnet
-from roost.network.ranges import Ranges, join, subtract
+from roost.network.ranges import Ranges, holds, join, subtract
 from roost.network.subnet_changes import Holding
 from roost.seams.audit import Drift, Kind
 from roost.seams.placement import Allocations, Inventory, ProviderState
@@ -41,7 +41,7 @@ def marked(item: Holding, subnet: Subnet) -> Holding:
 
     Where addresses follow from MACs, one in a pool was taken from it or was not: its mark alone says which.
     """
-    pooled = addressing.contains(subnet.pools, item.address)
+    pooled = holds(subnet.pools, item.address)
     in_pool = pooled and (item.in_pool or not uses.is_automatic(subnet))
     return Holding(item.address, in_pool, in_pool and inventory.counts(subnet))
 
@@ -77,10 +77,10 @@ def judge_free(
     subnet_id: str, name: str, pools: Sequence[AddressRange], free: Sequence[AddressRange], held: Sequence[int]
 ) -> Drift | None:
     """Whether the free ranges are the pools without what is held, however they are cut."""
-    wanted = free_of(pools, held)
-    if addressing.count(join(free)) == addressing.count(free) and join(free) == wanted:
+    wanted, joined = free_of(pools, held), join(free)
+    if addressing.count(joined) == addressing.count(free) and joined == wanted:
         return None
-    overlapping = sum(addressing.contains(free, address) for address in held)
+    overlapping = sum(holds(joined, address) for address in held)
     says = f"{addressing.count(free)} free, {addressing.count(wanted)} should be; {overlapping} of them are held"
     return Drift(kind=Kind.FREE_WRONG, key=subnet_id, name=name, says=says)
 

@@ -14,6 +14,7 @@ from roost.network import addressing, inventory
 from roost.network.errors import PublicationPending
 from roost.network.holdings import claim_of, same
 from roost.network.model import PLAIN_NAME, Address, Port, PortFilter, Subnet
+from roost.network.ranges import holds
 from roost.network.service import Networks, releases
 from roost.network.store import addresses, claims, ports
 from roost.network.store import subnet_changes as store
@@ -114,7 +115,7 @@ def _in_the_end(held: Sequence[Address], changing: Sequence[Subnet]) -> list[Add
 
 
 def _counts(subnet: Subnet, item: Address) -> bool:
-    return inventory.counts(subnet) and addressing.contains(subnet.pools, addressing.parse(item.address))
+    return inventory.counts(subnet) and holds(subnet.pools, addressing.parse(item.address))
 
 
 def _claim(port: Port, changing: Sequence[Subnet], consumer: ConsumerState | None) -> ConsumerClaim:
