@@ -46,6 +46,7 @@ def test_several_servers_are_numbered_from_one() -> None:
         ([NicAsked(port_id=PORT)], 2, "belongs to one server"),
         ([NicAsked(port_id=PORT), NicAsked(port_id=PORT)], 1, "only once"),
         ([NicAsked(network_id=NET, fixed_ip="10.0.0.300")], 1, "Invalid fixed IP"),
+        ([NicAsked(network_id=NET, fixed_ip="fe80::1%eth0")], 1, "Invalid fixed IP"),
         ([NicAsked(network_id=NET, fixed_ip="10.0.0.3")], 2, "max_count"),
         ([NicAsked(port_id=PORT, fixed_ip="10.0.0.3")], 1, "addresses of its own"),
         ([NicAsked(network_id=NET, tag="a"), NicAsked(network_id=NET, tag="a")], 1, "unique"),

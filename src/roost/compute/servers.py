@@ -75,10 +75,12 @@ def _one_nic_problem(nic: NicAsked, count: int) -> str | None:
     if count > 1:
         return "max_count cannot be greater than 1 if an fixed_ip is specified."
     try:
-        ipaddress.ip_address(nic.fixed_ip)
+        address = ipaddress.ip_address(nic.fixed_ip)
     except ValueError:
         return f"Invalid fixed IP address ({nic.fixed_ip})"
-    return None
+    # No port has an address with a zone, and the database cannot read one.
+    zoned = isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None
+    return f"Invalid fixed IP address ({nic.fixed_ip})" if zoned else None
 
 
 def number_nics(nics: Sequence[NicAsked]) -> tuple[Nic, ...]:
