@@ -16,6 +16,7 @@ import pytest
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
+from roost.compute.service.servers import get_server
 from roost.network import bindings
 from roost.network.model import Binding, FixedIpRequest, PortChanges, PortFilter, PortRequest
 from roost.network.reconciler import reconcile_once
@@ -214,6 +215,28 @@ async def test_a_user_who_gives_the_port_to_the_server_itself_after_every_transa
         if not between.fired:
             assert (seen[0], seen[-1]) == ("ERROR", "ACTIVE")
             assert number > 8, "a build has more transactions than that"
+            return
+
+
+@pytest.mark.parametrize("nics", [0, 1])
+async def test_a_port_made_for_a_server_after_every_transaction_of_its_build_is_one_of_its_nics(
+    world: World, nics: int
+) -> None:
+    """While it is being built nobody shows what it has; without other ports nothing says that it is."""
+    network = await world.routed(rack1="10.1.0.0/28", rack2="10.2.0.0/28")
+    for number in itertools.count(1):
+        assert number < ROUNDS_MAX
+        (server,) = await world.boot(*[network.id] * nics)
+        wanted = PortRequest(network_id=network.id, project_id=PROJECT, device_id=server)
+        between = Between(world, number, partial(ports.create_port, world.networks, wanted))
+        with between():
+            await world.run()
+        await reconcile_once(world.networks)
+        shown = (await get_server(world.compute, server)).ports
+        assert len(shown) == nics + between.fired
+        await end(world, network.id)
+        if not between.fired:
+            assert number > 5, "a build has more transactions than that"
             return
 
 

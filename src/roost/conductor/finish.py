@@ -6,14 +6,19 @@ Claims and addresses are given back only when no host can have a guest of the se
 from collections.abc import Sequence
 
 from roost.compute.model import Failure, Move, ServerChange, Stage, Work
+from roost.compute.service.nics import ports_changed
 from roost.compute.service.work import list_begun, withdraw_guests
 from roost.conductor.context import Build, Lease, moved
 from roost.platform.crash import crash_point
+from roost.seams.compute import PortsChange
 
 
 async def settle(lease: Lease, builds: Sequence[Build]) -> list[Build]:
-    """The servers are ACTIVE: from now on their addresses are theirs."""
-    await lease.conductor.network.settle_ports([build.work.server_id for build in builds])
+    """The servers are ACTIVE: from now on their addresses are theirs, and they show what their ports are."""
+    ids = [build.work.server_id for build in builds]
+    await lease.conductor.network.settle_ports(ids)
+    # What a client gave them while they were being built was told when there was nobody who showed it.
+    await ports_changed(lease.conductor.compute, [PortsChange(server_id) for server_id in ids])
     return (await lease.advance(builds, [moved(build.work, None) for build in builds])).going_on
 
 

@@ -9,7 +9,7 @@ from roost.network import addressing, bindings
 from roost.network.bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.errors import InvalidInput, PortChanged
 from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortFilter, PortOrigin
-from roost.network.service import Networks, assignments, exhaustions, flat, quotas, releases
+from roost.network.service import Networks, assignments, exhaustions, flat, notices, quotas, releases
 from roost.network.service.macs import new_mac
 from roost.network.store import addresses, claims, ports, subnets
 from roost.network.store import networks as store
@@ -116,6 +116,8 @@ async def give_back_port(networks: Networks, port_id: str, *, revision: int) -> 
         found = await ports.lock_ports(tx, [port_id])
         mine = [port for port in found.values() if port.revision == revision and port.reserved_from is not None]
         unclaimed = await _part(tx, mine, restore=True)
+        servers = await notices.note_servers(tx, mine)  # it may show the port
+    await notices.tell_now(networks, servers)
     await releases.work_off_now(networks, unclaimed)
 
 
