@@ -121,6 +121,21 @@ async def test_what_looks_like_an_id_and_is_none_is_found_as_it_is_written(api: 
     assert documents.identifiers(documents.NetworkDocument) == {"id", "subnets"}
 
 
+async def test_pages_of_what_has_no_id_end(api: Api) -> None:
+    """Keystone's projects look like ids: as one that was written otherwise, a page's last would begin the next."""
+    projects = [f"e9142f69afa04c1d9a49e9b5ae2f2c6{number}" for number in range(3)]
+    for project in projects:
+        await api.call("PUT", f"/v2.0/quotas/{project}", {"quota": {"port": 5}})
+    for marker, reverse, page in (
+        (projects[0], False, projects[1:]),
+        (projects[2], False, []),
+        (projects[2], True, projects[:2]),
+        (projects[0], True, []),
+    ):
+        shown = await listed(api, f"quotas?limit=2&page_reverse={reverse}&marker={marker}")
+        assert [one["project_id"] for one in shown] == page, (marker, reverse)
+
+
 async def test_what_a_request_says_a_thousand_times_is_done_once(
     api: Api, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:

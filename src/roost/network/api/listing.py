@@ -71,7 +71,7 @@ def _whole(
         order.setdefault(name, direction)
     for name, direction in reversed(order.items()):
         chosen.sort(key=_sorting_by(names[name]), reverse=direction == "desc")
-    return _page(chosen, request, names[key], by_key=not keys)
+    return _page(chosen, request, names[key], by_id=not keys and key in identifiers(kind))
 
 
 def show_fields(item: D, request: Request) -> D | dict[str, Any]:
@@ -290,13 +290,13 @@ def _reverse(request: Request) -> bool:
     return request.query_params.get("page_reverse", "false").lower() == "true"
 
 
-def _page(items: list[D], request: Request, key: str, *, by_key: bool) -> list[D]:
-    """by_key: the items are in the order of their keys, and a marker need not be among them any more."""
+def _page(items: list[D], request: Request, key: str, *, by_id: bool) -> list[D]:
+    """by_id: the items are in the order of their ids, and a marker need not be among them any more."""
     limit = integer_parameter(request, "limit", default=0)
     reverse = _reverse(request)
     ordered = items[::-1] if reverse else items
     marker = request.query_params.get("marker")
-    if marker is not None and by_key and is_uuid(marker):
+    if marker is not None and by_id and is_uuid(marker):
         at = canonical_uuid(marker)
         ordered = [item for item in ordered if (getattr(item, key) < at if reverse else getattr(item, key) > at)]
     elif marker is not None:
