@@ -39,6 +39,26 @@ async def call(api: Api, method: str, port: Any, path: str = "", **body: Any) ->
     return await api.call(method, url, {"binding": body} if method in ("POST", "PUT") and body else None)
 
 
+async def test_a_profile_is_kept_as_it_is_meant_however_it_is_written(api: Api, cloud: Cloud) -> None:
+    network = await two_racks(cloud)
+    port = await make(api, network)
+    for raw, kept in (
+        (b'{"a" : [ 1 , {"b":"\\u00e9"} ],"c":1e3}', {"a": [1, {"b": "\u00e9"}], "c": 1000.0}),
+        (b'{"a":1,"a":2}', {"a": 2}),
+        (b'{"a":"%b"}' % (b"\\u0041" * 4087), {"a": "A" * 4087}),
+        (b'{"a":"%b"}' % (b"\\u0041" * 4088), None),
+        (b'{"a":"\\u0000"}', None),
+        (b'{"a":"\xff"}', None),
+        (b'{"a":1e999}', None),
+        (b"{}", {}),
+    ):
+        status, answer = await api.call(
+            "PUT", f"/v2.0/ports/{port['id']}", raw=b'{"port":{"binding:profile":%b}}' % raw
+        )
+        assert status == (400 if kept is None else 200), raw
+        assert kept is None or answer["port"]["binding:profile"] == kept
+
+
 async def test_a_binding_is_made_shown_changed_activated_and_deleted(api: Api, cloud: Cloud) -> None:
     network = await two_racks(cloud)
     port = await make(api, network, **{"binding:host_id": "h1", "binding:profile": {"a": 1}})

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from roost.network.api import listing
 from roost.network.api.bodies import Text
-from roost.network.api.bodies_ports import VnicType, profile_text
+from roost.network.api.bodies_ports import Profile, VnicType, profile_text
 from roost.network.api.documents import vif_details
 from roost.network.api.protocol import Operation, Operations, path_id
 from roost.network.api.resources import SHOW_QUERY, list_answer, list_query
@@ -26,7 +26,7 @@ class BindingBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
     host: Text
     vnic_type: VnicType = "normal"
-    profile: dict[str, Any] | None = None
+    profile: Profile | None = None
     project_id: Text | None = None
 
 
@@ -41,7 +41,7 @@ class BindingUpdateBody(Struct, kw_only=True, forbid_unknown_fields=True):
 
     host: Text | None = None
     vnic_type: VnicType | None = None
-    profile: dict[str, Any] | None = None
+    profile: Profile | None = None
 
 
 class BindingUpdateEnvelope(Struct, forbid_unknown_fields=True):

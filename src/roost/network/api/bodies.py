@@ -22,6 +22,11 @@ Items = Meta(max_length=ITEMS_MAX)
 BULK_MAX = 500
 """How many of one kind are made by one request."""
 
+Unserved = msgspec.Raw | UnsetType
+"""What Roost has no use for: passed over as it is read, whatever it is made of."""
+NEUTRAL_BYTES_MAX = 64
+"""What is longer asks for something."""
+
 
 def said(given: T | UnsetType) -> T | None:
     """What a change says; None for what it leaves out."""
@@ -47,15 +52,25 @@ def parse_segmentation_id(given: int | str | None) -> int | None:
 def refuse_unserved(body: Struct, neutral: Mapping[str, Sequence[Any]]) -> None:
     """Raise InvalidInput for an attribute that asks for what is not served.
 
-    neutral: attribute, as the body's struct calls it -> the values that ask for nothing; the first is what is said to
-    be served. Clients send these unasked; UNSET, for what they leave out, is one of every attribute.
+    neutral: attribute, as the body's struct calls it, Unserved there -> the values that ask for nothing; the first is
+    what is said to be served. Clients send these unasked; UNSET, for what they leave out, is one of every attribute.
     """
     for name, values in neutral.items():
         given = getattr(body, name)
-        if given is not UNSET and not any(type(given) is type(value) and given == value for value in values):
+        if given is not UNSET and not _is_one_of(given, values):
             shown = next(item.encode_name for item in msgspec.structs.fields(body) if item.name == name)
             neutral_text = msgspec.json.encode(values[0]).decode()
             raise InvalidInput(f"{shown}: Roost does not serve it: leave it out, or give {neutral_text}.")
+
+
+def _is_one_of(given: msgspec.Raw, values: Sequence[Any]) -> bool:
+    if len(given) > NEUTRAL_BYTES_MAX:
+        return False
+    try:
+        asked = msgspec.json.decode(given)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return any(type(asked) is type(value) and asked == value for value in values)
 
 
 def parse_project(body: Any, default: str) -> str:

@@ -1,6 +1,6 @@
 """What clients send of networks, decoded and checked; what is not served is refused by name."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
@@ -8,6 +8,7 @@ from roost.network.api.bodies import (
     BULK_MAX,
     SegmentationId,
     Text,
+    Unserved,
     parse_project,
     parse_segmentation_id,
     refuse_unserved,
@@ -35,16 +36,16 @@ class LinkBody(Struct, kw_only=True, forbid_unknown_fields=True):
 class NetworkUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
     """What clients send of a network and Roost has no use for: accepted where it asks for nothing."""
 
-    port_security_enabled: Any = UNSET
-    availability_zone_hints: Any = UNSET
-    dns_domain: Any = UNSET
-    is_default: Any = UNSET
-    qos_policy_id: Any = UNSET
-    vlan_transparent: Any = UNSET
-    vlan_qinq: Any = UNSET
-    qinq: Any = UNSET
-    pvlan: Any = UNSET
-    ha: Any = UNSET
+    port_security_enabled: Unserved = UNSET
+    availability_zone_hints: Unserved = UNSET
+    dns_domain: Unserved = UNSET
+    is_default: Unserved = UNSET
+    qos_policy_id: Unserved = UNSET
+    vlan_transparent: Unserved = UNSET
+    vlan_qinq: Unserved = UNSET
+    qinq: Unserved = UNSET
+    pvlan: Unserved = UNSET
+    ha: Unserved = UNSET
 
 
 NEUTRAL = {

@@ -1,12 +1,12 @@
 """What clients send of ports, decoded and checked; what is not served is refused by name."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network import addressing, requests
-from roost.network.api.bodies import BULK_MAX, Items, Text, parse_project, parse_uuid, refuse_unserved, said
+from roost.network.api.bodies import BULK_MAX, Items, Text, Unserved, parse_project, parse_uuid, refuse_unserved, said
 from roost.network.errors import InvalidInput
 from roost.network.model import FixedIpRequest, PortChanges, PortRequest
 from roost.network.tags import TAGS_MAX, replaced
@@ -16,6 +16,12 @@ VnicType = Literal[
     "accelerator-direct", "accelerator-direct-physical", "remote-managed",
 ]  # fmt: skip
 """Source: extension binding, binding:vnic_type."""
+
+Profile = dict[str, msgspec.Raw]
+"""A binding:profile, of which only the keys are read with the body."""
+PROFILE_MAX = 4095
+PROFILE_BYTES_MAX = 8 * PROFILE_MAX
+"""How long it may be as it comes, with escapes and spaces."""
 
 
 class FixedIpBody(Struct, forbid_unknown_fields=True):
@@ -28,22 +34,22 @@ class FixedIpBody(Struct, forbid_unknown_fields=True):
 class PortUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
     """What clients send of a port and Roost has no use for: accepted where it asks for nothing."""
 
-    security_groups: Any = UNSET
-    allowed_address_pairs: Any = UNSET
-    extra_dhcp_opts: Any = UNSET
-    port_security_enabled: Any = UNSET
-    qos_policy_id: Any = UNSET
-    dns_name: Any = UNSET
-    dns_domain: Any = UNSET
-    propagate_uplink_status: Any = UNSET
-    numa_affinity_policy: Any = UNSET
-    device_profile: Any = UNSET
-    data_plane_status: Any = UNSET
-    hints: Any = UNSET
-    trusted: Any = UNSET
-    hardware_offload_type: Any = UNSET
-    pvlan_type: Any = UNSET
-    pvlan_community: Any = UNSET
+    security_groups: Unserved = UNSET
+    allowed_address_pairs: Unserved = UNSET
+    extra_dhcp_opts: Unserved = UNSET
+    port_security_enabled: Unserved = UNSET
+    qos_policy_id: Unserved = UNSET
+    dns_name: Unserved = UNSET
+    dns_domain: Unserved = UNSET
+    propagate_uplink_status: Unserved = UNSET
+    numa_affinity_policy: Unserved = UNSET
+    device_profile: Unserved = UNSET
+    data_plane_status: Unserved = UNSET
+    hints: Unserved = UNSET
+    trusted: Unserved = UNSET
+    hardware_offload_type: Unserved = UNSET
+    pvlan_type: Unserved = UNSET
+    pvlan_community: Unserved = UNSET
 
 
 NEUTRAL = {
@@ -81,7 +87,7 @@ class PortBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
     fixed_ips: Annotated[list[FixedIpBody], Items] | None = None
     host_id: Text | None = field(default=None, name="binding:host_id")
     vnic_type: VnicType = field(default="normal", name="binding:vnic_type")
-    profile: dict[str, Any] | None = field(default=None, name="binding:profile")
+    profile: Profile | None = field(default=None, name="binding:profile")
     tags: Annotated[list[str], Meta(max_length=TAGS_MAX)] = []
 
 
@@ -100,7 +106,7 @@ class PortUpdateBody(PortUnserved, kw_only=True, forbid_unknown_fields=True):
     fixed_ips: Annotated[list[FixedIpBody], Items] | UnsetType = UNSET
     host_id: Text | UnsetType | None = field(default=UNSET, name="binding:host_id")
     vnic_type: VnicType | UnsetType = field(default=UNSET, name="binding:vnic_type")
-    profile: dict[str, Any] | None = field(default=None, name="binding:profile")
+    profile: Profile | None = field(default=None, name="binding:profile")
 
 
 class PortEnvelope(Struct, forbid_unknown_fields=True):
@@ -168,9 +174,17 @@ def _fixed_ips(items: list[FixedIpBody] | None) -> tuple[FixedIpRequest, ...] | 
     )
 
 
-def profile_text(profile: dict[str, Any]) -> str:
+def profile_text(profile: Profile) -> str:
     """A binding:profile as it is kept. Raises InvalidInput."""
-    text = msgspec.json.encode(profile).decode()
-    if "\\u0000" in text or len(text) > 4095:
-        raise InvalidInput("binding:profile: at most 4095 characters, and none of them NUL.")
+    too_long = InvalidInput(f"binding:profile: at most {PROFILE_MAX} characters, and none of them NUL.")
+    given = msgspec.json.encode(profile)
+    if len(given) > PROFILE_BYTES_MAX:
+        raise too_long
+    try:
+        value = msgspec.json.decode(given)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(f"binding:profile: {error}") from error
+    text = msgspec.json.encode(value).decode()
+    if "\\u0000" in text or len(text) > PROFILE_MAX:
+        raise too_long
     return text

@@ -1,12 +1,12 @@
 """What clients send of subnets, decoded and checked; what is not served is refused by name."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network import addressing, subnet_attributes, uses
-from roost.network.api.bodies import BULK_MAX, Items, Text, parse_project, parse_uuid, refuse_unserved, said
+from roost.network.api.bodies import BULK_MAX, Items, Text, Unserved, parse_project, parse_uuid, refuse_unserved, said
 from roost.network.errors import InvalidInput
 from roost.network.model import HostRoute, Subnet, SubnetChanges
 from roost.platform.env import Env
@@ -31,10 +31,10 @@ class HostRouteBody(Struct, forbid_unknown_fields=True):
 class SubnetUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
     """What clients send of a subnet and Roost has no use for: accepted where it asks for nothing."""
 
-    subnetpool_id: Any = UNSET
-    use_default_subnetpool: Any = UNSET
-    prefixlen: Any = UNSET
-    dns_publish_fixed_ip: Any = UNSET
+    subnetpool_id: Unserved = UNSET
+    use_default_subnetpool: Unserved = UNSET
+    prefixlen: Unserved = UNSET
+    dns_publish_fixed_ip: Unserved = UNSET
 
 
 NEUTRAL = {

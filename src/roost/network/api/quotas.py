@@ -1,7 +1,7 @@
 """Quotas over HTTP. Source: Network API v2.0, extensions quotas, quota_details and quota-check-limit."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api import listing
-from roost.network.api.bodies import Text, refuse_unserved
+from roost.network.api.bodies import Text, Unserved, refuse_unserved
 from roost.network.api.protocol import Operation, Operations
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import InvalidInput
@@ -30,12 +30,12 @@ Maximum = (
 class QuotaUnserved(Struct, kw_only=True, forbid_unknown_fields=True):
     """Quotas of what Roost does not have: accepted where they allow any number of it."""
 
-    floatingip: Any = UNSET
-    rbac_policy: Any = UNSET
-    router: Any = UNSET
-    security_group: Any = UNSET
-    security_group_rule: Any = UNSET
-    subnetpool: Any = UNSET
+    floatingip: Unserved = UNSET
+    rbac_policy: Unserved = UNSET
+    router: Unserved = UNSET
+    security_group: Unserved = UNSET
+    security_group_rule: Unserved = UNSET
+    subnetpool: Unserved = UNSET
 
 
 NEUTRAL = {resource.name: (UNLIMITED, None) for resource in msgspec.structs.fields(QuotaUnserved)}
