@@ -9,6 +9,7 @@ from tests.network.test_api import Api
 from tests.network.test_port_updates import of, sound, update
 from tests.network.test_releases import held
 
+from roost.network.api import bodies_ports
 from roost.network.errors import PortBindingAlreadyActive, PortBindingNotFound, PortChanged, PortInUse
 from roost.network.model import Binding, Network, PortRequest
 from roost.network.service import port_bindings, ports
@@ -37,6 +38,35 @@ async def call(api: Api, method: str, port: Any, path: str = "", **body: Any) ->
     """Of one port's bindings."""
     url = f"/v2.0/ports/{port['id']}/bindings{path}"
     return await api.call(method, url, {"binding": body} if method in ("POST", "PUT") and body else None)
+
+
+def nested(depth: int) -> bytes:
+    """A profile with so many objects and lists inside each other."""
+    return b'{"deep":%b}' % (b"[" * (depth - 1) + b"]" * (depth - 1))
+
+
+async def test_a_profile_is_no_deeper_than_lists_can_be_ordered_and_filtered_by(api: Api, cloud: Cloud) -> None:
+    """One of 900 lists was kept, and every list of ports that was ordered by profiles, or filtered, was a 500."""
+    network = await two_racks(cloud)
+    port = await make(api, network, **{"binding:host_id": "h1"})
+    url = f"/v2.0/ports/{port['id']}"
+    about = f'"network_id":"{network.id}"'.encode()
+    for depth, statuses in (
+        (bodies_ports.PROFILE_DEPTH_MAX, (201, 200, 201, 200)),
+        (900, (400,) * 4),
+        (4000, (400,) * 4),
+    ):
+        profile = nested(depth)
+        calls = (
+            ("POST", "/v2.0/ports", b'{"port":{%b,"binding:profile":%b}}' % (about, profile)),
+            ("PUT", url, b'{"port":{"binding:profile":%b}}' % profile),
+            ("POST", f"{url}/bindings", b'{"binding":{"host":"h1b","profile":%b}}' % profile),
+            ("PUT", f"{url}/bindings/h1b", b'{"binding":{"profile":%b}}' % profile),
+        )
+        assert [(await api.call(method, path, raw=raw))[0] for method, path, raw in calls] == list(statuses), depth
+    for query in ("sort_key=binding:profile", "binding:profile=x"):
+        assert (await api.call("GET", f"/v2.0/ports?{query}"))[0] == 200
+        assert (await api.call("GET", f"{url}/bindings?{query.replace('binding:', '')}"))[0] == 200
 
 
 async def test_a_profile_is_kept_as_it_is_meant_however_it_is_written(api: Api, cloud: Cloud) -> None:

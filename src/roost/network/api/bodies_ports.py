@@ -1,6 +1,6 @@
 """What clients send of ports, decoded and checked; what is not served is refused by name."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
@@ -22,6 +22,8 @@ Profile = dict[str, msgspec.Raw]
 PROFILE_MAX = 4095
 PROFILE_BYTES_MAX = 8 * PROFILE_MAX
 """How long it may be as it comes, with escapes and spaces."""
+PROFILE_DEPTH_MAX = 32
+"""How many objects and lists may be inside each other, itself among them."""
 
 
 class FixedIpBody(Struct, forbid_unknown_fields=True):
@@ -187,4 +189,15 @@ def profile_text(profile: Profile) -> str:
     text = msgspec.json.encode(value).decode()
     if "\\u0000" in text or len(text) > PROFILE_MAX:
         raise too_long
+    if _depth(value) > PROFILE_DEPTH_MAX:
+        raise InvalidInput(f"binding:profile: at most {PROFILE_DEPTH_MAX} objects and lists inside each other.")
     return text
+
+
+def _depth(value: Any) -> int:
+    """How many objects and lists there are inside each other."""
+    depth, level = 0, [value]
+    while level := [one for one in level if isinstance(one, dict | list)]:
+        depth += 1
+        level = [part for one in level for part in (one.values() if isinstance(one, dict) else one)]
+    return depth
