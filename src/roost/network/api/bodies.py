@@ -1,6 +1,6 @@
 """What bodies have in common: texts, tags of segments, ids, and what is refused by name, never silently dropped."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -21,6 +21,8 @@ ITEMS_MAX = 1000
 Items = Meta(max_length=ITEMS_MAX)
 BULK_MAX = 500
 """How many of one kind are made by one request."""
+PARTS_MAX = 10_000
+"""How many of one attribute's items all that are made by one request have together."""
 
 Unserved = msgspec.Raw | UnsetType
 """What Roost has no use for: passed over as it is read, whatever it is made of."""
@@ -47,6 +49,13 @@ def parse_segmentation_id(given: int | str | None) -> int | None:
     if int(given) > SEGMENTATION_ID_MAX:
         raise InvalidInput(f"segmentation_id {given}: expected at most {SEGMENTATION_ID_MAX}.")
     return int(given)
+
+
+def refuse_many(name: str, lists: Iterable[Sequence[object] | None]) -> None:
+    """Raise InvalidInput where the lists of all that one request makes have too many items together."""
+    count = sum(len(items) for items in lists if items is not None)
+    if count > PARTS_MAX:
+        raise InvalidInput(f"{name}: one request makes at most {PARTS_MAX} of them, {count} are too many.")
 
 
 def refuse_unserved(body: Struct, neutral: Mapping[str, Sequence[Any]]) -> None:

@@ -6,6 +6,7 @@ from starlette.requests import Request
 
 from roost.network.api import bodies_networks as bodies
 from roost.network.api import documents, listing
+from roost.network.api.bodies import refuse_many
 from roost.network.api.documents import NetworkDocument
 from roost.network.api.protocol import Operations
 from roost.network.api.resources import Resource
@@ -36,6 +37,7 @@ def network_operations(context: Networks) -> Operations:
         )
 
     async def create(items: Sequence[bodies.NetworkBody]) -> list[Network]:
+        refuse_many("segments", (item.segments for item in items))
         wanted = [bodies.network(item, context.env, context.default_project) for item in items]
         return await service.create_networks(context, wanted)
 

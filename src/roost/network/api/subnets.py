@@ -6,6 +6,7 @@ from starlette.requests import Request
 
 from roost.network.api import bodies_subnets as bodies
 from roost.network.api import documents, listing
+from roost.network.api.bodies import refuse_many
 from roost.network.api.documents import SubnetDocument
 from roost.network.api.protocol import Operations
 from roost.network.api.resources import Resource
@@ -36,6 +37,7 @@ def subnet_operations(context: Networks) -> Operations:
         )
 
     async def create(items: Sequence[bodies.SubnetBody]) -> list[Subnet]:
+        refuse_many("allocation_pools", (item.allocation_pools for item in items))
         wanted = [bodies.subnet(item, context.env, context.default_project) for item in items]
         return await service.create_subnets(context, wanted)
 
