@@ -159,6 +159,15 @@ async def test_what_a_request_says_a_thousand_times_is_done_once(
     assert (sorted_by, names_asked["fields"]) == ({"name": 1, "mtu": 1, "id": 1}, 1)
 
 
+async def test_addresses_are_looked_through_for_a_hundred_parts_and_no_more(api: Api, cloud: Cloud) -> None:
+    """For 2,800 of them, and 25,000 addresses, it took a worker two seconds."""
+    await routed(api, cloud)
+    query = "fixed_ips=" + ",".join(f"ip_address_substr=0.{number}" for number in range(100))
+    assert await listed(api, f"ports?{query}") == []
+    status, answer = await api.call("GET", f"/v2.0/ports?{query}&fixed_ips=ip_address_substr=x")
+    assert (status, answer["NeutronError"]["type"]) == (400, "InvalidInput")
+
+
 async def test_no_field_is_every_field_and_a_page_may_be_longer_than_any_list(api: Api, cloud: Cloud) -> None:
     network = await cloud.network()
     (whole,) = await listed(api, "networks")

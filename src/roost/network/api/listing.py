@@ -24,6 +24,8 @@ RESERVED = frozenset({"fields", "limit", "marker", "page_reverse", "sort_key", "
 TAG_FILTERS = ("tags", "tags-any", "not-tags", "not-tags-any")
 CHANGED_SINCE = "changed_since"
 FIXED_IP_KEYS = ("ip_address", "ip_address_substr", "subnet_id")
+SUBSTRINGS_MAX = 100
+"""How many parts of addresses a list is filtered by: each is looked for in every address."""
 
 D = TypeVar("D", bound=Struct)
 Identified = TypeVar("Identified", bound=Document)
@@ -150,6 +152,10 @@ def fixed_ip_filters(request: Request) -> dict[str, list[str]]:
             if not separator or key not in FIXED_IP_KEYS:
                 raise InvalidInput(f"fixed_ips={text}: expected one of {', '.join(FIXED_IP_KEYS)} = a value.")
             found.setdefault(key, []).append(_canonical(key, value))
+    if (count := len(found.get("ip_address_substr", ()))) > SUBSTRINGS_MAX:
+        raise InvalidInput(
+            f"fixed_ips: at most {SUBSTRINGS_MAX} ip_address_substr in one request, {count} are too many."
+        )
     return found
 
 
