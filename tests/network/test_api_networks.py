@@ -261,6 +261,24 @@ async def test_a_list_of_far_too_many_is_refused_as_it_is_read(api: Api, cloud: 
             assert f"of length <= 1000 - at `$.{one}.{name}`" in answer["NeutronError"]["message"]
 
 
+async def test_an_error_does_not_repeat_megabytes(api: Api) -> None:
+    network = await api.make("network")
+    long = "A" * 1_000_000
+    for kind, item, end in (
+        (
+            "subnet",
+            {"cidr": long},
+            "AAA' does not appear to be an IPv4 or IPv6 network; expected one like 10.0.0.0/24.",
+        ),
+        ("subnet", {"cidr": "10.0.0.0/24", "gateway_ip": long}, "AAA' is not an IP address."),
+        ("subnet", {long: 1}, "AAA'"),
+        ("port", {"binding:vnic_type": long}, ", normal, remote-managed, smart-nic, vdpa, virtio-forwarder"),
+    ):
+        status, answer = await api.call("POST", f"/v2.0/{kind}s", {kind: {"network_id": network["id"], **item}})
+        message = answer["NeutronError"]["message"]
+        assert (status, len(message) < 50_000, message.endswith(end)) == (400, True, True), message[-200:]
+
+
 async def test_all_that_one_request_makes_has_no_more_parts_than_a_worker_can_look_at(api: Api, cloud: Cloud) -> None:
     """Networks with 450,000 segments took a worker ten seconds, subnets with 100,000 pools four."""
     network, _, _ = await routed(api, cloud)

@@ -24,6 +24,8 @@ from roost.platform.auth import Forbidden
 from roost.platform.errors import BadRequest, Conflict, DatabaseUnavailable, NotFound, RoostError
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
+DETAIL_MAX = 40_000
+"""So many characters an error has: some repeat what they were given, which may be a whole body."""
 
 T = TypeVar("T")
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -209,6 +211,8 @@ class Api:
         return self._refusal(PROBLEMS[RoostError], str(error), request)
 
     def _refusal(self, problem: Problem, detail: str, request: Request) -> Response:
+        if len(detail) > DETAIL_MAX:
+            detail = f"{detail[: DETAIL_MAX // 2]} ... {detail[-DETAIL_MAX // 2 :]}"
         answer = self.dialect(problem, detail, request)
         response: Response = answer if isinstance(answer, Response) else json_response(answer, problem.status)
         if problem.status == 503:
