@@ -381,6 +381,30 @@ async def test_a_conductor_taken_for_dead_unassigns_nothing_of_the_one_that_took
     await world.settled()
 
 
+async def test_a_conductor_taken_for_dead_gives_no_claim_back_under_an_address(world: World) -> None:
+    """It sleeps before it claims another host in the cell; who took over has not looked yet at what there is."""
+    network = await world.cloud.flat(cell1="10.1.0.0/30")
+    (server,) = await world.boot(network.id)
+    await world.conduct()
+    (pool,) = await subnet_service.list_subnets(world.networks)
+    await world.serve_hosts(failing=["c1-h1", "c1-h2"])
+
+    async def late(real: Any, *arguments: Any) -> Any:
+        await world.expire_leases()
+        owner = world.compute.env.new_uuid()
+        assert await lease_work(world.compute, owner=owner, limit=1, lease_s=60)
+        return await real(*arguments)
+
+    instead(world.conductor.placement, "claim", late)
+    await run_once(world.conductor)
+    assert await addresses(world) == {server: ["10.1.0.2"]}
+    assert await world.cloud.used(pool.id) == (1, 1)
+    await world.expire_leases()
+    await world.run()
+    assert await world.statuses() == {server: "ACTIVE"}
+    await world.settled()
+
+
 @pytest.mark.parametrize("seed", range(6))
 async def test_any_order_of_boots_deletes_failures_and_lost_leases_agrees_in_the_end(
     database: Database, seed: int

@@ -415,12 +415,13 @@ async def _give_back(lease: Lease, placings: Sequence[_Placing]) -> None:
     """The lease of these was lost after they were claimed: release only what this claim took.
 
     Only of the servers: a port can be deleted and made again meanwhile, and its generations then start anew. A port's
-    claim that nobody goes on with is the network's reconciler's, which looks at the port under its lock.
+    claim that nobody goes on with is the network's reconciler's, which looks at the port under its lock. A claim that
+    took the place of an earlier one is whoever's has the server now: of a flat network it may hold an address.
     """
     generations = {
         placing.build.work.server_id: placing.outcome.generations[placing.build.work.server_id]
         for placing in placings
-        if isinstance(placing.outcome, Placed)
+        if isinstance(placing.outcome, Placed) and placing.build.work.server_id not in placing.held
     }
     if generations:
         await lease.conductor.placement.release(list(generations), generations=generations)
