@@ -19,7 +19,7 @@ from roost.network.errors import (
     OverlappingAllocationPools,
 )
 from roost.network.model import AddressRange
-from roost.network.ranges import Ranges, join
+from roost.network.ranges import Ranges, holds, join, subtract
 
 POOLS_MAX = 1000
 IPV4_MAX = 2**32 - 1
@@ -293,22 +293,38 @@ def _hand_out(
     demands: Sequence[Demand], free: FreeRanges, starts: Mapping[str, int]
 ) -> tuple[list[Given | None], FreeRanges]:
     """What each gets, whatever the port's others get, and what is left."""
-    left = {subnet_id: _from_start(ranges, starts.get(subnet_id))[::-1] for subnet_id, ranges in free.items()}
     answers: list[Given | None] = [None] * len(demands)
-    order = sorted(range(len(demands)), key=lambda index: demands[index].address is None)
-    for index in order:
-        demand = demands[index]
-        if not demand.in_pool:
-            assert demand.address is not None
-            answers[index] = Given(demand.port_id, demand.subnet_ids[0], demand.address, False, False)
-            continue
-        for subnet_id in demand.subnet_ids:
-            ranges = left.get(subnet_id, [])
-            address = _take_next(ranges) if demand.address is None else _take_named(ranges, demand.address)
+    there = {subnet_id: join(ranges) for subnet_id, ranges in free.items()}
+    taken: dict[str, set[int]] = {subnet_id: set() for subnet_id in there}
+    for index, demand in enumerate(demands):
+        if demand.address is not None:
+            answers[index] = _give_named(demand, demand.address, there, taken)
+    left = {
+        subnet_id: _from_start(
+            subtract(ranges, [AddressRange(address, address) for address in taken[subnet_id]]), starts.get(subnet_id)
+        )[::-1]
+        for subnet_id, ranges in there.items()
+    }
+    for index, demand in enumerate(demands):
+        for subnet_id in demand.subnet_ids if demand.address is None else ():
+            address = _take_next(left.get(subnet_id, []))
             if address is not None:
                 answers[index] = Given(demand.port_id, subnet_id, address, True, demand.claimed)
                 break
     return answers, {subnet_id: join(ranges) for subnet_id, ranges in left.items()}
+
+
+def _give_named(
+    demand: Demand, address: int, there: Mapping[str, Ranges], taken: Mapping[str, set[int]]
+) -> Given | None:
+    """Exactly this address, unless somebody has it. taken: of what was there, by those before; changed in place."""
+    if not demand.in_pool:
+        return Given(demand.port_id, demand.subnet_ids[0], address, False, False)
+    for subnet_id in demand.subnet_ids:
+        if subnet_id in there and holds(there[subnet_id], address) and address not in taken[subnet_id]:
+            taken[subnet_id].add(address)
+            return Given(demand.port_id, subnet_id, address, True, demand.claimed)
+    return None
 
 
 def _from_start(ranges: Sequence[AddressRange], start: int | None) -> list[AddressRange]:
@@ -328,11 +344,3 @@ def _take_next(ranges: list[AddressRange]) -> int | None:
     if following.first < following.last:
         ranges.append(AddressRange(following.first + 1, following.last))
     return following.first
-
-
-def _take_named(ranges: list[AddressRange], address: int) -> int | None:
-    for index, item in enumerate(ranges):
-        if item.first <= address <= item.last:
-            ranges[index : index + 1] = sorted(_without(item, address), reverse=True)
-            return address
-    return None
