@@ -18,7 +18,7 @@ from roost.network.errors import (
     SubnetInUse,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model import FixedIpRequest, PortRequest, Segment, SubnetChanges
+from roost.network.model import FixedIpRequest, PortChanges, PortRequest, Segment, SubnetChanges
 from roost.network.reconciler import Reconciled, reconcile_once
 from roost.network.service import audit_providers, availability, networks, ports, publications, subnet_changes, subnets
 from roost.network.store import publications as publication_rows
@@ -253,3 +253,40 @@ async def test_a_change_that_another_follows_at_once_was_made_all_the_same(cloud
     await change(12)
     await assert_books(cloud)
     assert await cloud.used(network.id) == (5, 0)
+
+
+async def test_a_publisher_that_read_a_change_before_it_was_taken_back_notes_nothing_of_it(
+    cloud: Cloud,
+) -> None:
+    """What the port holds counts again: what is claimed for it beside another address is claimed for both."""
+    network = await cloud.plain("10.0.0.0/24", pools=[("10.0.0.10", "10.0.0.19")])
+    subnet, held = await only(cloud), await port(cloud, network, 11)
+    for claimed in await cloud.ensure(*(cloud.server(Nic(tag="0", network_id=network.id)) for _ in range(3))):
+        assert await cloud.claim([claimed.id], network.id)
+    has_read, goes_on = asyncio.Event(), asyncio.Event()
+    publishing: list[asyncio.Task[Any]] = []
+
+    async def stop() -> None:
+        has_read.set()
+        await goes_on.wait()
+
+    async def publish(real: Any, *arguments: Any, **more: Any) -> Any:
+        async with cloud.networks.database.transaction() as tx:
+            await publication_rows.want(tx, [network.id])
+        before(cloud.compute, "ensure_host_aggregates", stop)
+        publishing.append(asyncio.create_task(publications.publish_due(cloud.networks, [network.id])))
+        await has_read.wait()
+        await real(*arguments, **more)
+        before(subnet_changes, "_end", add)
+        goes_on.set()
+
+    async def add() -> None:
+        fixed = tuple(FixedIpRequest(ip_address=address) for address in ("10.0.0.11", "10.0.0.16"))
+        await ports.update_port(cloud.networks, held.id, PortChanges(fixed_ips=fixed))
+
+    instead(subnet_changes, "_end", publish)
+    with pytest.raises(SubnetInUse):
+        await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(pools=pools((12, 13))))
+    await asyncio.gather(*publishing)
+    assert len((await ports.get_port(cloud.networks, held.id)).addresses) == 2
+    assert await cloud.used(network.id) == (10, 3 + 2)

@@ -16,7 +16,7 @@ from roost.network.holdings import claim_of, same
 from roost.network.model import PLAIN_NAME, Address, Port, PortFilter, Subnet
 from roost.network.ranges import holds
 from roost.network.service import Networks, releases
-from roost.network.store import addresses, claims, ports
+from roost.network.store import addresses, claims, ports, subnets
 from roost.network.store import subnet_changes as store
 from roost.network.subnet_changes import Holding
 from roost.platform.crash import crash_point
@@ -133,7 +133,8 @@ async def _note(networks: Networks, changing: Sequence[Subnet], moves: _Moves) -
     """The ledger counts what it was told; False if some ports are others since, of which it must be told anew.
 
     One that has lost an address gives its claim back as far as it may: its release may have been worked off before it
-    was claimed for with that address. One that has another instead may have given up a claim that it needs.
+    was claimed for with that address. One that has another instead may have given up a claim that it needs. Of a change
+    that has ended since, or is being taken back, nothing is noted: what counts is settled by whoever did that.
     """
     if not moves.ports:
         return True
@@ -141,8 +142,10 @@ async def _note(networks: Networks, changing: Sequence[Subnet], moves: _Moves) -
         now = await ports.lock_ports(tx, sorted(moves.ports))
         await addresses.lock_subnets(tx, sorted(subnet.id for subnet in changing))
         now = {port.id: port for port in await ports.list_ports(tx, PortFilter(ids=tuple(now)))}
+        there = {subnet.id: subnet.change for subnet in await subnets.list_subnets(tx, [one.id for one in changing])}
         for subnet in changing:
-            await store.set_holdings(tx, subnet.id, _noted(subnet, now, moves))
+            if there.get(subnet.id) == subnet.change:
+                await store.set_holdings(tx, subnet.id, _noted(subnet, now, moves))
         lost = [port_id for port_id, port in moves.ports.items() if _places(port) - _places(now.get(port_id))]
         await claims.insert_releases(tx, lost)
     await releases.work_off_now(networks, lost)
