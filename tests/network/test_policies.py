@@ -20,6 +20,7 @@ from roost.platform.auth import Policy
 from roost.platform.authentication import Authentication, noauth2
 from roost.platform.http import mount
 from roost.platform.keystone import Keystone
+from roost.platform.policy import OsloPolicy
 from roost.platform.settings import KeystoneSettings
 
 WORDS = "Specifying 'project_id' or 'tenant_id' other than the authenticated project in request requires admin"
@@ -338,6 +339,25 @@ async def test_what_many_parts_of_a_body_may_say_is_looked_up_once(
     many = [{"network_id": network["id"], "fixed_ips": [{}] * 100}] * 10
     assert (await api.call("member", "POST", "ports", {"ports": many}))[0] == 400
     assert len(looked) < 20
+
+
+async def test_ports_with_owners_of_their_own_are_decided_about_as_one(
+    api: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10,000 of them took a worker thirteen seconds for every list, whoever of the project asked."""
+    network = await api.make("member", "network")
+    many = [{"network_id": network["id"], "fixed_ips": [], "device_owner": f"mine:{number}"} for number in range(50)]
+    assert (await api.call("member", "POST", "ports", {"ports": many}))[0] == 201
+    decided, decide = [], OsloPolicy._decide
+
+    def counted(self: OsloPolicy, *args: Any) -> bool:
+        decided.append(args)
+        return decide(self, *args)
+
+    monkeypatch.setattr(OsloPolicy, "_decide", counted)
+    assert len(await api.listed("reader", "ports")) == 50
+    assert len(decided) < 10
+    assert len(await api.listed("other", "ports")) == 0
 
 
 async def test_open_lets_everybody_in(cloud: Cloud) -> None:

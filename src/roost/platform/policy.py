@@ -1,19 +1,22 @@
 """Who may do what, by oslo.policy: rules with defaults, which an operator's policy file overrides.
 
 oslo.policy takes some 55 us for an answer and looks at its files each time. Here an answer is remembered for
-(caller, rule, target) until the file changes, which is looked for at most once in CHECK_INTERVAL_S.
+(caller, rule, what of the target the rule looks at) until the file changes, which is looked for at most once in
+CHECK_INTERVAL_S.
 """
 
 import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import structlog
 import yaml
 from oslo_config import cfg
+from oslo_policy import _checks
 from oslo_policy.policy import Check, Enforcer, InvalidScope, RuleDefault, register
 
 from roost.platform.auth import Caller, Forbidden
@@ -51,12 +54,13 @@ class OsloPolicy:
         self._stamp = _stamp(file)
         self._enforcer = _read(defaults, file, enforce_new_defaults=enforce_new_defaults)
         self._remembered: dict[Key, bool] = {}
+        self._fields: dict[str, frozenset[str] | None] = {}
 
     def enforce(self, caller: Caller, rule: str, target: Mapping[str, str | None] | None = None) -> None:
         """Raise Forbidden unless the rule lets the caller do this to the target; None: what is the caller's own."""
         if self._file is not None and self._clock() - self._checked_at_s >= CHECK_INTERVAL_S:
             self._read_again()
-        key = (caller, rule, None if target is None else tuple(target.items()))
+        key = (caller, rule, None if target is None else self._looked_at(rule, target))
         allowed = self._remembered.get(key)
         if allowed is None:
             if len(self._remembered) >= REMEMBERED_MAX:
@@ -64,6 +68,13 @@ class OsloPolicy:
             allowed = self._remembered[key] = self._decide(caller, rule, target)
         if not allowed:
             raise Forbidden(f"Policy does not allow {rule} to be performed.")
+
+    def _looked_at(self, rule: str, target: Mapping[str, str | None]) -> tuple[tuple[str, str | None], ...]:
+        """What of a target the rule can see: else each port of a list with an owner of its own would be asked about."""
+        if rule not in self._fields:
+            self._fields[rule] = fields_of(rule, self._enforcer.rules)
+        fields = self._fields[rule]
+        return tuple(item for item in target.items() if fields is None or item[0] in fields)
 
     def _decide(self, caller: Caller, rule: str, target: Mapping[str, str | None] | None) -> bool:
         if target is None:
@@ -85,6 +96,7 @@ class OsloPolicy:
             log.error("the policy file changed and cannot be used: the rules stay as they were", error=str(error))
             return
         self._remembered.clear()
+        self._fields.clear()
         log.info("policy was read again", file=str(self._file))
 
 
@@ -92,15 +104,45 @@ class OsloPolicy:
 class FieldCheck(Check):
     """`field:RESOURCE:FIELD=VALUE`, or `=~PATTERN`: what is asked about has this there. Source: Neutron's policy."""
 
+    @property
+    def field(self) -> str:
+        """Where it looks."""
+        return str(self.match.partition(":")[2].partition("=")[0])
+
     def __call__(self, target: Mapping[str, Any], _creds: Any, _enforcer: Any, _current_rule: Any = None) -> bool:
         """Whether it has; what does not say has not."""
-        field, _, wanted = self.match.partition(":")[2].partition("=")
-        has = target.get(field)
+        _, _, wanted = self.match.partition(":")[2].partition("=")
+        has = target.get(self.field)
         if has is None:
             return False
         if wanted.startswith("~"):
             return re.match(wanted[1:], str(has)) is not None
         return str(has) == wanted
+
+
+def fields_of(rule: str, rules: Mapping[str, _checks.BaseCheck]) -> frozenset[str] | None:
+    """What of a target the rule looks at, and the rules that it refers to; None: nobody can say."""
+    found: set[str] = set()
+    referred: set[str] = set()
+    checks: list[_checks.BaseCheck] = [_checks.RuleCheck("rule", rule)]
+    while checks:
+        check = checks.pop()
+        if isinstance(check, _checks.RuleCheck):
+            if check.match not in referred:
+                referred.add(check.match)
+                with suppress(KeyError):  # for one that there is not, there may be a default rule
+                    checks.append(rules[check.match])
+        elif isinstance(check, _checks.AndCheck | _checks.OrCheck):
+            checks += check.rules
+        elif isinstance(check, _checks.NotCheck):
+            checks.append(check.rule)
+        elif isinstance(check, FieldCheck):
+            found.add(check.field)
+        elif isinstance(check, _checks.RoleCheck | _checks.GenericCheck):
+            found.update(re.findall(r"%\((.*?)\)", check.match))
+        elif not isinstance(check, _checks.TrueCheck | _checks.FalseCheck):
+            return None
+    return frozenset(found)
 
 
 def make_rules(checks: Mapping[str, str], *, scope_types: list[str] | None = None) -> list[RuleDefault]:
