@@ -22,6 +22,7 @@ from roost.network.model import FixedIpRequest, PortChanges, PortRequest, Segmen
 from roost.network.reconciler import Reconciled, reconcile_once
 from roost.network.service import audit_providers, availability, networks, ports, publications, subnet_changes, subnets
 from roost.network.store import publications as publication_rows
+from roost.platform.errors import DatabaseUnavailable
 from roost.seams.audit import Repairs
 from roost.seams.network import Nic
 
@@ -61,6 +62,24 @@ async def test_what_is_due_elsewhere_does_not_wait_for_a_change_that_waits_for_a
         await publication_rows.want(tx, [other.id])
     await reconcile_once(cloud.networks)
     assert await cloud.used(other.id) == (5, 0)
+
+
+async def test_the_provider_that_a_network_had_before_it_joined_a_segment_is_gone_whoever_tells_it(
+    cloud: Cloud,
+) -> None:
+    network = await cloud.plain("10.0.0.0/24")
+    segment = await joinable(cloud, network)
+
+    async def killed(_real: Any, *_arguments: Any) -> None:
+        raise DatabaseUnavailable
+
+    instead(subnet_changes, "finish_change", killed)
+    subnet = await only(cloud)
+    with pytest.raises(DatabaseUnavailable):
+        await subnet_changes.update_subnet(cloud.networks, subnet.id, SubnetChanges(segment_id=segment))
+    await publications.publish_due(cloud.networks, [network.id])
+    await reconcile_once(cloud.networks)
+    assert set(await cloud.networks.placement.get_providers([network.id, segment])) == {segment}
 
 
 async def test_a_publisher_that_stalls_right_after_it_took_its_lease_says_nothing(cloud: Cloud) -> None:

@@ -51,7 +51,10 @@ async def reshape(
     refusing: set[str] = set()
     for provider in sorted({subnet.provider_uuid for subnet in changing} & set(provider_uuids)):
         on_it = [subnet for subnet in changing if subnet.provider_uuid == provider]
-        wanted = [states.get(provider) or _empty(provider), *_left_behind(on_it, provider)]
+        left = _left_behind(on_it, provider)
+        # One that is gone already would be made again, and nobody would be told that it is to go.
+        there = await networks.placement.get_providers(left) if left else {}
+        wanted = [states.get(provider) or _empty(provider), *map(_empty, sorted(there))]
         done = await _reshape(networks, on_it, wanted)
         (told if done else refusing).add(provider)
     return told, refusing
@@ -169,10 +172,9 @@ def _places(port: Port | None) -> set[tuple[str, str]]:
     return {(item.subnet_id, item.address) for item in port.addresses} if port else set()
 
 
-def _left_behind(changing: Sequence[Subnet], provider: str) -> list[ProviderState]:
+def _left_behind(changing: Sequence[Subnet], provider: str) -> list[str]:
     """The providers that the subnets leave: a network joins its segment with all that it has."""
-    left = {subnet.network_id for subnet in changing if subnet.change and _was_on(subnet) != provider}
-    return [_empty(uuid) for uuid in sorted(left)]
+    return sorted({subnet.network_id for subnet in changing if subnet.change and _was_on(subnet) != provider})
 
 
 def _was_on(subnet: Subnet) -> str:
