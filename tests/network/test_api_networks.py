@@ -4,9 +4,13 @@ import asyncio
 import tracemalloc
 from typing import Any
 
+import msgspec
 import pytest
 from tests.network.cloud import Cloud
 from tests.network.test_api import Api, routed
+
+from roost.network.model import Link
+from roost.network.store import networks
 
 VLAN = {"provider:network_type": "vlan", "provider:physical_network": "rack1"}
 STALE = [(b"if-match", b"revision_number=77")]
@@ -259,6 +263,26 @@ async def test_a_list_of_far_too_many_is_refused_as_it_is_read(api: Api, cloud: 
             status, answer = await api.call(method, f"/v2.0/{path}", {one: {**body, name: [item] * 1001}})
             assert status == 400
             assert f"of length <= 1000 - at `$.{one}.{name}`" in answer["NeutronError"]["message"]
+
+
+async def test_whether_links_are_taken_is_looked_up_and_not_compared_with_each(api: Api, cloud: Cloud) -> None:
+    """For 10,000 VLANs among 12,000 it took twelve seconds, in which nobody could make a segment."""
+    many = [{**VLAN, "provider:segmentation_id": number} for number in range(1, 1001)]
+    taken = await api.make("network", segments=many)
+    async with cloud.networks.database.transaction() as tx:
+        await tx.execute("ANALYZE network.segment")
+        wanted = [["vlan"] * 500, ["rack1"] * 500, list(range(501, 1001))]
+        text = await tx.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {networks.LIST_LINKS_TAKEN}", *wanted)
+        (plan,) = msgspec.json.decode(text)
+        assert plan["Plan"].get("Rows Removed by Join Filter", 0) < 1000, plan
+        for link, found in (
+            (Link(network_type="vlan", physical_network="rack1", segmentation_id=7), True),
+            (Link(network_type="vlan", physical_network="rack2", segmentation_id=7), False),
+            (Link(network_type="vlan", physical_network=None, segmentation_id=7), False),
+            (Link(network_type="vlan", physical_network="rack1", segmentation_id=None), False),
+            (Link(network_type="vxlan", physical_network="rack1", segmentation_id=7), False),
+        ):
+            assert await networks.lock_links(tx, [link]) == ([(link, taken["id"])] if found else [])
 
 
 async def test_an_error_does_not_repeat_megabytes(api: Api) -> None:

@@ -193,12 +193,14 @@ LOCK_LINKS = """
 LOCK TABLE network.segment IN SHARE ROW EXCLUSIVE MODE
 """
 
+# What is equal can be hashed, what is not distinct would be compared with each: hence the coalesce.
 LIST_LINKS_TAKEN = """
 -- network.list_links_taken
 SELECT g.network_id, g.network_type, g.physical_network, g.segmentation_id
 FROM network.segment g JOIN unnest($1::text[], $2::text[], $3::integer[]) AS w (type, physical_network, id)
-    ON g.network_type = w.type AND g.physical_network IS NOT DISTINCT FROM w.physical_network
-    AND g.segmentation_id IS NOT DISTINCT FROM w.id
+    ON g.network_type = w.type AND coalesce(g.segmentation_id, -1) = coalesce(w.id, -1)
+    AND coalesce(g.physical_network, '') = coalesce(w.physical_network, '')
+    AND g.physical_network IS NOT DISTINCT FROM w.physical_network
 """
 
 
