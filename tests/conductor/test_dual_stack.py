@@ -1,10 +1,14 @@
 """Servers with IPv4 and IPv6: placed, bound, tried again, gone on with; what they hold is claimed by its class."""
 
 from collections import Counter
+from typing import Any
 
+import msgspec
 import pytest
 from tests.conductor.world import World
+from tests.next_call import instead
 
+from roost.conductor.pipeline import run_once
 from roost.network.model import Network, PortFilter
 from roost.network.service import ports
 from roost.network.service.networks import list_segments
@@ -174,3 +178,31 @@ async def test_a_server_that_leaves_its_segment_for_one_where_nothing_is_claimed
     assert await families(world) == {(0, 1): 1}
     await world.settled()
     assert await world.conductor.placement.list_consumers("PORT", after="", limit=10) == []
+
+
+async def test_a_port_that_lost_what_its_server_was_placed_with_is_not_bound_without_it(database: Database) -> None:
+    """A conductor that was taken for dead lets the port leave its segment, where a host has room again by now; the
+    server was placed there with the port's address, and another conductor binds it."""
+    world = await World.make(database)
+    await world.hosts("r1-h1", reach=["rack1"])
+    network = await world.routed(rack1="10.1.0.0/29")
+    (rack1,) = [part for part in await list_segments(world.networks) if part.network_id == network.id]
+    await world.cloud.subnet(network, "2001:db8::/64", rack1, **SLAAC)
+    (server,) = await world.boot(network.id)
+    await world.conduct()
+    settings = world.conductor.settings
+
+    async def late(real: Any, *arguments: Any) -> Any:
+        await world.hosts("r1-h2", reach=["rack1"])
+        await world.expire_leases()
+        world.conductor.settings = msgspec.structs.replace(settings, cells=("elsewhere",))
+        assert await run_once(world.conductor)
+        world.conductor.settings = settings
+        return await real(*arguments)
+
+    instead(world.conductor.network, "unassign_ports", late)
+    world.conductor.settings = settings = msgspec.structs.replace(settings, max_attempts=2)
+    await world.run(failing=["r1-h1"])
+    assert await world.statuses() == {server: "ACTIVE"}
+    assert await families(world) == {(1, 1): 1}
+    await world.settled()

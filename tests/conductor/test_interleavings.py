@@ -1,12 +1,14 @@
 """What others do between two steps of a stage: hosts that report, conductors that were taken for dead."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
-from tests.next_call import instead
+from tests.next_call import before, instead
 
 from roost.compute.service import nics
 from roost.compute.service.servers import get_server
@@ -183,12 +185,12 @@ async def test_a_conductor_that_wakes_before_it_reserves_a_users_port_keeps_none
         await world.run()
         assert await world.statuses() == {server: "ACTIVE"}
         await ports.update_port(world.networks, mine.id, detached)
-        (before,) = await ports.list_ports(world.networks, PortFilter(ids=(mine.id,)))
+        (left,) = await ports.list_ports(world.networks, PortFilter(ids=(mine.id,)))
     await world.settled()
     (after,) = await ports.list_ports(world.networks, PortFilter(ids=(mine.id,)))
     assert (after.device_id, after.device_owner) == ("", "")
-    assert (after.host, after.vif_type) == (before.host, before.vif_type)
-    assert after.addresses == before.addresses != ()
+    assert (after.host, after.vif_type) == (left.host, left.vif_type)
+    assert after.addresses == left.addresses != ()
     assert [port.port_id for port in (await get_server(world.compute, server)).ports].count(mine.id) == 0
     await world.settled()
 
@@ -213,6 +215,31 @@ async def test_settling_a_server_again_gives_it_no_port_that_was_reserved_since_
     await world.settled()
     (after,) = await ports.list_ports(world.networks, PortFilter(ids=(mine.id,)))
     assert after.device_id == ""
+
+
+async def test_a_conductor_that_wakes_when_another_has_placed_the_server_again_costs_it_no_attempt(
+    database: Database,
+) -> None:
+    """It takes the port off its segment, where there was no host left, under who has found one there meanwhile."""
+    world = await World.make(database)
+    await world.hosts("r1-h1", reach=["rack1"])
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id)
+    world.conductor.settings = msgspec.structs.replace(world.conductor.settings, max_attempts=2)
+
+    async def late(real: Any, *arguments: Any) -> Any:
+        await world.hosts("r1-h2", reach=["rack1"])
+        await world.expire_leases()
+        before(world.conductor.network, "bind_ports", partial(real, *arguments))
+        await world.run()
+
+    await world.conduct()
+    instead(world.conductor.network, "unassign_ports", late)
+    await world.run(failing=["r1-h1"])
+    assert await world.statuses() == {server: "ACTIVE"}
+    (port,) = await ports.list_ports(world.networks, PortFilter())
+    assert (port.host, len(port.addresses)) == ("r1-h2", 1)
+    await world.settled()
 
 
 async def test_whoever_writes_down_the_ports_of_several_servers_holds_one_at_a_time(world: World) -> None:

@@ -25,7 +25,7 @@ from roost.network.reconciler import reconcile_once
 from roost.network.service import automatic, creation, ports
 from roost.network.settings import NetworkSettings
 from roost.network.store import addresses as store
-from roost.seams.network import Bound, Nic, PortBind
+from roost.seams.network import BindRefused, Bound, Nic, PortBind
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
 
 BLOCKED = """
@@ -233,12 +233,18 @@ async def test_a_bind_that_claims_nothing_goes_where_addresses_need_no_claim(clo
     (one,) = await bind(cloud, 1, rack2, "both", network, claimed=())
     assert len(one.addresses) == 1
     assert one.addresses[0].startswith("2001:db8:2:")
-    server = cloud.server(Nic(tag="0", network_id=network.id))
-    (port,) = await cloud.ensure(server)
-    (answer,) = await cloud.client.bind_ports(
-        [PortBind(port_id=port.id, server_id=server.server_id, host="h1", provider_uuid=None, revision=port.revision)]
-    )
-    assert "need no claim" in str(answer)
+    refused = []
+    for claimed in ((), (IPV4_ADDRESS,)):
+        server = cloud.server(Nic(tag="0", network_id=network.id))
+        (port,) = await cloud.ensure(server)
+        wanted = PortBind(
+            port_id=port.id, server_id=server.server_id, host="h1", provider_uuid=None, revision=port.revision,
+            claimed=claimed,
+        )  # fmt: skip
+        refused += await cloud.client.bind_ports([wanted])
+    assert [isinstance(answer, BindRefused) and answer.changed for answer in refused] == [False, True]
+    assert "need no claim" in str(refused[0])
+    assert "lost the address" in str(refused[1])
     assert await cloud.used(rack1.id) == (5, 0)
 
 

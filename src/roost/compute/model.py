@@ -77,7 +77,8 @@ class HostAggregate(Struct, frozen=True, kw_only=True):
 class Placed(Struct, frozen=True, kw_only=True):
     """What `place` claimed. providers_by_port: port id -> provider that its addresses are claimed from.
 
-    classes_by_port: port id -> the resource classes of which it claimed one each; without an entry, IPv4 alone.
+    classes_by_port: port id -> the resource classes of which it claimed one each, none where what it gets is no
+    capacity; without an entry, it has its addresses, or claimed IPv4 alone.
     generations: consumer UUID -> the generation that this claim gave it; who releases it names them.
     pools_by_tag: tag of a NIC on a flat network -> the pool that its address is claimed from, with the server's ticket.
     """

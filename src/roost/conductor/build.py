@@ -13,7 +13,10 @@ from roost.seams.placement import IPV4_ADDRESS
 
 
 async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
-    """Bind every port, and send the servers to their hosts; a refused bind sends a server back to `place`."""
+    """Bind every port, and send the servers to their hosts; a refused bind sends a server back to `place`.
+
+    It is no attempt where the port is not what the server was placed with.
+    """
     conductor = lease.conductor
     ports, moves = await _ports(lease, builds)
     found = [(build, ports[build.work.server_id]) for build in builds if build.work.server_id in ports]
@@ -87,6 +90,9 @@ def _launch(
     placed = work.placed
     assert placed is not None, "place comes before bind"
     refused = [answer for answer in answers if isinstance(answer, BindRefused)]
+    if refused and all(answer.changed for answer in refused):
+        # By a conductor that was taken for dead, after this one had looked: not the host's failure, so look again.
+        return moved(work, Stage.PLACE)
     if refused:
         failure = Failure(message=f"a port could not be bound on {placed.host}: {refused[0].reason}", host=placed.host)
         return moved(

@@ -195,7 +195,10 @@ def _placed(
     return Placed(
         host=host,
         providers_by_port={port_id: provider for port_id, (provider, _) in claims.items()},
-        classes_by_port={port_id: tuple(resources) for port_id, (_, resources) in claims.items()},
+        classes_by_port={
+            **{port.id: () for port in placing.ports if port.needs_address},
+            **{port_id: tuple(resources) for port_id, (_, resources) in claims.items()},
+        },
         generations=answer.generations,
         pools_by_tag=pools_by_tag,
         ticket=placing.ticket,

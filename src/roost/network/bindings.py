@@ -180,8 +180,8 @@ def decide_bind(
     and has none, behind all of its network's.
     """
 
-    def refused(reason: str) -> seam.BindRefused:
-        return seam.BindRefused(bind.port_id, reason)
+    def refused(reason: str, *, changed: bool = False) -> seam.BindRefused:
+        return seam.BindRefused(bind.port_id, reason, changed)
 
     if port is None:
         return refused(f"Port {bind.port_id} is gone.")
@@ -192,11 +192,14 @@ def decide_bind(
     if port.host == bind.host and settled and bind.provider_uuid in (None, has):
         return seam.Bound(port.id, tuple(item.address for item in port.addresses), port.revision)
     if port.revision != bind.revision:
-        return refused(f"Port {port.id} changed meanwhile: revision {port.revision}, not {bind.revision}.")
+        reason = f"Port {port.id} changed meanwhile: revision {port.revision}, not {bind.revision}."
+        return refused(reason, changed=True)
     if has is not None and bind.provider_uuid not in (None, has):
         return refused(f"Port {port.id} has an address on {has} already, not on {bind.provider_uuid}.")
     wanted = has or bind.provider_uuid
     if wanted is None and needs_automatic(bind, port):
+        if bind.claimed:
+            return refused(f"Port {port.id} has lost the address that it had.", changed=True)
         return _automatic(port, host, providers) or refused(
             f"Host {bind.host} reaches no segment of network {port.network_id} where addresses need no claim."
         )

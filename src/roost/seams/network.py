@@ -152,7 +152,7 @@ class PortBind(Struct, frozen=True, kw_only=True):
 
     provider_uuid: where its addresses are claimed and are now to be assigned; None: it has some, or claims none.
     claimed: the resource classes of which it holds one each there: it gets exactly one address for each, beside those
-    that are no capacity. revision: as read; a port that changed since is refused.
+    that are no capacity; none: it was to have no other. revision: as read; a port that changed since is refused.
     """
 
     port_id: str
@@ -172,10 +172,11 @@ class Bound(Struct, frozen=True):
 
 
 class BindRefused(Struct, frozen=True):
-    """The port is as it was. reason: a sentence."""
+    """The port is as it was. reason: a sentence. changed: it is not what the bind was made for; another one may do."""
 
     port_id: str
     reason: str
+    changed: bool = False
 
 
 class AttachedPort(Struct, frozen=True, kw_only=True):
