@@ -181,6 +181,7 @@ async def finish_subnet(networks: Networks, subnet_id: str) -> None:
     """Carry the delete of a marked subnet to its end, or take it back. Raises SubnetInUse, PublicationPending."""
     while True:
         async with networks.database.transaction() as tx:
+            mark = await store.find_mark(tx, subnet_id)
             found = await store.list_subnets(tx, [subnet_id])
         if not found:
             return
@@ -196,7 +197,7 @@ async def finish_subnet(networks: Networks, subnet_id: str) -> None:
             marked = await _lock_subnet(tx, subnet_id)
             if marked is None:
                 return
-            if marked.deleting and marked.updated_at != subnet.updated_at:
+            if marked.deleting and await store.find_mark(tx, subnet_id) != mark:
                 continue  # it was taken back and is marked anew: what is claimed may have been claimed in between
             # One that is not marked any more was in use when somebody else came to the end.
             used = not marked.deleting or claimed or await addresses.is_subnet_held(tx, subnet_id)

@@ -96,13 +96,25 @@ async def finish_spreading(tx: Connection, subnet_id: str) -> None:
 
 MARK_SUBNET = """
 -- network.mark_subnet
-UPDATE network.subnet SET deleting = $2, updated_at = clock_timestamp() WHERE id = $1 AND deleting <> $2
+UPDATE network.subnet SET deleting = $2 WHERE id = $1 AND deleting <> $2
 """
 
 
 async def mark_subnet(tx: Connection, subnet_id: str, *, deleting: bool) -> None:
-    """Whether the subnet's pools still count in inventory. Of two marks, the time when it was updated is another."""
+    """Whether the subnet's pools still count in inventory."""
     await tx.execute(MARK_SUBNET, subnet_id, deleting)
+
+
+FIND_MARK = """
+-- network.find_mark
+SELECT xmin::text FROM network.subnet WHERE id = $1
+"""
+
+
+async def find_mark(tx: Connection, subnet_id: str) -> str | None:
+    """Which transaction wrote the subnet as it is: of one that is marked anew another than of the mark before."""
+    mark: str | None = await tx.fetchval(FIND_MARK, subnet_id)
+    return mark
 
 
 DELETE_SUBNETS = """
