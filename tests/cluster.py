@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import contextlib
 import functools
 import json
 import os
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.invariants import assert_books_agree
+from tests.invariants import assert_books_agree, list_problems
 
 from roost.cli.cloud_client import CloudClient
 from roost.platform.database import Database
@@ -28,6 +29,9 @@ from roost.platform.postgres import PrivatePostgres
 ROOST = [sys.executable, "-c", "from roost.cli.main import main; main()"]
 PATH = os.pathsep.join([str(Path(__file__).parents[1] / "src"), str(Path(__file__).parents[1])])
 SETTLE_TIMEOUT_S = 60.0
+RECONCILED_S = 10.0
+"""Several rounds of the reconcilers with the times of QUICK, and far fewer than an audit's."""
+
 
 QUICK = {
     "ROOST_CONDUCTOR_LEASE_S": "2",
@@ -176,7 +180,10 @@ async def until(fact: Callable[[], Awaitable[bool]], *, timeout_s: float = SETTL
 
 
 async def settle(cluster: Cluster, *, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
-    """Wait until no work is left and nothing is on its way back to the ledger; then everything must agree."""
+    """Wait until no work is left and nothing is on its way back to the ledger; then everything must agree.
+
+    If not at once, then when reconcilers have found what nobody wrote down: the claim of a port that went meanwhile.
+    """
     await until(functools.partial(_answers, cluster.dsn), timeout_s=timeout_s, what="no PostgreSQL answers")
     database = await Database.open(cluster.dsn, size=2)
     try:
@@ -186,6 +193,8 @@ async def settle(cluster: Cluster, *, timeout_s: float = SETTLE_TIMEOUT_S) -> No
                 return not await connection.fetchval("""
                     SELECT EXISTS (SELECT FROM compute.work) OR EXISTS (SELECT FROM network.release)
                         OR EXISTS (SELECT FROM network.intent) OR EXISTS (SELECT FROM network.notice)
+                        OR EXISTS (SELECT FROM network.subnet WHERE change IS NOT NULL OR deleting)
+                        OR EXISTS (SELECT FROM network.publication WHERE wanted > published)
                         OR EXISTS (SELECT FROM compute.guest WHERE reported IS DISTINCT FROM desired)""")
 
         try:
@@ -195,6 +204,14 @@ async def settle(cluster: Cluster, *, timeout_s: float = SETTLE_TIMEOUT_S) -> No
                 left = await connection.fetch("SELECT * FROM compute.work")
                 guests = await connection.fetch("SELECT * FROM compute.guest WHERE reported IS DISTINCT FROM desired")
             raise AssertionError(f"left: {left} {guests}\n{cluster.logs()}") from None
+        await assert_books_agree(database, settled=False)
+
+        async def agree() -> bool:
+            async with database.transaction(snapshot=True) as tx:
+                return not await list_problems(tx, settled=True)
+
+        with contextlib.suppress(AssertionError):
+            await until(agree, timeout_s=RECONCILED_S)
         await assert_books_agree(database)
     finally:
         await database.close()
