@@ -133,7 +133,16 @@ def key_of(query: CandidateQuery, parts: Sequence[Part], chosen: Chosen) -> obje
         )
     places = []
     for (group, resources), one in zip(parts, chosen, strict=True):
-        asked = {name: repr(value) for name, value in fields_of(group).items() if name != "suffix"}
+        asked = {name: written(value) for name, value in fields_of(group).items() if name != "suffix"}
         subtrees = tuple(group.suffix in suffixes for suffixes in query.same_subtree)
         places.append((bool(group.suffix), tuple(sorted(asked.items())), subtrees, tuple(sorted(resources)), one.uuid))
     return tuple(sorted(places))
+
+
+def written(value: object) -> str:
+    """The same for what is equal, in whatever order it came."""
+    if isinstance(value, Mapping):
+        return repr(sorted(value.items()))
+    if isinstance(value, frozenset):
+        return repr(sorted(value))
+    return repr([written(part) for part in value]) if isinstance(value, tuple) else repr(value)
