@@ -57,21 +57,27 @@ class Watch:
     def __init__(self, database: Database, known: Known) -> None:
         self.database = database
         self.known = known
+        self.generations: dict[int, int] = {}
         self.state: tuple[Any, ...] = ()
 
     async def look(self) -> tuple[Any, ...]:
-        """All that the ledger holds, as something to compare; raises where a generation fell."""
+        """All that the ledger holds, as something to compare; raises where a generation fell.
+
+        Looked up by `id`: a provider deleted and made anew under its UUID between two looks begins anew.
+        """
         async with self.database.connection() as connection:
             state = tuple(await connection.fetchrow(EVERYTHING))
             if state != self.state:
                 providers = dict(await connection.fetch("SELECT uuid::text, generation FROM placement.provider"))
                 consumers = dict(await connection.fetch("SELECT uuid::text, generation FROM placement.consumer"))
+                generations = dict(await connection.fetch("SELECT id, generation FROM placement.provider"))
                 fell = {
-                    uuid: (self.known.providers[uuid], generation)
-                    for uuid, generation in providers.items()
-                    if generation < self.known.providers.get(uuid, 0)
+                    id: (self.generations[id], generation)
+                    for id, generation in generations.items()
+                    if generation < self.generations.get(id, 0)
                 }
-                assert not fell, f"generations fell: {fell}"
+                assert not fell, f"generations of providers fell, by id: {fell}"
+                self.generations = generations
                 self.known.providers, self.known.consumers = providers, consumers
         self.state = state
         return state
