@@ -8,12 +8,16 @@ from tests.agent.cloud import compute_of, declare_hosts, delete_servers, order_g
 from roost.compute.guests import Guest, KnownGuest, ReportOutcome, WorkState, decide_reports, unknown_guests
 from roost.compute.model import GuestReport, Stage
 from roost.compute.service import Compute
+from roost.compute.service.audit import audit_guests
 from roost.compute.service.guests import Polls, list_unknown_guests, report
 from roost.platform.database import Database
 from roost.platform.errors import NotFound
+from roost.seams.audit import Repairs
 
 SERVER = "11111111-1111-1111-1111-111111111111"
 KEY = (SERVER, "h1")
+BLOCKED = """
+SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"""
 
 
 def say(state: str, *, attempt: int = 2, server_id: str = SERVER, host: str = "h1") -> GuestReport:
@@ -204,3 +208,21 @@ async def test_a_set_of_reports_costs_the_same_statements_at_any_size(dsn: str, 
         assert 0 < counts[1] <= 12
     finally:
         await database.close()
+
+
+async def test_an_audit_that_waits_for_a_guest_holds_none_that_comes_after_it(compute: Compute) -> None:
+    """All lock guests in the order of their servers: an audit that did not could make a conductor give way."""
+    first, last = (f"{n}{SERVER[1:]}" for n in (2, 3))
+    async with compute.database.transaction() as tx:
+        for server in (last, first):
+            await tx.execute("INSERT INTO compute.guest VALUES ($1, 'h1', 1, 'running')", server)
+    async with compute.database.transaction() as tx:
+        await tx.execute("SELECT FROM compute.guest WHERE server_id = $1 FOR UPDATE", first)
+        auditing = asyncio.create_task(audit_guests(compute, repairs=Repairs.ALL))
+        async with asyncio.timeout(20):
+            while not await tx.fetchval(BLOCKED):
+                await tx.execute("SELECT pg_stat_clear_snapshot()")
+        await tx.execute("SELECT FROM compute.guest WHERE server_id = $1 FOR UPDATE NOWAIT", last)
+    assert [(drift.key, drift.repaired) for drift in await auditing] == [(first, True), (last, True)]
+    async with compute.database.connection() as connection:
+        assert await connection.fetchval("SELECT count(*) FROM compute.guest WHERE desired = 'absent'") == 2
