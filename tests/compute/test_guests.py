@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from tests.agent.cloud import compute_of, declare_hosts, delete_servers, order_guests
+from tests.blocked import count_blocked
 
 from roost.compute.guests import Guest, KnownGuest, ReportOutcome, WorkState, decide_reports, unknown_guests
 from roost.compute.model import GuestReport, Stage
@@ -16,8 +17,6 @@ from roost.seams.audit import Repairs
 
 SERVER = "11111111-1111-1111-1111-111111111111"
 KEY = (SERVER, "h1")
-BLOCKED = """
-SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"""
 
 
 def say(state: str, *, attempt: int = 2, server_id: str = SERVER, host: str = "h1") -> GuestReport:
@@ -220,8 +219,8 @@ async def test_an_audit_that_waits_for_a_guest_holds_none_that_comes_after_it(co
         await tx.execute("SELECT FROM compute.guest WHERE server_id = $1 FOR UPDATE", first)
         auditing = asyncio.create_task(audit_guests(compute, repairs=Repairs.ALL))
         async with asyncio.timeout(20):
-            while not await tx.fetchval(BLOCKED):
-                await tx.execute("SELECT pg_stat_clear_snapshot()")
+            while not await count_blocked(tx):
+                await asyncio.sleep(0.01)
         await tx.execute("SELECT FROM compute.guest WHERE server_id = $1 FOR UPDATE NOWAIT", last)
     assert [(drift.key, drift.repaired) for drift in await auditing] == [(first, True), (last, True)]
     async with compute.database.connection() as connection:

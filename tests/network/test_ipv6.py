@@ -9,6 +9,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.blocked import count_blocked
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud
 
@@ -28,8 +29,6 @@ from roost.network.store import addresses as store
 from roost.seams.network import BindRefused, Bound, Nic, PortBind
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
 
-BLOCKED = """
-SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"""
 SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
 STATELESS = {"ipv6_ra_mode": "dhcpv6-stateless", "ipv6_address_mode": "dhcpv6-stateless"}
 STATEFUL = {"ipv6_ra_mode": "dhcpv6-stateful", "ipv6_address_mode": "dhcpv6-stateful"}
@@ -488,7 +487,7 @@ async def test_a_subnet_that_comes_while_an_update_assigns_is_not_locked_out_of_
 
     async def blocked(count: int) -> None:
         async with cloud.networks.database.connection() as connection:
-            while await connection.fetchval(BLOCKED) < count:
+            while await count_blocked(connection) < count:
                 await asyncio.sleep(0.01)
 
     async def then_a_subnet_and_a_build(*arguments: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.blocked import count_blocked
 from tests.cluster import until
 from tests.network.cloud import PROJECT, Cloud, assert_sound, execute
 from tests.next_call import after, instead
@@ -19,8 +20,6 @@ from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerCla
 
 RELEASE = "INSERT INTO network.release (port_id) VALUES ($1)"
 INTENT = "INSERT INTO network.intent VALUES ($1, now() + interval '60 s')"
-BLOCKED = """
-SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"""
 EXPIRE = "UPDATE network.intent SET expires_at = now() - interval '1 s'"
 
 
@@ -60,7 +59,7 @@ async def test_those_who_wait_for_a_port_leave_its_release_a_connection(cloud: C
 
     async def all_wait() -> bool:
         async with another.connection() as connection:
-            return bool(await connection.fetchval(BLOCKED) == POOL_SIZE - 1)
+            return await count_blocked(connection) == POOL_SIZE - 1
 
     async def others_first(release: Any, *arguments: Any, **more: Any) -> None:
         context = contextvars.Context()  # theirs, who hold no connection yet
