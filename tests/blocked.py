@@ -1,11 +1,17 @@
-"""Who waits for whom in the database of a test."""
+"""Waits until somebody waits in the database of a test."""
 
-from roost.platform.database import Connection
+import asyncio
+
+from roost.platform.database import Database
 
 BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
-async def count_blocked(connection: Connection) -> int:
-    """How many sessions wait for another's lock at this moment, also when asked inside a transaction."""
-    await connection.execute("SELECT pg_stat_clear_snapshot()")  # a transaction would be told the first answer again
-    return int(await connection.fetchval(BLOCKED))
+async def until_blocked(database: Database, count: int) -> None:
+    """Wait until as many sessions, or more, wait for others' locks. It has a connection of its own.
+
+    In a transaction the server would give its first answer again and again.
+    """
+    async with asyncio.timeout(20), database.connection() as connection:
+        while await connection.fetchval(BLOCKED) < count:
+            await asyncio.sleep(0.01)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.agent.cloud import compute_of, declare_hosts, delete_servers, order_guests
-from tests.blocked import count_blocked
+from tests.blocked import until_blocked
 
 from roost.compute.guests import Guest, KnownGuest, ReportOutcome, WorkState, decide_reports, unknown_guests
 from roost.compute.model import GuestReport, Stage
@@ -218,9 +218,7 @@ async def test_an_audit_that_waits_for_a_guest_holds_none_that_comes_after_it(co
     async with compute.database.transaction() as tx:
         await tx.execute("SELECT FROM compute.guest WHERE server_id = $1 FOR UPDATE", first)
         auditing = asyncio.create_task(audit_guests(compute, repairs=Repairs.ALL))
-        async with asyncio.timeout(20):
-            while not await count_blocked(tx):
-                await asyncio.sleep(0.01)
+        await until_blocked(compute.database, 1)
         await tx.execute("SELECT FROM compute.guest WHERE server_id = $1 FOR UPDATE NOWAIT", last)
     assert [(drift.key, drift.repaired) for drift in await auditing] == [(first, True), (last, True)]
     async with compute.database.connection() as connection:

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.blocked import until_blocked
 from tests.conductor.world import World
-from tests.network.test_ipv6 import BLOCKED
 from tests.next_call import after, instead
 
 from roost.compute.service.audit import audit_hosts
@@ -85,16 +85,11 @@ async def test_an_audit_that_has_hosts_published_again_locks_them_in_order(world
     async with world.database.connection() as connection:
         await connection.execute("DELETE FROM network.host WHERE name IN ('a-first', 'z-last')")
 
-    async def blocked(count: int) -> None:
-        async with world.database.connection() as connection:
-            while await connection.fetchval(BLOCKED) < count:
-                await asyncio.sleep(0.01)
-
     async with world.database.transaction() as tx:
         await tx.execute("SELECT FROM compute.host WHERE name = 'z-last' FOR NO KEY UPDATE")
         auditing = asyncio.create_task(audit_hosts(world.compute, repairs=Repairs.ITSELF))
-        await blocked(1)
+        await until_blocked(world.database, 1)
         beating = asyncio.create_task(heartbeat(world.compute, ["a-first", "z-last"]))
-        await blocked(2)
+        await until_blocked(world.database, 2)
     await asyncio.gather(auditing, beating)
     assert await audit_hosts(world.compute, repairs=Repairs.NONE) == []

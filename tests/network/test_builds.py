@@ -2,8 +2,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.blocked import until_blocked
 from tests.network.cloud import PROJECT, Cloud, assert_sound, counting, execute
-from tests.network.test_ipv6 import BLOCKED, SLAAC
+from tests.network.test_ipv6 import SLAAC
 
 from roost.network import bindings
 from roost.network.model import PortChanges, PortRequest
@@ -138,12 +139,6 @@ async def test_the_number_of_statements_does_not_grow_with_the_ports(cloud: Clou
     await assert_sound(cloud)
 
 
-async def blocked(cloud: Cloud, count: int) -> None:
-    async with cloud.networks.database.connection() as connection:
-        while await connection.fetchval(BLOCKED) < count:
-            await asyncio.sleep(0.01)
-
-
 async def test_builds_that_end_lock_their_ports_in_order(cloud: Cloud) -> None:
     """Else they and who gives all of a network's ports an address wait for each other."""
     network, (rack1,) = await cloud.routed("10.1.0.0/24")
@@ -157,7 +152,7 @@ async def test_builds_that_end_lock_their_ports_in_order(cloud: Cloud) -> None:
     async with cloud.networks.database.transaction() as tx:
         await tx.execute("SELECT FROM network.port WHERE id = $1 FOR UPDATE", last.id)
         settling = asyncio.create_task(cloud.client.settle_ports([server.server_id for server in servers]))
-        await blocked(cloud, 1)
+        await until_blocked(cloud.networks.database, 1)
         spreading = asyncio.create_task(cloud.subnet(network, "2001:db8::/64", rack1, **SLAAC))
-        await blocked(cloud, 2)
+        await until_blocked(cloud.networks.database, 2)
     await asyncio.gather(settling, spreading)

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.blocked import until_blocked
 from tests.network.cloud import PROJECT, Cloud, execute
-from tests.network.test_ipv6 import BLOCKED
 from tests.network.test_subnet_updates import assert_books, joinable, only, pools, port
 from tests.next_call import after, before, instead
 
@@ -213,7 +213,7 @@ async def test_who_wants_several_providers_told_does_not_meet_their_publisher_he
 
     async def wants() -> None:
         wanting.append(asyncio.create_task(want()))
-        await until_blocked(cloud, 1)
+        await until_blocked(cloud.networks.database, 1)
 
     after(publication_rows, "finish", wants)
     await publications.publish_due(cloud.networks, ones)
@@ -236,7 +236,7 @@ async def test_a_build_that_ends_and_a_change_that_ends_lock_addresses_in_one_or
         async with cloud.networks.database.transaction() as tx:
             await tx.fetch("SELECT FROM network.address WHERE address = '10.0.0.3' FOR UPDATE")
             holding.set()
-            await until_blocked(cloud, 2)
+            await until_blocked(cloud.networks.database, 2)
 
     meanwhile: list[asyncio.Task[None]] = []
 
@@ -244,7 +244,7 @@ async def test_a_build_that_ends_and_a_change_that_ends_lock_addresses_in_one_or
         meanwhile.append(asyncio.create_task(hold()))
         await holding.wait()
         meanwhile.append(asyncio.create_task(cloud.client.settle_ports([server.server_id])))
-        await until_blocked(cloud, 1)
+        await until_blocked(cloud.networks.database, 1)
 
     before(cloud.networks.placement, "list_usages", settles)
     subnet = await only(cloud)
@@ -252,12 +252,6 @@ async def test_a_build_that_ends_and_a_change_that_ends_lock_addresses_in_one_or
     await asyncio.gather(*meanwhile)
     await assert_books(cloud)
     assert await cloud.used(rack1.id) == (11, 0)
-
-
-async def until_blocked(cloud: Cloud, count: int) -> None:
-    async with asyncio.timeout(5), cloud.networks.database.connection() as connection:
-        while await connection.fetchval(BLOCKED) < count:
-            await asyncio.sleep(0.01)
 
 
 async def test_a_change_that_another_follows_at_once_was_made_all_the_same(cloud: Cloud) -> None:

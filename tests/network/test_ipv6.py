@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.blocked import count_blocked
+from tests.blocked import until_blocked
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud
 
@@ -485,18 +485,13 @@ async def test_a_subnet_that_comes_while_an_update_assigns_is_not_locked_out_of_
         """As another request: it holds no connection."""
         meanwhile.append(asyncio.get_running_loop().create_task(act, context=contextvars.Context()))
 
-    async def blocked(count: int) -> None:
-        async with cloud.networks.database.connection() as connection:
-            while await count_blocked(connection) < count:
-                await asyncio.sleep(0.01)
-
     async def then_a_subnet_and_a_build(*arguments: Any) -> Any:
         locked = await lock(*arguments)
         if not meanwhile:
             begin(first.subnet(network, "2001:db8:a::/64", rack1, **SLAAC))
-            await blocked(1)  # it is there, and waits for the port
+            await until_blocked(cloud.networks.database, 1)  # it is there, and waits for the port
             begin(bind(cloud, 1, rack1, "h1", network, claimed=(IPV4_ADDRESS,)))
-            await blocked(2)
+            await until_blocked(cloud.networks.database, 2)
         return locked
 
     monkeypatch.setattr(store, "lock_provider_subnets", then_a_subnet_and_a_build)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.blocked import count_blocked
-from tests.cluster import until
+from tests.blocked import until_blocked
 from tests.network.cloud import PROJECT, Cloud, assert_sound, execute
 from tests.next_call import after, instead
 
@@ -57,16 +56,12 @@ async def test_those_who_wait_for_a_port_leave_its_release_a_connection(cloud: C
     database = cloud.networks.database
     waiting: list[asyncio.Task[Port]] = []
 
-    async def all_wait() -> bool:
-        async with another.connection() as connection:
-            return await count_blocked(connection) == POOL_SIZE - 1
-
     async def others_first(release: Any, *arguments: Any, **more: Any) -> None:
         context = contextvars.Context()  # theirs, who hold no connection yet
         for number in range(POOL_SIZE):
             change = ports.update_port(cloud.networks, port.id, PortChanges(name=f"name {number}"))
             waiting.append(asyncio.get_running_loop().create_task(change, context=context.copy()))
-        await until(all_wait)
+        await until_blocked(another, POOL_SIZE - 1)
         await release(*arguments, **more)
 
     instead(cloud.networks.placement, "release", others_first)

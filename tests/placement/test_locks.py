@@ -9,7 +9,7 @@ from random import Random
 
 import msgspec
 import pytest
-from tests.blocked import count_blocked
+from tests.blocked import until_blocked
 from tests.invariants import ALWAYS
 
 from roost.placement import service, service_names, service_write
@@ -192,8 +192,7 @@ async def test_a_claim_that_another_statement_blocks_is_told_to_come_back_and_no
         await operator.execute("BEGIN")
         await operator.execute(f"SELECT FROM placement.provider WHERE uuid = '{hosts[1]}' FOR UPDATE")
         claiming = asyncio.create_task(service.claim(ledger, [claim_on(1, *hosts)]))
-        while not await count_blocked(operator):
-            await asyncio.sleep(0.01)
+        await until_blocked(database, 1)
         await operator.execute(f"SELECT FROM placement.provider WHERE uuid = '{hosts[0]}' FOR UPDATE")
         with pytest.raises(DatabaseUnavailable):
             await claiming
