@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from roost.compute.api.agent import routes
+from roost.compute.leases import Agent
 from roost.compute.service import Compute
 from roost.platform.database import Database
 from roost.platform.env import Env
@@ -25,6 +26,8 @@ from roost.seams.compute import RequestSpec
 from roost.seams.placement import ProviderState
 
 DEADLINE_S = 20.0
+AGENT = Agent(id="a0000000-0000-0000-0000-00000000000a", label="a test")
+"""Who serves the hosts that a test plays itself."""
 
 
 class Neighbours:

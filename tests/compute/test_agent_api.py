@@ -3,7 +3,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.agent.cloud import compute_of, declare_hosts, free_port, order_guests, serving
+from tests.agent.cloud import AGENT, compute_of, declare_hosts, free_port, order_guests, serving
 
 from roost.compute.service import Compute
 from roost.platform.database import Database
@@ -24,6 +24,7 @@ async def http(compute: Compute) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def post(http: aiohttp.ClientSession, path: str, body: Any) -> tuple[int, Any]:
+    body = {"agent": {"id": AGENT.id}, "as_of": 0, **body}
     async with http.post(f"/agent/v1{path}", json=body) as response:
         return response.status, await response.json()
 
@@ -42,8 +43,9 @@ async def test_an_order_is_polled_begun_and_reported(compute: Compute, http: aio
     status, answer = await post(http, "/reports", {"reports": [said | {"state": "begun"}, said | {"state": "running"}]})
     assert status == 200
     assert [item["accepted"] for item in answer["reports"]] == [True, True]
-    assert await post(http, "/poll", {"hosts": ["h1"], "wait_s": 0}) == (200, {"orders": []})
-    assert await post(http, "/guests", {"guests": [said]}) == (200, {"unknown": []})
+    status, answer = await post(http, "/poll", {"hosts": ["h1"], "wait_s": 0})
+    assert (status, answer["orders"], answer["elsewhere"]) == (200, [], [])
+    assert await post(http, "/guests", {"guests": [said]}) == (200, {"superseded": []})
 
 
 async def test_all_hosts_are_named(http: aiohttp.ClientSession) -> None:

@@ -43,7 +43,7 @@ async def provider_aggregates(compute: Compute, host: str) -> set[str]:
 
 async def declare(compute: Compute, *names: str) -> None:
     reports = [HostReport(name=name, vcpus=1, ram_mb=1024, disk_gb=10) for name in names]
-    await hosts_service.register_hosts(compute, reports, declared=True)
+    await hosts_service.register_hosts(compute, reports, agent=None)
 
 
 async def test_the_mirror_leaves_aggregates_of_others_alone(compute: Compute) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.agent.cloud import AGENT
 
 from roost.compute.model import HostReport
 from roost.compute.service import Compute
@@ -191,7 +192,7 @@ async def test_nothing_malformed_is_an_internal_error(
 
 async def test_an_operator_sees_and_closes_hosts(call: Any, compute: Compute, flavor_id: str) -> None:
     reports = [HostReport(name=name, vcpus=4, ram_mb=4096, disk_gb=40) for name in ("h1", "h2", "h3")]
-    await hosts_service.register_hosts(compute, reports, declared=False)
+    await hosts_service.register_hosts(compute, reports, agent=AGENT)
     page = (await call("GET", "/v2.1/os-hypervisors?limit=2")).body
     assert [one["hypervisor_hostname"] for one in page["hypervisors"]] == ["h1", "h2"]
     rest = page["hypervisors_links"][0]["href"].removeprefix("http://cloud:8778/compute")

@@ -1,16 +1,18 @@
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.agent.cloud import compute_of, declare_hosts, delete_servers, order_guests
+from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests
 from tests.blocked import until_blocked
 
-from roost.compute.guests import Guest, KnownGuest, ReportOutcome, WorkState, decide_reports, unknown_guests
-from roost.compute.model import GuestReport, Stage
+from roost.compute.guests import Guest, ReportOutcome, WorkState, decide_reports
+from roost.compute.model import GuestOrder, GuestReport, Stage
 from roost.compute.service import Compute
 from roost.compute.service.audit import audit_guests
-from roost.compute.service.guests import Polls, list_unknown_guests, report
+from roost.compute.service.guests import BusyOrder, Polls, report
+from roost.compute.service.leases import renew_leases
 from roost.platform.database import Database
 from roost.platform.errors import NotFound
 from roost.seams.audit import Repairs
@@ -30,6 +32,8 @@ def decide(
     """What reports of `attempt` change while attempt 2 is in force on the host."""
     return decide_reports(
         [say(state, attempt=attempt) for state in states],
+        agent_id=AGENT.id,
+        hosts_held=["h1"],
         guests=[Guest(server_id=SERVER, host="h1", attempt=2, desired=desired)],
         works=[WorkState(server_id=SERVER, stage=stage, attempt=work_attempt, deleting=deleting)],
     )
@@ -64,7 +68,7 @@ def test_an_attempt_that_was_never_ordered_changes_nothing(state: str) -> None:
 
 @pytest.mark.parametrize(("state", "accepted"), [("begun", 0), ("running", 0), ("failed", 0), ("absent", 1)])
 def test_without_an_order_only_absence_is_taken(state: str, accepted: int) -> None:
-    outcome = decide_reports([say(state)], guests=[], works=[])
+    outcome = decide_reports([say(state)], agent_id=AGENT.id, hosts_held=["h1"], guests=[], works=[])
     assert outcome.answers[0].accepted == bool(accepted)
     assert outcome == ReportOutcome(answers=outcome.answers)
 
@@ -108,58 +112,61 @@ def test_a_guest_that_is_gone_lets_the_delete_go_on(state: str, case: dict[str, 
 
 def test_a_later_report_sees_what_an_earlier_one_changed() -> None:
     outcome = decide("begun", "running", "failed", "failed")
-    assert [answer.accepted for answer in outcome.answers] == [True, True, True, False]
-    assert (outcome.begun, outcome.running, outcome.gone) == (set(), set(), {KEY})
+    assert [answer.accepted for answer in outcome.answers] == [True, True, True, True]
+    assert (outcome.begun, outcome.running, outcome.gone, outcome.lost) == (set(), set(), set(), {KEY})
     assert (outcome.active, outcome.retreats) == ({SERVER: "h1"}, {})
-
-
-def test_guests_without_an_order_or_of_a_lower_attempt_are_unknown() -> None:
-    listed = [KnownGuest(server_id=SERVER, host="h1", attempt=attempt) for attempt in (1, 2)]
-    assert unknown_guests(listed, attempts_by_guest={KEY: 2}) == [listed[0]]
-    assert unknown_guests(listed, attempts_by_guest={}) == listed
+    outcome = decide("begun", "failed", "failed")
+    assert [answer.accepted for answer in outcome.answers] == [True, True, False]
+    assert (outcome.begun, outcome.gone) == (set(), {KEY})
 
 
 @pytest.fixture
 async def compute(database: Database) -> Compute:
     await declare_hosts(database, ["h1", "h2"])
-    return compute_of(database)
+    compute = compute_of(database)
+    await renew_leases(compute, ["h1", "h2"], AGENT)
+    return compute
+
+
+async def poll(compute: Compute, hosts: list[str], busy: Sequence[BusyOrder] = ()) -> list[GuestOrder]:
+    return (await Polls(compute).poll(hosts, agent=AGENT, busy=busy, wait_s=0)).orders
 
 
 async def test_a_poll_gives_what_differs_and_leaves_out_what_is_busy(compute: Compute) -> None:
     one, two = await order_guests(compute, ["h1", "h2"])
-    orders = await Polls(compute).poll(["h1", "h2"], busy=[], wait_s=0)
+    orders = await poll(compute, ["h1", "h2"])
     assert {(order.server_id, order.host, order.desired, order.ram_mb) for order in orders} == {
         (one, "h1", "running", 512),
         (two, "h2", "running", 512),
     }
-    assert [order.server_id for order in await Polls(compute).poll(["h1"], busy=[], wait_s=0)] == [one]
+    assert [order.server_id for order in await poll(compute, ["h1"])] == [one]
     busy = [(one, "h1", 1, "running"), (two, "h2", 1, "running")]
-    assert await Polls(compute).poll(["h1", "h2"], busy=busy, wait_s=0) == []
+    assert await poll(compute, ["h1", "h2"], busy) == []
     await delete_servers(compute, [one])
-    assert [order.desired for order in await Polls(compute).poll(["h1", "h2"], busy=busy, wait_s=0)] == ["absent"]
+    assert [order.desired for order in await poll(compute, ["h1", "h2"], busy)] == ["absent"]
 
 
 async def test_a_held_poll_answers_when_an_order_comes(compute: Compute) -> None:
-    held = asyncio.create_task(Polls(compute).poll(None, busy=[], wait_s=20))
+    held = asyncio.create_task(Polls(compute).poll(None, agent=AGENT, busy=[], wait_s=20))
     async with compute.database.connection() as connection:
         while await connection.fetchval("SELECT count(*) FROM compute.host WHERE seen_at IS NULL"):
             await asyncio.sleep(0)
     servers = await order_guests(compute, ["h2"])
     async with asyncio.timeout(1.5):  # before it would have looked again by itself
-        assert [order.server_id for order in await held] == servers
+        assert [order.server_id for order in (await held).orders] == servers
 
 
 async def test_a_poll_names_the_hosts_that_do_not_exist(compute: Compute) -> None:
     with pytest.raises(NotFound, match="h7, h8"):
-        await Polls(compute).poll(["h1", "h7", "h8"], busy=[], wait_s=0)
+        await poll(compute, ["h1", "h7", "h8"])
 
 
 async def test_reports_are_written_once_however_often_they_are_sent(compute: Compute) -> None:
     (server,) = await order_guests(compute, ["h1"], attempt=2)
     for _ in range(2):
-        assert (await report(compute, [say("begun", server_id=server)]))[0].accepted
+        assert (await report(compute, [say("begun", server_id=server)], agent=AGENT))[0].accepted
     for accepted in (True, False):
-        assert (await report(compute, [say("failed", server_id=server)]))[0].accepted is accepted
+        assert (await report(compute, [say("failed", server_id=server)], agent=AGENT))[0].accepted is accepted
     async with compute.database.connection() as connection:
         work = await connection.fetchrow("SELECT * FROM compute.work")
         assert (work["stage"], work["failures"], work["excluded_hosts"]) == ("retry", 1, ["h1"])
@@ -171,20 +178,10 @@ async def test_two_agents_that_report_at_once_move_the_work_once(compute: Comput
     servers = await order_guests(compute, ["h1", "h2"] * 20, attempt=2)
     hosts = ["h1", "h2"] * 20
     said = [say("failed", server_id=server, host=host) for server, host in zip(servers, hosts, strict=True)]
-    answers = await asyncio.gather(report(compute, said), report(compute, said[::-1]))
+    answers = await asyncio.gather(report(compute, said, agent=AGENT), report(compute, said[::-1], agent=AGENT))
     assert sum(answer.accepted for answered in answers for answer in answered) == 40
     async with compute.database.connection() as connection:
         assert await connection.fetchval("SELECT count(*) FROM compute.work WHERE failures = 1") == 40
-
-
-async def test_what_the_database_knows_no_order_for_is_unknown(compute: Compute) -> None:
-    (server,) = await order_guests(compute, ["h1"], attempt=2)
-    listed = [
-        KnownGuest(server_id=server, host="h1", attempt=2),
-        KnownGuest(server_id=server, host="h1", attempt=1),
-        KnownGuest(server_id=server, host="h2", attempt=2),
-    ]
-    assert await list_unknown_guests(compute, listed) == listed[1:]
 
 
 @pytest.mark.parametrize("states", [["begun"], ["running", "failed", "absent"]])
@@ -192,6 +189,7 @@ async def test_a_set_of_reports_costs_the_same_statements_at_any_size(dsn: str, 
     database = await Database.open(dsn, size=1)
     try:
         await declare_hosts(database, ["h1"])
+        await renew_leases(compute_of(database), ["h1"], AGENT)
         counts = []
         for size in (1, 1, 100):  # the first also asks for types
             statements: list[Any] = []
@@ -199,7 +197,7 @@ async def test_a_set_of_reports_costs_the_same_statements_at_any_size(dsn: str, 
             said = [say(state, server_id=server) for state in states for server in servers[state]]
             async with database.connection() as connection:
                 connection.add_query_logger(statements.append)
-            await report(compute_of(database), said)
+            await report(compute_of(database), said, agent=AGENT)
             async with database.connection() as connection:
                 connection.remove_query_logger(statements.append)
             counts.append(len(statements))

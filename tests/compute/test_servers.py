@@ -6,6 +6,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.agent.cloud import AGENT
 
 from roost.clients.local_compute import LocalCompute
 from roost.compute.errors import FilterInvalid, NetworkAmbiguous, ServerNotFound, ServerRefused
@@ -191,7 +192,7 @@ async def test_a_delete_of_nothing_leaves_no_work(cloud: Compute) -> None:
 
 
 async def test_a_server_deleted_on_a_host_that_is_down_is_gone_at_once(cloud: Compute) -> None:
-    await hosts_service.register_hosts(cloud, [HostReport(name="h1", vcpus=1, ram_mb=1024, disk_gb=10)], declared=False)
+    await hosts_service.register_hosts(cloud, [HostReport(name="h1", vcpus=1, ram_mb=1024, disk_gb=10)], agent=AGENT)
     up, down = await boot(cloud, count=2)
     await run(cloud, "UPDATE compute.server SET host = 'h1', status = 'ACTIVE'")
     await service.delete_server(cloud, up)

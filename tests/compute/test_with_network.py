@@ -22,14 +22,14 @@ async def test_hosts_are_in_the_aggregates_of_the_segments_that_they_reach(compu
         return HostReport(name=name, vcpus=4, ram_mb=4096, disk_gb=40, physical_networks=physical_networks)
 
     cloud = Cloud(compute.network._networks, compute.network, None)
-    await service.register_hosts(compute, [report("early", "rack1")], declared=True)
+    await service.register_hosts(compute, [report("early", "rack1")], agent=None)
     network = await cloud.network()
     for number, cidr in enumerate(("203.0.113.0/28", "203.0.113.16/28"), 1):
         segment = await cloud.segment(network, f"rack{number}")
         await cloud.subnet(network, cidr, segment)
-    await service.register_hosts(compute, [report("late", "rack2"), report("both", "rack1", "rack2")], declared=True)
+    await service.register_hosts(compute, [report("late", "rack2"), report("both", "rack1", "rack2")], agent=None)
     early, late, both = (service.provider_uuid_of(name) for name in ("early", "late", "both"))
     view = (await compute.network.get_networks([network.id]))[network.id]
     assert await reached(compute, view) == {"rack1": {early, both}, "rack2": {late, both}}
-    await service.register_hosts(compute, [report("both", "rack1")], declared=True)
+    await service.register_hosts(compute, [report("both", "rack1")], agent=None)
     assert await reached(compute, view) == {"rack1": {early, both}, "rack2": {late}}

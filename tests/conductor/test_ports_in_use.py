@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.agent.cloud import AGENT
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 from tests.next_call import after
@@ -149,7 +150,7 @@ async def orders(world: World) -> list[Any]:
     from roost.compute.service import guests
 
     names = await guests.list_host_names(world.compute, declared_only=False)
-    return list(await guests.Polls(world.compute).poll(names, busy=[], wait_s=0))
+    return (await guests.Polls(world.compute).poll(names, agent=AGENT, busy=[], wait_s=0)).orders
 
 
 @pytest.mark.parametrize("users", [False, True])

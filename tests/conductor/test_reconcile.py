@@ -4,12 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.agent.cloud import AGENT
 from tests.blocked import until_blocked
 from tests.conductor.world import World
 from tests.next_call import after, instead
 
 from roost.compute.service.audit import audit_hosts
-from roost.compute.service.hosts import heartbeat
+from roost.compute.service.leases import renew_leases
 from roost.conductor.pipeline import run_once
 from roost.conductor.place import _again
 from roost.conductor.reconcile import reconcile_once
@@ -83,13 +84,15 @@ async def test_an_audit_that_has_hosts_published_again_locks_them_in_order(world
     await world.hosts("z-last")
     await world.hosts("a-first")
     async with world.database.connection() as connection:
+        await connection.execute("UPDATE compute.host SET seen_at = now() - interval '10 s'")
+    async with world.database.connection() as connection:
         await connection.execute("DELETE FROM network.host WHERE name IN ('a-first', 'z-last')")
 
     async with world.database.transaction() as tx:
         await tx.execute("SELECT FROM compute.host WHERE name = 'z-last' FOR NO KEY UPDATE")
         auditing = asyncio.create_task(audit_hosts(world.compute, repairs=Repairs.ITSELF))
         await until_blocked(world.database, 1)
-        beating = asyncio.create_task(heartbeat(world.compute, ["a-first", "z-last"]))
+        beating = asyncio.create_task(renew_leases(world.compute, ["a-first", "z-last"], AGENT))
         await until_blocked(world.database, 2)
     await asyncio.gather(auditing, beating)
     assert await audit_hosts(world.compute, repairs=Repairs.NONE) == []

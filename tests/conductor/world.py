@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from tests.agent.cloud import AGENT
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud
 from tests.next_call import instead
@@ -21,6 +22,7 @@ from roost.compute.service import flavors as flavor_service
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
 from roost.compute.service.flavors import FlavorRequest
+from roost.compute.service.leases import renew_leases
 from roost.compute.service.work import lease_work
 from roost.conductor.context import Build, Conductor, Lease
 from roost.conductor.pipeline import carry, run_once
@@ -93,7 +95,8 @@ class World:
             HostReport(name=name, vcpus=vcpus, ram_mb=262144, disk_gb=2000, physical_networks=tuple(reach), cell=cell)
             for name in names
         ]
-        await host_service.register_hosts(self.compute, reports, declared=True)
+        await host_service.register_hosts(self.compute, reports, agent=None)
+        await renew_leases(self.compute, names, AGENT)
 
     async def routed(self, **cidr_by_physical_network: str) -> Network:
         """A routed network with one segment for each physical network."""
@@ -156,9 +159,8 @@ class World:
     async def serve_hosts(self, *, failing: Sequence[str] = (), silent: Sequence[str] = ()) -> int:
         """Let hosts do what they are asked: failing ones fail each launch, silent ones nothing. How many orders."""
         names = await guests.list_host_names(self.compute, declared_only=False)
-        orders = await guests.Polls(self.compute).poll(
-            [name for name in names if name not in silent], busy=[], wait_s=0
-        )
+        heard = [name for name in names if name not in silent]
+        orders = (await guests.Polls(self.compute).poll(heard, agent=AGENT, busy=[], wait_s=0)).orders
         reports = []
         for order in orders:
             state = "absent"
@@ -167,12 +169,12 @@ class World:
                 await self.report(order.server_id, order.host, order.attempt, "begun")
                 state = "failed" if order.host in failing else "running"
             reports.append(self._report(order.server_id, order.host, order.attempt, state))
-        await guests.report(self.compute, reports)
+        await guests.report(self.compute, reports, agent=AGENT)
         return len(orders)
 
     async def report(self, server_id: str, host: str, attempt: int, state: str) -> bool:
         """What one host says; whether it was accepted."""
-        (answer,) = await guests.report(self.compute, [self._report(server_id, host, attempt, state)])
+        (answer,) = await guests.report(self.compute, [self._report(server_id, host, attempt, state)], agent=AGENT)
         return answer.accepted
 
     def _report(self, server_id: str, host: str, attempt: int, state: str) -> GuestReport:

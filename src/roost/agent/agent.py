@@ -1,13 +1,16 @@
 """The agent: makes what is desired be so, for one host or for a fleet of them.
 
 It polls for orders, begins what it is told to launch only once that was confirmed, drives the driver, and reports in
-sets. What to do is decided in `desired.py`; how a guest is made is the driver's. Nothing is lost with the API or with
-the agent: orders come again until they are reported, reports are kept until they are answered.
+sets. `desired.py` decides what to do, the driver knows how a guest is made, `lease.py` whether the agent still serves
+its hosts. Nothing is lost with the API or with the agent: orders come again until they are reported, reports are kept
+until they are answered.
 """
 
 import asyncio
 import contextlib
+import os
 import signal
+import socket
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,8 +21,10 @@ from msgspec import Struct
 from roost.agent.connection import Connection, Refused
 from roost.agent.desired import BusyOrder, busy_order, decide_actions
 from roost.agent.drivers import Driver, LaunchFailed
-from roost.agent.model import GuestKey, GuestOrder, GuestReport, HostReport, ReportAnswer
+from roost.agent.lease import Lease, now_s
+from roost.agent.model import GuestKey, GuestOrder, GuestReport, HostReport, Polled, ReportAnswer
 from roost.platform.crash import crash_point
+from roost.platform.errors import RoostError
 
 POLL_WAIT_S = 20.0
 POLL_WAIT_FLEET_S = 5.0
@@ -37,14 +42,18 @@ IDLE_PAUSE_S = 0.1
 REFUSED_PAUSE_S = 5.0
 """Before a call that the API refuses as wrong is made again: its next version may know better."""
 DESTROY_RETRY_S = 5.0
+GUEST_LIST_S = 300.0
+"""How often all guests are listed, beside the first time and when a host came back from another agent."""
+LEASE_RETRY_S = 2.0
+"""Before a report on a host that another agent serves is made again."""
 STOP_S = 3.0
 """How long a stopping agent goes on telling what it has done."""
 
 log = structlog.get_logger()
 
 
-class _Orders(Struct):
-    orders: list[GuestOrder]
+class ServedElsewhere(RoostError):
+    """Another agent serves the hosts."""
 
 
 class _Answers(Struct):
@@ -57,8 +66,8 @@ class _Known(Struct):
     attempt: int
 
 
-class _Unknown(Struct):
-    unknown: list[_Known]
+class _Compared(Struct):
+    superseded: list[_Known]
 
 
 async def run(
@@ -67,6 +76,7 @@ async def run(
     """Serve these hosts until `stop` is set or, without one, until SIGTERM or SIGINT.
 
     hosts: registered as they are; None for every host that a cloud file declared, now or later.
+    Raises ServedElsewhere when, at the start, another agent has one of the hosts, or all declared ones.
     """
     if stop is None:
         stop = asyncio.Event()
@@ -76,11 +86,16 @@ async def run(
     try:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
             agent = Agent(Connection(session, api_url), hosts, driver)
-            async with asyncio.TaskGroup() as group:
-                work = group.create_task(agent.run())
+            work = asyncio.create_task(agent.run())
+            try:
                 await _first(stop.wait(), work)
-                await agent.finish(STOP_S)
+                if not work.done():
+                    await agent.finish(STOP_S)
+            finally:
                 work.cancel()
+                await asyncio.wait([work])
+            if not work.cancelled():
+                await work
     finally:
         await driver.close()
 
@@ -116,25 +131,44 @@ class Agent:
         self._told = asyncio.Event()
         self._told.set()
         self._stopping = False
+        self._lease = Lease()
+        self._list_due_s = float("-inf")
+        self._agent = {"id": driver.instance_id, "label": f"process {os.getpid()} on {socket.gethostname()}"}
 
     async def run(self) -> None:
-        """Until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._send_reports())
-            await self._introduce()
-            while True:
-                if self._stopping or len(self._busy) > BUSY_MAX:
-                    await asyncio.sleep(IDLE_PAUSE_S)
-                    continue
-                try:
-                    orders = await self._poll()
-                except Refused as refusal:
-                    log.warning("the poll was refused", error=str(refusal))
-                    await asyncio.sleep(IDLE_PAUSE_S if refusal.status == 404 else REFUSED_PAUSE_S)
-                    await self._introduce()  # its database may be a new one
-                    continue
-                if not self._work_on(group, orders) and orders:
-                    await asyncio.sleep(IDLE_PAUSE_S)
+        """Until cancelled. Raises ServedElsewhere."""
+        await self._register()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._send_reports())
+                while True:
+                    await self._turn(group)
+        except* ServedElsewhere as refusals:
+            raise refusals.exceptions[0] from None
+
+    async def _turn(self, group: asyncio.TaskGroup) -> None:
+        """Poll once, work on what is ordered, and list the guests if that is due."""
+        asked_s = now_s()
+        try:
+            polled = await self._poll()
+        except Refused as refusal:
+            if refusal.status == 409 and not self._lease.ever_held:
+                raise ServedElsewhere(refusal.detail) from refusal
+            log.warning("the poll was refused", error=str(refusal))
+            await asyncio.sleep(IDLE_PAUSE_S if refusal.status == 404 else REFUSED_PAUSE_S)
+            if refusal.status == 404:
+                await self._register()  # its database may be a new one
+            return
+        if self._lease.renew(polled, asked_s=asked_s):
+            self._list_due_s = asked_s
+        if self._stopping or len(self._busy) > BUSY_MAX:
+            await asyncio.sleep(IDLE_PAUSE_S)
+            return
+        if not self._work_on(group, polled.orders) and polled.orders:
+            await asyncio.sleep(IDLE_PAUSE_S)
+        if asked_s >= self._list_due_s:
+            self._list_due_s = asked_s + GUEST_LIST_S
+            await self._list_guests(polled.as_of)
 
     async def finish(self, timeout_s: float) -> None:
         """Take no more orders; until all reports made so far are answered, or the time is over."""
@@ -144,23 +178,41 @@ class Agent:
 
     # Polling.
 
-    async def _introduce(self) -> None:
-        """Say which hosts there are and what they run; destroy what nobody asks for any more."""
+    async def _register(self) -> None:
+        """Say which hosts there are. Raises ServedElsewhere when another agent has one of them, at the start only."""
         for page in _pages(self._hosts or (), HOSTS_PER_CALL):
-            await self._call_until_taken("PUT", "/hosts", {"hosts": page}, dict[str, Any])
-        present = [
-            {"server_id": key[0], "host": key[1], "attempt": attempt}
-            for key, attempt in self._driver.attempts_by_guest().items()
-        ]
-        for guests in _pages(present, GUESTS_PER_CALL):
-            answer = await self._call_until_taken("POST", "/guests", {"guests": guests}, _Unknown)
-            for guest in answer.unknown:
-                log.info("destroying a guest that nobody asks for", server_id=guest.server_id, host=guest.host)
+            while True:
+                try:
+                    await self._connection.call("PUT", "/hosts", {"agent": self._agent, "hosts": page}, dict[str, Any])
+                    break
+                except Refused as refusal:
+                    if refusal.status == 409 and not self._lease.ever_held:
+                        raise ServedElsewhere(refusal.detail) from refusal
+                    log.error("the API refuses the hosts", error=str(refusal))
+                    await asyncio.sleep(REFUSED_PAUSE_S)
+
+    async def _list_guests(self, as_of: float) -> None:
+        """Say all that runs here, in pages of whole hosts; destroy what runs elsewhere or was made anew since."""
+        listed = sorted(
+            (
+                _Known(server_id=server_id, host=host, attempt=attempt)
+                for (server_id, host), attempt in self._driver.attempts_by_guest().items()
+            ),
+            key=lambda guest: guest.host.encode(),
+        )
+        for after, until, guests in split_by_host(listed, GUESTS_PER_CALL):
+            body = {"agent": self._agent, "after": after, "until": until, "as_of": as_of, "guests": guests}
+            compared = await self._call_until_taken("POST", "/guests", body, _Compared)
+            for guest in compared.superseded:
+                log.info("destroying a guest whose server is elsewhere", server_id=guest.server_id, host=guest.host)
                 await self._destroy((guest.server_id, guest.host), guest.attempt)
 
-    async def _poll(self) -> list[GuestOrder]:
+    async def _poll(self) -> Polled:
         wait_s = POLL_WAIT_FLEET_S if self._hosts is None else POLL_WAIT_S
+        if not self._lease.held or len(self._busy) > BUSY_MAX:
+            wait_s = 0.0
         body = {
+            "agent": self._agent,
             "hosts": None if self._hosts is None else [host.name for host in self._hosts],
             "wait_s": wait_s,
             "busy": [
@@ -168,12 +220,10 @@ class Agent:
                 for server_id, host, attempt, desired in self._busy
             ],
         }
-        return (await self._connection.call("POST", "/poll", body, _Orders, wait_s=wait_s)).orders
+        return await self._connection.call("POST", "/poll", body, Polled, wait_s=wait_s)
 
     def _work_on(self, group: asyncio.TaskGroup, orders: Sequence[GuestOrder]) -> bool:
         """Start what the orders ask for; whether there was anything."""
-        if self._stopping:
-            return False
         actions = decide_actions(orders, attempts_by_guest=self._driver.attempts_by_guest(), busy=self._busy)
         for key in actions.interrupt:
             self._tasks[key].cancel()
@@ -206,8 +256,11 @@ class Agent:
     # Guests.
 
     async def _launch(self, order: GuestOrder) -> None:
-        if not (await self._report(order, "begun")).accepted:
-            return
+        while True:
+            if not (await self._report(order, "begun")).accepted:
+                return
+            if self._lease.held:
+                break  # otherwise it was confirmed long ago: the host may have been given up since
         crash_point("agent.after-begin")
         async with self._slots:
             try:
@@ -221,8 +274,8 @@ class Agent:
         await self._confirm(order)
 
     async def _confirm(self, order: GuestOrder) -> None:
-        if not (await self._report(order, "running")).accepted:
-            await self._destroy(order.key, order.attempt)  # it was given up meanwhile: two of one server, otherwise
+        if (await self._report(order, "running")).refusal == "superseded":
+            await self._destroy(order.key, order.attempt)  # two of one server, otherwise
 
     async def _make_absent(self, order: GuestOrder) -> None:
         await self._destroy(order.key, order.attempt)
@@ -239,19 +292,24 @@ class Agent:
     # Reporting.
 
     async def _report(self, order: GuestOrder, state: str, message: str = "") -> ReportAnswer:
-        """Tell it, with others if there are any, and again until there is an answer."""
+        """Tell it, with others if there are any, and again until there is an answer, by who serves the host."""
         report = GuestReport(
             server_id=order.server_id, host=order.host, attempt=order.attempt, state=state, message=message
         )
-        answered: asyncio.Future[ReportAnswer] = asyncio.get_running_loop().create_future()
-        self._outbox.append((report, answered))
-        self._outbox_filled.set()
-        self._told.clear()
-        return await answered
+        while True:
+            answered: asyncio.Future[ReportAnswer] = asyncio.get_running_loop().create_future()
+            self._outbox.append((report, answered))
+            self._outbox_filled.set()
+            self._told.clear()
+            answer = await answered
+            if answer.refusal != "no-lease":
+                return answer
+            await asyncio.sleep(LEASE_RETRY_S)
 
     async def _send_reports(self) -> None:
         while True:
             await self._outbox_filled.wait()
+            await self._lease.wait()
             if len(self._outbox) < REPORTS_PER_CALL:
                 await asyncio.sleep(COLLECT_S)
             batch, self._outbox = self._outbox[:REPORTS_PER_CALL], self._outbox[REPORTS_PER_CALL:]
@@ -260,7 +318,7 @@ class Agent:
             outcomes = any(report.state != "begun" for report, _ in batch)
             if outcomes:
                 crash_point("agent.before-report")
-            body = {"reports": [report for report, _ in batch]}
+            body = {"agent": self._agent, "reports": [report for report, _ in batch]}
             answer = await self._call_until_taken("POST", "/reports", body, _Answers)
             if outcomes:
                 crash_point("agent.after-report")
@@ -287,6 +345,24 @@ async def _first(waiting: Any, work: asyncio.Task[None]) -> None:
         await asyncio.wait([waiter, work], return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiter.cancel()
+
+
+def split_by_host(guests: Sequence[_Known], size: int) -> list[tuple[str, str | None, Sequence[_Known]]]:
+    """Return (after, until, guests) for each page: all guests on hosts above `after` and up to `until`, or all others.
+
+    guests: in the order of their hosts' names as bytes. size: guests in a page, more only where one host has more.
+    """
+    pages: list[tuple[str, str | None, Sequence[_Known]]] = []
+    start, after = 0, ""
+    while len(guests) - start > size:
+        end = start + size
+        while end < len(guests) and guests[end].host == guests[end - 1].host:
+            end += 1
+        if end == len(guests):
+            break
+        pages.append((after, guests[end - 1].host, guests[start:end]))
+        start, after = end, guests[end - 1].host
+    return [*pages, (after, None, guests[start:])]
 
 
 def _pages(items: Iterable[Any], size: int) -> list[list[Any]]:

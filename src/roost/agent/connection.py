@@ -17,11 +17,19 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 
-class Refused(Exception):
-    """The API answers that this request is wrong; status: of the answer."""
+class _Problem(msgspec.Struct):
+    detail: str
 
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(f"{status}: {detail}")
+
+class Refused(Exception):
+    """The API answers that this request is wrong; status: of the answer, detail: its sentence."""
+
+    def __init__(self, status: int, answer: bytes) -> None:
+        try:
+            self.detail = msgspec.json.decode(answer, type=_Problem).detail
+        except msgspec.DecodeError:
+            self.detail = answer.decode(errors="replace")
+        super().__init__(f"{status}: {self.detail}")
         self.status = status
 
 
@@ -84,6 +92,6 @@ class Connection:
         async with self._session.request(method, url, data=content, headers=headers, timeout=timeout) as response:
             answer = await response.read()
             if 400 <= response.status < 500:
-                raise Refused(response.status, answer.decode(errors="replace"))
+                raise Refused(response.status, answer)
             response.raise_for_status()
             return answer

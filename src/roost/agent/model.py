@@ -45,10 +45,37 @@ class GuestReport(Struct, frozen=True, kw_only=True):
 
 
 class ReportAnswer(Struct, frozen=True, kw_only=True):
-    """Whether a report was taken; refused, it changed nothing: the attempt is over."""
+    """Whether a report was taken; refused, it changed nothing.
+
+    refusal: superseded (the server is elsewhere, or was made anew: the guest must go), no-lease (another agent serves
+    the host: say it again once this one does), or unknown (the guest stays, and a person decides).
+    """
 
     accepted: bool
     reason: str = ""
+    refusal: str = ""
+
+
+class HeldElsewhere(Struct, frozen=True, kw_only=True):
+    """A host that another agent serves."""
+
+    host: str
+    holder: str = ""
+    since: str = ""
+
+
+class Polled(Struct, frozen=True, kw_only=True):
+    """The answer to a poll.
+
+    lease_s: for how long this agent may trust its leases, from held_s seconds after it asked. as_of: the API's time
+    then, which the next list of guests names.
+    """
+
+    orders: tuple[GuestOrder, ...]
+    elsewhere: tuple[HeldElsewhere, ...] = ()
+    lease_s: float
+    held_s: float
+    as_of: float
 
 
 class HostReport(Struct, frozen=True, kw_only=True):

@@ -15,6 +15,10 @@ class HostNotFound(NotFound):
     """There is no such host."""
 
 
+class HostHeld(Conflict):
+    """Another agent serves the host."""
+
+
 class HostAggregateNotFound(NotFound):
     """There is no such host aggregate."""
 

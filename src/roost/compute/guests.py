@@ -1,12 +1,15 @@
 """What an agent's reports mean for guests, servers and work: the fence between hosts and the pipeline.
 
-It decides; `service/guests.py` locks, reads and writes, and the conductor carries on with what comes out.
+It decides; `service/guests.py` locks, reads and writes, and the conductor carries on with what comes out. A guest
+belongs to the agent that began it or lists it, and only that agent can say that it is gone.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from roost.compute.model import Failure, GuestReport, Stage
 
@@ -18,12 +21,20 @@ WAITING = (Stage.DELETE, Stage.FAIL)
 
 
 class Guest(Struct, frozen=True, kw_only=True):
-    """A guest row: what a host should run, or let go of."""
+    """A guest row: what a host should run, or let go of.
+
+    agent_id: who began it, or lists it; None until somebody does. reported: running, or None. lost: it was running, and
+    its host has not got it. since_s: when it was last reported on, in seconds of the database's clock.
+    """
 
     server_id: str
     host: str
     attempt: int
     desired: str
+    agent_id: str | None = None
+    reported: str | None = None
+    lost: bool = False
+    since_s: float = 0.0
 
 
 class WorkState(Struct, frozen=True, kw_only=True):
@@ -43,13 +54,26 @@ class WorkState(Struct, frozen=True, kw_only=True):
         return self.stage in WAITING or self.deleting
 
 
-class ReportAnswer(Struct, frozen=True, kw_only=True):
-    """What becomes of one report. Refused: nothing changed; reason: a sentence, empty when accepted."""
+class Refusal(Enum):
+    """What a refused report means for the guest. Unknown: nothing, it stays as it is.
+
+    SUPERSEDED: the server is elsewhere, or has been made anew; the guest must go. NO_LEASE: another agent serves the
+    host; the report may be made again once this one does.
+    """
+
+    UNKNOWN = "unknown"
+    SUPERSEDED = "superseded"
+    NO_LEASE = "no-lease"
+
+
+class ReportAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What becomes of one report. Refused: nothing changed; reason: a sentence, refusal: what it means."""
 
     server_id: str
     host: str
     accepted: bool
     reason: str = ""
+    refusal: Refusal | None = None
 
 
 class KnownGuest(Struct, frozen=True, kw_only=True):
@@ -72,7 +96,8 @@ class ReportOutcome:
     """What a set of reports changes; answers: one for each report, in order.
 
     begun, running, gone: guest rows to mark or to delete. active: server id -> the host it runs on, its work settles.
-    retreats: server id -> why its work goes to retry. resumed: servers whose work waits no longer.
+    retreats: server id -> why its work goes to retry. resumed: servers whose work waits no longer. lost: guests that
+    are gone although nobody asked for that; found_again: guests that were lost and are there.
     """
 
     answers: list[ReportAnswer] = field(default_factory=list)
@@ -82,6 +107,8 @@ class ReportOutcome:
     active: dict[str, str] = field(default_factory=dict)
     retreats: dict[str, Retreat] = field(default_factory=dict)
     resumed: set[str] = field(default_factory=set)
+    lost: set[GuestKey] = field(default_factory=set)
+    found_again: set[GuestKey] = field(default_factory=set)
 
     @property
     def moves_work(self) -> bool:
@@ -90,11 +117,17 @@ class ReportOutcome:
 
 
 def decide_reports(
-    reports: Sequence[GuestReport], *, guests: Iterable[Guest], works: Iterable[WorkState]
+    reports: Sequence[GuestReport],
+    *,
+    agent_id: str,
+    hosts_held: Collection[str],
+    guests: Iterable[Guest],
+    works: Iterable[WorkState],
 ) -> ReportOutcome:
-    """Take or refuse each report, in order: a later one sees what an earlier one changed.
+    """Take or refuse each report of one agent, in order: a later one sees what an earlier one changed.
 
-    guests, works: the locked rows of the servers that are reported on; a missing one does not exist.
+    hosts_held: the hosts on which the agent has the lease. guests, works: the locked rows of the servers that are
+    reported on; a missing one does not exist.
     """
     outcome = ReportOutcome()
     guests_by_key = {(guest.server_id, guest.host): guest for guest in guests}
@@ -102,52 +135,136 @@ def decide_reports(
     for report in reports:
         key = (report.server_id, report.host)
         guest = guests_by_key.get(key)
-        reason = _refusal(report, guest)
-        if not reason and guest is not None:
+        refusal, reason = _refuse(report, guest, agent_id=agent_id, holds_host=report.host in hosts_held)
+        if refusal is None and guest is not None:
             work = works_by_server.get(report.server_id)
             if report.state == "begun":
                 outcome.begun.add(key)
+                guests_by_key[key] = replace(guest, agent_id=agent_id)
             elif report.state == "running":
                 outcome.running.add(key)
+                guests_by_key[key] = replace(guest, agent_id=agent_id, reported="running", lost=False)
+                if guest.lost:
+                    outcome.found_again.add(key)
                 _settle(outcome, works_by_server, guest, work)
-            else:
+            elif _was_asked(guest, work):
                 del guests_by_key[key]
                 outcome.gone.add(key)
                 _let_go(outcome, works_by_server, report, guest, work)
+            else:
+                guests_by_key[key] = replace(guest, lost=True)
+                outcome.lost.add(key)
         outcome.answers.append(
-            ReportAnswer(server_id=report.server_id, host=report.host, accepted=not reason, reason=reason)
+            ReportAnswer(
+                server_id=report.server_id,
+                host=report.host,
+                accepted=refusal is None,
+                reason=reason,
+                refusal=refusal,
+            )
         )
-    outcome.begun.difference_update(outcome.running, outcome.gone)
-    outcome.running.difference_update(outcome.gone)
+    outcome.begun.difference_update(outcome.running, outcome.gone, outcome.lost)
+    outcome.running.difference_update(outcome.gone, outcome.lost)
+    outcome.found_again.difference_update(outcome.gone, outcome.lost)
     return outcome
 
 
-def unknown_guests(listed: Sequence[KnownGuest], *, attempts_by_guest: Mapping[GuestKey, int]) -> list[KnownGuest]:
-    """Those of a host's guests that nothing asks for any more: no guest row, or one of a higher attempt."""
-    unknown = []
-    for guest in listed:
-        attempt = attempts_by_guest.get((guest.server_id, guest.host))
-        if attempt is None or guest.attempt < attempt:
-            unknown.append(guest)
-    return unknown
+class GuestList(Struct, frozen=True, kw_only=True):
+    """What an agent's list of its guests changes.
+
+    adopted: guests that another agent had, or nobody, and this one lists. lost, found_again: as in ReportOutcome.
+    superseded: listed guests that must be destroyed, since their servers are elsewhere or were made anew. unknown:
+    listed guests that nobody here asked for, for a person to decide on.
+    """
+
+    adopted: frozenset[GuestKey] = frozenset()
+    lost: frozenset[GuestKey] = frozenset()
+    found_again: frozenset[GuestKey] = frozenset()
+    superseded: tuple[KnownGuest, ...] = ()
+    unknown: tuple[KnownGuest, ...] = ()
+
+    @property
+    def changes_guests(self) -> bool:
+        """Whether guest rows are to be written."""
+        return bool(self.adopted or self.lost or self.found_again)
 
 
-def missing_names(names: Sequence[str], known: Collection[str]) -> list[str]:
-    """The names that are not known, in order."""
-    return [name for name in names if name not in known]
+def decide_guest_list(
+    listed: Sequence[KnownGuest],
+    *,
+    agent_id: str,
+    as_of_s: float,
+    guests: Iterable[Guest],
+    attempts_by_server: Mapping[str, int],
+) -> GuestList:
+    """Compare all guests that an agent has on some hosts with what those hosts are asked for.
+
+    listed: made after as_of_s of the database's clock, so what was reported running before and is not in it, is gone.
+    guests: the rows of these hosts. attempts_by_server: the highest attempt that is known of each listed server, which
+    alone proves that a guest of a lower one is no longer wanted: a restored database knows less than the hosts.
+    """
+    adopted, lost, found_again = set[GuestKey](), set[GuestKey](), set[GuestKey]()
+    listed_by_key = {(guest.server_id, guest.host): guest for guest in listed}
+    rows_by_key = {(guest.server_id, guest.host): guest for guest in guests}
+    for key, row in rows_by_key.items():
+        present = listed_by_key.get(key)
+        if present is None:
+            begun_elsewhere = row.agent_id not in (None, agent_id)
+            was_there = row.reported == "running" or begun_elsewhere
+            if row.desired == "running" and not row.lost and was_there and row.since_s < as_of_s:
+                lost.add(key)
+        elif present.attempt == row.attempt:
+            if row.agent_id != agent_id:
+                adopted.add(key)
+            if row.lost:
+                found_again.add(key)
+    superseded, unknown = [], []
+    for key, present in listed_by_key.items():
+        known = rows_by_key.get(key)
+        if known is not None and known.attempt == present.attempt:
+            continue
+        if present.attempt < attempts_by_server.get(present.server_id, 0):
+            superseded.append(present)
+        else:
+            unknown.append(present)
+    return GuestList(
+        adopted=frozenset(adopted),
+        lost=frozenset(lost),
+        found_again=frozenset(found_again),
+        superseded=tuple(superseded),
+        unknown=tuple(unknown),
+    )
 
 
-def _refusal(report: GuestReport, guest: Guest | None) -> str:
-    """Why a report changes nothing; empty if it may."""
+def lost_guest_sentence(host: str) -> str:
+    """Return what a server's fault says when its guest is gone though nobody asked for that."""
+    return f"its guest is gone from host {host}"
+
+
+def _refuse(report: GuestReport, guest: Guest | None, *, agent_id: str, holds_host: bool) -> tuple[Refusal | None, str]:
+    """Return what a report's refusal means, and why it changes nothing; (None, "") if it may."""
+    if not holds_host:
+        return Refusal.NO_LEASE, f"host {report.host} is served by another agent"
     if guest is None:
-        return "" if report.state == "absent" else f"host {report.host} is asked for no such guest"
+        if report.state == "absent":
+            return None, ""
+        return Refusal.UNKNOWN, f"host {report.host} is asked for no such guest"
     if report.attempt < guest.attempt:
-        return f"attempt {report.attempt} is over, {guest.attempt} is in force"
+        return Refusal.SUPERSEDED, f"attempt {report.attempt} is over, {guest.attempt} is in force"
     if report.attempt > guest.attempt and report.state != "absent":
-        return f"attempt {report.attempt} is not known, {guest.attempt} is in force"
+        return Refusal.UNKNOWN, f"attempt {report.attempt} is not known, {guest.attempt} is in force"
     if report.state == "begun" and guest.desired != "running":
-        return "the guest is to be absent"
-    return ""
+        return Refusal.UNKNOWN, "the guest is to be absent"
+    if report.state in ("failed", "absent") and guest.agent_id not in (None, agent_id):
+        return Refusal.UNKNOWN, f"the guest is agent {guest.agent_id}'s, who alone can say that it is gone"
+    return None, ""
+
+
+def _was_asked(guest: Guest, work: WorkState | None) -> bool:
+    """Return whether somebody waits for the guest to be gone, or for its launch to end."""
+    if guest.desired == "absent":
+        return True
+    return work is not None and (work.launches(guest.attempt) or work.waits_for_absence())
 
 
 def _settle(

@@ -111,7 +111,11 @@ class Kind(Enum):
         Mend.ASKED,
     )  # fmt: skip
     GUEST_MISSING = (
-        "guest-missing", "the host of an ACTIVE server has no guest of it", "by you: delete the server", Mend.PERSON,
+        "guest-missing", "the host of a server has no guest of it", "by you: delete the server", Mend.PERSON,
+    )  # fmt: skip
+    GUEST_UNKNOWN = (
+        "guest-unknown", "a host has a guest that this database does not know, as after the restore of an older one",
+        "by you: on the host, or with roost-manage destroy-guest", Mend.PERSON,
     )  # fmt: skip
     SERVER_PORTS_WRONG = (
         "server-ports-wrong", "an ACTIVE server's network information is not its ports, or its flat addresses",

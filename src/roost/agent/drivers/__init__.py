@@ -13,6 +13,10 @@ class LaunchFailed(Exception):
 class Driver(Protocol):
     """Makes and destroys guests. What it has made is known again after a restart."""
 
+    @property
+    def instance_id(self) -> str:
+        """The UUID of this agent, the same for as long as it knows its guests: another one does not know them."""
+
     def attempts_by_guest(self) -> Mapping[GuestKey, int]:
         """The guests that are there, whole, with the attempt that made each."""
 

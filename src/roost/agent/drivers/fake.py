@@ -9,6 +9,7 @@ import asyncio
 import fcntl
 import os
 import sys
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,12 +68,18 @@ class FakeDriver:
         except BlockingIOError:
             os.close(self._lock_fd)
             raise StateInUse(f"another agent works with {directory}") from None
+        self._instance_id = _read_instance_id(directory / "agent.id")
         self._attempts: dict[GuestKey, int] = {}
         self._stale = 0
         for line in _read_lines(directory / "guests.journal"):
             self._note(line)
         self._guests_fd = _open_journal(directory / "guests.journal")
         self._launches_fd = _open_journal(directory / "launches.journal")
+
+    @property
+    def instance_id(self) -> str:
+        """Made with the state directory, and as old as it is."""
+        return self._instance_id
 
     def attempts_by_guest(self) -> Mapping[GuestKey, int]:
         """The guests in the journal."""
@@ -147,6 +154,15 @@ def list_guests(directory: Path) -> dict[GuestKey, int]:
         else:
             attempts[(line.server_id, line.host)] = line.attempt
     return attempts
+
+
+def _read_instance_id(path: Path) -> str:
+    """Return the id in the file, which is made if it is missing; whole or not at all."""
+    if not path.exists():
+        new = path.with_suffix(".new")
+        new.write_text(str(uuid.uuid4()))
+        new.rename(path)
+    return str(uuid.UUID(path.read_text().strip()))
 
 
 def _read_lines(path: Path) -> list[GuestLine]:

@@ -12,8 +12,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from roost.compute.guests import KnownGuest
+from roost.compute.leases import Agent
 from roost.compute.model import GuestReport, HostReport
 from roost.compute.service import Compute, guests, hosts
+from roost.platform.errors import BadRequest
 from roost.platform.http import Api, json_response, read_json
 
 HOSTS_MAX = 20_000
@@ -28,6 +30,17 @@ Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
+class _Agent(Struct):
+    """Who asks: the agent's instance, and what people know it by."""
+
+    id: Uuid
+    label: Annotated[str, Meta(max_length=255, pattern=r"^[^\x00]*$")] = ""
+
+    def known(self) -> Agent:
+        """Return it in the words of the compute service."""
+        return Agent(id=self.id, label=self.label)
+
+
 class _Busy(Struct):
     server_id: Uuid
     host: Name
@@ -38,6 +51,7 @@ class _Busy(Struct):
 class _Poll(Struct):
     """hosts: None for every host that a cloud file declared."""
 
+    agent: _Agent
     hosts: Annotated[list[Name], Meta(max_length=HOSTS_MAX)] | None
     wait_s: Annotated[float, Meta(ge=0)] = 0.0
     busy: Annotated[list[_Busy], Meta(max_length=BUSY_MAX)] = []
@@ -52,6 +66,7 @@ class _Report(Struct):
 
 
 class _Reports(Struct):
+    agent: _Agent
     reports: Annotated[list[_Report], Meta(max_length=REPORTS_MAX)]
 
 
@@ -66,7 +81,10 @@ class _Host(Struct):
 
 
 class _Hosts(Struct):
+    """agent: who serves the hosts; declared, by a cloud file, they are nobody's yet."""
+
     hosts: Annotated[list[_Host], Meta(max_length=HOSTS_MAX)]
+    agent: _Agent | None = None
     declared: bool = False
 
 
@@ -77,7 +95,16 @@ class _Guest(Struct):
 
 
 class _Guests(Struct):
+    """All guests that the agent has on hosts above `after` and up to `until`; None: on all that follow.
+
+    as_of: of the answer to the agent's last poll before it looked which guests it has.
+    """
+
+    agent: _Agent
     guests: Annotated[list[_Guest], Meta(max_length=GUESTS_MAX)]
+    as_of: Annotated[float, Meta(ge=0)]
+    after: Annotated[str, Meta(max_length=255, pattern=r"^[^\x00]*$")] = ""
+    until: Name | None = None
 
 
 def routes(compute: Compute) -> list[Route]:
@@ -88,19 +115,22 @@ def routes(compute: Compute) -> list[Route]:
     async def poll(request: Request) -> Response:
         body = await read_json(request, _Poll)
         busy = [(order.server_id, order.host, order.attempt, order.desired) for order in body.busy]
-        orders = await polls.poll(body.hosts, busy=busy, wait_s=body.wait_s)
-        return json_response({"orders": orders})
+        return json_response(await polls.poll(body.hosts, agent=body.agent.known(), busy=busy, wait_s=body.wait_s))
 
     async def report(request: Request) -> Response:
         body = await read_json(request, _Reports)
-        return json_response({"reports": await guests.report(compute, [_guest_report(item) for item in body.reports])})
+        reports = [_guest_report(item) for item in body.reports]
+        return json_response({"reports": await guests.report(compute, reports, agent=body.agent.known())})
 
-    async def list_unknown(request: Request) -> Response:
+    async def compare(request: Request) -> Response:
         body = await read_json(request, _Guests)
         listed = [
             KnownGuest(server_id=guest.server_id, host=guest.host, attempt=guest.attempt) for guest in body.guests
         ]
-        return json_response({"unknown": await guests.list_unknown_guests(compute, listed)})
+        superseded = await guests.compare_guests(
+            compute, listed, agent=body.agent.known(), after=body.after, until=body.until, as_of=body.as_of
+        )
+        return json_response({"superseded": superseded})
 
     async def list_hosts(_request: Request) -> Response:
         return json_response({"hosts": await guests.list_host_names(compute, declared_only=False)})
@@ -119,14 +149,17 @@ def routes(compute: Compute) -> list[Route]:
             )
             for host in body.hosts
         ]
-        registered = await hosts.register_hosts(compute, reports, declared=body.declared)
+        if (body.agent is None) != body.declared:
+            raise BadRequest("expected either agent, of who serves the hosts, or declared: true")
+        agent = None if body.agent is None else body.agent.known()
+        registered = await hosts.register_hosts(compute, reports, agent=agent)
         compute.wake("roost_guest")  # a fleet that polls for every declared host has new ones
         return json_response({"hosts": registered})
 
     return [
         api.route("/poll", {"POST": poll}),
         api.route("/reports", {"POST": report}),
-        api.route("/guests", {"POST": list_unknown}),
+        api.route("/guests", {"POST": compare}),
         api.route("/hosts", {"GET": list_hosts, "PUT": register}),
         api.not_found(),
     ]

@@ -36,11 +36,14 @@ async def audit(compute: Compute, *, repairs: Repairs) -> list[Drift]:
 
 
 async def audit_guests(compute: Compute, *, repairs: Repairs) -> list[Drift]:
-    """Guests of no server, which keep its claims and ports until they are gone; and ACTIVE servers without a guest."""
+    """Guests of no server, which keep its claims and ports until they are gone; servers without a guest; and guests
+    that hosts list and nobody asked for.
+    """
     repairing = repairs.include(Kind.GUEST_STRAY.mend)
     async with compute.database.transaction() as tx:
         strays = await store.list_stray_guests(tx, limit=GUESTS_MAX)
         missing = await store.list_missing_guests(tx, limit=GUESTS_MAX)
+        unknown = await store.list_unknown_guests(tx, limit=GUESTS_MAX)
         if strays and repairing:
             await store.withdraw_stray_guests(tx, [server_id for server_id, _ in strays])
     if strays and repairing:
@@ -53,6 +56,10 @@ async def audit_guests(compute: Compute, *, repairs: Repairs) -> list[Drift]:
         *(
             Drift(kind=Kind.GUEST_MISSING, key=server_id, name=name, says=f"host {host or 'none'} has not got it")
             for server_id, name, host in missing
+        ),
+        *(
+            Drift(kind=Kind.GUEST_UNKNOWN, key=server_id, says=f"host {host} has it, made by attempt {attempt}")
+            for server_id, host, attempt in unknown
         ),
     ]
 

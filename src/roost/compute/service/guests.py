@@ -4,15 +4,18 @@ The orders come from the pipeline, the consequences of a report go to it; `compu
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+import structlog
+from msgspec import Struct
 
 from roost.compute import guests as rules
-from roost.compute.guests import KnownGuest, ReportAnswer
-from roost.compute.model import GuestOrder, GuestReport
+from roost.compute.guests import Guest, GuestKey, GuestList, KnownGuest, ReportAnswer
+from roost.compute.leases import Agent, HeldElsewhere, lease_times
+from roost.compute.model import Failure, GuestOrder, GuestReport
 from roost.compute.service import Compute
-from roost.compute.service.hosts import heartbeat
+from roost.compute.service.leases import Renewed, renew_leases
 from roost.compute.store import guests as store
-from roost.platform.errors import NotFound
 
 ORDERS_MAX = 1000
 """Orders in one answer."""
@@ -20,8 +23,24 @@ RECHECK_S = 2.0
 """A held poll looks again at least so often: a lost wake-up costs no more."""
 WAIT_MAX_S = 30.0
 
+log = structlog.get_logger()
+
 BusyOrder = tuple[str, str, int, str]
 """(server_id, host, attempt, desired) of an order that the agent is at work on."""
+
+
+class Polled(Struct, frozen=True, kw_only=True):
+    """The answer to a poll. elsewhere: hosts that other agents serve, of which there are no orders.
+
+    lease_s: for how long the agent may trust its leases from when it asked, plus held_s, for which the poll was held.
+    as_of: the database's time, in seconds since 1970, at which the agent held them; its next list of guests names it.
+    """
+
+    orders: list[GuestOrder]
+    elsewhere: tuple[HeldElsewhere, ...]
+    lease_s: float
+    held_s: float
+    as_of: float
 
 
 class Polls:
@@ -32,30 +51,48 @@ class Polls:
         self._looking = asyncio.Lock()
         self._next_look: asyncio.Task[set[str]] | None = None
 
-    async def poll(self, hosts: Sequence[str] | None, *, busy: Sequence[BusyOrder], wait_s: float) -> list[GuestOrder]:
+    async def poll(
+        self, hosts: Sequence[str] | None, *, agent: Agent, busy: Sequence[BusyOrder], wait_s: float
+    ) -> Polled:
         """What the hosts should change; waits up to wait_s seconds while there is nothing, without a connection.
 
-        hosts: None for every declared host, those declared meanwhile too. All of them are alive as of this call.
-        Raises NotFound, which names the hosts that do not exist. Not one transaction: it holds none while it waits.
+        hosts: None for every declared host that no other agent serves, those declared meanwhile too. The agent takes or
+        renews its leases as of this call, and once more at the end of a wait.
+        Raises NotFound, which names the hosts that do not exist, and HostHeld where other agents serve all of them.
+        Not one transaction: it holds none while it waits.
         """
         compute = self._compute
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(wait_s, WAIT_MAX_S)
-        alive: set[str] = set()
+        asked_at = loop.time()
+        times = lease_times(compute.host_down_after_s)
+        deadline = asked_at + min(wait_s, WAIT_MAX_S, times.poll_max)
+        renewed = Renewed(held=(), elsewhere=(), as_of=0.0)
+        names: list[str] | None = None
+        renewed_at = asked_at
         while True:
             heard = compute.wakeups.count("roost_guest") if compute.wakeups else 0
-            names = list(hosts) if hosts is not None else await list_host_names(compute, declared_only=True)
-            new = [name for name in names if name not in alive]
-            if new:
-                await _keep_alive(compute, new)
-                alive.update(new)
+            names_now = list(hosts) if hosts is not None else await list_host_names(compute, declared_only=True)
+            if names_now != names:
+                names, renewed_at = names_now, loop.time()
+                renewed = await renew_leases(compute, names, agent)
             orders = []
-            if not (await self._look()).isdisjoint(names):
+            if not (await self._look()).isdisjoint(renewed.held):
                 async with compute.database.connection() as connection:
-                    orders = await store.list_orders(connection, names, busy=busy, limit=ORDERS_MAX)
+                    orders = await store.list_orders(
+                        connection, renewed.held, agent_id=agent.id, busy=busy, limit=ORDERS_MAX
+                    )
             left_s = deadline - loop.time()
             if orders or left_s <= 0:
-                return orders
+                if loop.time() - renewed_at >= times.renew_after:
+                    renewed_at = loop.time()
+                    renewed = await renew_leases(compute, names, agent)
+                return Polled(
+                    orders=orders,
+                    elsewhere=renewed.elsewhere,
+                    lease_s=times.told,
+                    held_s=renewed_at - asked_at,
+                    as_of=renewed.as_of,
+                )
             if compute.wakeups:
                 await compute.wakeups.wait("roost_guest", min(RECHECK_S, left_s), since=heard)
             else:
@@ -74,40 +111,79 @@ class Polls:
                 return await store.list_pending_hosts(connection)
 
 
-async def report(compute: Compute, reports: Sequence[GuestReport]) -> list[ReportAnswer]:
+async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Agent) -> list[ReportAnswer]:
     """Take or refuse each report, in order, all in one transaction; the same report twice does nothing more."""
     async with compute.database.transaction() as tx:
         # Work before guests, as the pipeline locks them when it sends a server to its host; for `begun` too, which
         # needs no work row: the pipeline changes guests in no order of their own, under its locks on work.
         works = await store.lock_works(tx, {report.server_id for report in reports})
         guests = await store.lock_guests(tx, {(report.server_id, report.host) for report in reports})
-        outcome = rules.decide_reports(reports, guests=guests, works=works)
-        await store.mark_guests(tx, begun=outcome.begun, running=outcome.running)
+        # Read after the guests are locked: who lost its lease before cannot have had its word taken since.
+        hosts_held = await store.list_hosts_held(tx, {report.host for report in reports}, agent_id=agent.id)
+        outcome = rules.decide_reports(reports, agent_id=agent.id, hosts_held=hosts_held, guests=guests, works=works)
+        await store.mark_guests(tx, begun=outcome.begun, running=outcome.running, agent_id=agent.id)
         await store.delete_guests(tx, outcome.gone)
         await store.activate_servers(tx, outcome.active)
         await store.retry_works(tx, outcome.retreats)
         await store.resume_works(tx, outcome.resumed)
+        await store.lose_guests(tx, _failures(outcome.lost))
+        await store.find_guests_again(tx, outcome.found_again)
     if outcome.moves_work:
         compute.wake("roost_work")
+    _log_lost(outcome.lost, agent)
     return outcome.answers
 
 
-async def list_unknown_guests(compute: Compute, listed: Sequence[KnownGuest]) -> list[KnownGuest]:
-    """Those of the guests that hosts say they have and that nothing asks for any more: they must be destroyed."""
+async def compare_guests(
+    compute: Compute, listed: Sequence[KnownGuest], *, agent: Agent, after: str, until: str | None, as_of: float
+) -> list[KnownGuest]:
+    """Compare all guests that an agent has with what its hosts are asked for; those that it must destroy.
+
+    listed: all of them on hosts above `after` and up to `until` (None: all), names compared as bytes. as_of: what the
+    agent's last poll answered, before it made the list.
+    Guests that are missing are marked on their servers, which keep addresses and claims; those that nobody asked for
+    are kept for the audit.
+    """
     async with compute.database.connection() as connection:
-        attempts = await store.list_guest_attempts(connection, [(guest.server_id, guest.host) for guest in listed])
-    return rules.unknown_guests(listed, attempts_by_guest=attempts)
+        held = await store.list_hosts_held(connection, {guest.host for guest in listed}, agent_id=agent.id)
+        ours = [guest for guest in listed if guest.host in held]
+        attempts = await store.list_attempts(connection, {guest.server_id for guest in ours})
+        guests = await store.list_guests_of(connection, agent_id=agent.id, after=after, until=until)
+
+    def compare(guests: Sequence[Guest]) -> GuestList:
+        return rules.decide_guest_list(
+            ours, agent_id=agent.id, as_of_s=as_of, guests=guests, attempts_by_server=attempts
+        )
+
+    outcome = compare(guests)
+    async with compute.database.transaction() as tx:
+        if outcome.changes_guests:
+            keys = outcome.adopted | outcome.lost | outcome.found_again
+            await store.lock_works(tx, {server_id for server_id, _ in keys})
+            locked = await store.lock_guests(tx, keys)
+            held = await store.list_hosts_held(tx, {host for _, host in keys}, agent_id=agent.id)
+            changes = compare([guest for guest in locked if guest.host in held])
+            await store.adopt_guests(tx, changes.adopted, agent_id=agent.id)
+            await store.lose_guests(tx, _failures(changes.lost))
+            await store.find_guests_again(tx, changes.found_again)
+        await store.set_unknown_guests(tx, outcome.unknown, agent_id=agent.id, after=after, until=until)
+    if outcome.changes_guests:
+        compute.wake("roost_work")
+        compute.wake("roost_guest")
+    _log_lost(outcome.lost, agent)
+    return list(outcome.superseded)
+
+
+def _failures(keys: Collection[GuestKey]) -> dict[GuestKey, Failure]:
+    return {key: Failure(message=rules.lost_guest_sentence(key[1]), host=key[1]) for key in sorted(keys)}
+
+
+def _log_lost(keys: Collection[GuestKey], agent: Agent) -> None:
+    for server_id, host in sorted(keys):
+        log.warning("a guest is gone that nobody asked to stop", server=server_id, host=host, agent=agent.id)
 
 
 async def list_host_names(compute: Compute, *, declared_only: bool) -> list[str]:
     """All hosts, or those that a cloud file declared, by name."""
     async with compute.database.connection() as connection:
         return await store.list_host_names(connection, declared_only=declared_only)
-
-
-async def _keep_alive(compute: Compute, hosts: Sequence[str]) -> None:
-    async with compute.database.connection() as connection:
-        missing = rules.missing_names(hosts, await store.list_known_hosts(connection, hosts))
-    if missing:
-        raise NotFound(f"there is no host {', '.join(missing)}")
-    await heartbeat(compute, hosts)

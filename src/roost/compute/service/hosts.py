@@ -9,18 +9,20 @@ from collections.abc import Sequence
 import structlog
 from msgspec import Struct
 
-from roost.compute.errors import HostNotFound
+from roost.compute.errors import HostHeld, HostNotFound
+from roost.compute.leases import Agent, lease_times, list_held_elsewhere
 from roost.compute.model import Host, HostReport
 from roost.compute.service.aggregates import mirror_hosts
 from roost.compute.service.context import Compute
 from roost.compute.store import aggregates as aggregates_store
 from roost.compute.store import hosts as store
+from roost.compute.store import leases as leases_store
 from roost.compute.store.hosts import HostRow, HostUpsert
+from roost.platform.database import Connection
 from roost.platform.errors import BadRequest, Conflict
 from roost.seams.placement import DISABLED, DISK_GB, MEMORY_MB, VCPU, Inventory, ProviderState
 
 HOSTS_BATCH_MAX = 1000
-HEARTBEAT_AFTER_S = 5.0
 PUBLISH_ROUNDS_MAX = 3
 ALLOCATION_RATIO = 1.0
 PROVIDER_NAMESPACE = uuid.UUID("6f1a6b1c-7c0e-5b52-9d53-2f6a4be0d1c7")
@@ -34,25 +36,39 @@ def provider_uuid_of(host: str) -> str:
     return str(uuid.uuid5(PROVIDER_NAMESPACE, host))
 
 
-async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, declared: bool) -> list[Host]:
+async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, agent: Agent | None) -> list[Host]:
     """Have these hosts, of this size, with their providers and networks; in the order of the names.
 
-    declared: by a cloud file, which stays right whatever an agent says of the host later; an agent's report also says
-    that the host is there. Of two reports of one host the later counts. One statement where nothing has changed.
+    agent: who serves them and takes the lease on each; None where a cloud file declares them, which stays right
+    whatever an agent says of the host later. Of two reports of one host the later counts.
+    Raises HostHeld, which names the first host that another agent serves; hosts of its set are left as they were.
     """
     upserts = {report.name: _upsert(report) for report in reports}
     names = sorted(upserts)
     rows: list[HostRow] = []
     for start in range(0, len(names), HOSTS_BATCH_MAX):
         batch = [upserts[name] for name in names[start : start + HOSTS_BATCH_MAX]]
-        async with compute.database.connection() as connection:
-            rows += await store.upsert_hosts(
-                connection, batch, declared=declared, down_after_s=compute.host_down_after_s
-            )
+        async with compute.database.transaction() as tx:
+            # The leases first: who may not have a host changes nothing of it.
+            names_new = await _take_leases(compute, tx, [host.name for host in batch], agent)
+            rows += await store.upsert_hosts(tx, batch, declared=agent is None, down_after_s=compute.host_down_after_s)
+            if names_new:
+                await _take_leases(compute, tx, names_new, agent)
     behind = [row.host.name for row in rows if row.published < row.wanted]
     if behind:
         await publish_hosts(compute, behind)
     return sorted((row.host for row in rows), key=lambda host: host.name)
+
+
+async def _take_leases(compute: Compute, tx: Connection, names: Sequence[str], agent: Agent | None) -> list[str]:
+    """Take or renew the agent's leases; return the hosts that do not exist yet. Raises HostHeld."""
+    if agent is None:
+        return []
+    leases_by_host, _ = await leases_store.renew_leases(tx, names, agent, lease_times(compute.host_down_after_s))
+    known = [name for name in names if name in leases_by_host]
+    if refused := list_held_elsewhere(known, leases_by_host, agent):
+        raise HostHeld(refused[0].sentence())
+    return [name for name in names if name not in leases_by_host]
 
 
 def _upsert(report: HostReport) -> HostUpsert:
@@ -140,14 +156,6 @@ async def list_behind(compute: Compute) -> set[str]:
     """Hosts of which something is still to be published, as of now."""
     async with compute.database.connection() as connection:
         return await store.list_behind(connection)
-
-
-async def heartbeat(compute: Compute, names: Sequence[str]) -> None:
-    """These hosts are there; written only where that was last noted more than HEARTBEAT_AFTER_S ago."""
-    for start in range(0, len(names), HOSTS_BATCH_MAX):
-        async with compute.database.connection() as connection:
-            batch = names[start : start + HOSTS_BATCH_MAX]
-            await store.heartbeat(connection, batch, older_than_s=HEARTBEAT_AFTER_S)
 
 
 async def list_hosts(

@@ -42,7 +42,8 @@ async def set_network_info(
 STRAY = """desired = 'running'
     AND NOT EXISTS (SELECT FROM compute.work WHERE work.server_id = guest.server_id)
     AND NOT EXISTS (SELECT FROM compute.server
-        WHERE server.id = guest.server_id AND server.status = 'ACTIVE' AND server.host = guest.host)"""
+        WHERE server.id = guest.server_id AND (server.status = 'ACTIVE' OR guest.lost_at IS NOT NULL)
+            AND server.host = guest.host)"""
 
 LIST_STRAY_GUESTS = f"""-- compute.audit_stray_guests
 SELECT server_id, host FROM compute.guest WHERE {STRAY} ORDER BY server_id, host LIMIT $1"""  # noqa: S608
@@ -69,12 +70,26 @@ SELECT id, name, host FROM compute.server WHERE status = 'ACTIVE' AND deleted_at
     AND NOT EXISTS (SELECT FROM compute.work WHERE work.server_id = server.id)
     AND NOT EXISTS (SELECT FROM compute.guest
         WHERE guest.server_id = server.id AND guest.host = server.host AND guest.desired = 'running')
+UNION ALL
+SELECT guest.server_id, coalesce(server.name, ''), guest.host
+FROM compute.guest LEFT JOIN compute.server ON server.id = guest.server_id
+WHERE guest.lost_at IS NOT NULL AND NOT guest.fenced
 ORDER BY id LIMIT $1"""
 
 
 async def list_missing_guests(tx: Connection, *, limit: int) -> list[tuple[str, str, str | None]]:
-    """The first of the ACTIVE servers that their host is not asked to run: id, name, host."""
+    """The first of the servers that their host is not asked to run, or has lost: id, name, host."""
     return [(row["id"], row["name"], row["host"]) for row in await tx.fetch(LIST_MISSING_GUESTS, limit)]
+
+
+LIST_UNKNOWN_GUESTS = """-- compute.audit_unknown_guests
+SELECT server_id, host, attempt FROM compute.unknown_guest ORDER BY server_id, host LIMIT $1"""
+
+
+async def list_unknown_guests(tx: Connection, *, limit: int) -> list[tuple[str, str, int]]:
+    """The first of the guests that hosts list and nobody asked for: server id, host, attempt."""
+    rows = await tx.fetch(LIST_UNKNOWN_GUESTS, limit)
+    return [(row["server_id"], row["host"], row["attempt"]) for row in rows]
 
 
 LIST_HOST_AGGREGATES = """-- compute.audit_hosts

@@ -1,24 +1,14 @@
 """Guest rows, and what agents' reports change of servers and work: SQL only."""
+# ruff: noqa: S608 - what is put into a statement are constants of this file.
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from roost.compute.guests import Guest, GuestKey, Retreat, WorkState
-from roost.compute.model import GuestOrder, Stage
+from roost.compute.guests import Guest, GuestKey, KnownGuest, Retreat, WorkState
+from roost.compute.model import Failure, GuestOrder, Stage
 from roost.platform.database import Connection
 from roost.seams.compute import RequestSpec, ServerPort
-
-KNOWN_HOSTS = """
--- compute.list_known_hosts
-SELECT name FROM compute.host WHERE name = ANY($1::text[])
-"""
-
-
-async def list_known_hosts(tx: Connection, names: Sequence[str]) -> set[str]:
-    """Those of the names that are hosts."""
-    return {row[0] for row in await tx.fetch(KNOWN_HOSTS, names)}
-
 
 HOST_NAMES = """
 -- compute.list_host_names
@@ -42,13 +32,15 @@ async def list_pending_hosts(tx: Connection) -> set[str]:
     return {row[0] for row in await tx.fetch(PENDING_HOSTS)}
 
 
-# An order that an agent is at work on comes back only when its desired state has changed meanwhile.
+# An order that an agent is at work on comes back only when its desired state has changed meanwhile. A guest that
+# another agent of the host has is not this one's to destroy, and one that is lost is not made again by itself.
 ORDERS = """
 -- compute.list_orders
 SELECT g.server_id, g.host, g.attempt, g.desired, coalesce(s.name, '') AS name, s.spec, s.network_info
 FROM compute.guest g
 LEFT JOIN compute.server s ON s.id = g.server_id
 WHERE g.host = ANY($1::text[]) AND g.reported IS DISTINCT FROM g.desired
+  AND (g.agent_id IS NULL OR g.agent_id = $7) AND NOT (g.desired = 'running' AND g.lost_at IS NOT NULL)
   AND NOT EXISTS (
     SELECT FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[]) AS b (server_id, host, attempt, desired)
     WHERE b.server_id = g.server_id AND b.host = g.host AND b.attempt = g.attempt AND b.desired = g.desired)
@@ -62,12 +54,12 @@ _NOTHING = RequestSpec(vcpus=0, memory_mb=0, disk_gb=0)
 
 
 async def list_orders(
-    tx: Connection, hosts: Sequence[str], *, busy: Collection[tuple[str, str, int, str]], limit: int
+    tx: Connection, hosts: Sequence[str], *, agent_id: str, busy: Collection[tuple[str, str, int, str]], limit: int
 ) -> list[GuestOrder]:
-    """What the hosts should change, oldest first. busy: (server_id, host, attempt, desired) to leave out."""
+    """What the agent should change on its hosts, oldest first. busy: those to leave out."""
     columns = [list(column) for column in zip(*busy, strict=True)] or [[], [], [], []]
     orders = []
-    for row in await tx.fetch(ORDERS, hosts, *columns, limit):
+    for row in await tx.fetch(ORDERS, hosts, *columns, limit, agent_id):
         spec = _NOTHING if row["spec"] is None else _spec.decode(row["spec"])
         orders.append(
             GuestOrder(
@@ -85,9 +77,12 @@ async def list_orders(
     return orders
 
 
-LOCK_GUESTS = """
+GUEST_COLUMNS = """server_id, host, attempt, desired, agent_id, reported, lost_at IS NOT NULL AS lost,
+    extract(epoch FROM coalesce(running_at, begun_at, created_at))::double precision AS since_s"""
+
+LOCK_GUESTS = f"""
 -- compute.lock_guests
-SELECT server_id, host, attempt, desired FROM compute.guest
+SELECT {GUEST_COLUMNS} FROM compute.guest
 WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
 ORDER BY server_id, host FOR UPDATE
 """
@@ -96,10 +91,46 @@ ORDER BY server_id, host FOR UPDATE
 async def lock_guests(tx: Connection, keys: Collection[GuestKey]) -> list[Guest]:
     """Lock the guest rows in the order of server ids; missing ones are left out."""
     rows = await tx.fetch(LOCK_GUESTS, [key[0] for key in keys], [key[1] for key in keys])
-    return [
-        Guest(server_id=row["server_id"], host=row["host"], attempt=row["attempt"], desired=row["desired"])
-        for row in rows
-    ]
+    return [Guest(**row) for row in rows]
+
+
+# Names are compared as bytes, as the agent sorts them.
+LIST_GUESTS = f"""
+-- compute.list_guests_of_agent
+SELECT {GUEST_COLUMNS} FROM compute.guest
+WHERE host IN (SELECT name FROM compute.host WHERE agent_id = $1 AND name COLLATE "C" > $2
+    AND ($3::text IS NULL OR name COLLATE "C" <= $3))
+"""
+
+
+async def list_guests_of(tx: Connection, *, agent_id: str, after: str, until: str | None) -> list[Guest]:
+    """What the hosts above `after` and up to `until` are asked for on which the agent has the lease."""
+    return [Guest(**row) for row in await tx.fetch(LIST_GUESTS, agent_id, after, until)]
+
+
+HOSTS_HELD = """
+-- compute.list_hosts_held
+SELECT name FROM compute.host WHERE name = ANY($1::text[]) AND agent_id = $2
+"""
+
+
+async def list_hosts_held(tx: Connection, names: Collection[str], *, agent_id: str) -> set[str]:
+    """Those of the hosts on which the agent has the lease, or had the last one."""
+    return {row[0] for row in await tx.fetch(HOSTS_HELD, list(names), agent_id)}
+
+
+ATTEMPTS = """
+-- compute.list_attempts
+SELECT server_id, max(attempt) AS attempt FROM (
+    SELECT server_id, attempt FROM compute.guest WHERE server_id = ANY($1::uuid[])
+    UNION ALL SELECT server_id, attempt FROM compute.work WHERE server_id = ANY($1::uuid[])) AS known
+GROUP BY server_id
+"""
+
+
+async def list_attempts(tx: Connection, server_ids: Collection[str]) -> dict[str, int]:
+    """Server id -> the highest attempt that is known of it, of those of which one is."""
+    return {row["server_id"]: row["attempt"] for row in await tx.fetch(ATTEMPTS, list(server_ids))}
 
 
 LOCK_WORKS = """
@@ -123,17 +154,107 @@ async def lock_works(tx: Connection, server_ids: Collection[str]) -> list[WorkSt
 MARK_GUESTS = """
 -- compute.mark_guests
 UPDATE compute.guest g
-SET begun_at = coalesce(g.begun_at, now()), reported = CASE WHEN m.running THEN 'running' ELSE g.reported END
+SET begun_at = coalesce(g.begun_at, now()), agent_id = $4,
+    reported = CASE WHEN m.running THEN 'running' ELSE g.reported END,
+    running_at = CASE WHEN m.running THEN now() ELSE g.running_at END
 FROM unnest($1::uuid[], $2::text[], $3::boolean[]) AS m (server_id, host, running)
 WHERE g.server_id = m.server_id AND g.host = m.host
 """
 
 
-async def mark_guests(tx: Connection, *, begun: Collection[GuestKey], running: Collection[GuestKey]) -> None:
-    """Note that hosts have begun these guests, and that they run those."""
+async def mark_guests(
+    tx: Connection, *, begun: Collection[GuestKey], running: Collection[GuestKey], agent_id: str
+) -> None:
+    """Note that an agent has begun these guests, and that it runs those."""
     marks = [(*key, False) for key in begun] + [(*key, True) for key in running]
     if marks:
-        await tx.execute(MARK_GUESTS, *(list(column) for column in zip(*marks, strict=True)))
+        await tx.execute(MARK_GUESTS, *(list(column) for column in zip(*marks, strict=True)), agent_id)
+
+
+ADOPT_GUESTS = """
+-- compute.adopt_guests
+UPDATE compute.guest SET agent_id = $3
+WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
+"""
+
+
+async def adopt_guests(tx: Connection, keys: Collection[GuestKey], *, agent_id: str) -> None:
+    """These guests are that agent's."""
+    if keys:
+        await tx.execute(ADOPT_GUESTS, *_columns(keys), agent_id)
+
+
+LOSE_GUESTS = """
+-- compute.lose_guests
+UPDATE compute.guest SET lost_at = now() WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
+"""
+FAIL_SERVERS = """
+-- compute.fail_servers
+UPDATE compute.server s
+SET status = 'ERROR', task_state = NULL, fault = l.fault, updated_at = now()
+FROM unnest($1::uuid[], $2::text[], $3::jsonb[]) AS l (server_id, host, fault)
+WHERE s.id = l.server_id AND s.host = l.host AND s.status = 'ACTIVE'
+"""
+FAIL_LAUNCHES = """
+-- compute.fail_launches
+UPDATE compute.work w SET stage = 'fail', failure = l.fault, run_at = now(), lease_owner = NULL, lease_until = NULL
+FROM unnest($1::uuid[], $2::text[], $3::jsonb[]) AS l (server_id, host, fault)
+WHERE w.server_id = l.server_id AND w.stage = 'launch' AND NOT w.deleting AND w.placed ->> 'host' = l.host
+"""
+
+
+async def lose_guests(tx: Connection, failures_by_key: Mapping[GuestKey, Failure]) -> None:
+    """These guests are gone: ACTIVE servers end in ERROR, launches fail; both keep addresses and claims."""
+    if failures_by_key:
+        columns = _columns(failures_by_key)
+        faults = [msgspec.json.encode(failure).decode() for failure in failures_by_key.values()]
+        await tx.execute(LOSE_GUESTS, *columns)
+        await tx.execute(FAIL_LAUNCHES, *columns, faults)
+        await tx.execute(FAIL_SERVERS, *columns, faults)
+
+
+FIND_GUESTS = """
+-- compute.find_guests_again
+UPDATE compute.guest SET lost_at = NULL WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
+"""
+RESTORE_SERVERS = """
+-- compute.restore_servers
+UPDATE compute.server s SET status = 'ACTIVE', fault = NULL, updated_at = now()
+FROM unnest($1::uuid[], $2::text[]) AS f (server_id, host)
+WHERE s.id = f.server_id AND s.host = f.host AND s.status = 'ERROR' AND s.launched_at IS NOT NULL
+    AND NOT EXISTS (SELECT FROM compute.work w WHERE w.server_id = s.id)
+"""
+
+
+async def find_guests_again(tx: Connection, keys: Collection[GuestKey]) -> None:
+    """These guests were lost and are there: their servers are ACTIVE as before."""
+    if keys:
+        await tx.execute(FIND_GUESTS, *_columns(keys))
+        await tx.execute(RESTORE_SERVERS, *_columns(keys))
+
+
+# In one statement, so that a list that changes nothing, as nearly all do, costs one.
+SET_UNKNOWN_GUESTS = """
+-- compute.set_unknown_guests
+WITH listed AS (SELECT * FROM unnest($4::uuid[], $5::text[], $6::integer[]) AS l (server_id, host, attempt)),
+forgotten AS (
+    DELETE FROM compute.unknown_guest AS u
+    WHERE u.host IN (SELECT name FROM compute.host WHERE agent_id = $1 AND name COLLATE "C" > $2
+            AND ($3::text IS NULL OR name COLLATE "C" <= $3))
+        AND NOT EXISTS (SELECT FROM listed l WHERE l.server_id = u.server_id AND l.host = u.host))
+INSERT INTO compute.unknown_guest AS u (server_id, host, attempt) SELECT server_id, host, attempt FROM listed
+ON CONFLICT (host, server_id) DO UPDATE SET attempt = excluded.attempt WHERE u.attempt <> excluded.attempt
+"""
+
+
+async def set_unknown_guests(
+    tx: Connection, unknown: Sequence[KnownGuest], *, agent_id: str, after: str, until: str | None
+) -> None:
+    """These are the guests that nobody asked for on the agent's hosts above `after` and up to `until`."""
+    columns = [
+        [guest.server_id for guest in unknown], [guest.host for guest in unknown], [guest.attempt for guest in unknown]
+    ]  # fmt: skip
+    await tx.execute(SET_UNKNOWN_GUESTS, agent_id, after, until, *columns)
 
 
 DELETE_GUESTS = """
@@ -146,7 +267,7 @@ WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
 async def delete_guests(tx: Connection, keys: Collection[GuestKey]) -> None:
     """The hosts have nothing of these guests left."""
     if keys:
-        await tx.execute(DELETE_GUESTS, [key[0] for key in keys], [key[1] for key in keys])
+        await tx.execute(DELETE_GUESTS, *_columns(keys))
 
 
 ACTIVATE_SERVERS = """
@@ -205,14 +326,6 @@ async def resume_works(tx: Connection, server_ids: Collection[str]) -> None:
         await tx.execute(RESUME_WORKS, list(server_ids))
 
 
-GUEST_ATTEMPTS = """
--- compute.list_guest_attempts
-SELECT server_id, host, attempt FROM compute.guest
-WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
-"""
-
-
-async def list_guest_attempts(tx: Connection, keys: Sequence[GuestKey]) -> dict[GuestKey, int]:
-    """The attempt in force for each of the guests that has a row."""
-    rows = await tx.fetch(GUEST_ATTEMPTS, [key[0] for key in keys], [key[1] for key in keys])
-    return {(row["server_id"], row["host"]): row["attempt"] for row in rows}
+def _columns(keys: Iterable[GuestKey]) -> list[list[str]]:
+    pairs = list(keys)
+    return [[key[0] for key in pairs], [key[1] for key in pairs]]

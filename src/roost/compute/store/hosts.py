@@ -58,7 +58,6 @@ ON CONFLICT (name) DO UPDATE SET
         THEN 1 ELSE 0 END,
     declared = host.declared OR excluded.declared,
     service_version = CASE WHEN excluded.declared THEN host.service_version ELSE excluded.service_version END,
-    seen_at = coalesce(excluded.seen_at, host.seen_at),
     updated_at = now()
 RETURNING {COLUMNS}, host.forced_down OR host.seen_at IS NULL OR host.seen_at < now() - $3::interval AS down"""
 
@@ -110,17 +109,6 @@ async def mark_hosts_published(tx: Connection, rows: Sequence[HostRow]) -> set[s
     """The states that these rows show are published; returns the hosts that are behind nevertheless."""
     names, wanted = [row.host.name for row in rows], [row.wanted for row in rows]
     return {row["name"] for row in await tx.fetch(MARK_PUBLISHED, names, wanted) if row["behind"]}
-
-
-HEARTBEAT = """-- compute.heartbeat
-UPDATE compute.host SET seen_at = now() WHERE name IN (
-    SELECT name FROM compute.host WHERE name = ANY($1::text[])
-    AND (seen_at IS NULL OR seen_at < now() - $2::interval) ORDER BY name FOR NO KEY UPDATE)"""
-
-
-async def heartbeat(tx: Connection, names: Sequence[str], *, older_than_s: float) -> None:
-    """The hosts were heard of now; a row that says so already, give or take older_than_s, is not written."""
-    await tx.execute(HEARTBEAT, names, timedelta(seconds=older_than_s))
 
 
 LIST_HOSTS = f"""-- compute.list_hosts

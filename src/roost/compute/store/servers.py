@@ -159,7 +159,7 @@ async def list_unfinished(tx: Connection, server_ids: Sequence[str]) -> set[str]
 LIST_EXISTING = """-- compute.list_existing
 SELECT id FROM compute.server WHERE id = ANY($1::uuid[])
 UNION SELECT server_id FROM compute.work WHERE server_id = ANY($1::uuid[])
-UNION SELECT server_id FROM compute.guest WHERE server_id = ANY($1::uuid[])"""
+UNION SELECT server_id FROM compute.guest WHERE server_id = ANY($1::uuid[]) AND NOT fenced"""
 
 
 async def list_existing(tx: Connection, server_ids: Sequence[str]) -> set[str]:

@@ -154,7 +154,8 @@ DESIRE_GUESTS = """-- compute.desire_guests
 INSERT INTO compute.guest (server_id, host, attempt, desired)
 SELECT *, 'running' FROM unnest($1::uuid[], $2::text[], $3::integer[])
 ON CONFLICT (server_id, host) DO UPDATE
-SET attempt = excluded.attempt, desired = 'running', begun_at = NULL, reported = NULL
+SET attempt = excluded.attempt, desired = 'running', begun_at = NULL, reported = NULL, agent_id = NULL,
+    running_at = NULL, lost_at = NULL, fenced = false
 WHERE guest.attempt < excluded.attempt
 """
 
@@ -170,25 +171,29 @@ WITHDRAW_UNBEGUN = """-- compute.withdraw_unbegun
 DELETE FROM compute.guest AS g USING (
     SELECT server_id, g.host FROM compute.guest g LEFT JOIN compute.host h ON h.name = g.host
     WHERE server_id = ANY($1::uuid[])
-        AND ((begun_at IS NULL AND reported IS NULL) OR reported = 'absent' OR h.forced_down OR h.name IS NULL)
+        AND ((begun_at IS NULL AND reported IS NULL) OR reported = 'absent' OR h.name IS NULL)
     ORDER BY server_id, g.host FOR UPDATE OF g
 ) AS old WHERE g.server_id = old.server_id AND g.host = old.host
 """
 
+# Where the host is forced down nobody waits for the guest any more; the row stays, and asks for it to be destroyed when
+# the host is back.
 WITHDRAW_BEGUN = """-- compute.withdraw_begun
-UPDATE compute.guest SET desired = 'absent' WHERE server_id = ANY($1::uuid[]) RETURNING server_id
+UPDATE compute.guest AS g SET desired = 'absent', fenced = g.fenced OR h.forced_down
+FROM compute.host h WHERE h.name = g.host AND g.server_id = ANY($1::uuid[]) RETURNING g.server_id, g.fenced
 """
 
 
 async def withdraw_guests(tx: Connection, server_ids: Sequence[str]) -> set[str]:
     """Take back what was asked of hosts, under the locks of the work rows; those that may still have a guest."""
     await tx.execute(WITHDRAW_UNBEGUN, server_ids)
-    return {row[0] for row in await tx.fetch(WITHDRAW_BEGUN, server_ids)}
+    rows = await tx.fetch(WITHDRAW_BEGUN, server_ids)
+    return {row["server_id"] for row in rows if not row["fenced"]}
 
 
 LIST_BEGUN = """-- compute.list_begun
 SELECT server_id, extract(epoch FROM clock_timestamp() - begun_at)::double precision
-FROM compute.guest WHERE server_id = ANY($1::uuid[]) AND begun_at IS NOT NULL
+FROM compute.guest WHERE server_id = ANY($1::uuid[]) AND begun_at IS NOT NULL AND NOT fenced
 """
 
 
@@ -201,7 +206,7 @@ LIST_CLAIMING = """-- compute.list_claiming
 SELECT id FROM unnest($1::uuid[]) AS asked (id)
 WHERE EXISTS (SELECT FROM compute.server s WHERE s.id = asked.id AND (
         s.status = 'ACTIVE' OR EXISTS (SELECT FROM compute.work w WHERE w.server_id = s.id)))
-    OR EXISTS (SELECT FROM compute.guest g WHERE g.server_id = asked.id)
+    OR EXISTS (SELECT FROM compute.guest g WHERE g.server_id = asked.id AND NOT g.fenced)
 """
 
 
