@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 from tests.agent.cloud import (
+    AGENT,
     compute_of,
     declare_hosts,
     delete_servers,
@@ -22,7 +23,7 @@ from tests.agent.cloud import (
 )
 
 from roost.agent import agent as module
-from roost.agent.agent import fleet, run
+from roost.agent.agent import KnownGuest, ServedElsewhere, fleet, run, split_by_host
 from roost.agent.drivers.fake import ALWAYS, FakeDriver, Faults, list_guests, list_launches
 from roost.agent.model import HostReport
 from roost.compute.service import Compute
@@ -197,16 +198,75 @@ async def test_running_guests_are_destroyed_and_the_delete_goes_on(
     assert list_guests(tmp_path) == {}
 
 
-async def test_guests_that_nobody_asks_for_are_destroyed_at_the_start(
+async def test_a_guest_whose_host_was_forced_down_is_destroyed_at_the_start(
     compute: Compute, api_url: str, tmp_path: Path
 ) -> None:
     servers = await order_guests(compute, ["h0", "h1"])
     async with agent(api_url, tmp_path):
         await until(compute, STAGE_COUNT, "settle", gives=2)
-    async with compute.database.transaction() as tx:  # h0 was forced down and its server went elsewhere
-        await tx.execute("DELETE FROM compute.guest WHERE host = 'h0'")
+    async with compute.database.transaction() as tx:  # h0 was forced down and its server deleted
+        await tx.execute("UPDATE compute.guest SET desired = 'absent', fenced = true WHERE host = 'h0'")
     async with agent(api_url, tmp_path):
         await until_true(lambda: list(list_guests(tmp_path)) == [(servers[1], "h1")])
+
+
+async def test_a_guest_whose_server_was_made_anew_is_destroyed_at_the_start(
+    compute: Compute, api_url: str, tmp_path: Path
+) -> None:
+    servers = await order_guests(compute, ["h0", "h1"])
+    async with agent(api_url, tmp_path):
+        await until(compute, STAGE_COUNT, "settle", gives=2)
+    async with compute.database.transaction() as tx:
+        await tx.execute("UPDATE compute.guest SET attempt = 2, host = 'h2' WHERE host = 'h0'")
+    async with agent(api_url, tmp_path):
+        await until_true(lambda: (servers[0], "h0") not in list_guests(tmp_path))
+    assert (servers[1], "h1") in list_guests(tmp_path)
+
+
+async def test_guests_that_an_older_database_does_not_know_are_left_alone(
+    compute: Compute, api_url: str, tmp_path: Path
+) -> None:
+    servers = await order_guests(compute, ["h0", "h1"])
+    async with agent(api_url, tmp_path):
+        await until(compute, STAGE_COUNT, "settle", gives=2)
+    async with compute.database.transaction() as tx:  # as a backup from before these servers
+        await tx.execute("DELETE FROM compute.guest; DELETE FROM compute.work; DELETE FROM compute.server")
+    async with agent(api_url, tmp_path):
+        await until(compute, "SELECT count(*) FROM compute.unknown_guest", gives=2)
+    assert set(list_guests(tmp_path)) == {(servers[0], "h0"), (servers[1], "h1")}
+
+
+async def test_a_second_agent_of_a_host_is_refused_and_ends(compute: Compute, api_url: str, tmp_path: Path) -> None:
+    hosts = fleet(2, like=HostReport(name="", vcpus=4, ram_mb=4096, disk_gb=40))
+    async with agent(api_url, tmp_path / "one", hosts=hosts[:1]):
+        await until(compute, "SELECT count(*) FROM compute.host WHERE agent_id IS NOT NULL", gives=1)
+        with pytest.raises(ServedElsewhere, match=f"host fleet-0001 is served by agent .*process {os.getpid()} on"):
+            await run(api_url=api_url, hosts=hosts, driver=FakeDriver(tmp_path / "two"))
+    async with agent(api_url, tmp_path / "fleet"):
+        await until(compute, "SELECT count(*) FROM compute.host WHERE agent_id IS NOT NULL AND declared", gives=10)
+        with pytest.raises(ServedElsewhere, match=r"host h0 is served by agent .*, and 9 more"):
+            await run(api_url=api_url, hosts=None, driver=FakeDriver(tmp_path / "fleet two"))
+
+
+async def test_without_a_lease_nothing_is_begun_and_nothing_is_reported(
+    compute: Compute, api_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "POLL_WAIT_FLEET_S", 0.1)
+    monkeypatch.setattr(module, "LEASE_RETRY_S", 0.1)
+    servers = await order_guests(compute, ["h0"])
+    async with agent(api_url, tmp_path, Faults(delay_s=0.5)):
+        await until_true(lambda: len(list_launches(tmp_path)) == 1)
+        async with compute.database.transaction() as tx:  # while it was stopped another agent took the host
+            await tx.execute("UPDATE compute.host SET agent_id = $1 WHERE name = 'h0'", AGENT.id)
+        (late,) = await order_guests(compute, ["h0"])
+        await until_true(lambda: list(list_guests(tmp_path)) == [(servers[0], "h0")])
+        (elsewhere,) = await order_guests(compute, ["h1"])
+        await until(compute, STAGE_COUNT, "settle", gives=1)  # h1's: h0's may not be reported
+        assert (late, "h0") not in {(line.server_id, line.host) for line in list_launches(tmp_path)}
+        async with compute.database.transaction() as tx:
+            await tx.execute("UPDATE compute.host SET seen_at = now() - interval '1 hour' WHERE name = 'h0'")
+        await until(compute, STAGE_COUNT, "settle", gives=3)  # it has the host again, and its guest still ran
+    assert set(list_guests(tmp_path)) == {(servers[0], "h0"), (late, "h0"), (elsewhere, "h1")}
 
 
 async def test_an_api_that_goes_away_and_comes_back_loses_nothing(
@@ -229,8 +289,8 @@ async def test_a_guest_that_was_given_up_while_it_was_made_is_destroyed(
     await order_guests(compute, ["h0"])
     async with agent(api_url, tmp_path, Faults(delay_s=0.2)):
         await until_true(lambda: len(list_launches(tmp_path)) == 1)
-        async with compute.database.transaction() as tx:  # forced down: its server is built elsewhere by now
-            await tx.execute("DELETE FROM compute.guest")
+        async with compute.database.transaction() as tx:  # forced down: its server was made anew, and deleted, since
+            await tx.execute("UPDATE compute.guest SET attempt = 2, desired = 'absent', reported = 'absent'")
         await until_true(lambda: b'"gone":true' in (tmp_path / "guests.journal").read_bytes())
     assert list_guests(tmp_path) == {}
     async with compute.database.connection() as connection:
@@ -261,3 +321,22 @@ async def test_hosts_that_roost_forgot_are_registered_again(
         async with compute.database.transaction() as tx:
             await tx.execute("DELETE FROM compute.host")
         await until(compute, "SELECT count(*) FROM compute.host WHERE name = 'fleet-0001'", gives=1)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "size", "pages"),
+    [
+        ("", 2, [("", None, "")]),
+        ("ab", 2, [("", None, "ab")]),
+        ("abc", 2, [("", "b", "ab"), ("b", None, "c")]),
+        ("abbb", 2, [("", None, "abbb")]),
+        ("abbbc", 2, [("", "b", "abbb"), ("b", None, "c")]),
+        ("aabbcc", 2, [("", "a", "aa"), ("a", "b", "bb"), ("b", None, "cc")]),
+    ],
+)
+def test_a_list_of_guests_is_split_between_hosts(
+    hosts: str, size: int, pages: list[tuple[str, str | None, str]]
+) -> None:
+    guests = [KnownGuest(server_id=str(number), host=host, attempt=1) for number, host in enumerate(hosts)]
+    split = split_by_host(guests, size)
+    assert [(after, until, "".join(guest.host for guest in page)) for after, until, page in split] == pages

@@ -60,14 +60,16 @@ class _Answers(Struct):
     reports: list[ReportAnswer]
 
 
-class _Known(Struct):
+class KnownGuest(Struct):
+    """A guest that the agent has."""
+
     server_id: str
     host: str
     attempt: int
 
 
 class _Compared(Struct):
-    superseded: list[_Known]
+    superseded: list[KnownGuest]
 
 
 async def run(
@@ -195,7 +197,7 @@ class Agent:
         """Say all that runs here, in pages of whole hosts; destroy what runs elsewhere or was made anew since."""
         listed = sorted(
             (
-                _Known(server_id=server_id, host=host, attempt=attempt)
+                KnownGuest(server_id=server_id, host=host, attempt=attempt)
                 for (server_id, host), attempt in self._driver.attempts_by_guest().items()
             ),
             key=lambda guest: guest.host.encode(),
@@ -347,12 +349,12 @@ async def _first(waiting: Any, work: asyncio.Task[None]) -> None:
         waiter.cancel()
 
 
-def split_by_host(guests: Sequence[_Known], size: int) -> list[tuple[str, str | None, Sequence[_Known]]]:
+def split_by_host(guests: Sequence[KnownGuest], size: int) -> list[tuple[str, str | None, Sequence[KnownGuest]]]:
     """Return (after, until, guests) for each page: all guests on hosts above `after` and up to `until`, or all others.
 
     guests: in the order of their hosts' names as bytes. size: guests in a page, more only where one host has more.
     """
-    pages: list[tuple[str, str | None, Sequence[_Known]]] = []
+    pages: list[tuple[str, str | None, Sequence[KnownGuest]]] = []
     start, after = 0, ""
     while len(guests) - start > size:
         end = start + size
