@@ -9,7 +9,7 @@ from tests.conductor.world import World
 from tests.next_call import after, instead
 
 from roost.compute.service.audit import audit_hosts
-from roost.compute.service.hosts import heartbeat
+from roost.compute.service.hosts import note_heard
 from roost.conductor.pipeline import run_once
 from roost.conductor.place import _again
 from roost.conductor.reconcile import reconcile_once
@@ -89,7 +89,7 @@ async def test_an_audit_that_has_hosts_published_again_locks_them_in_order(world
         await tx.execute("SELECT FROM compute.host WHERE name = 'z-last' FOR NO KEY UPDATE")
         auditing = asyncio.create_task(audit_hosts(world.compute, repairs=Repairs.ITSELF))
         await until_blocked(world.database, 1)
-        beating = asyncio.create_task(heartbeat(world.compute, ["a-first", "z-last"]))
+        beating = asyncio.create_task(note_heard(world.compute, ["a-first", "z-last"]))
         await until_blocked(world.database, 2)
     await asyncio.gather(auditing, beating)
     assert await audit_hosts(world.compute, repairs=Repairs.NONE) == []

@@ -6,22 +6,28 @@ The orders come from the pipeline, the consequences of a report go to it; `compu
 import asyncio
 from collections.abc import Sequence
 
+import structlog
+
 from roost.compute import guests as rules
 from roost.compute.guests import KnownGuest, ReportAnswer
 from roost.compute.model import GuestOrder, GuestReport
 from roost.compute.service import Compute
-from roost.compute.service.hosts import heartbeat
+from roost.compute.service.hosts import note_heard, publish_hosts
 from roost.compute.store import guests as store
-from roost.platform.errors import NotFound
+from roost.platform.batches import Batches
+from roost.platform.errors import NotFound, RoostError
 
 ORDERS_MAX = 1000
 """Orders in one answer."""
 RECHECK_S = 2.0
 """A held poll looks again at least so often: a lost wake-up costs no more."""
-WAIT_MAX_S = 30.0
+PUBLISHED_AT_ONCE_MAX = 1000
+"""Polls that bring hosts back and are waited for together."""
 
 BusyOrder = tuple[str, str, int, str]
 """(server_id, host, attempt, desired) of an order that the agent is at work on."""
+
+log = structlog.get_logger()
 
 
 class Polls:
@@ -31,6 +37,7 @@ class Polls:
         self._compute = compute
         self._looking = asyncio.Lock()
         self._next_look: asyncio.Task[set[str]] | None = None
+        self._returning = Batches(self._publish_returned, most=PUBLISHED_AT_ONCE_MAX)
 
     async def poll(self, hosts: Sequence[str] | None, *, busy: Sequence[BusyOrder], wait_s: float) -> list[GuestOrder]:
         """What the hosts should change; waits up to wait_s seconds while there is nothing, without a connection.
@@ -40,14 +47,14 @@ class Polls:
         """
         compute = self._compute
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(wait_s, WAIT_MAX_S)
+        deadline = loop.time() + min(wait_s, compute.settings.poll_wait_max_s)
         alive: set[str] = set()
         while True:
             heard = compute.wakeups.count("roost_guest") if compute.wakeups else 0
             names = list(hosts) if hosts is not None else await list_host_names(compute, declared_only=True)
             new = [name for name in names if name not in alive]
             if new:
-                await _keep_alive(compute, new)
+                await self._keep_alive(new)
                 alive.update(new)
             orders = []
             if not (await self._look()).isdisjoint(names):
@@ -60,6 +67,24 @@ class Polls:
                 await compute.wakeups.wait("roost_guest", min(RECHECK_S, left_s), since=heard)
             else:
                 await asyncio.sleep(min(RECHECK_S, left_s))
+
+    async def _keep_alive(self, hosts: Sequence[str]) -> None:
+        compute = self._compute
+        async with compute.database.connection() as connection:
+            missing = rules.missing_names(hosts, await store.list_known_hosts(connection, hosts))
+        if missing:
+            raise NotFound(f"there is no host {', '.join(missing)}")
+        returned = await note_heard(compute, hosts)
+        if returned:
+            await self._returning.do(returned)
+
+    async def _publish_returned(self, polls: Sequence[list[str]]) -> list[None]:
+        """Publish hosts that are back, a rack of single agents in one set. A failure is left to the periodic look."""
+        try:
+            await publish_hosts(self._compute, sorted({name for returned in polls for name in returned}))
+        except (RoostError, TimeoutError) as error:
+            log.warning("hosts that are back are published later", reason=str(error))
+        return [None] * len(polls)
 
     async def _look(self) -> set[str]:
         """The hosts that have orders, as of a moment after this call; callers that come together share the answer."""
@@ -103,11 +128,3 @@ async def list_host_names(compute: Compute, *, declared_only: bool) -> list[str]
     """All hosts, or those that a cloud file declared, by name."""
     async with compute.database.connection() as connection:
         return await store.list_host_names(connection, declared_only=declared_only)
-
-
-async def _keep_alive(compute: Compute, hosts: Sequence[str]) -> None:
-    async with compute.database.connection() as connection:
-        missing = rules.missing_names(hosts, await store.list_known_hosts(connection, hosts))
-    if missing:
-        raise NotFound(f"there is no host {', '.join(missing)}")
-    await heartbeat(compute, hosts)

@@ -20,7 +20,6 @@ from roost.platform.errors import BadRequest, Conflict
 from roost.seams.placement import DISABLED, DISK_GB, MEMORY_MB, VCPU, Inventory, ProviderState
 
 HOSTS_BATCH_MAX = 1000
-HEARTBEAT_AFTER_S = 5.0
 PUBLISH_ROUNDS_MAX = 3
 ALLOCATION_RATIO = 1.0
 PROVIDER_NAMESPACE = uuid.UUID("6f1a6b1c-7c0e-5b52-9d53-2f6a4be0d1c7")
@@ -46,9 +45,7 @@ async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, dec
     for start in range(0, len(names), HOSTS_BATCH_MAX):
         batch = [upserts[name] for name in names[start : start + HOSTS_BATCH_MAX]]
         async with compute.database.connection() as connection:
-            rows += await store.upsert_hosts(
-                connection, batch, declared=declared, down_after_s=compute.host_down_after_s
-            )
+            rows += await store.upsert_hosts(connection, batch, declared=declared)
     behind = [row.host.name for row in rows if row.published < row.wanted]
     if behind:
         await publish_hosts(compute, behind)
@@ -78,13 +75,7 @@ async def publish_hosts(compute: Compute, names: Sequence[str] | None = None) ->
         after, behind = "", set[str]()
         while True:
             async with compute.database.connection() as connection:
-                rows = await store.list_unpublished_hosts(
-                    connection,
-                    after=after,
-                    limit=HOSTS_BATCH_MAX,
-                    names=names,
-                    down_after_s=compute.host_down_after_s,
-                )
+                rows = await store.list_unpublished_hosts(connection, after=after, limit=HOSTS_BATCH_MAX, names=names)
             if not rows:
                 break
             after, seen = rows[-1].host.name, seen + len(rows)
@@ -130,8 +121,8 @@ def provider_state(host: Host) -> ProviderState:
             for resource_class, total in amounts.items()
             if total > 0
         },
-        # Whoever searches forbids this trait: without it a closed host would go on getting servers.
-        traits=frozenset({DISABLED}) if host.disabled or host.forced_down else frozenset(),
+        # Whoever searches forbids this trait: without it a closed or silent host would go on getting servers.
+        traits=frozenset({DISABLED}) if host.disabled or host.down else frozenset(),
         managed_traits=frozenset({DISABLED}),
     )
 
@@ -142,12 +133,26 @@ async def list_behind(compute: Compute) -> set[str]:
         return await store.list_behind(connection)
 
 
-async def heartbeat(compute: Compute, names: Sequence[str]) -> None:
-    """These hosts are there; written only where that was last noted more than HEARTBEAT_AFTER_S ago."""
+async def note_heard(compute: Compute, names: Sequence[str]) -> list[str]:
+    """Note that these hosts were heard of, where that was not noted lately; those that are to be published now."""
+    behind: list[str] = []
     for start in range(0, len(names), HOSTS_BATCH_MAX):
         async with compute.database.connection() as connection:
             batch = names[start : start + HOSTS_BATCH_MAX]
-            await store.heartbeat(connection, batch, older_than_s=HEARTBEAT_AFTER_S)
+            behind += await store.heartbeat(connection, batch, older_than_s=compute.settings.heard_again_s)
+    return behind
+
+
+async def list_quiet_hosts(compute: Compute) -> set[str]:
+    """Hosts that were not heard of for longer than one that lives goes without a poll, down or not yet."""
+    async with compute.database.connection() as connection:
+        return await store.list_quiet_hosts(connection, quiet_after_s=compute.settings.quiet_after_s)
+
+
+async def count_closed_hosts(compute: Compute) -> tuple[int, int]:
+    """How many hosts are down, and how many are disabled; some may be both."""
+    async with compute.database.connection() as connection:
+        return await store.count_closed_hosts(connection)
 
 
 async def list_hosts(
@@ -155,9 +160,7 @@ async def list_hosts(
 ) -> list[Host]:
     """Hosts by name, above `after`; names None: all of them. Costs one row for each host."""
     async with compute.database.connection() as connection:
-        return await store.list_hosts(
-            connection, after=after, limit=limit, names=names, down_after_s=compute.host_down_after_s
-        )
+        return await store.list_hosts(connection, after=after, limit=limit, names=names)
 
 
 async def disable_host(compute: Compute, name: str) -> Host:
@@ -184,9 +187,7 @@ async def _set_state(
     compute: Compute, name: str, *, disabled: bool | None = None, forced_down: bool | None = None
 ) -> Host:
     async with compute.database.transaction() as tx:
-        host = await store.set_host_state(
-            tx, name, disabled=disabled, forced_down=forced_down, down_after_s=compute.host_down_after_s
-        )
+        host = await store.set_host_state(tx, name, disabled=disabled, forced_down=forced_down)
     if host is None:
         raise HostNotFound(f"Compute host {name} could not be found.")
     await publish_hosts(compute, [name])
