@@ -15,6 +15,7 @@ from roost.compute.api import agent as agent_api
 from roost.compute.api.errors import nova_fault
 from roost.compute.service import Compute
 from roost.compute.service.hosts import publish_hosts
+from roost.compute.service.silence import SilenceWatch
 from roost.conductor import pipeline
 from roost.conductor.context import Conductor
 from roost.conductor.reconcile import audit_once as audit_servers
@@ -45,7 +46,7 @@ class CloudParts:
     def wire(cls, ledger: Ledger, wakeups: Wakeups, settings: Settings, network_policy: Policy) -> "CloudParts":
         """Build them on the ledger's pool of connections; network and compute know each other, through their seams."""
         database, env, placement = ledger.database, ledger.env, LocalPlacement(ledger)
-        compute = Compute(database, env, placement, wakeups=wakeups)
+        compute = Compute(database, env, placement, wakeups=wakeups, settings=settings.compute)
         networks = Networks(database, env, placement, LocalCompute(compute), settings=settings.network)
         compute.network = LocalNetwork(networks)
         conductor = Conductor(compute, placement, compute.network, env, wakeups, settings.conductor)
@@ -69,6 +70,9 @@ class CloudParts:
     def background_tasks(self, role: str) -> list[Coroutine[Any, Any, None]]:
         """What a process of this role does besides answering requests; none of these ever returns."""
         work: list[Coroutine[Any, Any, None]] = []
+        if role == "agent-api":
+            watch = SilenceWatch(self.compute)
+            work.append(repeat(watch.look, "looking for silent hosts", interval_s=self.compute.settings.look_s))
         if role == "conductor":
             work += [
                 pipeline.run(self.conductor),

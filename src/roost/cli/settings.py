@@ -5,6 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from roost.compute.settings import ComputeSettings
 from roost.conductor.settings import ConductorSettings
 from roost.network.settings import NetworkSettings
 from roost.placement.settings import PlacementSettings
@@ -17,6 +18,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     placement: PlacementSettings
     network: NetworkSettings
+    compute: ComputeSettings
     conductor: ConductorSettings
     keystone: KeystoneSettings
     cors: CorsSettings
@@ -28,6 +30,7 @@ def read_settings(file: Path | str | None) -> Settings:
     return Settings(
         placement=load_section(PlacementSettings, "placement", file=path, environment=os.environ),
         network=load_section(NetworkSettings, "network", file=path, environment=os.environ),
+        compute=load_section(ComputeSettings, "compute", file=path, environment=os.environ),
         conductor=load_section(ConductorSettings, "conductor", file=path, environment=os.environ),
         keystone=load_section(KeystoneSettings, "keystone", file=path, environment=os.environ),
         cors=load_section(CorsSettings, "cors", file=path, environment=os.environ),

@@ -44,7 +44,7 @@ class Flavor(Struct, frozen=True, kw_only=True):
 class Host(Struct, frozen=True, kw_only=True):
     """A hypervisor and its provider. declared: by a cloud file, so an agent's report changes no capacity.
 
-    down: forced down, or not heard of for too long, or never; by the database's time when it was read.
+    down: forced down, or noted as silent: not heard of for too long, or never.
     """
 
     name: str
@@ -105,7 +105,7 @@ class Failure(Struct, frozen=True, kw_only=True):
 class Work(Struct, frozen=True, kw_only=True):
     """A leased work row with what its stages need to know of its server.
 
-    attempt: the fence. failures: launches that agents reported failed, and refused binds.
+    attempt: the fence. failures: launches that failed or did not begin in time, and refused binds.
     host, active: where the server is or was last sent, and whether it ever ran.
     """
 
@@ -129,6 +129,15 @@ class Marks(Struct, frozen=True):
 
     deleting: bool
     must_fail: Failure | None = None
+
+
+class Launch(Struct, frozen=True, kw_only=True):
+    """A guest that a host was asked to launch: seconds since then, since it began, since the host was heard of."""
+
+    asked_s: float
+    begun_s: float | None = None
+    heard_s: float | None = None
+    host_down: bool = False
 
 
 class GuestOrder(Struct, frozen=True, kw_only=True):

@@ -1,5 +1,5 @@
 """The operations of the compute service: one function, one transaction."""
 
-from roost.compute.service.context import DEFAULT_PROJECT, DEFAULT_USER, HOST_DOWN_AFTER_S, Compute
+from roost.compute.service.context import DEFAULT_PROJECT, DEFAULT_USER, Compute
 
-__all__ = ["DEFAULT_PROJECT", "DEFAULT_USER", "HOST_DOWN_AFTER_S", "Compute"]
+__all__ = ["DEFAULT_PROJECT", "DEFAULT_USER", "Compute"]

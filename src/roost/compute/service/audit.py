@@ -195,9 +195,7 @@ async def _look_at_hosts(compute: Compute) -> list[Drift]:
     while True:
         async with compute.database.transaction(snapshot=True) as tx:
             page = await store.list_host_aggregates(tx, after=after, limit=HOSTS_PAGE)
-            hosts = await host_rows.list_hosts(
-                tx, after="", limit=None, names=list(page), down_after_s=compute.host_down_after_s
-            )
+            hosts = await host_rows.list_hosts(tx, after="", limit=None, names=list(page))
             names = await store.list_aggregate_names(tx)
         there = await compute.placement.get_providers([host.provider_uuid for host in hosts])
         told = await compute.network.get_hosts(list(page))

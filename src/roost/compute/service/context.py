@@ -3,13 +3,13 @@
 from dataclasses import dataclass, field
 from typing import cast
 
+from roost.compute.settings import ComputeSettings
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups
 from roost.seams.network import NetworkClient
 from roost.seams.placement import PlacementClient
 
-HOST_DOWN_AFTER_S = 60.0
 DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
 DEFAULT_USER = "00000000-0000-0000-0000-0000000000ad"
 
@@ -19,7 +19,7 @@ class Compute:
     """The compute service.
 
     network: set once by whoever wires the services, for compute and network know each other. wakeups: None where
-    nobody waits, as in tests. host_down_after_s: a host not heard of for longer is down, by the database's time.
+    nobody waits, as in tests.
     default_project, default_user: who every caller is without authentication.
     """
 
@@ -28,7 +28,7 @@ class Compute:
     placement: PlacementClient
     network: NetworkClient = field(default=cast(NetworkClient, None))
     wakeups: Wakeups | None = None
-    host_down_after_s: float = HOST_DOWN_AFTER_S
+    settings: ComputeSettings = field(default_factory=ComputeSettings)
     default_project: str = DEFAULT_PROJECT
     default_user: str = DEFAULT_USER
 

@@ -11,17 +11,21 @@ from msgspec import Struct
 
 from roost.compute import guests as rules
 from roost.compute.guests import Guest, GuestKey, GuestList, KnownGuest, ReportAnswer
-from roost.compute.leases import Agent, HeldElsewhere, lease_times
+from roost.compute.leases import Agent, HeldElsewhere
 from roost.compute.model import Failure, GuestOrder, GuestReport
 from roost.compute.service import Compute
+from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.leases import Renewed, renew_leases
 from roost.compute.store import guests as store
+from roost.platform.batches import Batches
+from roost.platform.errors import RoostError
 
 ORDERS_MAX = 1000
 """Orders in one answer."""
 RECHECK_S = 2.0
 """A held poll looks again at least so often: a lost wake-up costs no more."""
-WAIT_MAX_S = 30.0
+PUBLISHED_AT_ONCE_MAX = 1000
+"""Polls that bring hosts back and are waited for together."""
 
 log = structlog.get_logger()
 
@@ -50,6 +54,7 @@ class Polls:
         self._compute = compute
         self._looking = asyncio.Lock()
         self._next_look: asyncio.Task[set[str]] | None = None
+        self._returning = Batches(self._publish_returned, most=PUBLISHED_AT_ONCE_MAX)
 
     async def poll(
         self, hosts: Sequence[str] | None, *, agent: Agent, busy: Sequence[BusyOrder], wait_s: float
@@ -64,9 +69,8 @@ class Polls:
         compute = self._compute
         loop = asyncio.get_running_loop()
         asked_at = loop.time()
-        times = lease_times(compute.host_down_after_s)
-        deadline = asked_at + min(wait_s, WAIT_MAX_S, times.poll_max)
-        renewed = Renewed(held=(), elsewhere=(), as_of=0.0)
+        deadline = asked_at + min(wait_s, compute.settings.poll_wait_max_s)
+        renewed = Renewed()
         names: list[str] | None = None
         renewed_at = asked_at
         while True:
@@ -74,7 +78,7 @@ class Polls:
             names_now = list(hosts) if hosts is not None else await list_host_names(compute, declared_only=True)
             if names_now != names:
                 names, renewed_at = names_now, loop.time()
-                renewed = await renew_leases(compute, names, agent)
+                renewed = await self._renew(names, agent)
             orders = []
             if not (await self._look()).isdisjoint(renewed.held):
                 async with compute.database.connection() as connection:
@@ -83,13 +87,13 @@ class Polls:
                     )
             left_s = deadline - loop.time()
             if orders or left_s <= 0:
-                if loop.time() - renewed_at >= times.renew_after:
+                if loop.time() - renewed_at >= compute.settings.heard_again_s:
                     renewed_at = loop.time()
-                    renewed = await renew_leases(compute, names, agent)
+                    renewed = await self._renew(names, agent)
                 return Polled(
                     orders=orders,
                     elsewhere=renewed.elsewhere,
-                    lease_s=times.told,
+                    lease_s=compute.settings.lease_s,
                     held_s=renewed_at - asked_at,
                     as_of=renewed.as_of,
                 )
@@ -97,6 +101,20 @@ class Polls:
                 await compute.wakeups.wait("roost_guest", min(RECHECK_S, left_s), since=heard)
             else:
                 await asyncio.sleep(min(RECHECK_S, left_s))
+
+    async def _renew(self, names: Sequence[str], agent: Agent) -> Renewed:
+        renewed = await renew_leases(self._compute, names, agent)
+        if renewed.behind:
+            await self._returning.do(list(renewed.behind))
+        return renewed
+
+    async def _publish_returned(self, polls: Sequence[list[str]]) -> list[None]:
+        """Publish hosts that are back, a rack of single agents in one set. A failure is left to the periodic look."""
+        try:
+            await publish_hosts(self._compute, sorted({name for returned in polls for name in returned}))
+        except (RoostError, TimeoutError) as error:
+            log.warning("hosts that are back are published later", reason=str(error))
+        return [None] * len(polls)
 
     async def _look(self) -> set[str]:
         """The hosts that have orders, as of a moment after this call; callers that come together share the answer."""

@@ -10,7 +10,7 @@ import structlog
 from msgspec import Struct
 
 from roost.compute.errors import HostHeld, HostNotFound
-from roost.compute.leases import Agent, lease_times, list_held_elsewhere
+from roost.compute.leases import Agent, list_held_elsewhere
 from roost.compute.model import Host, HostReport
 from roost.compute.service.aggregates import mirror_hosts
 from roost.compute.service.context import Compute
@@ -51,7 +51,7 @@ async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, age
         async with compute.database.transaction() as tx:
             # The leases first: who may not have a host changes nothing of it.
             names_new = await _take_leases(compute, tx, [host.name for host in batch], agent)
-            rows += await store.upsert_hosts(tx, batch, declared=agent is None, down_after_s=compute.host_down_after_s)
+            rows += await store.upsert_hosts(tx, batch, declared=agent is None)
             if names_new:
                 await _take_leases(compute, tx, names_new, agent)
     behind = [row.host.name for row in rows if row.published < row.wanted]
@@ -64,11 +64,11 @@ async def _take_leases(compute: Compute, tx: Connection, names: Sequence[str], a
     """Take or renew the agent's leases; return the hosts that do not exist yet. Raises HostHeld."""
     if agent is None:
         return []
-    leases_by_host, _ = await leases_store.renew_leases(tx, names, agent, lease_times(compute.host_down_after_s))
-    known = [name for name in names if name in leases_by_host]
-    if refused := list_held_elsewhere(known, leases_by_host, agent):
+    read = await leases_store.renew_leases(tx, names, agent, renew_after_s=compute.settings.heard_again_s)
+    if refused := list_held_elsewhere(read.leases, agent):
         raise HostHeld(refused[0].sentence())
-    return [name for name in names if name not in leases_by_host]
+    known = {lease.host for lease in read.leases}
+    return [name for name in names if name not in known]
 
 
 def _upsert(report: HostReport) -> HostUpsert:
@@ -94,13 +94,7 @@ async def publish_hosts(compute: Compute, names: Sequence[str] | None = None) ->
         after, behind = "", set[str]()
         while True:
             async with compute.database.connection() as connection:
-                rows = await store.list_unpublished_hosts(
-                    connection,
-                    after=after,
-                    limit=HOSTS_BATCH_MAX,
-                    names=names,
-                    down_after_s=compute.host_down_after_s,
-                )
+                rows = await store.list_unpublished_hosts(connection, after=after, limit=HOSTS_BATCH_MAX, names=names)
             if not rows:
                 break
             after, seen = rows[-1].host.name, seen + len(rows)
@@ -146,8 +140,8 @@ def provider_state(host: Host) -> ProviderState:
             for resource_class, total in amounts.items()
             if total > 0
         },
-        # Whoever searches forbids this trait: without it a closed host would go on getting servers.
-        traits=frozenset({DISABLED}) if host.disabled or host.forced_down else frozenset(),
+        # Whoever searches forbids this trait: without it a closed or silent host would go on getting servers.
+        traits=frozenset({DISABLED}) if host.disabled or host.down else frozenset(),
         managed_traits=frozenset({DISABLED}),
     )
 
@@ -158,14 +152,24 @@ async def list_behind(compute: Compute) -> set[str]:
         return await store.list_behind(connection)
 
 
+async def list_quiet_hosts(compute: Compute) -> set[str]:
+    """Hosts that were not heard of for longer than one that lives goes without a poll, down or not yet."""
+    async with compute.database.connection() as connection:
+        return await store.list_quiet_hosts(connection, quiet_after_s=compute.settings.quiet_after_s)
+
+
+async def count_closed_hosts(compute: Compute) -> tuple[int, int]:
+    """How many hosts are down, and how many are disabled; some may be both."""
+    async with compute.database.connection() as connection:
+        return await store.count_closed_hosts(connection)
+
+
 async def list_hosts(
     compute: Compute, names: Sequence[str] | None = None, *, after: str = "", limit: int | None = None
 ) -> list[Host]:
     """Hosts by name, above `after`; names None: all of them. Costs one row for each host."""
     async with compute.database.connection() as connection:
-        return await store.list_hosts(
-            connection, after=after, limit=limit, names=names, down_after_s=compute.host_down_after_s
-        )
+        return await store.list_hosts(connection, after=after, limit=limit, names=names)
 
 
 async def disable_host(compute: Compute, name: str) -> Host:
@@ -192,9 +196,7 @@ async def _set_state(
     compute: Compute, name: str, *, disabled: bool | None = None, forced_down: bool | None = None
 ) -> Host:
     async with compute.database.transaction() as tx:
-        host = await store.set_host_state(
-            tx, name, disabled=disabled, forced_down=forced_down, down_after_s=compute.host_down_after_s
-        )
+        host = await store.set_host_state(tx, name, disabled=disabled, forced_down=forced_down)
     if host is None:
         raise HostNotFound(f"Compute host {name} could not be found.")
     await publish_hosts(compute, [name])

@@ -99,7 +99,7 @@ async def _flavor(tx: Connection, ref: str) -> Flavor:
 async def get_server(compute: Compute, server_id: str) -> Server:
     """Raises ServerNotFound, also for one that was deleted while its host was down."""
     async with compute.database.connection() as connection:
-        server = await store.find_server(connection, server_id, down_after_s=compute.host_down_after_s)
+        server = await store.find_server(connection, server_id)
     if server is None:
         raise ServerNotFound(f"Instance {server_id} could not be found.")
     return server
@@ -130,7 +130,6 @@ async def list_servers(
                 after_sequence=after,
                 limit=min(limit, SERVERS_PAGE_MAX),
                 descending=descending,
-                down_after_s=compute.host_down_after_s,
             )
     except asyncpg.InvalidRegularExpressionError as error:
         raise FilterInvalid(f"name={only.name}: {error}") from error
@@ -139,7 +138,7 @@ async def list_servers(
 async def delete_server(compute: Compute, server_id: str) -> None:
     """Have the server deleted, at whatever stage it is; again is fine. Raises ServerNotFound."""
     async with compute.database.transaction() as tx:
-        found = await store.want_delete(tx, [server_id], down_after_s=compute.host_down_after_s)
+        found = await store.want_delete(tx, [server_id])
         if not found:
             raise ServerNotFound(f"Instance {server_id} could not be found.")
     compute.wake("roost_work")

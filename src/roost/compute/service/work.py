@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from roost.compute.model import Marks, Move, Stage, Work
+from roost.compute.model import Launch, Marks, Move, Stage, Work
 from roost.compute.nics import BUILDING
 from roost.compute.service.context import Compute
 from roost.compute.store import servers
@@ -64,16 +64,24 @@ async def withdraw_guests(compute: Compute, server_ids: Sequence[str], *, owner:
         held = await store.lock_work(tx, server_ids, owner=owner)
         remaining = await store.withdraw_guests(tx, list(held))
         if remaining:
-            await servers.mark_gone(tx, list(remaining), down_after_s=compute.host_down_after_s)
+            await servers.mark_gone(tx, list(remaining))
     if compute.wakeups and remaining:
         compute.wakeups.send("roost_guest")
     return remaining | (set(server_ids) - held.keys())
 
 
-async def list_begun(compute: Compute, server_ids: Sequence[str]) -> dict[str, float]:
-    """Servers whose guest an agent has begun to make -> seconds since then."""
+async def withdraw_unbegun_guests(compute: Compute, server_ids: Sequence[str], *, owner: str) -> set[str]:
+    """Take back what no host has begun; returns the servers of which one has, and those that `owner` has lost."""
+    async with compute.database.transaction() as tx:
+        held = await store.lock_work(tx, server_ids, owner=owner)
+        begun = await store.withdraw_unbegun_guests(tx, list(held))
+    return begun | (set(server_ids) - held.keys())
+
+
+async def list_launches(compute: Compute, server_ids: Sequence[str]) -> dict[str, Launch]:
+    """Server id -> its launch, of those of whose present attempt a host was asked."""
     async with compute.database.connection() as connection:
-        return await store.list_begun(connection, server_ids)
+        return await store.list_launches(connection, server_ids)
 
 
 async def list_claiming(compute: Compute, server_ids: Sequence[str]) -> set[str]:

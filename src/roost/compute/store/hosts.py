@@ -2,7 +2,7 @@
 # ruff: noqa: S608 - what is put into a statement are constants of this file.
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -33,15 +33,16 @@ class HostUpsert(Struct, frozen=True, kw_only=True):
     service_version: int
 
 
-# $-numbers differ from statement to statement, so each names its own for host_down_after.
 COLUMNS = """host.name, host.provider_uuid, host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell,
-    host.declared, host.disabled, host.forced_down, host.service_version, host.seen_at, host.wanted, host.published"""
+    host.declared, host.disabled, host.forced_down, host.service_version, host.seen_at, host.wanted, host.published,
+    host.forced_down OR host.silent AS down"""
 
 UPSERT_HOSTS = f"""-- compute.upsert_hosts
 INSERT INTO compute.host AS host
-    (name, provider_uuid, vcpus, ram_mb, disk_gb, physical_networks, cell, declared, service_version, seen_at)
+    (name, provider_uuid, vcpus, ram_mb, disk_gb, physical_networks, cell, declared, service_version, seen_at,
+    silent)
 SELECT name, provider_uuid, vcpus, ram_mb, disk_gb, physical_networks, cell, $2,
-    CASE WHEN $2 THEN 0 ELSE service_version END, CASE WHEN $2 THEN NULL ELSE now() END
+    CASE WHEN $2 THEN 0 ELSE service_version END, CASE WHEN $2 THEN NULL ELSE now() END, $2
 FROM jsonb_to_recordset($1::jsonb) AS report (name text, provider_uuid uuid, vcpus integer, ram_mb integer,
     disk_gb integer, physical_networks text[], cell text, service_version integer)
 ORDER BY name
@@ -59,31 +60,25 @@ ON CONFLICT (name) DO UPDATE SET
     declared = host.declared OR excluded.declared,
     service_version = CASE WHEN excluded.declared THEN host.service_version ELSE excluded.service_version END,
     updated_at = now()
-RETURNING {COLUMNS}, host.forced_down OR host.seen_at IS NULL OR host.seen_at < now() - $3::interval AS down"""
+RETURNING {COLUMNS}"""
 
 
-async def upsert_hosts(
-    tx: Connection, hosts: Sequence[HostUpsert], *, declared: bool, down_after_s: float
-) -> list[HostRow]:
+async def upsert_hosts(tx: Connection, hosts: Sequence[HostUpsert], *, declared: bool) -> list[HostRow]:
     """Make or change hosts; where a host is declared, what its agent says of its size changes nothing."""
     reports = msgspec.json.encode(hosts).decode()
-    rows = await tx.fetch(UPSERT_HOSTS, reports, declared, timedelta(seconds=down_after_s))
-    return [_row(row) for row in rows]
+    return [_row(row) for row in await tx.fetch(UPSERT_HOSTS, reports, declared)]
 
-
-DOWN = "host.forced_down OR host.seen_at IS NULL OR host.seen_at < now() - $1::interval AS down"
 
 LIST_UNPUBLISHED = f"""-- compute.list_unpublished_hosts
-SELECT {COLUMNS}, {DOWN} FROM compute.host
-WHERE published < wanted AND name > $2 AND ($4::text[] IS NULL OR name = ANY($4)) ORDER BY name LIMIT $3"""
+SELECT {COLUMNS} FROM compute.host
+WHERE published < wanted AND name > $1 AND ($3::text[] IS NULL OR name = ANY($3)) ORDER BY name LIMIT $2"""
 
 
 async def list_unpublished_hosts(
-    tx: Connection, *, after: str, limit: int, names: Sequence[str] | None, down_after_s: float
+    tx: Connection, *, after: str, limit: int, names: Sequence[str] | None
 ) -> list[HostRow]:
     """A page of the hosts whose providers are behind, by name; names None: of all hosts."""
-    page = await tx.fetch(LIST_UNPUBLISHED, timedelta(seconds=down_after_s), after, limit, names)
-    return [_row(row) for row in page]
+    return [_row(row) for row in await tx.fetch(LIST_UNPUBLISHED, after, limit, names)]
 
 
 # A publisher that was overtaken may have written an older state last: then the host is behind again.
@@ -111,30 +106,67 @@ async def mark_hosts_published(tx: Connection, rows: Sequence[HostRow]) -> set[s
     return {row["name"] for row in await tx.fetch(MARK_PUBLISHED, names, wanted) if row["behind"]}
 
 
+# A clock that was set back leaves times in the future behind: they do not count as heard either.
+HEARD_WITHIN = "coalesce(seen_at BETWEEN now() - {0}::interval AND now() + {0}::interval, false)"
+
+NOTE_SILENT = f"""-- compute.note_silent_hosts
+UPDATE compute.host SET silent = true, wanted = wanted + 1 WHERE name IN (
+    SELECT name FROM compute.host WHERE NOT silent AND NOT {HEARD_WITHIN.format("$1")}
+    ORDER BY name FOR NO KEY UPDATE)
+RETURNING name"""
+
+
+async def note_silent_hosts(tx: Connection, *, silent_after_s: float) -> list[str]:
+    """Note that hosts which were not heard of for so long are silent; their names."""
+    return sorted(row["name"] for row in await tx.fetch(NOTE_SILENT, timedelta(seconds=silent_after_s)))
+
+
+LIST_QUIET = f"""-- compute.list_quiet_hosts
+SELECT name FROM compute.host WHERE silent OR NOT {HEARD_WITHIN.format("$1")}"""
+
+
+async def list_quiet_hosts(tx: Connection, *, quiet_after_s: float) -> set[str]:
+    """The hosts that were not heard of for so long."""
+    return {row["name"] for row in await tx.fetch(LIST_QUIET, timedelta(seconds=quiet_after_s))}
+
+
+async def read_clock(tx: Connection) -> datetime:
+    """The time of the database."""
+    now = await tx.fetchval("-- compute.read_clock\nSELECT now()")
+    assert isinstance(now, datetime)
+    return now
+
+
+COUNT_CLOSED = """-- compute.count_closed_hosts
+SELECT count(*) FILTER (WHERE silent OR forced_down) AS down, count(*) FILTER (WHERE disabled) AS disabled
+FROM compute.host"""
+
+
+async def count_closed_hosts(tx: Connection) -> tuple[int, int]:
+    """How many hosts are down, and how many are disabled; some may be both."""
+    row = await tx.fetchrow(COUNT_CLOSED)
+    return (row["down"], row["disabled"]) if row else (0, 0)
+
+
 LIST_HOSTS = f"""-- compute.list_hosts
-SELECT {COLUMNS}, {DOWN} FROM compute.host
-WHERE name > $2 AND ($4::text[] IS NULL OR name = ANY($4)) ORDER BY name LIMIT $3"""
+SELECT {COLUMNS} FROM compute.host
+WHERE name > $1 AND ($3::text[] IS NULL OR name = ANY($3)) ORDER BY name LIMIT $2"""
 
 
-async def list_hosts(
-    tx: Connection, *, after: str, limit: int | None, names: Sequence[str] | None, down_after_s: float
-) -> list[Host]:
+async def list_hosts(tx: Connection, *, after: str, limit: int | None, names: Sequence[str] | None) -> list[Host]:
     """A page of hosts by name, above `after`; names None: of all; limit None: all of them."""
-    page = await tx.fetch(LIST_HOSTS, timedelta(seconds=down_after_s), after, limit, names)
-    return [_row(row).host for row in page]
+    return [_row(row).host for row in await tx.fetch(LIST_HOSTS, after, limit, names)]
 
 
 SET_HOST_STATE = f"""-- compute.set_host_state
-UPDATE compute.host SET disabled = coalesce($3, disabled), forced_down = coalesce($4, forced_down), updated_at = now(),
-    wanted = wanted + (coalesce($3, disabled) <> disabled OR coalesce($4, forced_down) <> forced_down)::int
-WHERE name = $2 RETURNING {COLUMNS}, {DOWN}"""
+UPDATE compute.host SET disabled = coalesce($2, disabled), forced_down = coalesce($3, forced_down), updated_at = now(),
+    wanted = wanted + (coalesce($2, disabled) <> disabled OR coalesce($3, forced_down) <> forced_down)::int
+WHERE name = $1 RETURNING {COLUMNS}"""
 
 
-async def set_host_state(
-    tx: Connection, name: str, *, disabled: bool | None, forced_down: bool | None, down_after_s: float
-) -> Host | None:
+async def set_host_state(tx: Connection, name: str, *, disabled: bool | None, forced_down: bool | None) -> Host | None:
     """The host then; None where there is none."""
-    row = await tx.fetchrow(SET_HOST_STATE, timedelta(seconds=down_after_s), name, disabled, forced_down)
+    row = await tx.fetchrow(SET_HOST_STATE, name, disabled, forced_down)
     return None if row is None else _row(row).host
 
 

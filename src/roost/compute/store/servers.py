@@ -2,7 +2,6 @@
 # ruff: noqa: S608 - what is put into a statement are constants of this file.
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -57,7 +56,7 @@ ON CONFLICT (server_id) DO UPDATE SET
 )
 
 DOWN_HOST = """EXISTS (SELECT FROM compute.host WHERE host.name = server.host AND
-    (host.forced_down OR host.seen_at IS NULL OR host.seen_at < now() - $2::interval))"""
+    (host.forced_down OR host.silent))"""
 
 MARK_DELETING = f"""-- compute.mark_deleting
 UPDATE compute.server AS server SET task_state = 'deleting', updated_at = now(),
@@ -65,13 +64,13 @@ UPDATE compute.server AS server SET task_state = 'deleting', updated_at = now(),
 WHERE id = ANY($1::uuid[]) AND deleted_at IS NULL RETURNING id"""
 
 
-async def want_delete(tx: Connection, server_ids: Sequence[str], *, down_after_s: float) -> set[str]:
+async def want_delete(tx: Connection, server_ids: Sequence[str]) -> set[str]:
     """Have the servers deleted, from whatever stage they are at; those that exist. Others' work must be rolled back.
 
     A server on a host that is down is gone for every client from now on.
     """
     await tx.execute(WANT_DELETE, server_ids)
-    rows = await tx.fetch(MARK_DELETING, server_ids, timedelta(seconds=down_after_s))
+    rows = await tx.fetch(MARK_DELETING, server_ids)
     return {row["id"] for row in rows}
 
 
@@ -80,50 +79,48 @@ UPDATE compute.server AS server SET updated_at = now(), deleted_at = now()
 WHERE id = ANY($1::uuid[]) AND deleted_at IS NULL AND task_state = 'deleting' AND {DOWN_HOST}"""
 
 
-async def mark_gone(tx: Connection, server_ids: Sequence[str], *, down_after_s: float) -> None:
+async def mark_gone(tx: Connection, server_ids: Sequence[str]) -> None:
     """Show no client any more those of the servers that are being deleted and whose host has gone down meanwhile."""
-    await tx.execute(MARK_GONE, server_ids, timedelta(seconds=down_after_s))
+    await tx.execute(MARK_GONE, server_ids)
 
 
 COLUMNS = """server.id, server.name, server.project_id, server.user_id, server.flavor, server.image_ref,
     server.metadata, server.description, server.reservation_id, server.launch_index, server.spec, server.network_info,
     server.status, server.task_state, server.host, server.fault, server.created_at, server.updated_at,
-    server.launched_at, coalesce(host.forced_down OR host.seen_at IS NULL OR host.seen_at < now() - $1::interval, false)
-    AS host_down
+    server.launched_at, coalesce(host.forced_down OR host.silent, false) AS host_down
 FROM compute.server LEFT JOIN compute.host ON host.name = server.host"""
 
 FIND_SERVER = f"""-- compute.find_server
-SELECT {COLUMNS} WHERE server.id = $2::uuid AND server.deleted_at IS NULL"""
+SELECT {COLUMNS} WHERE server.id = $1::uuid AND server.deleted_at IS NULL"""
 
 
-async def find_server(tx: Connection, server_id: str, *, down_after_s: float) -> Server | None:
+async def find_server(tx: Connection, server_id: str) -> Server | None:
     """The server, unless it is gone."""
-    row = await tx.fetchrow(FIND_SERVER, timedelta(seconds=down_after_s), server_id)
+    row = await tx.fetchrow(FIND_SERVER, server_id)
     return None if row is None else _server(row)
 
 
 CONDITIONS = """server.deleted_at IS NULL
-    AND ($2::text IS NULL OR server.project_id = $2) AND ($3::text IS NULL OR server.name ~ $3)
-    AND ($4::text IS NULL OR server.status = $4) AND ($5::text IS NULL OR server.host = $5)
-    AND ($6::text IS NULL OR server.flavor ->> 'id' = $6) AND ($7::text IS NULL OR server.reservation_id = $7)
-    AND ($8::uuid IS NULL OR server.id = $8)"""
+    AND ($1::text IS NULL OR server.project_id = $1) AND ($2::text IS NULL OR server.name ~ $2)
+    AND ($3::text IS NULL OR server.status = $3) AND ($4::text IS NULL OR server.host = $4)
+    AND ($5::text IS NULL OR server.flavor ->> 'id' = $5) AND ($6::text IS NULL OR server.reservation_id = $6)
+    AND ($7::uuid IS NULL OR server.id = $7)"""
 
 LIST_SERVERS_DESCENDING = f"""-- compute.list_servers
-SELECT {COLUMNS} WHERE {CONDITIONS} AND ($9::bigint IS NULL OR server.sequence < $9)
-ORDER BY server.sequence DESC LIMIT $10"""
+SELECT {COLUMNS} WHERE {CONDITIONS} AND ($8::bigint IS NULL OR server.sequence < $8)
+ORDER BY server.sequence DESC LIMIT $9"""
 
 LIST_SERVERS_ASCENDING = f"""-- compute.list_servers
-SELECT {COLUMNS} WHERE {CONDITIONS} AND ($9::bigint IS NULL OR server.sequence > $9)
-ORDER BY server.sequence LIMIT $10"""
+SELECT {COLUMNS} WHERE {CONDITIONS} AND ($8::bigint IS NULL OR server.sequence > $8)
+ORDER BY server.sequence LIMIT $9"""
 
 
 async def list_servers(
-    tx: Connection, only: ServerFilter, *, after_sequence: int | None, limit: int, descending: bool, down_after_s: float
+    tx: Connection, only: ServerFilter, *, after_sequence: int | None, limit: int, descending: bool
 ) -> list[Server]:
     """A page in the order of creation. Raises asyncpg's InvalidRegularExpressionError for `only.name`."""
     rows = await tx.fetch(
         LIST_SERVERS_DESCENDING if descending else LIST_SERVERS_ASCENDING,
-        timedelta(seconds=down_after_s),
         only.project_id,
         only.name,
         only.status,

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from roost.compute.model import Failure, Marks, Move, Placed, Stage, Work
+from roost.compute.model import Failure, Launch, Marks, Move, Placed, Stage, Work
 from roost.platform.database import Connection
 from roost.seams.compute import RequestSpec
 
@@ -154,8 +154,8 @@ DESIRE_GUESTS = """-- compute.desire_guests
 INSERT INTO compute.guest (server_id, host, attempt, desired)
 SELECT *, 'running' FROM unnest($1::uuid[], $2::text[], $3::integer[])
 ON CONFLICT (server_id, host) DO UPDATE
-SET attempt = excluded.attempt, desired = 'running', begun_at = NULL, reported = NULL, agent_id = NULL,
-    running_at = NULL, lost_at = NULL, fenced = false
+SET attempt = excluded.attempt, desired = 'running', begun_at = NULL, reported = NULL, created_at = now(),
+    agent_id = NULL, running_at = NULL, lost_at = NULL, fenced = false
 WHERE guest.attempt < excluded.attempt
 """
 
@@ -191,15 +191,35 @@ async def withdraw_guests(tx: Connection, server_ids: Sequence[str]) -> set[str]
     return {row["server_id"] for row in rows if not row["fenced"]}
 
 
-LIST_BEGUN = """-- compute.list_begun
-SELECT server_id, extract(epoch FROM clock_timestamp() - begun_at)::double precision
-FROM compute.guest WHERE server_id = ANY($1::uuid[]) AND begun_at IS NOT NULL AND NOT fenced
+LIST_REMAINING = """-- compute.list_remaining_guests
+SELECT DISTINCT server_id FROM compute.guest WHERE server_id = ANY($1::uuid[]) AND NOT fenced
 """
 
 
-async def list_begun(tx: Connection, server_ids: Sequence[str]) -> dict[str, float]:
-    """Servers whose guest an agent has begun to make -> seconds since then."""
-    return {row[0]: row[1] for row in await tx.fetch(LIST_BEGUN, server_ids)}
+async def withdraw_unbegun_guests(tx: Connection, server_ids: Sequence[str]) -> set[str]:
+    """Take back, under the locks of the work rows, what no host has begun; the servers of which one has."""
+    await tx.execute(WITHDRAW_UNBEGUN, server_ids)
+    return {row[0] for row in await tx.fetch(LIST_REMAINING, server_ids)}
+
+
+LIST_LAUNCHES = """-- compute.list_launches
+SELECT g.server_id, coalesce(h.forced_down OR h.silent, true) AS host_down,
+    extract(epoch FROM clock_timestamp() - g.created_at)::double precision AS asked_s,
+    extract(epoch FROM clock_timestamp() - g.begun_at)::double precision AS begun_s,
+    extract(epoch FROM clock_timestamp() - h.seen_at)::double precision AS heard_s
+FROM compute.work w JOIN compute.guest g ON g.server_id = w.server_id AND g.attempt = w.attempt
+LEFT JOIN compute.host h ON h.name = g.host WHERE w.server_id = ANY($1::uuid[])
+"""
+
+
+async def list_launches(tx: Connection, server_ids: Sequence[str]) -> dict[str, Launch]:
+    """Server id -> its launch, of those of whose present attempt a host was asked."""
+    return {
+        row["server_id"]: Launch(
+            asked_s=row["asked_s"], begun_s=row["begun_s"], heard_s=row["heard_s"], host_down=row["host_down"]
+        )
+        for row in await tx.fetch(LIST_LAUNCHES, server_ids)
+    }
 
 
 LIST_CLAIMING = """-- compute.list_claiming

@@ -1,0 +1,47 @@
+"""The watch over hosts that fall silent, in the processes that hear the agents. It heals: what it notes is state."""
+
+from datetime import datetime
+
+import structlog
+
+from roost.compute import silence as rules
+from roost.compute.service.context import Compute
+from roost.compute.service.hosts import publish_hosts
+from roost.compute.silence import Listening
+from roost.compute.store import hosts as store
+
+NAMES_LOGGED_MAX = 20
+
+log = structlog.get_logger()
+
+
+class SilenceWatch:
+    """One listener's watch; as many as there are listeners may run at once."""
+
+    def __init__(self, compute: Compute, listening: Listening | None = None) -> None:
+        self._compute = compute
+        self._listening = listening
+
+    async def look(self) -> list[str]:
+        """Note which hosts have fallen silent and publish them, however many they are, in one set; their names.
+
+        One that polls is not waited for: its poll notes and publishes that it is back.
+        """
+        compute, settings = self._compute, self._compute.settings
+        before, self._listening = self._listening, None  # a look that fails is a gap
+        async with compute.database.transaction() as tx:
+            listening = self._listen_on(before, await store.read_clock(tx))
+            silent_after_s = settings.host_down_after_s - settings.look_s  # noted before it is too late, at this look
+            names = []
+            if rules.has_listened(listening, for_s=silent_after_s):
+                names = await store.note_silent_hosts(tx, silent_after_s=silent_after_s)
+        self._listening = listening
+        if names:
+            log.warning("hosts have fallen silent", hosts=len(names), names=names[:NAMES_LOGGED_MAX])
+            await publish_hosts(compute, names)
+            async with compute.database.connection() as connection:
+                self._listening = Listening(listening.since, await store.read_clock(connection))  # that was no gap
+        return names
+
+    def _listen_on(self, before: Listening | None, now: datetime) -> Listening:
+        return rules.listen_on(before, now, gap_max_s=self._compute.settings.gap_max_s)

@@ -1,0 +1,45 @@
+"""The section `[compute]` of roost.toml."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+
+class ComputeSettings(Struct, frozen=True, kw_only=True):
+    """How the compute service works; times are in seconds.
+
+    host_down_after_s: a host that was not heard of for so long is down, and gets no server until its next poll. How
+    often hosts are heard of, and looked at, follows from it.
+    """
+
+    host_down_after_s: Annotated[float, Meta(ge=1)] = 30.0
+
+    @property
+    def poll_wait_max_s(self) -> float:
+        """How long a poll is held at most: a host that lives is heard of when it polls again."""
+        return self.host_down_after_s / 2
+
+    @property
+    def heard_again_s(self) -> float:
+        """How old the note that a host was heard of must be for a poll to write it anew."""
+        return self.host_down_after_s / 10
+
+    @property
+    def lease_s(self) -> float:
+        """How long an agent may trust a lease that was just renewed: no host is noted as silent before."""
+        return self.host_down_after_s - self.look_s - self.heard_again_s
+
+    @property
+    def quiet_after_s(self) -> float:
+        """What a host that lives never exceeds between two such notes: the two times above."""
+        return self.poll_wait_max_s + self.heard_again_s
+
+    @property
+    def look_s(self) -> float:
+        """How often silent hosts are looked for."""
+        return min(1.0, self.host_down_after_s / 30)
+
+    @property
+    def gap_max_s(self) -> float:
+        """A listener that was away for longer cannot tell a host's silence from its own."""
+        return self.host_down_after_s / 6
