@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -22,8 +23,9 @@ from roost.compute.service import flavors as flavor_service
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
 from roost.compute.service.flavors import FlavorRequest
-from roost.compute.service.leases import renew_leases
+from roost.compute.service.silence import SilenceWatch
 from roost.compute.service.work import lease_work
+from roost.compute.silence import Listening
 from roost.conductor.context import Build, Conductor, Lease
 from roost.conductor.pipeline import carry, run_once
 from roost.conductor.settings import ConductorSettings
@@ -96,7 +98,24 @@ class World:
             for name in names
         ]
         await host_service.register_hosts(self.compute, reports, agent=None)
-        await renew_leases(self.compute, names, AGENT)
+        await self.hear(*names)
+
+    async def hear(self, *names: str) -> None:
+        """The agents of these hosts poll."""
+        await guests.Polls(self.compute).poll(names, agent=AGENT, busy=[], wait_s=0)
+
+    async def fall_silent(self, *names: str, for_s: float) -> None:
+        """These hosts were last heard of so long ago; nobody has looked at that yet."""
+        async with self.database.connection() as connection:
+            await connection.execute(
+                "UPDATE compute.host SET seen_at = now() - $2 * interval '1 s' WHERE name = ANY($1)", names, for_s
+            )
+
+    async def look_for_silent(self) -> list[str]:
+        """One look of a listener that has listened for long; the hosts that have fallen silent."""
+        async with self.database.connection() as connection:
+            now = await connection.fetchval("SELECT now()")
+        return await SilenceWatch(self.compute, Listening(since=now - timedelta(hours=1), last=now)).look()
 
     async def routed(self, **cidr_by_physical_network: str) -> Network:
         """A routed network with one segment for each physical network."""

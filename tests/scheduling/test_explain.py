@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from roost.placement.candidates import search
 from roost.placement.index import Delta, Index, IndexedProvider
-from roost.scheduling.explain import SEGMENTS_MAX, Explanation, addresses_asked, explain
+from roost.scheduling.explain import ALL_OPEN, SEGMENTS_MAX, ClosedHosts, Explanation, addresses_asked, explain
 from roost.scheduling.filters import apply_filters
 from roost.scheduling.request import Request, alternatives, build_query, build_request
 from roost.seams.compute import RequestSpec
@@ -96,7 +96,7 @@ class Cloud:
 
     def ask(
         self, *ports: Port, networks: tuple[NetworkView, ...] = (PUBLIC, STORAGE, BACKEND),
-        excluded: tuple[str, ...] = (), earlier: str | None = None,
+        excluded: tuple[str, ...] = (), earlier: str | None = None, closed: ClosedHosts = ALL_OPEN,
     ) -> Explanation:  # fmt: skip
         index = Index()
         index.apply(Delta(providers=self.providers))
@@ -114,7 +114,9 @@ class Cloud:
             for one in self.providers
         }
         asked = addresses_asked(tried[0][0])
-        return explain(tried, {uuid: usages[uuid] for uuid in asked if uuid in usages}, ports=ports, earlier=earlier)
+        return explain(
+            tried, {uuid: usages[uuid] for uuid in asked if uuid in usages}, ports=ports, closed=closed, earlier=earlier
+        )
 
 
 NAMES = (VCPU, MEMORY_MB, DISK_GB)
@@ -240,6 +242,26 @@ def test_a_port_with_an_address_is_said_to_hold_its_server_to_its_segment() -> N
 )
 def test_each_no_says_what_is_missing_and_what_to_do(cloud: Cloud, ports: list[Port], words: str) -> None:
     assert words in cloud.ask(*ports).message
+
+
+@pytest.mark.parametrize(
+    ("closed", "words"),
+    [
+        (ClosedHosts(down=2), "2 hosts considered, 0 up and enabled (2 down), and so 0 reach network public"),
+        (ClosedHosts(down=2), "2 hosts are down: start the agent of a host, or enable one that is up."),
+        (ClosedHosts(down=1, disabled=1), "1 host is down, 1 is disabled: start the agent of a host, or enable one"),
+        (ClosedHosts(disabled=2), "2 hosts considered, 0 enabled, and so 0 reach network public"),
+        (ClosedHosts(disabled=2), "Every host is disabled: enable one."),
+    ],
+)
+def test_hosts_that_are_down_are_told_from_those_that_an_operator_closed(closed: ClosedHosts, words: str) -> None:
+    assert words in Cloud().hosts(2, "rack1", on=False).ask(port(), closed=closed).message
+
+
+def test_where_hosts_are_down_no_host_that_is_up_reaches_the_network() -> None:
+    said = Cloud().hosts(2).hosts(2, "rack1", on=False).ask(port(), closed=ClosedHosts(down=2)).message
+    assert "4 hosts considered, 2 up and enabled (2 down), 0 reach network public" in said
+    assert "No enabled host that is up reaches network public: enable a host that does or start its agent, or" in said
 
 
 def test_a_network_that_cannot_be_had_is_said_without_counting_hosts() -> None:

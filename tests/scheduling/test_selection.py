@@ -3,6 +3,7 @@
 from collections import Counter
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +38,28 @@ def test_each_host_is_taken_once_before_any_is_taken_twice() -> None:
 def test_excluded_hosts_are_not_chosen() -> None:
     chosen = select(world({"a": 2}, {"a": 100}), 8, Random(1), excluded=frozenset({"a-0"}))
     assert Counter(candidate.root_uuid for candidate in chosen) == {"a-1": 4}
+
+
+@pytest.mark.parametrize(
+    ("excluded", "quiet", "elsewhere", "chosen"),
+    [
+        ("", "", False, {"a-0", "a-1", "a-2"}),
+        ("", "a-0", False, {"a-1", "a-2"}),
+        ("a-1", "a-0", False, {"a-2"}),
+        ("a-1", "a-0 a-2", False, {"a-0", "a-2"}),  # better one that may be silent than none
+        ("a-1", "a-0 a-2", True, set()),  # better another segment than one whose hosts may be silent
+        ("a-1", "a-0", True, {"a-2"}),
+        ("a-0 a-1 a-2", "a-2", False, set()),
+    ],
+)
+def test_hosts_that_were_not_heard_of_lately_are_chosen_last(
+    excluded: str, quiet: str, elsewhere: bool, chosen: set[str]
+) -> None:
+    found = world({"a": 3}, {"a": 100})
+    candidates = select(
+        found, 12, Random(1), excluded=frozenset(excluded.split()), quiet=frozenset(quiet.split()), elsewhere=elsewhere
+    )
+    assert {candidate.root_uuid for candidate in candidates} == chosen
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.integers(0, 6), min_size=1), st.integers(0, 30), st.integers())

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from roost.compute.model import Failure, Move, ServerChange, Stage
 from roost.conductor.allocate import read_flat_nics
 from roost.conductor.context import Build, Lease, moved
+from roost.conductor.launches import begin_wait_s
 from roost.conductor.ports import ensure_ports
 from roost.platform.crash import crash_point
 from roost.seams.compute import ServerPort
@@ -124,7 +125,7 @@ def _launch(
         Stage.LAUNCH,
         attempt=work.attempt + 1,
         guest_host=placed.host,
-        delay_s=lease.conductor.settings.begin_timeout_s,
+        delay_s=begin_wait_s(lease.conductor.settings),
         server=ServerChange(status="BUILD", task_state="spawning", host=placed.host, network_info=tuple(info)),
     )
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from roost.compute.model import Failure, Move, ServerChange, Stage, Work
 from roost.compute.service.nics import ports_changed
-from roost.compute.service.work import list_begun, withdraw_guests
+from roost.compute.service.work import list_launches, withdraw_guests, withdraw_unbegun_guests
 from roost.conductor.context import Build, Lease, moved
+from roost.conductor.launches import Judgement, Verdict, begin_wait_s, judge_launch
 from roost.platform.crash import crash_point
 from roost.seams.compute import PortsChange
 
@@ -23,33 +24,38 @@ async def settle(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 
 
 async def launch_timeout(lease: Lease, builds: Sequence[Build]) -> list[Build]:
-    """A launch took too long: another host if this one has not begun, ERROR if it has and does not come to an end."""
+    """Look at launches that take long: wait on, choose another host, or end in ERROR, as `judge_launch` decides."""
     conductor = lease.conductor
     settings = conductor.settings
-    ids = [build.work.server_id for build in builds]
-    begun_s = await list_begun(conductor.compute, ids)
-    never_begun = [server_id for server_id in ids if server_id not in begun_s]
-    # A host that begins at this very moment is seen here: its guest is then not withdrawn, but wanted gone.
-    remaining = await withdraw_guests(conductor.compute, never_begun, owner=lease.owner) if never_begun else set()
-    moves = []
-    for build in builds:
-        work = build.work
-        host = work.placed.host if work.placed else ""
-        if work.server_id in begun_s and begun_s[work.server_id] < settings.launch_timeout_s:
-            moves.append(moved(work, Stage.LAUNCH, delay_s=settings.launch_timeout_s - begun_s[work.server_id]))
-        elif work.server_id in begun_s or work.server_id in remaining:
-            message = f"{host} began to launch the server and did not come to an end"
-            moves.append(moved(work, Stage.FAIL, failure=Failure(message=message, host=host), keep=True))
-        else:
-            message = f"{host} did not begin to launch the server within {settings.begin_timeout_s:g} s"
-            moves.append(_to_another_host(work, Failure(message=message, host=host)))
+    launches = await list_launches(conductor.compute, [build.work.server_id for build in builds])
+    judgements = {
+        build.work.server_id: judge_launch(
+            launches.get(build.work.server_id), failures=build.work.failures, settings=settings
+        )
+        for build in builds
+    }
+    leaving = [server_id for server_id, one in judgements.items() if one.verdict is Verdict.ANOTHER_HOST]
+    # A host that begins at this very moment is seen here, and goes on.
+    begun = await withdraw_unbegun_guests(conductor.compute, leaving, owner=lease.owner) if leaving else set()
+    moves = [
+        _judged(build.work, Judgement(Verdict.WAIT, delay_s=begin_wait_s(settings)))
+        if build.work.server_id in begun
+        else _judged(build.work, judgements[build.work.server_id])
+        for build in builds
+    ]
     return (await lease.advance(builds, moves)).going_on
 
 
-def _to_another_host(work: Work, failure: Failure) -> Move:
-    # Not counted as a failure: the death of an agent is no attempt.
-    excluded = (*work.excluded_hosts, failure.host) if failure.host else work.excluded_hosts
-    return moved(work, Stage.RETRY, excluded_hosts=excluded, failure=failure, keep=True)
+def _judged(work: Work, judgement: Judgement) -> Move:
+    failures = work.failures + judgement.counts
+    if judgement.verdict is Verdict.WAIT:
+        return moved(work, Stage.LAUNCH, failures=failures, delay_s=judgement.delay_s)
+    host = work.placed.host if work.placed else ""
+    failure = Failure(message=f"{host} {judgement.reason}", host=host)
+    if judgement.verdict is Verdict.ERROR:
+        return moved(work, Stage.FAIL, failures=failures, failure=failure, keep=True)
+    excluded = (*work.excluded_hosts, host) if host else work.excluded_hosts
+    return moved(work, Stage.RETRY, failures=failures, excluded_hosts=excluded, failure=failure, keep=True)
 
 
 async def retry(lease: Lease, builds: Sequence[Build]) -> list[Build]:
@@ -63,7 +69,7 @@ async def retry(lease: Lease, builds: Sequence[Build]) -> list[Build]:
             continue
         last = work.failure.message if work.failure else "no reason was given"
         message = (
-            f"Exceeded maximum number of retries: {work.failures} launches failed, on "
+            f"Exceeded maximum number of retries: {work.failures} attempts failed, on "
             f"{', '.join(work.excluded_hosts)}. The last one: {last}"
         )
         failure = Failure(message=message, host=work.failure.host if work.failure else None)

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import msgspec
 
 from roost.compute.model import Failure, Move, Placed, Stage
+from roost.compute.service.hosts import count_closed_hosts, list_quiet_hosts
 from roost.compute.service.work import get_host_names
 from roost.conductor.allocate import own_cells, read_flat_nics, with_claims
 from roost.conductor.context import Build, Lease, moved
 from roost.conductor.ports import ensure_ports
 from roost.platform.crash import crash_point
-from roost.scheduling.explain import addresses_asked, explain
+from roost.scheduling.explain import ClosedHosts, addresses_asked, explain
 from roost.scheduling.filters import apply_filters
 from roost.scheduling.request import Request, alternatives, build_query, build_request, kinds_of, stays, suffix_of
 from roost.scheduling.selection import join, select
@@ -92,11 +93,12 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         # A network that went since its ports were looked at: the next look refuses the server and says so.
         placing.beaten = not (placing.is_whole and placing.network_ids <= networks.keys())
     await _adopt(lease, [placing for placing in placings if not placing.beaten], networks)
+    quiet = await _list_quiet(lease, placings)
     for _ in range(ROUNDS_MAX):
         waiting = [placing for placing in placings if placing.outcome is None and not placing.beaten]
         if not waiting:
             break
-        await _search_and_claim(lease, waiting, networks)
+        await _search_and_claim(lease, waiting, networks, quiet)
     own = await own_cells(lease, [p.outcome.host for p in placings if isinstance(p.outcome, Placed)])
     for placing in placings:
         work = placing.build.work
@@ -233,13 +235,22 @@ def _unassigned(ports: Sequence[Port]) -> dict[str, str]:
     return {port.id: port.provider_uuid for port in ports if port.provider_uuid and not port.addresses}
 
 
-async def _search_and_claim(lease: Lease, placings: Sequence[_Placing], networks: Mapping[str, NetworkView]) -> None:
+async def _list_quiet(lease: Lease, placings: Sequence[_Placing]) -> frozenset[str]:
+    """Return the hosts that were not heard of lately, where a server that failed somewhere is to be placed."""
+    if any(placing.build.work.excluded_hosts for placing in placings):
+        return frozenset(await list_quiet_hosts(lease.conductor.compute))
+    return frozenset()
+
+
+async def _search_and_claim(
+    lease: Lease, placings: Sequence[_Placing], networks: Mapping[str, NetworkView], quiet: frozenset[str]
+) -> None:
     """One search for all servers, one claim for those that got a candidate; who gets neither is told why."""
-    alike: dict[Request, list[_Placing]] = {}
+    alike: dict[tuple[Request, bool], list[_Placing]] = {}
     for placing in placings:
-        alike.setdefault(_request(placing, networks), []).append(placing)
+        alike.setdefault((_request(placing, networks), _may_leave(placing)), []).append(placing)
     possible: list[tuple[list[Request], list[_Placing]]] = []
-    for bare, group in alike.items():
+    for (bare, _), group in alike.items():
         asked = [apply_filters(one) for one in alternatives(bare)]
         going = [request for request in asked if request.impossible is None]
         if going:
@@ -257,7 +268,14 @@ async def _search_and_claim(lease: Lease, placings: Sequence[_Placing], networks
         tried = [(request, next(found)) for request in requests]
         answer = join([answer for _, answer in tried])
         excluded = requests[0].excluded_hosts
-        candidates = select(answer, len(group), lease.conductor.env.random, excluded=excluded)
+        candidates = select(
+            answer,
+            len(group),
+            lease.conductor.env.random,
+            excluded=excluded,
+            quiet=quiet if excluded else frozenset(),
+            elsewhere=_may_leave(group[0]),
+        )
         for placing, candidate in zip(group, candidates, strict=False):
             chosen.append((placing, candidate, answer.summaries[candidate.root_uuid].name))
         if not candidates:
@@ -282,7 +300,7 @@ async def _refuse(
 ) -> None:
     """No host has room: let those go that may leave their segment, tell the others why."""
     conductor = lease.conductor
-    may_leave = [p for p in placings if not p.leaving and _is_held_by_build(p)]
+    may_leave = [placing for placing in placings if _may_leave(placing)]
     for placing in may_leave:
         placing.leaving = True
     assigned = {p.id: p.revision for placing in may_leave for p in placing.ports if p.addresses and not p.pinned}
@@ -300,15 +318,18 @@ async def _refuse(
     final = [placing for placing in placings if placing not in may_leave]
     if final:
         usages = await conductor.placement.list_usages(addresses_asked(tried[0][0]))
+        closed = ClosedHosts(*await count_closed_hosts(conductor.compute))
         for placing in final:
             earlier = placing.build.work.failure
-            said = explain(tried, usages, ports=placing.ports, earlier=_told(earlier))
+            said = explain(tried, usages, ports=placing.ports, closed=closed, earlier=_told(earlier))
             host = earlier.host if earlier else None
             placing.outcome = Failure(message=said.message, host=host, funnel=said.funnel)
 
 
-def _is_held_by_build(placing: _Placing) -> bool:
-    """Whether an address that this very build claimed holds the server to some of the hosts."""
+def _may_leave(placing: _Placing) -> bool:
+    """Whether an address that this very build claimed holds the server to some of the hosts, and may be left."""
+    if placing.leaving:
+        return False
     on_ports = any(port.provider_uuid and not port.pinned for port in placing.ports)
     return on_ports or any(nic.provider_uuid and nic.fixed_ip is None for nic in placing.flat)
 

@@ -6,16 +6,15 @@ from msgspec import Struct
 class ConductorSettings(Struct, frozen=True, kw_only=True):
     """Limits and times of the pipeline.
 
-    max_attempts: launches that may fail, and binds that may be refused, before a server ends in ERROR. lease_s: how
-    long a conductor that died holds its servers up. begin_timeout_s: how long a host may take to begin a launch before
-    another is chosen; launch_timeout_s: how long it may take in all. cells: those whose servers it carries on with once
-    they are placed; none: all. audit_s: how often servers and
-    hosts are audited.
+    max_attempts: launches that may fail or not begin in time, and binds that may be refused, before a server ends in
+    ERROR. lease_s: how long a conductor that died holds its servers up. begin_timeout_s: how long an attempt may take
+    until its host begins; launch_timeout_s: how long a launch may take in all. cells: those whose servers it carries on
+    with once they are placed; none: all. audit_s: how often servers and hosts are audited.
     """
 
     max_attempts: int = 3
     lease_s: float = 30.0
-    begin_timeout_s: float = 60.0
+    begin_timeout_s: float = 20.0
     launch_timeout_s: float = 900.0
     recheck_s: float = 5.0
     poll_s: float = 1.0

@@ -41,6 +41,16 @@ class Row(Struct, frozen=True):
     nic: NicRequest | None = None
 
 
+class ClosedHosts(Struct, frozen=True):
+    """How many hosts of the whole cloud get no servers, and why; some may be counted twice."""
+
+    down: int = 0
+    disabled: int = 0
+
+
+ALL_OPEN = ClosedHosts()
+
+
 class Explanation(Struct, frozen=True):
     """message: for people. funnel: (requirement in the operator's words, hosts left), in order, never growing."""
 
@@ -53,21 +63,24 @@ def explain(
     usages: Usages,
     *,
     ports: Sequence[Port] = (),
+    closed: ClosedHosts = ALL_OPEN,
     earlier: str | None = None,
 ) -> Explanation:
     """Why a server with these ports cannot be placed.
 
     tried: the alternatives of its request, with what the search answered, None where there was none because the request
-    is impossible; the one that came furthest is told whole. usages: of `addresses_asked`. earlier: why the last of the
-    excluded hosts was excluded.
+    is impossible; the one that came furthest is told whole. usages: of `addresses_asked`. closed: hosts that were left
+    out. earlier: why the last of the excluded hosts was excluded.
     """
-    funnels = [list(_rows(asked, found)) if asked.impossible is None and found else [] for asked, found in tried]
+    funnels = [
+        list(_rows(asked, found, closed)) if asked.impossible is None and found else [] for asked, found in tried
+    ]
     best = max(range(len(tried)), key=lambda number: sum(row.hosts_left > 0 for row in funnels[number]))
     request, rows = tried[best][0], funnels[best]
     empty = next((row for row in rows if row.hosts_left == 0), None)
     sentences = [
         _headline(request, rows),
-        *_advice(empty, rows),
+        *_advice(empty, rows, closed),
         *_others(rows, [others for number, others in enumerate(funnels) if number != best]),
         *_held(request, ports),
         *_addresses(request, empty, usages),
@@ -86,7 +99,7 @@ def addresses_asked(request: Request) -> list[str]:
 # From placement's steps to the operator's.
 
 
-def _rows(request: Request, found: Candidates) -> Iterator[Row]:
+def _rows(request: Request, found: Candidates, closed: ClosedHosts) -> Iterator[Row]:
     if found.candidates:
         roots = {candidate.root_uuid for candidate in found.candidates}
         yield Row("with all that was asked for", len(roots))
@@ -98,7 +111,7 @@ def _rows(request: Request, found: Candidates) -> Iterator[Row]:
     before = 0
     for step in found.funnel.steps if found.funnel else ():
         nic = nics_by_suffix.get(step.suffix) or _take_nic(waiting, step)
-        words = _words(request, step, nic)
+        words = _words(request, step, nic, closed)
         key = (words, nic.network.id if nic else "")
         # What placement asks for twice, or on the way to something else, is a line only where it cost a host.
         silent = step.requirement is Requirement.INVENTORY or (step.suffix != "" and step.requirement in SHAPE)
@@ -119,12 +132,12 @@ def _take_nic(waiting: list[NicRequest], step: FunnelStep) -> NicRequest | None:
     return None
 
 
-def _words(request: Request, step: FunnelStep, nic: NicRequest | None) -> str:
+def _words(request: Request, step: FunnelStep, nic: NicRequest | None, closed: ClosedHosts) -> str:
     match step.requirement:
         case Requirement.HOSTS:
             return "considered"
         case Requirement.NO_TRAIT if step.names == (DISABLED,):
-            return "enabled"
+            return f"up and enabled ({closed.down} down)" if closed.down else "enabled"
         case Requirement.TOGETHER:
             return f"with {_together(request)}"
         case Requirement.FREE if nic is not None and nic.classes and len(nic.classes) > 1:
@@ -193,17 +206,25 @@ def _joined(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def _advice(empty: Row | None, rows: Sequence[Row]) -> Iterator[str]:
+def _advice(empty: Row | None, rows: Sequence[Row], closed: ClosedHosts) -> Iterator[str]:
     """What to do about a requirement that left nobody, where its words do not say it."""
     match empty:
         case Row(requirement=Requirement.HOSTS):
             yield "There is no host at all: start an agent on one."
         case Row(requirement=Requirement.NO_TRAIT, words="enabled"):
             yield "Every host is disabled: enable one."
+        case Row(requirement=Requirement.NO_TRAIT, nic=None) if closed.down:
+            disabled = (
+                f", {closed.disabled} {'is' if closed.disabled == 1 else 'are'} disabled" if closed.disabled else ""
+            )
+            down = "1 host is down" if closed.down == 1 else f"{closed.down} hosts are down"
+            yield f"{down}{disabled}: start the agent of a host, or enable one that is up."
         case Row(requirement=Requirement.MEMBER_OF, nic=NicRequest() as nic) if empty.words == f"reach {place_of(nic)}":
             others = [row.words for row in rows if row.hosts_left and row.words.startswith("reach ")]
-            who = f"No enabled host that can {_joined(others)} also reaches" if others else "No enabled host reaches"
-            yield f"{who} {place_of(nic)}: enable a host that does, or have its agent report {_physical(nic)}."
+            that = [*(["is up"] if closed.down else []), *([f"can {_joined(others)}"] if others else [])]
+            who = f"No enabled host{' that ' * bool(that)}{_joined(that)}{' also' * bool(others)} reaches"
+            what = "enable a host that does or start its agent" if closed.down else "enable a host that does"
+            yield f"{who} {place_of(nic)}: {what}, or have its agent report {_physical(nic)}."
         case Row(requirement=requirement, nic=NicRequest() as nic) if requirement in SHAPE:
             yield f"Hosts reach network {nic.network.name} only where it has no subnet: add a subnet there."
 

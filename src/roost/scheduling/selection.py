@@ -7,14 +7,28 @@ from roost.scheduling.weighers import weigh
 from roost.seams.placement import Candidate, Candidates
 
 
-def select(found: Candidates, count: int, random: Random, *, excluded: frozenset[str] = frozenset()) -> list[Candidate]:
+def select(
+    found: Candidates,
+    count: int,
+    random: Random,
+    *,
+    excluded: frozenset[str] = frozenset(),
+    quiet: frozenset[str] = frozenset(),
+    elsewhere: bool = False,
+) -> list[Candidate]:
     """Up to `count` candidates, one for each server, that fit together into what is free.
 
-    excluded: names of hosts that will not do. Better candidates come first, equal ones in random order, so that several
-    conductors do not all ask for the same; each host is taken once before any is taken twice. Fewer than `count` come
-    back when the candidates found hold no more: ask the ledger again after claiming them.
+    excluded: names of hosts that will not do. quiet: of hosts that were not heard of lately; one is chosen only where
+    no other is left, and not even then where the servers can still search elsewhere. Better candidates come first,
+    equal ones in random order, so that several conductors do not all ask for the same; each host is taken once before
+    any is taken twice. Fewer than `count` come back when the candidates found hold no more: ask the ledger again after
+    claiming them.
     """
-    ranked = [c for c in found.candidates if found.summaries[c.root_uuid].name not in excluded]
+    hosts = {candidate.root_uuid: found.summaries[candidate.root_uuid].name for candidate in found.candidates}
+    allowed = [candidate for candidate in found.candidates if hosts[candidate.root_uuid] not in excluded]
+    ranked = [candidate for candidate in allowed if hosts[candidate.root_uuid] not in quiet]
+    if not ranked and not elsewhere:
+        ranked = allowed
     random.shuffle(ranked)
     ranked.sort(key=lambda candidate: weigh(candidate, found.summaries), reverse=True)
     free: dict[tuple[str, str], int] = {
