@@ -121,7 +121,6 @@ async def test_a_heartbeat_is_written_only_when_the_last_one_is_old(compute: Com
     await service.register_hosts(compute, [report_of("h1"), report_of("h2")], agent=AGENT)
     await silent_for(compute, "h1", 3600)
     before = {host.name: host for host in await service.list_hosts(compute)}
-    assert (before["h1"].down, before["h2"].down) == (True, False)
     await renew_leases(compute, ["h1", "h2"], AGENT)
     after = {host.name: host for host in await service.list_hosts(compute)}
     assert after["h1"].seen_at > before["h1"].seen_at

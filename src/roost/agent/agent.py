@@ -43,7 +43,7 @@ REFUSED_PAUSE_S = 5.0
 """Before a call that the API refuses as wrong is made again: its next version may know better."""
 DESTROY_RETRY_S = 5.0
 GUEST_LIST_S = 300.0
-"""How often all guests are listed, beside the first time and when a host came back from another agent."""
+"""How often all guests are listed, beside the first time and when a host or the API came back."""
 LEASE_RETRY_S = 2.0
 """Before a report on a host that another agent serves is made again."""
 STOP_S = 3.0
@@ -135,6 +135,7 @@ class Agent:
         self._stopping = False
         self._lease = Lease()
         self._list_due_s = float("-inf")
+        self._returns_seen = 0
         self._agent = {"id": driver.instance_id, "label": f"process {os.getpid()} on {socket.gethostname()}"}
 
     async def run(self) -> None:
@@ -161,7 +162,8 @@ class Agent:
             if refusal.status == 404:
                 await self._register()  # its database may be a new one
             return
-        if self._lease.renew(polled, asked_s=asked_s):
+        if self._lease.renew(polled, asked_s=asked_s) or self._returns_seen != self._connection.returns:
+            self._returns_seen = self._connection.returns
             self._list_due_s = asked_s
         if self._stopping or len(self._busy) > BUSY_MAX:
             await asyncio.sleep(IDLE_PAUSE_S)
@@ -281,6 +283,10 @@ class Agent:
 
     async def _make_absent(self, order: GuestOrder) -> None:
         await self._destroy(order.key, order.attempt)
+        if order.key in self._driver.attempts_by_guest():
+            log.error("a guest of a higher attempt stays", server_id=order.server_id, host=order.host)
+            await asyncio.sleep(DESTROY_RETRY_S)  # the order is of an older database, and comes again
+            return
         await self._report(order, "absent")
 
     async def _destroy(self, key: GuestKey, attempt: int) -> None:

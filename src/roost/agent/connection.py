@@ -49,6 +49,8 @@ class Connection:
         self._api_url = api_url.rstrip("/")
         self._listener_url: str | None = None
         self._away = False
+        self.returns = 0
+        """How often the API answered again after it had been away: its database may be another one since."""
 
     async def call(self, method: str, path: str, body: Any, kind: type[T], *, wait_s: float = 0.0) -> T:
         """Call until there is an answer: an API that is away loses nothing. Raises Refused for a 4xx.
@@ -65,6 +67,7 @@ class Connection:
                 answer = await self._send(method, listener_url + path, content, CALL_TIMEOUT_S + wait_s)
                 if self._away:
                     self._away = False
+                    self.returns += 1
                     log.info("the API answers again", url=listener_url)
                 return msgspec.json.decode(answer, type=kind)
             except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError, NoListener) as error:

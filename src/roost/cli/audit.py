@@ -22,6 +22,7 @@ from roost.cli.cloud_wiring import CloudParts
 from roost.cli.ledger_target import LedgerTarget, TargetRefused, open_ledger
 from roost.cli.settings import Settings, read_settings
 from roost.compute.service import audit as compute_audit
+from roost.compute.service import guests as compute_guests
 from roost.network.service import audit as network_audit
 from roost.placement.service_audit import audit_ledger
 from roost.placement.service_ledger import Ledger, sync_standard_names
@@ -88,6 +89,20 @@ async def audit(asked: AuditRequest, console: Console) -> int:
     else:
         print_outcome(console, repaired, left)
     return DRIFT if left else REPAIRED
+
+
+async def destroy_guest(target: LedgerTarget, server_id: str, host: str, *, config: Path | None) -> int:
+    """Have a host destroy a guest that nobody asked for; returns the exit status.
+
+    Raises TargetRefused, GuestNotFound, GuestWanted.
+    """
+    settings = read_settings(config)
+    async with open_ledger(target, create=False, pool_size=POOL_SIZE) as database:
+        books = None if database is None else await _open_books(database, settings)
+        if books is None or books.cloud is None:
+            raise TargetRefused(f"there are no hosts in the database of {target.database or target.data_dir}")
+        await compute_guests.destroy_unknown_guest(books.cloud.compute, server_id, host)
+    return CLEAN
 
 
 async def _open_books(database: Database, settings: Settings) -> Books:

@@ -4,6 +4,7 @@ Exit status 0: done, nothing is left to do; 1: it failed; 2: it was asked wrongl
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ import typer
 from msgspec import Struct
 from rich.console import Console
 
-from roost.cli.audit import AuditRequest, audit
+from roost.cli.audit import AuditRequest, audit, destroy_guest
 from roost.cli.endings import run
 from roost.cli.import_report import exit_status, print_report, report_json
 from roost.cli.keystone import credentials_of
@@ -24,6 +25,7 @@ from roost.placement.service_ledger import Ledger
 from roost.platform.logs import configure_logging
 
 WIDTH_WITHOUT_TERMINAL = 160
+UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 app = typer.Typer(
     name="roost-manage",
@@ -133,6 +135,37 @@ def _audit(
     )
     configure_logging("manage")
     raise typer.Exit(run("roost-manage", audit(asked, _console())))
+
+
+@app.command("destroy-guest")
+def _destroy_guest(
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="The id of the guest's server.")],
+    host: Annotated[str, typer.Option(help="The host that has the guest.")],
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where Roost's private PostgreSQL lives.", show_default="./roost")
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option(help="Roost's PostgreSQL instead: postgresql://user:password@host/name.")
+    ] = None,
+    pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
+    config: Annotated[Path | None, typer.Option(help="The roost.toml that the services have.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
+) -> None:
+    """Have a host destroy a guest that this database does not know: an audit's `guest-unknown`.
+
+    Such a guest is left by the restore of an older database. It runs, and has addresses that Roost may believe free.
+
+    Example: `roost-manage destroy-guest 5b5c0e4e-… --host r1-h1 --data-dir /var/lib/roost`
+    """
+    if database and (data_dir or pg_bin):
+        raise typer.BadParameter("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
+    if not UUID.fullmatch(server):
+        raise typer.BadParameter(f"{server}: expected the id of a server")
+    if not yes and not typer.confirm(f"Destroy the guest of server {server} on host {host}?"):
+        raise typer.Exit(1)
+    target = LedgerTarget(data_dir=None if database else (data_dir or Path("roost")), database=database, pg_bin=pg_bin)
+    configure_logging("manage")
+    raise typer.Exit(run("roost-manage", destroy_guest(target, server, host, config=config)))
 
 
 def _console() -> Console:

@@ -33,6 +33,14 @@ class HostAggregatesBusy(Conflict):
     retry = Retry.NOW
 
 
+class GuestNotFound(NotFound):
+    """There is no such guest."""
+
+
+class GuestWanted(Conflict):
+    """The guest's server is to run on that host."""
+
+
 class ServerNotFound(NotFound):
     """There is no such server."""
 

@@ -10,6 +10,7 @@ import structlog
 from msgspec import Struct
 
 from roost.compute import guests as rules
+from roost.compute.errors import GuestNotFound, GuestWanted
 from roost.compute.guests import Guest, GuestKey, GuestList, KnownGuest, ReportAnswer
 from roost.compute.leases import Agent, HeldElsewhere
 from roost.compute.model import Failure, GuestOrder, GuestReport
@@ -190,6 +191,20 @@ async def compare_guests(
         compute.wake("roost_guest")
     _log_lost(outcome.lost, agent)
     return list(outcome.superseded)
+
+
+async def destroy_unknown_guest(compute: Compute, server_id: str, host: str) -> None:
+    """Have a guest destroyed that its host lists and nobody asked for, as a person decided.
+
+    Raises GuestNotFound, and GuestWanted where the server is to run on that host: it must be deleted first.
+    """
+    async with compute.database.transaction() as tx:
+        desired = await store.destroy_unknown_guest(tx, server_id, host)
+        if desired is None:
+            raise GuestNotFound(f"host {host} lists no unknown guest of server {server_id}")
+        if desired == "running":
+            raise GuestWanted(f"server {server_id} is to run on host {host}: delete the server first")
+    compute.wake("roost_guest")
 
 
 def _failures(keys: Collection[GuestKey]) -> dict[GuestKey, Failure]:

@@ -326,6 +326,23 @@ async def resume_works(tx: Connection, server_ids: Collection[str]) -> None:
         await tx.execute(RESUME_WORKS, list(server_ids))
 
 
+DESTROY_UNKNOWN = """
+-- compute.destroy_unknown_guest
+WITH known AS (
+    DELETE FROM compute.unknown_guest WHERE server_id = $1 AND host = $2 RETURNING server_id, host, attempt)
+INSERT INTO compute.guest (server_id, host, attempt, desired, begun_at)
+SELECT server_id, host, attempt, 'absent', now() FROM known
+ON CONFLICT (server_id, host) DO UPDATE SET attempt = excluded.attempt, agent_id = NULL, reported = NULL
+RETURNING desired
+"""
+
+
+async def destroy_unknown_guest(tx: Connection, server_id: str, host: str) -> str | None:
+    """Have the host destroy a guest that nobody asked for; what is desired of it then, None where there is no such."""
+    desired: str | None = await tx.fetchval(DESTROY_UNKNOWN, server_id, host)
+    return desired
+
+
 def _columns(keys: Iterable[GuestKey]) -> list[list[str]]:
     pairs = list(keys)
     return [[key[0] for key in pairs], [key[1] for key in pairs]]
