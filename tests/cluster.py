@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from typing import Any
 from tests.invariants import assert_books_agree, list_problems
 
 from roost.cli.cloud_client import CloudClient
+from roost.cli.cloudfile import parse_cloud
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.migrate import upgrade
@@ -48,12 +50,14 @@ QUICK = {
 class Cluster:
     """Processes on one data directory; everything that was started is ended by `close`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         self.directory = directory
+        self.environment = environment
         self.data_dir = directory / "data"
         self.url = ""
         self.processes: list[subprocess.Popen[str]] = []
         self._agents = 0
+        self._hosts: set[str] = set()
 
     @property
     def dsn(self) -> str:
@@ -68,7 +72,13 @@ class Cluster:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**os.environ, "PYTHONPATH": PATH, "ROOST_PG_TEMPLATE": _template(), **QUICK, **(environment or {})},
+            env={
+                **os.environ,
+                "PYTHONPATH": PATH,
+                "ROOST_PG_TEMPLATE": _template(),
+                **self.environment,
+                **(environment or {}),
+            },
         )
         log.close()
         self.processes.append(process)
@@ -87,14 +97,36 @@ class Cluster:
         if listens:
             self.url = json.loads(line)["url"]
 
-    def agent(self, *options: str, environment: Mapping[str, str] | None = None, state: str = "") -> None:
-        """`roost agent` for every declared host, with guests in a directory of its own or in `state`."""
+    def agent(
+        self, *options: str, environment: Mapping[str, str] | None = None, state: str = "", wait: bool = True
+    ) -> subprocess.Popen[str]:
+        """`roost agent` for every declared host, with guests in a directory of its own or in `state`.
+
+        wait: until the hosts that were loaded, or those of the options, are up.
+        """
         self._agents += 1
         directory = self.directory / (state or f"agent-{self._agents}")
         words = (
             options if any("fleet" in option or "host" in option for option in options) else ("--fleet=all", *options)
         )
-        self.spawn("agent", "--api", self.url, "--state", str(directory), *words, environment=environment)
+        process = self.spawn("agent", "--api", self.url, "--state", str(directory), *words, environment=environment)
+        if wait:
+            named = {word.removeprefix("--host=") for word in words if word.startswith("--host=")}
+            self.wait_for_hosts(named or self._hosts)
+        return process
+
+    def hosts_up(self) -> set[str]:
+        """The hosts that the Compute API shows as up."""
+        with urllib.request.urlopen(f"{self.url}/compute/v2.1/os-services", timeout=10) as response:
+            services = json.load(response)["services"]
+        return {service["host"] for service in services if service["state"] == "up"}
+
+    def wait_for_hosts(self, names: set[str]) -> None:
+        """Until these hosts are up: servers go to no other."""
+        deadline = time.monotonic() + SETTLE_TIMEOUT_S
+        while not names <= self.hosts_up():
+            assert time.monotonic() < deadline, f"not all hosts are up\n{self.logs()}"
+            time.sleep(0.05)  # another process is at work; nothing here can move its clock
 
     def run(self, *arguments: str) -> str:
         """A `roost` command that comes to an end, and must end well."""
@@ -108,6 +140,7 @@ class Cluster:
         """Create what a cloud file's text names."""
         file = self.directory / "cloud.yaml"
         file.write_text(cloud)
+        self._hosts |= {name for hosts in parse_cloud(cloud, name="cloud.yaml")[0].hosts for name in hosts.names()}
         self.run("load", str(file), "--api", self.url)
 
     def launches(self) -> list[dict[str, Any]]:
@@ -159,12 +192,12 @@ def _template() -> str:
 
 
 @contextmanager
-def cluster() -> Iterator[Cluster]:
-    """A cluster in a temporary directory that PostgreSQL's user may enter."""
+def cluster(environment: Mapping[str, str] = QUICK) -> Iterator[Cluster]:
+    """A cluster in a temporary directory that PostgreSQL's user may enter. environment: of all its processes."""
     with tempfile.TemporaryDirectory(prefix="roost-cluster-") as name:
         directory = Path(name)
         directory.chmod(0o711)
-        made = Cluster(directory)
+        made = Cluster(directory, environment)
         try:
             yield made
         finally:

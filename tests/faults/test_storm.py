@@ -170,7 +170,7 @@ class Storm:
             elif self.random.random() < 0.2:
                 victim = None
                 self.made.stop(self.made.processes[-1], signal.SIGKILL)
-                self.made.agent("--fake-delay=0.05", state="agent-storm")
+                self.made.agent("--fake-delay=0.05", state="agent-storm", wait=False)
             else:
                 victim = self.random.choice(children(self.made.processes[0].pid) or [None])
             if victim:

@@ -73,6 +73,11 @@ class CloudClient:
         """Every server, with all that the API says of it."""
         return await self._pages("/compute/v2.1/servers/detail", "servers", "&all_tenants=1")
 
+    async def list_hosts_up(self) -> set[str]:
+        """The names of the hosts that were heard of lately, and that nobody forced down."""
+        services: list[Json] = (await self.call("GET", "/compute/v2.1/os-services?binary=nova-compute"))["services"]
+        return {service["host"] for service in services if service["state"] == "up"}
+
     async def _pages(self, path: str, key: str, more: str = "") -> list[Json]:
         listed: list[Json] = []
         marker = ""

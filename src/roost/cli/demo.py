@@ -21,7 +21,7 @@ import msgspec
 from roost.cli.books import Books, SegmentUse, ServerState, check_books, list_servers_on, read_segments, read_servers
 from roost.cli.cloud_client import CloudClient, in_parallel
 from roost.cli.cloudfile import Cloud, Servers, parse_cloud
-from roost.cli.loading import Loaded, load, server_names
+from roost.cli.loading import Loaded, load, server_names, wait_for_hosts
 from roost.platform.errors import RoostError
 
 START_TIMEOUT_S = 60.0
@@ -91,6 +91,7 @@ async def tell(cloud: Cloud, teller: Teller, *, data_dir: Path | None) -> Story:
     began_s = time.monotonic()
     async with _running_cloud(data_dir) as client:
         loaded = await load(client, cloud, servers=False, progress=teller.progress)
+        await wait_for_hosts(client, cloud)
         teller.loaded(cloud, sum(len(hosts.names()) for hosts in cloud.hosts))
         scene = _Scene(client, cloud, loaded, teller)
         story = await scene.play()

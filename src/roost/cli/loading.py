@@ -3,6 +3,8 @@
 A second run creates nothing. What exists with the same name is not compared with the file: `load` never changes.
 """
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +12,9 @@ from roost.cli.cloud_client import CloudClient, Json, in_parallel
 from roost.cli.cloudfile import Cloud, Network, Segment, Servers, Subnet, subnet_gateway, subnet_pools
 
 HOSTS_BATCH = 1000
+HOSTS_UP_WAIT_S = 10.0
+"""How long hosts that were just declared are given for their agents' first poll."""
+HOSTS_UP_LOOK_S = 0.1
 KINDS = ("flavors", "networks", "segments", "subnets", "hosts", "servers")
 
 Progress = Callable[[str, int, int], None]
@@ -36,15 +41,28 @@ class Loaded:
 
 
 async def load(client: CloudClient, cloud: Cloud, *, servers: bool, progress: Progress) -> Loaded:
-    """Create what the file names and Roost has not. servers: boot the file's servers too. Raises CloudRefused."""
+    """Create what the file names and Roost has not. Raises CloudRefused.
+
+    servers: boot the file's servers too, once its hosts are up.
+    """
     loaded = Loaded()
     await _load_flavors(client, cloud, loaded)
     progress("flavors", len(cloud.flavors), len(cloud.flavors))
     await _load_networks(client, cloud, loaded, progress)
     await _load_hosts(client, cloud, loaded, progress)
     if servers:
+        await wait_for_hosts(client, cloud)
         await _load_servers(client, cloud, loaded, progress)
     return loaded
+
+
+async def wait_for_hosts(client: CloudClient, cloud: Cloud) -> None:
+    """Return when all hosts of the file are up, or when their agents had time enough: a server goes to no other."""
+    names = {name for hosts in cloud.hosts for name in hosts.names()}
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(HOSTS_UP_WAIT_S):
+            while not names <= await client.list_hosts_up():
+                await asyncio.sleep(HOSTS_UP_LOOK_S)
 
 
 def server_names(servers: Servers) -> list[str]:
