@@ -19,6 +19,7 @@ class Kind(StrEnum):
     FILL = "last thousand addresses over first thousand"
     PORT_CREATE = "POST ports, eight clients"
     PORT_LIST = "GET ports of one device"
+    POLL = "CPU for an idle agent's poll"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,4 +104,6 @@ ROWS = (
         small=True),
     Row(name="device-10000", kind=Kind.PORT_LIST, hosts=0, segments=1, held=10000, amount=200, unit="ms", ceiling=10,
         rounds=3),
+    Row(name="polls-small", kind=Kind.POLL, hosts=40, segments=1, unit="ms", rounds=1, small=True),
+    Row(name="polls-10000", kind=Kind.POLL, hosts=10000, segments=1, unit="ms", rounds=3),
 )  # fmt: skip
