@@ -50,7 +50,7 @@ QUICK = {
 class Cluster:
     """Processes on one data directory; everything that was started is ended by `close`."""
 
-    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, environment: Mapping[str, str] = QUICK) -> None:
         self.directory = directory
         self.environment = environment
         self.data_dir = directory / "data"
