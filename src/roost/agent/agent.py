@@ -8,6 +8,7 @@ the agent: orders come again until they are reported, reports are kept until the
 import asyncio
 import contextlib
 import signal
+import ssl
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -62,11 +63,17 @@ class _Unknown(Struct):
 
 
 async def run(
-    *, api_url: str, hosts: Sequence[HostReport] | None, driver: Driver, stop: asyncio.Event | None = None
+    *,
+    api_url: str,
+    hosts: Sequence[HostReport] | None,
+    driver: Driver,
+    stop: asyncio.Event | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Serve these hosts until `stop` is set or, without one, until SIGTERM or SIGINT.
 
-    hosts: registered as they are; None for every host that a cloud file declared, now or later.
+    hosts: registered as they are; None for every host that a cloud file declared, now or later. tls: None to trust
+    whom the machine trusts.
     """
     if stop is None:
         stop = asyncio.Event()
@@ -74,7 +81,7 @@ async def run(
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
     try:
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=tls or True)) as session:
             agent = Agent(Connection(session, api_url), hosts, driver)
             async with asyncio.TaskGroup() as group:
                 work = group.create_task(agent.run())

@@ -20,9 +20,13 @@ from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import SERVICES
 from roost.platform.errors import BadRequest, RoostError
 from roost.platform.logs import configure_logging
+from roost.platform.tls import ListenerTls, client_context
 
 if TYPE_CHECKING:
+    import ssl
+
     from roost.agent.drivers.fake import Faults
+    from roost.agent.model import HostReport
     from roost.cli.cloudfile import Cloud
 
 STOP_PATIENCE_S = 30.0
@@ -34,6 +38,24 @@ Auth = Annotated[str, typer.Option(metavar="|".join(AUTHS), help="How callers ar
 PolicyWord = Annotated[
     str | None, typer.Option(metavar="NAME|FILE", help=f"What callers may: {', '.join(PRESETS)}, or a policy file.")
 ]
+
+Listen = Annotated[
+    str | None, typer.Option(help="Address and port; port 0 takes a free one.", show_default="127.0.0.1:8778")
+]
+AgentListen = Annotated[
+    str | None,
+    typer.Option(help="Where agents ask.", show_default="the same address, a free port"),
+]
+TlsCert = Annotated[
+    Path | None, typer.Option(help="Speak https on both listeners, with this certificate and its chain, in PEM.")
+]
+TlsKey = Annotated[Path | None, typer.Option(help="The certificate's private key, without a password.")]
+AgentCa = Annotated[Path | None, typer.Option(help="Agents need a certificate that one of these signed.")]
+CaFile = Annotated[
+    Path | None, typer.Option(help="Certificates to trust, for an https API.", show_default="the machine's")
+]
+ClientCert = Annotated[Path | None, typer.Option(help="A certificate to show where clients are asked for one.")]
+ClientKey = Annotated[Path | None, typer.Option(help="The certificate's private key.")]
 
 DataDir = Annotated[
     Path | None,
@@ -75,16 +97,15 @@ def _serve(
     database: Annotated[
         str | None, typer.Option(help="Use this PostgreSQL instead: postgresql://user:password@host/name.")
     ] = None,
-    listen: Annotated[
-        str | None, typer.Option(help="Address and port; port 0 takes a free one.", show_default="127.0.0.1:8778")
-    ] = None,
-    agent_listen: Annotated[
-        str | None, typer.Option(help="Where agents ask.", show_default="the same address, a free port")
-    ] = None,
+    listen: Listen = None,
+    agent_listen: AgentListen = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="API processes.")] = 1,
     conductors: Annotated[int, typer.Option(min=1, max=64, help="Conductor processes.")] = 1,
     auth: Auth = "none",
     policy: PolicyWord = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    agent_ca: AgentCa = None,
     pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
     pg_template: Template = None,
     config: ConfigFile = None,
@@ -121,6 +142,7 @@ def _serve(
         config=config,
         auth=auth,
         policy=policy,
+        tls=_listener_tls(tls_cert, tls_key, agent_ca),
     )
     configure_logging("supervisor")
     if until_stdin_ends:
@@ -151,6 +173,9 @@ def _agent(
         str | None,
         typer.Option(metavar="N|always|vanish", help="Let the first N launches fail, or all, or have them never end."),
     ] = None,
+    cafile: CaFile = None,
+    cert: ClientCert = None,
+    key: ClientKey = None,
     until_stdin_ends: UntilStdinEnds = False,
 ) -> None:
     """Run the agent of one host, of several, or of a whole fleet.
@@ -159,7 +184,6 @@ def _agent(
 
     Example: `roost agent --fleet all --api http://127.0.0.1:8778`
     """
-    from roost.agent.agent import fleet as make_fleet
     from roost.agent.agent import run as run_agent
     from roost.agent.drivers.fake import FakeDriver, StateInUse
     from roost.agent.model import HostReport
@@ -167,18 +191,12 @@ def _agent(
     if driver != "fake":
         _misused(f"--driver {driver}: expected fake")
     _check_api(api)
-    if (host is None) == (fleet is None):
-        _misused("expected either --host, once or more, or --fleet")
     networks = tuple(physical_network or ())
     like = HostReport(
         name="", vcpus=vcpus, ram_mb=ram_mb, disk_gb=disk_gb, physical_networks=networks, cell=cell or "cell1"
     )
-    hosts: list[HostReport] | None = None
-    if host is not None:
-        hosts = [msgspec.structs.replace(like, name=name) for name in host]
-    elif fleet != "all":
-        count = _whole_number("--fleet", fleet or "", "all or a number of hosts")
-        hosts = make_fleet(count, like=like)
+    hosts = _agent_hosts(host, fleet, like)
+    tls = _client_tls(cafile, cert, key)
     configure_logging("agent")
     if until_stdin_ends:
         end_with_stdin(patience_s=STOP_PATIENCE_S)
@@ -186,7 +204,7 @@ def _agent(
         fake = FakeDriver(state, _faults(fake_delay, fake_fail))
     except (StateInUse, OSError) as error:
         _fail(RoostError(f"--state {state}: {error}"))
-    _run(run_agent(api_url=api, hosts=hosts, driver=fake))
+    _run(run_agent(api_url=api, hosts=hosts, driver=fake, tls=tls))
 
 
 @app.command("load")
@@ -194,6 +212,9 @@ def _load(
     cloud_file: Annotated[Path, typer.Argument(metavar="CLOUD.yaml")],
     api: Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")],
     servers: Annotated[bool, typer.Option("--servers", help="Boot the file's servers as well.")] = False,
+    cafile: CaFile = None,
+    cert: ClientCert = None,
+    key: ClientKey = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was created and found as JSON.")] = False,
 ) -> None:
     """Create the flavors, networks, segments, subnets and hosts of a cloud file.
@@ -208,10 +229,11 @@ def _load(
 
     _check_api(api)
     cloud = _read_cloud(cloud_file)
+    tls = _client_tls(cafile, cert, key)
 
     async def work() -> None:
         with Bars() as bars:
-            async with CloudClient.connect(api) as client:
+            async with CloudClient.connect(api, tls=tls) as client:
                 loaded = await load(client, cloud, servers=servers, progress=bars.progress)
         if as_json:
             _print(msgspec.json.encode({"created": loaded.created, "found": loaded.found}).decode())
@@ -314,6 +336,39 @@ def _address(option: str, text: str) -> tuple[str, int]:
     if match is None or int(match[2]) > 65535:
         _misused(f"{option} {text}: expected an address and a port such as 127.0.0.1:8778")
     return match[1], int(match[2])
+
+
+def _listener_tls(cert: Path | None, key: Path | None, agent_ca: Path | None) -> ListenerTls | None:
+    if (cert is None) != (key is None):
+        _misused("--tls-cert and --tls-key: expected both, or neither")
+    if cert is None or key is None:
+        if agent_ca is not None:
+            _misused("--agent-ca asks agents for certificates: expected --tls-cert and --tls-key as well")
+        return None
+    ca = None if agent_ca is None else str(agent_ca.absolute())
+    return ListenerTls(cert=str(cert.absolute()), key=str(key.absolute()), agent_ca=ca)
+
+
+def _client_tls(cafile: Path | None, cert: Path | None, key: Path | None) -> "ssl.SSLContext | None":
+    if (cert is None) != (key is None):
+        _misused("--cert and --key: expected both, or neither")
+    try:
+        return client_context(*(None if file is None else str(file) for file in (cafile, cert, key)))
+    except BadRequest as error:
+        _fail(error)
+
+
+def _agent_hosts(names: list[str] | None, fleet: str | None, like: "HostReport") -> "list[HostReport] | None":
+    """The hosts of --host or --fleet, each with what `like` has; None for every declared one."""
+    from roost.agent.agent import fleet as make_fleet
+
+    if (names is None) == (fleet is None):
+        _misused("expected either --host, once or more, or --fleet")
+    if names is not None:
+        return [msgspec.structs.replace(like, name=name) for name in names]
+    if fleet == "all":
+        return None
+    return make_fleet(_whole_number("--fleet", fleet or "", "all or a number of hosts"), like=like)
 
 
 def _check_api(url: str) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -101,8 +102,20 @@ def _server(config: ProcessConfig, parts: Parts) -> Server | None:
         return None
     app, host, port = apps[config.role]
     return Server(
-        app, host, port, interface=Interfaces.ASGINL, websockets=False, log_enabled=False, backlog=BACKLOG
+        app, host, port, interface=Interfaces.ASGINL, websockets=False, log_enabled=False, backlog=BACKLOG,
+        **_tls_options(config),
     )  # fmt: skip
+
+
+def _tls_options(config: ProcessConfig) -> dict[str, Any]:
+    """What granian is told of TLS; its own minimum, TLS 1.3, stays."""
+    tls = config.tls
+    if tls is None:
+        return {}
+    options: dict[str, Any] = {"ssl_cert": Path(tls.cert), "ssl_key": Path(tls.key)}
+    if config.role == "agent-api" and tls.agent_ca is not None:
+        options |= {"ssl_ca": Path(tls.agent_ca), "ssl_client_verify": True}
+    return options
 
 
 def main() -> None:

@@ -159,6 +159,7 @@ def _agent_announcement(config: ProcessConfig) -> Route:
         host = config.agent_host
         if host in ("0.0.0.0", "::"):
             host = request.url.hostname or host
-        return json_response({"url": f"http://{host}:{config.agent_port}/agent/v1"})
+        scheme = "http" if config.tls is None else "https"
+        return json_response({"url": f"{scheme}://{host}:{config.agent_port}/agent/v1"})
 
     return Route("/agent/v1", answer)
