@@ -74,6 +74,7 @@ class AgentTokens:
         self._clock = clock
         self._tokens: dict[bytes, LiveToken] = {}
         self._patterns: dict[bytes, HostPatterns] = {}
+        self._mark: store.TokensMark | None = None
         self._read_at_s = float("-inf")
         self._reading: asyncio.Task[None] | None = None
 
@@ -105,12 +106,17 @@ class AgentTokens:
             await asyncio.sleep(self._read_at_s + READ_PAUSE_S - self._clock())
             read_at_s = self._clock()
             async with self._database.connection() as connection:
-                tokens = await store.list_live_tokens(connection)
-            self._tokens = {token.token_sha256: token for token in tokens}
-            # What a token is for never changes: what was made of its patterns stays.
-            self._patterns = {
-                key: self._patterns.get(key) or HostPatterns(token.hosts) for key, token in self._tokens.items()
-            }
+                mark = await store.read_tokens_mark(connection)  # before the tokens: what changes since, is read next
+                if mark != self._mark:
+                    self._remember(await store.list_live_tokens(connection))
+                    self._mark = mark
             self._read_at_s = read_at_s
         finally:
             self._reading = None
+
+    def _remember(self, tokens: Sequence[LiveToken]) -> None:
+        """Go by these from now on; what a token is for never changes, so what was made of its patterns stays."""
+        self._tokens = {token.token_sha256: token for token in tokens}
+        self._patterns = {
+            key: self._patterns.get(key) or HostPatterns(token.hosts) for key, token in self._tokens.items()
+        }

@@ -25,6 +25,19 @@ async def list_agent_tokens(connection: Connection) -> list[AgentToken]:
     return [_token(row) for row in await connection.fetch(LIST)]
 
 
+READ_MARK = """-- compute.read_tokens_mark
+SELECT count(*), count(revoked_at), max(created_at), max(revoked_at), (now() AT TIME ZONE 'UTC')::date
+FROM compute.agent_token"""
+
+TokensMark = tuple[Any, ...]
+"""Differs whenever a token was made or revoked, and on another day, when no token was used yet."""
+
+
+async def read_tokens_mark(connection: Connection) -> TokensMark:
+    """Return what tells whether the tokens are to be read again."""
+    return tuple(await connection.fetchrow(READ_MARK))
+
+
 LIST_LIVE = """-- compute.list_live_tokens
 SELECT id, token_sha256, hosts, coalesce(last_used_on = (now() AT TIME ZONE 'UTC')::date, false) AS used_today
 FROM compute.agent_token WHERE revoked_at IS NULL"""
