@@ -16,10 +16,11 @@ import aiohttp
 import structlog
 from msgspec import Struct
 
-from roost.agent.connection import Connection, Refused
+from roost.agent.connection import Connection, NotLetIn, Refused
 from roost.agent.desired import BusyOrder, busy_order, decide_actions
 from roost.agent.drivers import Driver, LaunchFailed
 from roost.agent.model import GuestKey, GuestOrder, GuestReport, HostReport, ReportAnswer
+from roost.agent.token import TokenSource
 from roost.platform.crash import crash_point
 
 POLL_WAIT_S = 20.0
@@ -68,12 +69,13 @@ async def run(
     hosts: Sequence[HostReport] | None,
     driver: Driver,
     stop: asyncio.Event | None = None,
+    token: TokenSource | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> None:
     """Serve these hosts until `stop` is set or, without one, until SIGTERM or SIGINT.
 
-    hosts: registered as they are; None for every host that a cloud file declared, now or later. tls: None to trust
-    whom the machine trusts.
+    hosts: registered as they are; None for every host that a cloud file declared, now or later. token: None where the
+    API asks for none. tls: None to trust whom the machine trusts. Raises TokenRefused if the first call is not let in.
     """
     if stop is None:
         stop = asyncio.Event()
@@ -82,7 +84,7 @@ async def run(
             loop.add_signal_handler(number, stop.set)
     try:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=tls or True)) as session:
-            agent = Agent(Connection(session, api_url), hosts, driver)
+            agent = Agent(Connection(session, api_url, token), hosts, driver)
             async with asyncio.TaskGroup() as group:
                 work = group.create_task(agent.run())
                 await _first(stop.wait(), work)
@@ -136,7 +138,8 @@ class Agent:
                 try:
                     orders = await self._poll()
                 except Refused as refusal:
-                    log.warning("the poll was refused", error=str(refusal))
+                    if not isinstance(refusal, NotLetIn):  # which was said
+                        log.warning("the poll was refused", error=str(refusal))
                     await asyncio.sleep(IDLE_PAUSE_S if refusal.status == 404 else REFUSED_PAUSE_S)
                     await self._introduce()  # its database may be a new one
                     continue
@@ -283,7 +286,8 @@ class Agent:
             try:
                 return await self._connection.call(method, path, body, kind)
             except Refused as refusal:
-                log.error("the API refuses", path=path, error=str(refusal))
+                if not isinstance(refusal, NotLetIn):  # which was said
+                    log.error("the API refuses", path=path, error=str(refusal))
                 await asyncio.sleep(REFUSED_PAUSE_S)
 
 

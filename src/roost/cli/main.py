@@ -4,6 +4,7 @@ Exit status 0: done; 1: it failed; 2: it was asked wrongly. Errors and logs go t
 its parts when it is called: those of all together take 0.8 s.
 """
 
+import os
 import re
 import signal
 import sys
@@ -44,13 +45,19 @@ Listen = Annotated[
 ]
 AgentListen = Annotated[
     str | None,
-    typer.Option(help="Where agents ask.", show_default="the same address, a free port"),
+    typer.Option(help="Where agents ask.", show_default="a free port of 127.0.0.1; of --listen with --auth none"),
 ]
 TlsCert = Annotated[
     Path | None, typer.Option(help="Speak https on both listeners, with this certificate and its chain, in PEM.")
 ]
 TlsKey = Annotated[Path | None, typer.Option(help="The certificate's private key, without a password.")]
-AgentCa = Annotated[Path | None, typer.Option(help="Agents need a certificate that one of these signed.")]
+AgentCa = Annotated[
+    Path | None, typer.Option(help="Agents need a certificate that one of these signed, besides their token.")
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(help="The file that has the agent's token.", show_default="$ROOST_AGENT_TOKEN, if there is one"),
+]
 CaFile = Annotated[
     Path | None, typer.Option(help="Certificates to trust, for an https API.", show_default="the machine's")
 ]
@@ -114,7 +121,8 @@ def _serve(
 ) -> None:
     """Serve the APIs, with a database of its own unless one is given.
 
-    Prints one line with its address once it answers; SIGTERM or Ctrl-C stops it.
+    Prints one line with its address once it answers; SIGTERM or Ctrl-C stops it. Unless --auth is none, agents need a
+    token, which `roost-manage agent-token create` makes.
 
     Example: `roost serve all --data-dir /var/lib/roost --listen 127.0.0.1:8778 --workers 2`
     """
@@ -125,7 +133,7 @@ def _serve(
         _misused("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
     policy = _policy(auth, policy)
     host, port = _address("--listen", listen or "127.0.0.1:8778")
-    agent_host, agent_port = _address("--agent-listen", agent_listen or f"{host}:0")
+    agent_host, agent_port = _agent_address(agent_listen, host=host, auth=auth)
     options = ServeOptions(
         services=chosen,
         data_dir=None if database else (data_dir or Path("roost")),
@@ -173,6 +181,7 @@ def _agent(
         str | None,
         typer.Option(metavar="N|always|vanish", help="Let the first N launches fail, or all, or have them never end."),
     ] = None,
+    token_file: TokenFile = None,
     cafile: CaFile = None,
     cert: ClientCert = None,
     key: ClientKey = None,
@@ -180,13 +189,15 @@ def _agent(
 ) -> None:
     """Run the agent of one host, of several, or of a whole fleet.
 
-    A host that a cloud file declared keeps its declared capacity and physical networks.
+    A host that a cloud file declared keeps its declared capacity and physical networks. A Roost with --auth wants a
+    token, made by `roost-manage agent-token create`; a file that has a new one is read while the agent runs.
 
     Example: `roost agent --fleet all --api http://127.0.0.1:8778`
     """
     from roost.agent.agent import run as run_agent
     from roost.agent.drivers.fake import FakeDriver, StateInUse
     from roost.agent.model import HostReport
+    from roost.agent.token import TokenSource
 
     if driver != "fake":
         _misused(f"--driver {driver}: expected fake")
@@ -201,10 +212,13 @@ def _agent(
     if until_stdin_ends:
         end_with_stdin(patience_s=STOP_PATIENCE_S)
     try:
+        token = TokenSource(token_file, os.environ)
         fake = FakeDriver(state, _faults(fake_delay, fake_fail))
+    except RoostError as error:
+        _fail(error)
     except (StateInUse, OSError) as error:
         _fail(RoostError(f"--state {state}: {error}"))
-    _run(run_agent(api_url=api, hosts=hosts, driver=fake, tls=tls))
+    _run(run_agent(api_url=api, hosts=hosts, driver=fake, token=token, tls=tls))
 
 
 @app.command("load")
@@ -336,6 +350,11 @@ def _address(option: str, text: str) -> tuple[str, int]:
     if match is None or int(match[2]) > 65535:
         _misused(f"{option} {text}: expected an address and a port such as 127.0.0.1:8778")
     return match[1], int(match[2])
+
+
+def _agent_address(text: str | None, *, host: str, auth: str) -> tuple[str, int]:
+    """--agent-listen, on loopback by default where agents need a token: who opens it to others does so knowingly."""
+    return _address("--agent-listen", text) if text else (host if auth == "none" else "127.0.0.1", 0)
 
 
 def _listener_tls(cert: Path | None, key: Path | None, agent_ca: Path | None) -> ListenerTls | None:

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import ProcessConfig, is_placement_alone
-from roost.cli.wiring import Parts, agent_app, background_tasks, main_listener
+from roost.cli.wiring import Parts, agent_listener, background_tasks, main_listener
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.logs import configure_logging
@@ -97,7 +97,7 @@ def _server(config: ProcessConfig, parts: Parts) -> Server | None:
     if config.role == "api":
         apps["api"] = (main_listener(config, parts), config.host, config.port)
     if config.role == "agent-api":
-        apps["agent-api"] = (agent_app(parts), config.agent_host, config.agent_port)
+        apps["agent-api"] = (agent_listener(config, parts), config.agent_host, config.agent_port)
     if config.role not in apps:
         return None
     app, host, port = apps[config.role]

@@ -124,9 +124,15 @@ def _check_settings(options: ServeOptions) -> None:
 
 
 def _check_listeners(options: ServeOptions) -> None:
-    """Raise BadRequest for TLS files that cannot be used."""
+    """Raise BadRequest for TLS files that cannot be used; warn of a listener that its callers do not reach."""
     if options.tls is not None:
         options.tls.check()
+    if "compute" in options.services and _is_loopback(options.agent_host) and not _is_loopback(options.host):
+        log.warning("only agents of this machine reach their listener: --agent-listen gives it another address")
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 @contextlib.asynccontextmanager

@@ -7,9 +7,11 @@ import asyncio
 from collections.abc import Sequence
 
 from roost.compute import guests as rules
+from roost.compute.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.guests import KnownGuest, ReportAnswer
 from roost.compute.model import GuestOrder, GuestReport
 from roost.compute.service import Compute
+from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.hosts import heartbeat
 from roost.compute.store import guests as store
 from roost.platform.errors import NotFound
@@ -32,11 +34,20 @@ class Polls:
         self._looking = asyncio.Lock()
         self._next_look: asyncio.Task[set[str]] | None = None
 
-    async def poll(self, hosts: Sequence[str] | None, *, busy: Sequence[BusyOrder], wait_s: float) -> list[GuestOrder]:
+    async def poll(
+        self,
+        hosts: Sequence[str] | None,
+        *,
+        busy: Sequence[BusyOrder],
+        wait_s: float,
+        allowed: HostsAllowed = every_host,
+    ) -> list[GuestOrder]:
         """What the hosts should change; waits up to wait_s seconds while there is nothing, without a connection.
 
-        hosts: None for every declared host, those declared meanwhile too. All of them are alive as of this call.
-        Raises NotFound, which names the hosts that do not exist. Not one transaction: it holds none while it waits.
+        hosts: None for every declared host that is allowed, those declared meanwhile too. All of them are alive as of
+        this call. allowed: asked again and again, since a token may be revoked while the poll is held.
+        Raises Unauthorized; NotFound, which names the hosts that do not exist. Not one transaction: it holds none
+        while it waits.
         """
         compute = self._compute
         loop = asyncio.get_running_loop()
@@ -44,7 +55,8 @@ class Polls:
         alive: set[str] = set()
         while True:
             heard = compute.wakeups.count("roost_guest") if compute.wakeups else 0
-            names = list(hosts) if hosts is not None else await list_host_names(compute, declared_only=True)
+            covered = await allowed()
+            names = list(hosts) if hosts is not None else await _list_declared(compute, covered)
             new = [name for name in names if name not in alive]
             if new:
                 await _keep_alive(compute, new)
@@ -103,6 +115,11 @@ async def list_host_names(compute: Compute, *, declared_only: bool) -> list[str]
     """All hosts, or those that a cloud file declared, by name."""
     async with compute.database.connection() as connection:
         return await store.list_host_names(connection, declared_only=declared_only)
+
+
+async def _list_declared(compute: Compute, covered: HostPatterns) -> list[str]:
+    names = await list_host_names(compute, declared_only=True)
+    return names if covered is EVERY_HOST else [name for name in names if covered.covers(name)]
 
 
 async def _keep_alive(compute: Compute, hosts: Sequence[str]) -> None:
