@@ -64,14 +64,17 @@ class Cluster:
         """The cluster's database."""
         return PrivatePostgres(self.data_dir).dsn
 
-    def spawn(self, *arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        """A `roost` process. Its log goes to a file of the cluster's directory."""
+    def spawn(
+        self, *arguments: str, environment: Mapping[str, str] | None = None, directory: Path | None = None
+    ) -> subprocess.Popen[str]:
+        """A `roost` process, in that directory. Its log goes to a file of the cluster's directory."""
         log = (self.directory / f"{arguments[0]}-{len(self.processes)}.log").open("w")
         process = subprocess.Popen(
             [*ROOST, *arguments],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
+            cwd=directory,
             env={
                 **os.environ,
                 "PYTHONPATH": PATH,
@@ -90,7 +93,8 @@ class Cluster:
         words = [f"--{name}={value}" for name, value in options.items()]
         arguments = ("serve", *services, "--json", *words)
         listens = services != ("conductor",)
-        process = self.spawn(*arguments, *(["--listen", "127.0.0.1:0"] if listens else []), environment=environment)
+        listening = ["--listen", "127.0.0.1:0"] if listens and "listen" not in options else []
+        process = self.spawn(*arguments, *listening, environment=environment)
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line, self.logs()

@@ -81,10 +81,12 @@ def test_what_nobody_a_user_and_an_admin_get(guarded_cloud: Cluster, path: str, 
     assert tuple(ask(guarded_cloud.url + path, headers)[0] for headers in callers) == statuses
 
 
-def test_agents_ask_elsewhere_and_need_no_token(guarded_cloud: Cluster) -> None:
+def test_agents_ask_elsewhere_and_need_a_token_of_their_own(guarded_cloud: Cluster) -> None:
     with urllib.request.urlopen(f"{guarded_cloud.url}/agent/v1", timeout=10) as response:
         agents = json.load(response)["url"]
-    assert ask(f"{agents}/nothing")[0] == 404
+    assert ask(f"{agents}/nothing")[0] == 401
+    assert ask(f"{agents}/hosts", {"X-Auth-Token": "admin"})[0] == 401
+    assert ask(agents.replace("/agent/v1", "/healthz"))[0] == 200
 
 
 def test_cors_of_the_configuration_is_in_front(guarded_cloud: Cluster) -> None:

@@ -1,6 +1,7 @@
 """The reference names every command, option, key, setting, crash point and HTTP method, and no others."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,21 @@ from roost.platform.http import MethodRoute
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 
+def leaves(group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, by its whole name."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from ((f"{name} {inner}", leaf) for inner, leaf in leaves(command))
+        else:
+            yield name, command
+
+
 @pytest.mark.parametrize(("program", "commands"), [("roost", app), ("roost-manage", manage_app)])
 def test_every_command_and_option_is_in_the_reference(program: str, commands: typer.Typer) -> None:
     text = (REFERENCE / "command-line.md").read_text()
     group = typer.main.get_command(commands)
-    assert isinstance(group, click.Group) or hasattr(group, "commands")
-    for name, command in group.commands.items():
+    assert hasattr(group, "commands")
+    for name, command in leaves(group):
         assert f"## `{program} {name}`" in text
         section = text.split(f"## `{program} {name}`")[1].split("\n## ")[0]
         missing = [

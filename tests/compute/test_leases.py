@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests
 
+from roost.compute.agent_tokens import HostPatterns
 from roost.compute.errors import HostHeld
 from roost.compute.guests import Guest, GuestList, KnownGuest, Refusal, decide_guest_list, decide_reports
 from roost.compute.leases import Agent, HostLease, list_held_elsewhere
@@ -270,6 +271,16 @@ async def test_a_list_says_nothing_of_hosts_that_the_agent_does_not_serve(comput
     assert await list_guests(compute, AGENT, KnownGuest(server_id=SERVER, host="h2", attempt=1)) == []
     assert await audit_guests(compute, repairs=Repairs.NONE) == []
     assert await value(compute, "SELECT status FROM compute.server WHERE id = $1", server) == "ACTIVE"
+
+
+async def test_a_list_says_nothing_of_hosts_for_which_the_caller_may_not_speak(compute: Compute) -> None:
+    """An agent's id is no secret: its lease's refusals name it."""
+    await running_server(compute)
+    as_of = await value(compute, "SELECT extract(epoch FROM clock_timestamp())::double precision")
+    for hosts, status in ((("h2", "rack1-*"), "ACTIVE"), (("h*",), "ERROR")):
+        covered = HostPatterns(hosts)
+        await compare_guests(compute, [], agent=AGENT, covered=covered, after="", until=None, as_of=as_of)
+        assert await value(compute, "SELECT status FROM compute.server") == status
 
 
 async def test_a_page_of_a_list_says_nothing_of_other_pages(compute: Compute) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import socket
+import ssl
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,11 +19,12 @@ import aiohttp
 import structlog
 from msgspec import Struct
 
-from roost.agent.connection import Connection, Refused
+from roost.agent.connection import Connection, NotLetIn, Refused
 from roost.agent.desired import BusyOrder, busy_order, decide_actions
 from roost.agent.drivers import Driver, LaunchFailed
 from roost.agent.lease import Lease, now_s
 from roost.agent.model import GuestKey, GuestOrder, GuestReport, HostReport, Polled, ReportAnswer
+from roost.agent.token import TokenSource
 from roost.platform.crash import crash_point
 from roost.platform.errors import RoostError
 
@@ -73,12 +75,19 @@ class _Compared(Struct):
 
 
 async def run(
-    *, api_url: str, hosts: Sequence[HostReport] | None, driver: Driver, stop: asyncio.Event | None = None
+    *,
+    api_url: str,
+    hosts: Sequence[HostReport] | None,
+    driver: Driver,
+    stop: asyncio.Event | None = None,
+    token: TokenSource | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Serve these hosts until `stop` is set or, without one, until SIGTERM or SIGINT.
 
-    hosts: registered as they are; None for every host that a cloud file declared, now or later.
-    Raises ServedElsewhere when, at the start, another agent has one of the hosts, or all declared ones.
+    hosts: registered as they are; None for every host that a cloud file declared, now or later. token: None where the
+    API asks for none. tls: None to trust whom the machine trusts. Raises TokenRefused if the first call is not let in,
+    and ServedElsewhere when, at the start, another agent has one of the hosts, or all declared ones.
     """
     if stop is None:
         stop = asyncio.Event()
@@ -86,8 +95,8 @@ async def run(
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
     try:
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
-            agent = Agent(Connection(session, api_url), hosts, driver)
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=tls or True)) as session:
+            agent = Agent(Connection(session, api_url, token), hosts, driver)
             work = asyncio.create_task(agent.run())
             try:
                 await _first(stop.wait(), work)
@@ -157,7 +166,8 @@ class Agent:
         except Refused as refusal:
             if refusal.status == 409 and not self._lease.ever_held:
                 raise ServedElsewhere(refusal.detail) from refusal
-            log.warning("the poll was refused", error=str(refusal))
+            if not isinstance(refusal, NotLetIn):  # which was said
+                log.warning("the poll was refused", error=str(refusal))
             await asyncio.sleep(IDLE_PAUSE_S if refusal.status == 404 else REFUSED_PAUSE_S)
             if refusal.status == 404:
                 await self._register()  # its database may be a new one
@@ -342,7 +352,8 @@ class Agent:
             try:
                 return await self._connection.call(method, path, body, kind)
             except Refused as refusal:
-                log.error("the API refuses", path=path, error=str(refusal))
+                if not isinstance(refusal, NotLetIn):  # which was said
+                    log.error("the API refuses", path=path, error=str(refusal))
                 await asyncio.sleep(REFUSED_PAUSE_S)
 
 

@@ -7,6 +7,8 @@ import aiohttp
 import msgspec
 import structlog
 
+from roost.agent.token import TokenRefused, TokenSource
+
 CALL_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
 BACK_OFF_FIRST_S = 0.05
@@ -17,24 +19,25 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 
-class _Problem(msgspec.Struct):
-    detail: str
-
-
 class Refused(Exception):
     """The API answers that this request is wrong; status: of the answer, detail: its sentence."""
 
-    def __init__(self, status: int, answer: bytes) -> None:
-        try:
-            self.detail = msgspec.json.decode(answer, type=_Problem).detail
-        except msgspec.DecodeError:
-            self.detail = answer.decode(errors="replace")
-        super().__init__(f"{status}: {self.detail}")
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(f"{status}: {detail}")
         self.status = status
+        self.detail = detail
+
+
+class NotLetIn(Refused):
+    """The API does not take this agent's token, or not for one of its hosts."""
 
 
 class NoListener(Exception):
     """The main API does not say where the agent listener is."""
+
+
+class _Refusal(msgspec.Struct):
+    detail: str
 
 
 class _Listener(msgspec.Struct):
@@ -42,18 +45,27 @@ class _Listener(msgspec.Struct):
 
 
 class Connection:
-    """One HTTP session with the agent listener, whose address the main API tells."""
+    """One HTTP session with the agent listener, whose address the main API tells.
 
-    def __init__(self, session: aiohttp.ClientSession, api_url: str) -> None:
+    token: sent to the agent listener only. One that is refused is read anew before the next call.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, api_url: str, token: TokenSource | None = None) -> None:
         self._session = session
+        self._token = token
+        self._let_in: bool | None = None
         self._api_url = api_url.rstrip("/")
         self._listener_url: str | None = None
+        self._found_url: str | None = None
         self._away = False
         self.returns = 0
         """How often the API answered again after it had been away: its database may be another one since."""
 
     async def call(self, method: str, path: str, body: Any, kind: type[T], *, wait_s: float = 0.0) -> T:
-        """Call until there is an answer: an API that is away loses nothing. Raises Refused for a 4xx.
+        """Call until there is an answer: an API that is away loses nothing.
+
+        Raises Refused for a 4xx: NotLetIn for what is wrong with the token, but TokenRefused if no call of this
+        connection was let in before.
 
         body: anything msgspec encodes, None for none. wait_s: how long the API may hold the call on purpose.
         """
@@ -64,7 +76,7 @@ class Connection:
             try:
                 if listener_url is None:
                     listener_url = await self._find_listener()
-                answer = await self._send(method, listener_url + path, content, CALL_TIMEOUT_S + wait_s)
+                answer = await self._send_known(method, listener_url + path, content, CALL_TIMEOUT_S + wait_s)
                 if self._away:
                     self._away = False
                     self.returns += 1
@@ -79,22 +91,59 @@ class Connection:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, BACK_OFF_LAST_S)
 
+    async def _send_known(self, method: str, url: str, content: bytes | None, timeout_s: float) -> bytes:
+        """Send with the token; a refusal of it is said once, in one sentence, until it is let in again."""
+        token = self._token.token if self._token else None
+        try:
+            answer = await self._send(method, url, content, timeout_s, token=token)
+        except Refused as refusal:
+            if refusal.status not in (401, 403):
+                raise
+            if self._token:
+                self._token.reread()
+            if self._let_in is None:
+                raise TokenRefused(f"the API does not let this agent in: {refusal}") from refusal
+            if self._let_in:
+                log.error("the API does not let this agent in any more; its guests run on", error=str(refusal))
+            self._let_in = False
+            raise NotLetIn(refusal.status, refusal.detail) from refusal
+        if self._let_in is False:
+            log.info("the API lets this agent in again")
+        self._let_in = True
+        return answer
+
     async def _find_listener(self) -> str:
         try:
             answer = await self._send("GET", f"{self._api_url}/agent/v1", None, CALL_TIMEOUT_S)
         except Refused as refusal:  # another program has the port, or the API has no agent listener yet
             raise NoListener(f"{self._api_url} names no agent listener: {refusal}") from refusal
         url = msgspec.json.decode(answer, type=_Listener).url.rstrip("/")
+        if self._api_url.startswith("https:") and not url.startswith("https:"):
+            raise NoListener(f"{self._api_url} names {url}, which is not https: no token goes there")
         self._listener_url = url if url.endswith("/agent/v1") else f"{url}/agent/v1"
-        log.info("the API is found", url=self._listener_url)
+        if self._listener_url != self._found_url:  # one that does not answer is looked for again and again
+            self._found_url = self._listener_url
+            log.info("the API is found", url=self._listener_url)
         return self._listener_url
 
-    async def _send(self, method: str, url: str, content: bytes | None, timeout_s: float) -> bytes:
+    async def _send(
+        self, method: str, url: str, content: bytes | None, timeout_s: float, *, token: str | None = None
+    ) -> bytes:
         timeout = aiohttp.ClientTimeout(total=timeout_s, connect=CONNECT_TIMEOUT_S)
         headers = {"Content-Type": "application/json"} if content is not None else {}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
         async with self._session.request(method, url, data=content, headers=headers, timeout=timeout) as response:
             answer = await response.read()
             if 400 <= response.status < 500:
-                raise Refused(response.status, answer)
+                raise Refused(response.status, _detail(answer))
             response.raise_for_status()
             return answer
+
+
+def _detail(answer: bytes) -> str:
+    """The sentence in an error's body, or all of it."""
+    try:
+        return msgspec.json.decode(answer, type=_Refusal).detail
+    except msgspec.DecodeError:
+        return answer.decode(errors="replace")

@@ -1,6 +1,7 @@
 """The HTTP APIs of a running Roost, as `load` and `demo` use them: nothing but what any client could call."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -38,11 +39,14 @@ class CloudClient:
 
     @classmethod
     @asynccontextmanager
-    async def connect(cls, url: str) -> AsyncIterator["CloudClient"]:
-        """A client for as long as the block runs."""
+    async def connect(
+        cls, url: str, *, token: str | None = None, tls: ssl.SSLContext | None = None
+    ) -> AsyncIterator["CloudClient"]:
+        """A client for as long as the block runs. token: X-Auth-Token. tls: None to trust whom the machine trusts."""
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S)
-        connector = aiohttp.TCPConnector(limit=CALLS_MAX)
-        async with aiohttp.ClientSession(timeout=timeout, connector=connector, headers=HEADERS) as session:
+        connector = aiohttp.TCPConnector(limit=CALLS_MAX, ssl=tls or True)
+        headers = HEADERS if token is None else {**HEADERS, "X-Auth-Token": token}
+        async with aiohttp.ClientSession(timeout=timeout, connector=connector, headers=headers) as session:
             yield cls(session, url)
 
     async def call(self, method: str, path: str, body: Any = None) -> Json:
@@ -54,6 +58,8 @@ class CloudClient:
                 if response.status >= 400:
                     text = f"{method} {url} was answered {response.status}: {_detail(answer)}"
                     raise CloudRefused(text, status=response.status)
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise CloudRefused(f"{method} {url} failed: {error}: --cafile names whom to trust") from error
         except aiohttp.ClientConnectorError as error:
             raise CloudRefused(f"{method} {url} failed: {error}: does `roost serve` run there?") from error
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:

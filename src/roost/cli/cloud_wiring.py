@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from roost.cli.settings import Settings
 from roost.clients.local_compute import LocalCompute
@@ -12,8 +13,10 @@ from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
 from roost.compute import api as compute_api
 from roost.compute.api import agent as agent_api
+from roost.compute.api.agent_access import AgentAuthentication
 from roost.compute.api.errors import nova_fault
 from roost.compute.service import Compute
+from roost.compute.service.agent_tokens import AgentTokens
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.silence import SilenceWatch
 from roost.conductor import pipeline
@@ -66,6 +69,10 @@ class CloudParts:
     def agent_routes(self) -> list[Route]:
         """For the listener of the agents."""
         return agent_api.routes(self.compute)
+
+    def agents_only(self, app: ASGIApp) -> ASGIApp:
+        """The listener of the agents, behind their tokens."""
+        return AgentAuthentication(app, AgentTokens(self.compute.database))
 
     def background_tasks(self, role: str) -> list[Coroutine[Any, Any, None]]:
         """What a process of this role does besides answering requests; none of these ever returns."""

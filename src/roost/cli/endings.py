@@ -19,12 +19,17 @@ def run(program: str, work: Coroutine[Any, Any, Result]) -> Result:
     except RoostError as error:
         fail(program, error)
     except ExceptionGroup as errors:
-        foreseen = [error for error in errors.exceptions if isinstance(error, RoostError)]
-        if not foreseen:
+        foreseen = errors.subgroup(RoostError)
+        if foreseen is None:
             raise
-        fail(program, foreseen[0])
+        fail(program, _first(foreseen))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+def _first(errors: ExceptionGroup[RoostError]) -> RoostError:
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, ExceptionGroup) else error
 
 
 def fail(program: str, error: RoostError) -> NoReturn:

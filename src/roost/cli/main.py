@@ -4,6 +4,7 @@ Exit status 0: done; 1: it failed; 2: it was asked wrongly. Errors and logs go t
 its parts when it is called: those of all together take 0.8 s.
 """
 
+import os
 import re
 import signal
 import sys
@@ -20,9 +21,13 @@ from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import SERVICES
 from roost.platform.errors import BadRequest, RoostError
 from roost.platform.logs import configure_logging
+from roost.platform.tls import ListenerTls, client_context
 
 if TYPE_CHECKING:
+    import ssl
+
     from roost.agent.drivers.fake import Faults
+    from roost.agent.model import HostReport
     from roost.cli.cloudfile import Cloud
 
 STOP_PATIENCE_S = 30.0
@@ -34,6 +39,30 @@ Auth = Annotated[str, typer.Option(metavar="|".join(AUTHS), help="How callers ar
 PolicyWord = Annotated[
     str | None, typer.Option(metavar="NAME|FILE", help=f"What callers may: {', '.join(PRESETS)}, or a policy file.")
 ]
+
+Listen = Annotated[
+    str | None, typer.Option(help="Address and port; port 0 takes a free one.", show_default="127.0.0.1:8778")
+]
+AgentListen = Annotated[
+    str | None,
+    typer.Option(help="Where agents ask.", show_default="a free port of 127.0.0.1; of --listen with --auth none"),
+]
+TlsCert = Annotated[
+    Path | None, typer.Option(help="Speak https on both listeners, with this certificate and its chain, in PEM.")
+]
+TlsKey = Annotated[Path | None, typer.Option(help="The certificate's private key, without a password.")]
+AgentCa = Annotated[
+    Path | None, typer.Option(help="Agents need a certificate that one of these signed, besides their token.")
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(help="The file that has the agent's token.", show_default="$ROOST_AGENT_TOKEN, if there is one"),
+]
+CaFile = Annotated[
+    Path | None, typer.Option(help="Certificates to trust, for an https API.", show_default="the machine's")
+]
+ClientCert = Annotated[Path | None, typer.Option(help="A certificate to show where clients are asked for one.")]
+ClientKey = Annotated[Path | None, typer.Option(help="The certificate's private key.")]
 
 DataDir = Annotated[
     Path | None,
@@ -75,16 +104,15 @@ def _serve(
     database: Annotated[
         str | None, typer.Option(help="Use this PostgreSQL instead: postgresql://user:password@host/name.")
     ] = None,
-    listen: Annotated[
-        str | None, typer.Option(help="Address and port; port 0 takes a free one.", show_default="127.0.0.1:8778")
-    ] = None,
-    agent_listen: Annotated[
-        str | None, typer.Option(help="Where agents ask.", show_default="the same address, a free port")
-    ] = None,
+    listen: Listen = None,
+    agent_listen: AgentListen = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="API processes.")] = 1,
     conductors: Annotated[int, typer.Option(min=1, max=64, help="Conductor processes.")] = 1,
     auth: Auth = "none",
     policy: PolicyWord = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    agent_ca: AgentCa = None,
     pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
     pg_template: Template = None,
     config: ConfigFile = None,
@@ -93,7 +121,8 @@ def _serve(
 ) -> None:
     """Serve the APIs, with a database of its own unless one is given.
 
-    Prints one line with its address once it answers; SIGTERM or Ctrl-C stops it.
+    Prints one line with its address once it answers; SIGTERM or Ctrl-C stops it. Unless --auth is none, agents need a
+    token, which `roost-manage agent-token create` makes.
 
     Example: `roost serve all --data-dir /var/lib/roost --listen 127.0.0.1:8778 --workers 2`
     """
@@ -104,7 +133,7 @@ def _serve(
         _misused("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
     policy = _policy(auth, policy)
     host, port = _address("--listen", listen or "127.0.0.1:8778")
-    agent_host, agent_port = _address("--agent-listen", agent_listen or f"{host}:0")
+    agent_host, agent_port = _agent_address(agent_listen, host=host, auth=auth)
     options = ServeOptions(
         services=chosen,
         data_dir=None if database else (data_dir or Path("roost")),
@@ -121,6 +150,7 @@ def _serve(
         config=config,
         auth=auth,
         policy=policy,
+        tls=_listener_tls(tls_cert, tls_key, agent_ca),
     )
     configure_logging("supervisor")
     if until_stdin_ends:
@@ -151,42 +181,44 @@ def _agent(
         str | None,
         typer.Option(metavar="N|always|vanish", help="Let the first N launches fail, or all, or have them never end."),
     ] = None,
+    token_file: TokenFile = None,
+    cafile: CaFile = None,
+    cert: ClientCert = None,
+    key: ClientKey = None,
     until_stdin_ends: UntilStdinEnds = False,
 ) -> None:
     """Run the agent of one host, of several, or of a whole fleet.
 
-    A host that a cloud file declared keeps its declared capacity and physical networks.
+    A host that a cloud file declared keeps its declared capacity and physical networks. A Roost with --auth wants a
+    token, made by `roost-manage agent-token create`; a file that has a new one is read while the agent runs.
 
     Example: `roost agent --fleet all --api http://127.0.0.1:8778`
     """
-    from roost.agent.agent import fleet as make_fleet
     from roost.agent.agent import run as run_agent
     from roost.agent.drivers.fake import FakeDriver, StateInUse
     from roost.agent.model import HostReport
+    from roost.agent.token import TokenSource
 
     if driver != "fake":
         _misused(f"--driver {driver}: expected fake")
     _check_api(api)
-    if (host is None) == (fleet is None):
-        _misused("expected either --host, once or more, or --fleet")
     networks = tuple(physical_network or ())
     like = HostReport(
         name="", vcpus=vcpus, ram_mb=ram_mb, disk_gb=disk_gb, physical_networks=networks, cell=cell or "cell1"
     )
-    hosts: list[HostReport] | None = None
-    if host is not None:
-        hosts = [msgspec.structs.replace(like, name=name) for name in host]
-    elif fleet != "all":
-        count = _whole_number("--fleet", fleet or "", "all or a number of hosts")
-        hosts = make_fleet(count, like=like)
+    hosts = _agent_hosts(host, fleet, like)
+    tls = _client_tls(cafile, cert, key)
     configure_logging("agent")
     if until_stdin_ends:
         end_with_stdin(patience_s=STOP_PATIENCE_S)
     try:
+        token = TokenSource(token_file, os.environ)
         fake = FakeDriver(state, _faults(fake_delay, fake_fail))
+    except RoostError as error:
+        _fail(error)
     except (StateInUse, OSError) as error:
         _fail(RoostError(f"--state {state}: {error}"))
-    _run(run_agent(api_url=api, hosts=hosts, driver=fake))
+    _run(run_agent(api_url=api, hosts=hosts, driver=fake, token=token, tls=tls))
 
 
 @app.command("load")
@@ -194,6 +226,9 @@ def _load(
     cloud_file: Annotated[Path, typer.Argument(metavar="CLOUD.yaml")],
     api: Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")],
     servers: Annotated[bool, typer.Option("--servers", help="Boot the file's servers as well.")] = False,
+    cafile: CaFile = None,
+    cert: ClientCert = None,
+    key: ClientKey = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was created and found as JSON.")] = False,
 ) -> None:
     """Create the flavors, networks, segments, subnets and hosts of a cloud file.
@@ -208,10 +243,11 @@ def _load(
 
     _check_api(api)
     cloud = _read_cloud(cloud_file)
+    tls = _client_tls(cafile, cert, key)
 
     async def work() -> None:
         with Bars() as bars:
-            async with CloudClient.connect(api) as client:
+            async with CloudClient.connect(api, tls=tls) as client:
                 loaded = await load(client, cloud, servers=servers, progress=bars.progress)
         if as_json:
             _print(msgspec.json.encode({"created": loaded.created, "found": loaded.found}).decode())
@@ -314,6 +350,44 @@ def _address(option: str, text: str) -> tuple[str, int]:
     if match is None or int(match[2]) > 65535:
         _misused(f"{option} {text}: expected an address and a port such as 127.0.0.1:8778")
     return match[1], int(match[2])
+
+
+def _agent_address(text: str | None, *, host: str, auth: str) -> tuple[str, int]:
+    """--agent-listen, on loopback by default where agents need a token: who opens it to others does so knowingly."""
+    return _address("--agent-listen", text) if text else (host if auth == "none" else "127.0.0.1", 0)
+
+
+def _listener_tls(cert: Path | None, key: Path | None, agent_ca: Path | None) -> ListenerTls | None:
+    if (cert is None) != (key is None):
+        _misused("--tls-cert and --tls-key: expected both, or neither")
+    if cert is None or key is None:
+        if agent_ca is not None:
+            _misused("--agent-ca asks agents for certificates: expected --tls-cert and --tls-key as well")
+        return None
+    ca = None if agent_ca is None else str(agent_ca.absolute())
+    return ListenerTls(cert=str(cert.absolute()), key=str(key.absolute()), agent_ca=ca)
+
+
+def _client_tls(cafile: Path | None, cert: Path | None, key: Path | None) -> "ssl.SSLContext | None":
+    if (cert is None) != (key is None):
+        _misused("--cert and --key: expected both, or neither")
+    try:
+        return client_context(*(None if file is None else str(file) for file in (cafile, cert, key)))
+    except BadRequest as error:
+        _fail(error)
+
+
+def _agent_hosts(names: list[str] | None, fleet: str | None, like: "HostReport") -> "list[HostReport] | None":
+    """The hosts of --host or --fleet, each with what `like` has; None for every declared one."""
+    from roost.agent.agent import fleet as make_fleet
+
+    if (names is None) == (fleet is None):
+        _misused("expected either --host, once or more, or --fleet")
+    if names is not None:
+        return [msgspec.structs.replace(like, name=name) for name in names]
+    if fleet == "all":
+        return None
+    return make_fleet(_whole_number("--fleet", fleet or "", "all or a number of hosts"), like=like)
 
 
 def _check_api(url: str) -> None:

@@ -13,6 +13,7 @@ import typer
 from msgspec import Struct
 from rich.console import Console
 
+from roost.cli import agent_tokens
 from roost.cli.audit import AuditRequest, audit, destroy_guest
 from roost.cli.endings import run
 from roost.cli.import_report import exit_status, print_report, report_json
@@ -35,6 +36,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+agent_token_app = typer.Typer(
+    help="The tokens by which agents authenticate, where --auth is not none.", no_args_is_help=True
+)
+app.add_typer(agent_token_app, name="agent-token")
+
+DataDir = Annotated[Path | None, typer.Option(help="Where Roost's private PostgreSQL lives.", show_default="./roost")]
+DatabaseUrl = Annotated[
+    str | None, typer.Option("--database", help="Roost's PostgreSQL instead: postgresql://user:password@host/name.")
+]
+PgBin = Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
 
 @app.callback()
@@ -166,6 +180,65 @@ def _destroy_guest(
     target = LedgerTarget(data_dir=None if database else (data_dir or Path("roost")), database=database, pg_bin=pg_bin)
     configure_logging("manage")
     raise typer.Exit(run("roost-manage", destroy_guest(target, server, host, config=config)))
+
+
+@agent_token_app.command("create")
+def _create_agent_token(
+    host: Annotated[
+        list[str],
+        typer.Option(metavar="NAME|PATTERN", help="A host, or a pattern: rack1-*, * for all; may be repeated."),
+    ],
+    name: Annotated[str, typer.Option(help="What you call it: where it is, or who has it.")] = "",
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token that lets an agent serve these hosts and do nothing else, and print it this once.
+
+    Only its hash is kept. Quote patterns, or the shell takes them for files.
+
+    Example: `umask 077; roost-manage agent-token create --host 'rack1-*' --name rack1 > rack1.token`
+    """
+    target = _target(data_dir, database, pg_bin)
+    configure_logging("manage")
+    run("roost-manage", agent_tokens.create(target, hosts=host, name=name, as_json=as_json))
+
+
+@agent_token_app.command("list")
+def _list_agent_tokens(
+    data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgBin = None, as_json: AsJson = False
+) -> None:
+    """List the tokens with their hosts, when they were made, last used and revoked; never a token itself.
+
+    Example: `roost-manage agent-token list --data-dir /var/lib/roost`
+    """
+    target = _target(data_dir, database, pg_bin)
+    configure_logging("manage")
+    run("roost-manage", agent_tokens.list_tokens(target, _console(), as_json=as_json))
+
+
+@agent_token_app.command("revoke")
+def _revoke_agent_token(
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="As list shows it.")],
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have a token refused everywhere within 5 seconds. Its agents' guests run on.
+
+    Example: `roost-manage agent-token revoke 1b4e28ba-2fa1-11d2-883f-0016d3cca427`
+    """
+    target = _target(data_dir, database, pg_bin)
+    configure_logging("manage")
+    run("roost-manage", agent_tokens.revoke(target, token_id, as_json=as_json))
+
+
+def _target(data_dir: Path | None, database: str | None, pg_bin: Path | None) -> LedgerTarget:
+    if database and (data_dir or pg_bin):
+        raise typer.BadParameter("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
+    return LedgerTarget(data_dir=None if database else (data_dir or Path("roost")), database=database, pg_bin=pg_bin)
 
 
 def _console() -> Console:

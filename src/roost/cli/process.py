@@ -10,6 +10,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from starlette.types import ASGIApp
 
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import ProcessConfig, is_placement_alone
-from roost.cli.wiring import Parts, agent_app, background_tasks, main_listener
+from roost.cli.wiring import Parts, agent_listener, background_tasks, main_listener
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.logs import configure_logging
@@ -96,13 +97,25 @@ def _server(config: ProcessConfig, parts: Parts) -> Server | None:
     if config.role == "api":
         apps["api"] = (main_listener(config, parts), config.host, config.port)
     if config.role == "agent-api":
-        apps["agent-api"] = (agent_app(parts), config.agent_host, config.agent_port)
+        apps["agent-api"] = (agent_listener(config, parts), config.agent_host, config.agent_port)
     if config.role not in apps:
         return None
     app, host, port = apps[config.role]
     return Server(
-        app, host, port, interface=Interfaces.ASGINL, websockets=False, log_enabled=False, backlog=BACKLOG
+        app, host, port, interface=Interfaces.ASGINL, websockets=False, log_enabled=False, backlog=BACKLOG,
+        **_tls_options(config),
     )  # fmt: skip
+
+
+def _tls_options(config: ProcessConfig) -> dict[str, Any]:
+    """What granian is told of TLS; its own minimum, TLS 1.3, stays."""
+    tls = config.tls
+    if tls is None:
+        return {}
+    options: dict[str, Any] = {"ssl_cert": Path(tls.cert), "ssl_key": Path(tls.key)}
+    if config.role == "agent-api" and tls.agent_ca is not None:
+        options |= {"ssl_ca": Path(tls.agent_ca), "ssl_client_verify": True}
+    return options
 
 
 def main() -> None:

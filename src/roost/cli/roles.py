@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from roost.platform.tls import ListenerTls
+
 SERVICES = ("placement", "network", "compute", "conductor")
 
 
@@ -12,7 +14,7 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
 
     role: api, agent-api, conductor or reconciler. services: those that this supervisor runs. pool_size: database
     connections. host, port: the main listener; agent_host, agent_port: where agents ask. config: the roost.toml.
-    auth, policy: access_words.py.
+    auth, policy: access_words.py. tls: None for listeners that speak http.
     """
 
     role: str
@@ -27,6 +29,7 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     config: str | None = None
     auth: str = "none"
     policy: str | None = None
+    tls: ListenerTls | None = None
 
 
 def is_placement_alone(services: Sequence[str]) -> bool:

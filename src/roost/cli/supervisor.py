@@ -27,6 +27,7 @@ from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable, RoostError
 from roost.platform.migrate import SCHEMAS, list_outdated, upgrade
 from roost.platform.postgres import PostgresError, PrivatePostgres
+from roost.platform.tls import ListenerTls, unverified_context
 
 READY_TIMEOUT_S = 60.0
 READY_CHECK_S = 0.01
@@ -51,7 +52,7 @@ class ServeOptions:
 
     services: of SERVICES. data_dir or database: exactly one. host, port: the main listener, port 0 takes a free one;
     agent_port likewise. listens: False for a conductor alone, which answers nobody. workers: processes per role.
-    auth, policy: access_words.py.
+    auth, policy: access_words.py. tls: None for listeners that speak http.
     """
 
     services: tuple[str, ...]
@@ -69,6 +70,7 @@ class ServeOptions:
     listens: bool = True
     auth: str = "none"
     policy: str | None = None
+    tls: ListenerTls | None = None
 
 
 Opening = asyncio.Task[str]
@@ -99,6 +101,7 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     _check_settings(options)
+    _check_listeners(options)
     with contextlib.ExitStack() as held:
         port = _hold_port(held, options.host, options.port) if options.listens else 0
         agent_port = _hold_port(held, options.agent_host, options.agent_port)
@@ -118,6 +121,18 @@ def _check_settings(options: ServeOptions) -> None:
         settings.keystone.check()
     if options.auth == "noauth2":
         log.warning("--auth noauth2 believes whatever a client says of itself: it is for tests only")
+
+
+def _check_listeners(options: ServeOptions) -> None:
+    """Raise BadRequest for TLS files that cannot be used; warn of a listener that its callers do not reach."""
+    if options.tls is not None:
+        options.tls.check()
+    if "compute" in options.services and _is_loopback(options.agent_host) and not _is_loopback(options.host):
+        log.warning("only agents of this machine reach their listener: --agent-listen gives it another address")
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 @contextlib.asynccontextmanager
@@ -202,6 +217,7 @@ def _configs(options: ServeOptions, port: int, agent_port: int) -> list[ProcessC
             config=None if options.config is None else str(options.config),
             auth=options.auth,
             policy=options.policy,
+            tls=options.tls,
         )
         for role, number in roles
     ]
@@ -337,32 +353,39 @@ async def _wait_until_ready(children: Sequence[Child], opening: Opening) -> str:
     for child in children:
         config = child.config
         if config.role == "api":
-            listeners["api"] = (_here(config.host), config.port)
+            listeners["api"] = (_here(config.host), config.port, config.tls)
         if config.role == "agent-api":
-            listeners["agent-api"] = (_here(config.agent_host), config.agent_port)
+            listeners["agent-api"] = (_here(config.agent_host), config.agent_port, config.tls)
     deadline_s = time.monotonic() + READY_TIMEOUT_S
-    for role, (host, port) in listeners.items():
-        while not await _answers(host, port):
+    for role, (host, port, tls) in listeners.items():
+        asks_for_certificate = role == "agent-api" and tls is not None and tls.agent_ca is not None
+        while not await _answers(host, port, tls, asks_for_certificate=asks_for_certificate):
             if time.monotonic() > deadline_s:
-                raise ServeError(f"the {role} at {_url(host, port)} did not answer within {READY_TIMEOUT_S:.0f} s")
+                raise ServeError(f"the {role} at {_url(host, port, tls)} did not answer within {READY_TIMEOUT_S:.0f} s")
             await asyncio.sleep(READY_CHECK_S)
     while any(child.process is None for child in children):
         await asyncio.sleep(READY_CHECK_S)
     return _url(*listeners["api"]) if "api" in listeners else ""
 
 
-async def _answers(host: str, port: int) -> bool:
-    """Whether `GET /healthz` is answered 200. By hand: an HTTP client takes longer to import than all of this file."""
+async def _answers(host: str, port: int, tls: ListenerTls | None, *, asks_for_certificate: bool) -> bool:
+    """Whether `GET /healthz` is answered 200. By hand: an HTTP client takes longer to import than all of this file.
+
+    asks_for_certificate: the listener wants one that this process has not; that it says so is answer enough.
+    """
+    context = None if tls is None else unverified_context()
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await asyncio.open_connection(host, port, ssl=context)
             try:
+                if asks_for_certificate:
+                    return await reader.read(1) != b""
                 writer.write(f"GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
                 return b" 200 " in await reader.readline()
             finally:
                 writer.close()
-    except (OSError, TimeoutError):
-        return False
+    except (OSError, TimeoutError) as error:
+        return asks_for_certificate and getattr(error, "reason", None) == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
 
 
 def _here(host: str) -> str:
@@ -370,5 +393,6 @@ def _here(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _url(host: str, port: int, tls: ListenerTls | None) -> str:
+    scheme = "http" if tls is None else "https"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -119,6 +119,13 @@ def agent_app(parts: Parts) -> Starlette:
     return Starlette(routes=[_healthz(parts), metrics_route(), agents, API.not_found()])
 
 
+def agent_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
+    """The listener of the agents as they meet it."""
+    assert parts.cloud is not None
+    app = agent_app(parts)
+    return app if config.auth == "none" else parts.cloud.agents_only(app)
+
+
 def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
     """What a process of this role does besides answering requests; none of these ever returns."""
     return [
@@ -159,6 +166,7 @@ def _agent_announcement(config: ProcessConfig) -> Route:
         host = config.agent_host
         if host in ("0.0.0.0", "::"):
             host = request.url.hostname or host
-        return json_response({"url": f"http://{host}:{config.agent_port}/agent/v1"})
+        scheme = "http" if config.tls is None else "https"
+        return json_response({"url": f"{scheme}://{host}:{config.agent_port}/agent/v1"})
 
     return Route("/agent/v1", answer)

@@ -1,5 +1,6 @@
 """What the compute service cannot do, as its callers can act on it."""
 
+from roost.platform.auth import Forbidden
 from roost.platform.errors import BadRequest, Conflict, NotFound, Retry, RoostError
 
 
@@ -65,3 +66,11 @@ class PortsChanging(Conflict):
     """The ports of a server change all the time; the call can be repeated."""
 
     retry = Retry.NOW
+
+
+class HostNotCovered(Forbidden):
+    """The agent's token is not for that host."""
+
+
+class AgentTokenNotFound(NotFound):
+    """There is no such agent token."""

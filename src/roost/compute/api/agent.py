@@ -1,7 +1,7 @@
 """What agents call, on a listener of their own under /agent/v1: polls, reports, hosts and what they still run.
 
 Roost's own API: sets in, sets out, errors in RFC 9457. Unknown fields of a body are ignored, so that a newer agent
-can talk to an older Roost.
+can talk to an older Roost. Which hosts a request may speak for, agent_access.py says.
 """
 
 from typing import Annotated, Literal
@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from roost.compute.api.agent_access import PROBLEMS, agent_problem, check_may_declare, hosts_allowed
 from roost.compute.guests import KnownGuest
 from roost.compute.leases import Agent
 from roost.compute.model import GuestReport, HostReport
@@ -109,34 +110,52 @@ class _Guests(Struct):
 
 def routes(compute: Compute) -> list[Route]:
     """The paths below /agent/v1."""
-    api = Api()
+    api = Api(problems=PROBLEMS, dialect=agent_problem)
     polls = guests.Polls(compute)
 
     async def poll(request: Request) -> Response:
         body = await read_json(request, _Poll)
+        allowed = hosts_allowed(request)
+        (await allowed()).check(body.hosts or ())
         busy = [(order.server_id, order.host, order.attempt, order.desired) for order in body.busy]
-        return json_response(await polls.poll(body.hosts, agent=body.agent.known(), busy=busy, wait_s=body.wait_s))
+        return json_response(
+            await polls.poll(body.hosts, agent=body.agent.known(), busy=busy, wait_s=body.wait_s, allowed=allowed)
+        )
 
     async def report(request: Request) -> Response:
         body = await read_json(request, _Reports)
+        (await hosts_allowed(request)()).check(report.host for report in body.reports)
         reports = [_guest_report(item) for item in body.reports]
         return json_response({"reports": await guests.report(compute, reports, agent=body.agent.known())})
 
     async def compare(request: Request) -> Response:
         body = await read_json(request, _Guests)
+        covered = await hosts_allowed(request)()
+        covered.check(guest.host for guest in body.guests)
         listed = [
             KnownGuest(server_id=guest.server_id, host=guest.host, attempt=guest.attempt) for guest in body.guests
         ]
         superseded = await guests.compare_guests(
-            compute, listed, agent=body.agent.known(), after=body.after, until=body.until, as_of=body.as_of
+            compute,
+            listed,
+            agent=body.agent.known(),
+            covered=covered,
+            after=body.after,
+            until=body.until,
+            as_of=body.as_of,
         )
         return json_response({"superseded": superseded})
 
-    async def list_hosts(_request: Request) -> Response:
-        return json_response({"hosts": await guests.list_host_names(compute, declared_only=False)})
+    async def list_hosts(request: Request) -> Response:
+        covered = await hosts_allowed(request)()
+        names = await guests.list_host_names(compute, declared_only=False)
+        return json_response({"hosts": [name for name in names if covered.covers(name)]})
 
     async def register(request: Request) -> Response:
         body = await read_json(request, _Hosts)
+        (await hosts_allowed(request)()).check(host.name for host in body.hosts)
+        if body.declared:
+            check_may_declare(request)
         reports = [
             HostReport(
                 name=host.name,

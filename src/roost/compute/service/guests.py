@@ -10,11 +10,13 @@ import structlog
 from msgspec import Struct
 
 from roost.compute import guests as rules
+from roost.compute.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.errors import GuestNotFound, GuestWanted
 from roost.compute.guests import Guest, GuestKey, GuestList, KnownGuest, ReportAnswer
 from roost.compute.leases import Agent, HeldElsewhere
 from roost.compute.model import Failure, GuestOrder, GuestReport
 from roost.compute.service import Compute
+from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.leases import Renewed, renew_leases
 from roost.compute.store import guests as store
@@ -58,14 +60,21 @@ class Polls:
         self._returning = Batches(self._publish_returned, most=PUBLISHED_AT_ONCE_MAX)
 
     async def poll(
-        self, hosts: Sequence[str] | None, *, agent: Agent, busy: Sequence[BusyOrder], wait_s: float
+        self,
+        hosts: Sequence[str] | None,
+        *,
+        agent: Agent,
+        busy: Sequence[BusyOrder],
+        wait_s: float,
+        allowed: HostsAllowed = every_host,
     ) -> Polled:
         """What the hosts should change; waits up to wait_s seconds while there is nothing, without a connection.
 
-        hosts: None for every declared host that no other agent serves, those declared meanwhile too. The agent takes or
+        hosts: None for every declared host that is allowed and that no other agent serves, those declared meanwhile
+        too. allowed: asked again and again, since a token may be revoked while the poll is held. The agent takes or
         renews its leases as of this call, and once more at the end of a wait.
-        Raises NotFound, which names the hosts that do not exist, and HostHeld where other agents serve all of them.
-        Not one transaction: it holds none while it waits.
+        Raises Unauthorized; NotFound, which names the hosts that do not exist; and HostHeld where other agents serve
+        all of them. Not one transaction: it holds none while it waits.
         """
         compute = self._compute
         loop = asyncio.get_running_loop()
@@ -76,7 +85,8 @@ class Polls:
         renewed_at = asked_at
         while True:
             heard = compute.wakeups.count("roost_guest") if compute.wakeups else 0
-            names_now = list(hosts) if hosts is not None else await list_host_names(compute, declared_only=True)
+            covered = await allowed()
+            names_now = list(hosts) if hosts is not None else await _list_declared(compute, covered)
             if names_now != names:
                 names, renewed_at = names_now, loop.time()
                 renewed = await self._renew(names, agent)
@@ -154,20 +164,28 @@ async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Age
 
 
 async def compare_guests(
-    compute: Compute, listed: Sequence[KnownGuest], *, agent: Agent, after: str, until: str | None, as_of: float
+    compute: Compute,
+    listed: Sequence[KnownGuest],
+    *,
+    agent: Agent,
+    covered: HostPatterns = EVERY_HOST,
+    after: str,
+    until: str | None,
+    as_of: float,
 ) -> list[KnownGuest]:
     """Compare all guests that an agent has with what its hosts are asked for; those that it must destroy.
 
-    listed: all of them on hosts above `after` and up to `until` (None: all), names compared as bytes. as_of: what the
-    agent's last poll answered, before it made the list.
+    listed: all of them on hosts above `after` and up to `until` (None: all), names compared as bytes. covered: the
+    hosts for which the caller may speak. as_of: what the agent's last poll answered, before it made the list.
     Guests that are missing are marked on their servers, which keep addresses and claims; those that nobody asked for
     are kept for the audit.
     """
     async with compute.database.connection() as connection:
-        held = await store.list_hosts_held(connection, {guest.host for guest in listed}, agent_id=agent.id)
-        ours = [guest for guest in listed if guest.host in held]
-        attempts = await store.list_attempts(connection, {guest.server_id for guest in ours})
-        guests = await store.list_guests_of(connection, agent_id=agent.id, after=after, until=until)
+        held = await store.list_hosts_of(connection, agent_id=agent.id, after=after, until=until)
+        hosts = {name for name in held if covered.covers(name)}
+        ours = [guest for guest in listed if guest.host in hosts]
+        attempts = await store.list_attempts(connection, {guest.server_id for guest in ours}) if ours else {}
+        guests = await store.list_guests_on(connection, hosts)
 
     def compare(guests: Sequence[Guest]) -> GuestList:
         return rules.decide_guest_list(
@@ -180,12 +198,12 @@ async def compare_guests(
             keys = outcome.adopted | outcome.lost | outcome.found_again
             await store.lock_works(tx, {server_id for server_id, _ in keys})
             locked = await store.lock_guests(tx, keys)
-            held = await store.list_hosts_held(tx, {host for _, host in keys}, agent_id=agent.id)
-            changes = compare([guest for guest in locked if guest.host in held])
+            still_held = await store.list_hosts_held(tx, {host for _, host in keys}, agent_id=agent.id)
+            changes = compare([guest for guest in locked if guest.host in still_held])
             await store.adopt_guests(tx, changes.adopted, agent_id=agent.id)
             await store.lose_guests(tx, _failures(changes.lost))
             await store.find_guests_again(tx, changes.found_again)
-        await store.set_unknown_guests(tx, outcome.unknown, agent_id=agent.id, after=after, until=until)
+        await store.set_unknown_guests(tx, outcome.unknown, hosts=hosts)
     if outcome.changes_guests:
         compute.wake("roost_work")
         compute.wake("roost_guest")
@@ -220,3 +238,8 @@ async def list_host_names(compute: Compute, *, declared_only: bool) -> list[str]
     """All hosts, or those that a cloud file declared, by name."""
     async with compute.database.connection() as connection:
         return await store.list_host_names(connection, declared_only=declared_only)
+
+
+async def _list_declared(compute: Compute, covered: HostPatterns) -> list[str]:
+    names = await list_host_names(compute, declared_only=True)
+    return names if covered is EVERY_HOST else [name for name in names if covered.covers(name)]

@@ -95,17 +95,27 @@ async def lock_guests(tx: Connection, keys: Collection[GuestKey]) -> list[Guest]
 
 
 # Names are compared as bytes, as the agent sorts them.
-LIST_GUESTS = f"""
--- compute.list_guests_of_agent
-SELECT {GUEST_COLUMNS} FROM compute.guest
-WHERE host IN (SELECT name FROM compute.host WHERE agent_id = $1 AND name COLLATE "C" > $2
-    AND ($3::text IS NULL OR name COLLATE "C" <= $3))
+HOSTS_OF_AGENT = """
+-- compute.list_hosts_of_agent
+SELECT name FROM compute.host WHERE agent_id = $1 AND name COLLATE "C" > $2
+    AND ($3::text IS NULL OR name COLLATE "C" <= $3)
 """
 
 
-async def list_guests_of(tx: Connection, *, agent_id: str, after: str, until: str | None) -> list[Guest]:
-    """What the hosts above `after` and up to `until` are asked for on which the agent has the lease."""
-    return [Guest(**row) for row in await tx.fetch(LIST_GUESTS, agent_id, after, until)]
+async def list_hosts_of(tx: Connection, *, agent_id: str, after: str, until: str | None) -> list[str]:
+    """The hosts above `after` and up to `until`, None for all that follow, on which the agent has the lease."""
+    return [row[0] for row in await tx.fetch(HOSTS_OF_AGENT, agent_id, after, until)]
+
+
+GUESTS_ON_HOSTS = f"""
+-- compute.list_guests_on_hosts
+SELECT {GUEST_COLUMNS} FROM compute.guest WHERE host = ANY($1::text[])
+"""
+
+
+async def list_guests_on(tx: Connection, hosts: Collection[str]) -> list[Guest]:
+    """What the hosts are asked for."""
+    return [Guest(**row) for row in await tx.fetch(GUESTS_ON_HOSTS, list(hosts))]
 
 
 HOSTS_HELD = """
@@ -236,25 +246,22 @@ async def find_guests_again(tx: Connection, keys: Collection[GuestKey]) -> None:
 # In one statement, so that a list that changes nothing, as nearly all do, costs one.
 SET_UNKNOWN_GUESTS = """
 -- compute.set_unknown_guests
-WITH listed AS (SELECT * FROM unnest($4::uuid[], $5::text[], $6::integer[]) AS l (server_id, host, attempt)),
+WITH listed AS (SELECT * FROM unnest($2::uuid[], $3::text[], $4::integer[]) AS l (server_id, host, attempt)),
 forgotten AS (
     DELETE FROM compute.unknown_guest AS u
-    WHERE u.host IN (SELECT name FROM compute.host WHERE agent_id = $1 AND name COLLATE "C" > $2
-            AND ($3::text IS NULL OR name COLLATE "C" <= $3))
+    WHERE u.host = ANY($1::text[])
         AND NOT EXISTS (SELECT FROM listed l WHERE l.server_id = u.server_id AND l.host = u.host))
 INSERT INTO compute.unknown_guest AS u (server_id, host, attempt) SELECT server_id, host, attempt FROM listed
 ON CONFLICT (host, server_id) DO UPDATE SET attempt = excluded.attempt WHERE u.attempt <> excluded.attempt
 """
 
 
-async def set_unknown_guests(
-    tx: Connection, unknown: Sequence[KnownGuest], *, agent_id: str, after: str, until: str | None
-) -> None:
-    """These are the guests that nobody asked for on the agent's hosts above `after` and up to `until`."""
+async def set_unknown_guests(tx: Connection, unknown: Sequence[KnownGuest], *, hosts: Collection[str]) -> None:
+    """These are the guests that nobody asked for on the hosts."""
     columns = [
         [guest.server_id for guest in unknown], [guest.host for guest in unknown], [guest.attempt for guest in unknown]
     ]  # fmt: skip
-    await tx.execute(SET_UNKNOWN_GUESTS, agent_id, after, until, *columns)
+    await tx.execute(SET_UNKNOWN_GUESTS, list(hosts), *columns)
 
 
 DELETE_GUESTS = """

@@ -5,7 +5,7 @@ from alembic import op
 from roost.platform.migrate import statements
 
 revision = "compute_0005"
-down_revision = "compute_0003"
+down_revision = "compute_0004"
 
 SQL = """
 -- The agent that holds the lease on the host; the lease runs out when the host was not heard of for too long.

@@ -1,0 +1,78 @@
+"""`roost-manage agent-token`: makes, lists and revokes the tokens by which agents authenticate."""
+
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from roost.cli.ledger_target import LedgerTarget, TargetRefused, open_ledger
+from roost.compute.agent_tokens import AgentToken
+from roost.compute.service import agent_tokens as service
+from roost.platform.database import Database
+from roost.platform.migrate import list_outdated
+
+
+async def create(target: LedgerTarget, *, hosts: Sequence[str], name: str, as_json: bool) -> None:
+    """Make a token and print it: alone on standard output, so that a file can take it."""
+    async with _open(target) as database:
+        kept, token = await service.create_agent_token(database, hosts=hosts, name=name)
+    if as_json:
+        _print_json({"token": token, **_shown(kept)})
+        return
+    print(token, flush=True)  # noqa: T201
+    print(f"Token {kept.id} is for {', '.join(kept.hosts)}. It is not shown again.", file=sys.stderr)  # noqa: T201
+
+
+async def list_tokens(target: LedgerTarget, console: Console, *, as_json: bool) -> None:
+    """Print all tokens, without themselves."""
+    async with _open(target) as database:
+        tokens = await service.list_agent_tokens(database)
+    if as_json:
+        _print_json([_shown(token) for token in tokens])
+        return
+    if not tokens:
+        console.print("There are no agent tokens.")
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("id", "name", "hosts", "created", "last used", "revoked"):
+        table.add_column(heading, overflow="fold")
+    for token in tokens:
+        revoked = "" if token.revoked_at is None else f"{token.revoked_at:%Y-%m-%d %H:%M}"
+        last_used = "never" if token.last_used_on is None else f"{token.last_used_on:%Y-%m-%d}"
+        created = f"{token.created_at:%Y-%m-%d %H:%M}"
+        table.add_row(token.id, token.name, ", ".join(token.hosts), created, last_used, revoked)
+    console.print(table)
+
+
+async def revoke(target: LedgerTarget, token_id: str, *, as_json: bool) -> None:
+    """Revoke a token and say so; one that was revoked before stays so."""
+    async with _open(target) as database:
+        revoked = await service.revoke_agent_token(database, token_id)
+    if as_json:
+        _print_json(_shown(revoked))
+        return
+    print(f"Token {revoked.id} is revoked since {revoked.revoked_at:%Y-%m-%d %H:%M:%S} UTC.")  # noqa: T201
+
+
+@asynccontextmanager
+async def _open(target: LedgerTarget) -> AsyncIterator[Database]:
+    """The compute service's database. Raises TargetRefused where there is none, or one of another version of Roost."""
+    async with open_ledger(target, create=False) as database:
+        if database is None:
+            raise TargetRefused(f"there is no database in {target.data_dir}: give roost serve's --data-dir")
+        if await list_outdated(database, ("compute",)):
+            raise TargetRefused(
+                "the compute schema of the database is not of this version of Roost: `roost serve` brings it up to date"
+            )
+        yield database
+
+
+def _shown(token: AgentToken) -> dict[str, object]:
+    return msgspec.structs.asdict(token)
+
+
+def _print_json(answer: object) -> None:
+    print(msgspec.json.encode(answer).decode(), flush=True)  # noqa: T201
