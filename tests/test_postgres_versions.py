@@ -16,7 +16,7 @@ import pytest
 from tests.cluster import ROOST
 from tests.postgres_servers import PG_BIN, find_bin
 
-from roost.platform.postgres import OLDEST_MAJOR
+from roost.platform.postgres import OLDEST_MAJOR, PostgresError, PrivatePostgres
 
 ROOT = Path(__file__).parents[1]
 SELECTION = (
@@ -88,3 +88,19 @@ def test_a_private_postgresql_that_is_too_old_is_refused_in_a_sentence(programs:
     done = serve(f"--data-dir={data_dir}", f"--pg-bin={old}")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"roost: PostgreSQL 15 or later is needed, {old} has 14"
+
+
+def test_a_database_on_a_server_that_is_too_old_is_refused_in_a_sentence(
+    programs: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = PrivatePostgres(data_dir, pg_bin=reachable_bin(OLDEST_MAJOR - 1, programs), settings={"fsync": "off"})
+    with pytest.raises(PostgresError, match="15 or later"):
+        server.start()
+    monkeypatch.setattr("roost.platform.postgres.OLDEST_MAJOR", OLDEST_MAJOR - 1)
+    server.start()
+    try:
+        done = serve(f"--database={server.dsn}")
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1].startswith("roost: PostgreSQL 15 or later is needed, this server is 14.")
+    finally:
+        server.stop()

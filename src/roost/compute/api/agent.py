@@ -124,7 +124,7 @@ def routes(compute: Compute) -> list[Route]:
         return json_response({"hosts": registered})
 
     return [
-        api.route("/poll", {"POST": poll}),
+        api.route("/poll", {"POST": poll}, held_s=guests.WAIT_MAX_S),
         api.route("/reports", {"POST": report}),
         api.route("/guests", {"POST": list_unknown}),
         api.route("/hosts", {"GET": list_hosts, "PUT": register}),
