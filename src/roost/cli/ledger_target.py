@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseTooOld, DatabaseUnavailable, RoostError
-from roost.platform.migrate import upgrade
+from roost.platform.migrate import list_outdated, upgrade
 from roost.platform.postgres import PrivatePostgres
 
 
@@ -58,7 +58,7 @@ async def _connect(dsn: str, *, create: bool, pool_size: int) -> AsyncIterator[D
     except Exception as error:  # asyncpg's refusals: a wrong password, no such database, no such option
         raise TargetRefused(f"the database refuses the connection: {error}") from error
     try:
-        if create:
+        if create and await list_outdated(database, ("placement",)):
             await asyncio.to_thread(upgrade, dsn, ("placement",))
         yield database
     finally:
