@@ -136,3 +136,28 @@ async def test_a_transaction_that_was_ended_from_outside_is_told_when_it_goes_on
             assert await tx.fetchval("SELECT 1") == 1
     finally:
         await limited.close()
+
+
+async def test_a_transaction_inside_another_that_was_ended_is_undone(database: Database) -> None:
+    async with database.transaction() as tx:
+        await tx.execute("CREATE TABLE public.done (what text)")
+    limited = await Database.open(database.dsn, size=1)
+    try:
+
+        async def work(*, end_outer: bool) -> None:
+            async with limited.transaction() as outer:
+                backend = await outer.fetchval("SELECT pg_backend_pid()")
+                async with limited.transaction() as inner:
+                    await inner.execute("INSERT INTO public.done VALUES ('relying on the locks of the other')")
+                    if end_outer:
+                        await inner.execute("SELECT pg_terminate_backend($1)", backend)
+
+        with pytest.raises(DatabaseUnavailable):
+            await work(end_outer=True)
+        async with database.connection() as connection:
+            assert await connection.fetchval("SELECT count(*) FROM public.done") == 0
+        await work(end_outer=False)
+        async with database.connection() as connection:
+            assert await connection.fetchval("SELECT count(*) FROM public.done") == 1
+    finally:
+        await limited.close()

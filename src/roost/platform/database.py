@@ -148,10 +148,15 @@ class Database:
         Raises DatabaseUnavailable when the server goes away; whether the commit arrived is then not known.
         """
         isolation = {"isolation": "repeatable_read", "readonly": True} if snapshot else {}
+        outer = _held.get()
         with _told():
             async with self._acquire() as connection:
                 async with connection.transaction(**isolation):
                     yield connection
+                    if not snapshot and outer is not None and outer.is_in_transaction():
+                        # What this one did relies on the locks of the one around it, which may have been ended while
+                        # this process was stopped. Asked with this one's own locks held: who comes next waits for them.
+                        await outer.execute("SELECT 1")
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -163,14 +168,16 @@ class Database:
     @asynccontextmanager
     async def _acquire(self) -> AsyncIterator[Connection]:
         """A connection; to who holds one, one apart from the pool: all of it may wait for what that has locked."""
-        outer = _holder.get()
-        pool = self._inner if outer is self else self._pool
+        holder, held = _holder.get(), _held.get()
+        pool = self._inner if holder is self else self._pool
         async with pool.acquire(timeout=POOL_WAIT_S) as connection:
             _holder.set(self)
+            _held.set(connection)
             try:
                 yield connection
             finally:
-                _holder.set(outer)
+                _holder.set(holder)
+                _held.set(held)
 
     @asynccontextmanager
     async def lookups(self) -> AsyncIterator[Connection]:
@@ -197,5 +204,8 @@ class Database:
 
 _holder: ContextVar[Database | None] = ContextVar("holder", default=None)
 """Of whose connections the running task holds one."""
+
+_held: ContextVar[Connection | None] = ContextVar("held", default=None)
+"""The one that it took last."""
 
 _each_minute = EachMinute()
