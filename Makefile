@@ -19,10 +19,15 @@ $(VENV)/.dev: pyproject.toml $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $(VENV)/.run $@
 
+$(VENV)/.postgresql: tests/postgres_servers.py $(VENV)/.dev
+	@mkdir -p $(VENV)/postgresql
+	$(BIN)/python -m tests.postgres_servers $(VENV)/postgresql
+	@touch $@
+
 demo: $(VENV)/.run  ## Boot servers over three racks until the addresses run out, and tell the story.
 	$(BIN)/roost demo examples/three-racks.yaml
 
-test: $(VENV)/.dev  ## Format, lint, strict types and every test.
+test: $(VENV)/.dev $(VENV)/.postgresql  ## Format, lint, strict types and every test.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.invariants import assert_books_agree, list_problems
+from tests.postgres_servers import PG_BIN
 
 from roost.cli.cloud_client import CloudClient
 from roost.cli.cloudfile import parse_cloud
@@ -89,7 +90,8 @@ class Cluster:
 
     def serve(self, *services: str, environment: Mapping[str, str] | None = None, **options: int | str) -> None:
         """`roost serve` on a free port, up when this returns; with the option `database`, on that one."""
-        options = options if "database" in options else {"data-dir": str(self.data_dir), **options}
+        if "database" not in options:
+            options = {"data-dir": str(self.data_dir), **({"pg-bin": str(PG_BIN)} if PG_BIN else {}), **options}
         words = [f"--{name}={value}" for name, value in options.items()]
         arguments = ("serve", *services, "--json", *words)
         listens = services != ("conductor",)
@@ -187,7 +189,7 @@ def _template() -> str:
     directory = Path(tempfile.mkdtemp(prefix="roost-template-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     directory.chmod(0o711)
-    server = PrivatePostgres(directory)
+    server = PrivatePostgres(directory, pg_bin=PG_BIN)
     server.start()
     with ThreadPoolExecutor() as elsewhere:  # a test's event loop may be running here
         elsewhere.submit(upgrade, server.dsn).result()

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.postgres_servers import PG_BIN
 
 from roost.platform.database import Database
 from roost.platform.migrate import upgrade
@@ -34,7 +35,7 @@ def data_dir() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def postgres(reachable_dir: Path) -> Iterator[PrivatePostgres]:
     """A PostgreSQL without fsync, for tests that do not kill it; with a migrated database `template`."""
-    server = PrivatePostgres(reachable_dir, settings={"fsync": "off"})
+    server = PrivatePostgres(reachable_dir, pg_bin=PG_BIN, settings={"fsync": "off"})
     server.start()
     server._query("CREATE DATABASE template")
     upgrade(server.dsn.replace("/roost?", "/template?"))

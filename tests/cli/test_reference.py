@@ -16,7 +16,7 @@ from roost.cli.cloud_wiring import CloudParts
 from roost.cli.main import app
 from roost.cli.manage import app as manage_app
 from roost.cli.roles import SERVICES, ProcessConfig
-from roost.cli.settings import Settings
+from roost.cli.settings import Settings, read_settings
 from roost.cli.wiring import Parts, agent_app, main_app
 from roost.platform.crash import CRASH_POINTS
 from roost.platform.http import MethodRoute
@@ -86,7 +86,8 @@ def methods_served() -> set[tuple[str, str]]:
     parts = Parts(
         database=nothing,
         wakeups=nothing,
-        settings=nothing,
+        health=nothing,
+        settings=read_settings(None),
         ledger=nothing,
         cloud=CloudParts(networks=nothing, compute=nothing, conductor=nothing, network_policy=nothing),
         policy=nothing,

@@ -94,6 +94,36 @@ def served(data_dir: Path) -> Iterator[Started]:
     stop(process)
 
 
+def test_a_schema_newer_than_the_program_and_a_lost_version_file_end_every_command_with_one_sentence(
+    data_dir: Path,
+) -> None:
+    process, _ = start(f"--data-dir={data_dir}", "--listen=127.0.0.1:0", "placement")
+    PrivatePostgres(data_dir)._run(
+        "psql", "-h", str(PrivatePostgres(data_dir).socket_dir), "-U", "roost", "-d", "roost",
+        "-c", "UPDATE placement.alembic_version SET version_num = 'placement_9999'",
+    )  # fmt: skip
+    stop(process)
+    commands = (
+        [*ROOST, "serve", "placement", "--listen=127.0.0.1:0"],
+        [sys.executable, "-c", "from roost.cli.manage import main; main()", "audit"],
+        [sys.executable, "-c", "from roost.cli.manage import main; main()", "import-placement", "--from=http://none"],
+    )
+    for sentence in ("this Roost knows it up to placement_", "names no version", "has files but no PG_VERSION"):
+        for command in commands:
+            done = subprocess.run(
+                [*command, f"--data-dir={data_dir}"], capture_output=True, text=True, env=ENVIRONMENT, timeout=TIMEOUT_S
+            )
+            assert done.returncode == 1, done
+            found = sentence in done.stderr or ("audit" in command and "there is no database in" in done.stderr)
+            assert found, done.stderr
+            assert "Traceback" not in done.stderr
+        version = data_dir / "postgres" / "PG_VERSION"
+        if "placement" in sentence:
+            version.write_text("")
+        else:
+            version.unlink(missing_ok=True)
+
+
 def test_what_dies_comes_back_and_sigterm_ends_everything(served: Started, data_dir: Path) -> None:
     process, url = served
     assert status(url) == 200

@@ -1,8 +1,12 @@
+import asyncio
+
 import asyncpg
 import pytest
 
-from roost.platform.database import Database
-from roost.platform.errors import DatabaseUnavailable
+from roost.platform.database import Connection, Database
+from roost.platform.errors import DatabaseUnavailable, LockTimeout
+from roost.platform.timeouts import Timeouts
+from roost.platform.wakeup import Wakeups
 
 
 async def test_uuids_and_addresses_are_strings_in_both_directions(database: Database) -> None:
@@ -54,3 +58,106 @@ async def test_who_leaves_the_connection_for_lookups_in_a_transaction_leaves_it_
         await tx.execute("SELECT pg_current_xact_id()")
     async with database.lookups() as connection:
         assert await connection.fetchval("SELECT pg_current_snapshot()::text") != first
+
+
+def raising(code: str) -> str:
+    return f"DO $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '{code}'; END $$"
+
+
+@pytest.mark.parametrize(
+    "code", ["53000", "53100", "53200", "53300", "53400", "57000", "57014", "57P01", "57P02", "57P03", "25P03", "25P04"]
+)
+async def test_what_means_not_now_to_postgresql_is_no_failure_of_roost(database: Database, code: str) -> None:
+    for scope in (database.transaction, database.connection, database.lookups):
+        with pytest.raises(DatabaseUnavailable, match="no room") as error:
+            async with scope() as connection:
+                await connection.execute(raising(code))
+        assert type(error.value) is DatabaseUnavailable
+
+
+async def test_a_lock_that_is_not_given_back_in_time_is_told_by_name(database: Database) -> None:
+    async def lock(tx: Connection) -> None:
+        await tx.execute("SET LOCAL lock_timeout = 50")
+        await tx.execute("SELECT pg_advisory_xact_lock(1)")
+
+    async with database.transaction() as holder:
+        await lock(holder)
+        with pytest.raises(LockTimeout, match="another transaction holds what this one needs, try again"):
+            async with database.transaction() as tx:
+                await lock(tx)
+
+
+async def test_every_session_has_the_limits_of_the_lease(database: Database) -> None:
+    limited = await Database.open(database.dsn, size=1, lease_s=8)
+    try:
+        async with limited.transaction() as outer, limited.transaction() as inner, limited.lookups() as lookups:
+            for connection in (outer, inner, lookups):
+                for name, value in Timeouts.of_lease(8).session_settings().items():
+                    shown = await connection.fetchval("SELECT setting FROM pg_settings WHERE name = $1", name)
+                    # On a Unix socket, which these are, the system has no times of its own.
+                    assert shown == ("0" if name.startswith("tcp_") else value), name
+    finally:
+        await limited.close()
+
+
+async def test_a_connection_that_heard_wake_ups_keeps_its_limits(database: Database) -> None:
+    limited = await Database.open(database.dsn, size=1, lease_s=8)
+    try:
+        wakeups = Wakeups(limited)
+        running = asyncio.create_task(wakeups.run())
+        await asyncio.sleep(0)
+        async with database.connection() as looking, asyncio.timeout(20):
+            while not await looking.fetchval("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"):
+                await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait([running])
+        async with limited.connection() as connection:
+            assert await connection.fetchval("SHOW idle_in_transaction_session_timeout") == "6s"
+            assert await connection.fetchval("SELECT count(*) FROM pg_listening_channels()") == 0
+    finally:
+        await limited.close()
+
+
+async def test_a_transaction_that_was_ended_from_outside_is_told_when_it_goes_on(database: Database) -> None:
+    limited = await Database.open(database.dsn, size=1, lease_s=0.01)  # 2 s in which it says nothing
+    try:
+
+        async def sleep_too_long(tx: Connection) -> None:
+            backend = await tx.fetchval("SELECT pg_backend_pid()")
+            async with database.connection() as looking, asyncio.timeout(20):
+                while await looking.fetchval("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", backend):
+                    await asyncio.sleep(0.05)
+            await tx.fetchval("SELECT 1")
+
+        with pytest.raises(DatabaseUnavailable):
+            async with limited.transaction() as tx:
+                await sleep_too_long(tx)
+        async with limited.transaction() as tx:
+            assert await tx.fetchval("SELECT 1") == 1
+    finally:
+        await limited.close()
+
+
+async def test_a_transaction_inside_another_that_was_ended_is_undone(database: Database) -> None:
+    async with database.transaction() as tx:
+        await tx.execute("CREATE TABLE public.done (what text)")
+    limited = await Database.open(database.dsn, size=1)
+    try:
+
+        async def work(*, end_outer: bool) -> None:
+            async with limited.transaction() as outer:
+                backend = await outer.fetchval("SELECT pg_backend_pid()")
+                async with limited.transaction() as inner:
+                    await inner.execute("INSERT INTO public.done VALUES ('relying on the locks of the other')")
+                    if end_outer:
+                        await inner.execute("SELECT pg_terminate_backend($1)", backend)
+
+        with pytest.raises(DatabaseUnavailable):
+            await work(end_outer=True)
+        async with database.connection() as connection:
+            assert await connection.fetchval("SELECT count(*) FROM public.done") == 0
+        await work(end_outer=False)
+        async with database.connection() as connection:
+            assert await connection.fetchval("SELECT count(*) FROM public.done") == 1
+    finally:
+        await limited.close()

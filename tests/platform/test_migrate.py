@@ -11,7 +11,7 @@ from roost.placement import service
 from roost.placement.refresh import IndexRefresher
 from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
-from roost.platform.migrate import SCHEMAS, configuration, head, list_outdated, upgrade
+from roost.platform.migrate import SCHEMAS, SchemaTooNew, configuration, head, list_outdated, upgrade
 from roost.platform.postgres import PrivatePostgres
 from roost.seams.placement import VCPU, ClaimGroup, ConsumerClaim
 
@@ -29,6 +29,15 @@ async def test_a_schema_that_is_missing_or_not_at_its_head_is_outdated(database:
         await tx.execute("DELETE FROM compute.alembic_version")
     assert await list_outdated(database) == ["placement", "network", "compute"]
     assert await list_outdated(database, ["compute"]) == ["compute"]
+
+
+async def test_a_schema_that_is_newer_than_this_roost_is_refused_by_name(database: Database) -> None:
+    async with database.transaction() as tx:
+        await tx.execute("UPDATE network.alembic_version SET version_num = 'network_9999'")
+    sentence = f"schema network in the database is at network_9999, and this Roost knows it up to {head('network')}"
+    with pytest.raises(SchemaTooNew, match=sentence):
+        await list_outdated(database)
+    assert await list_outdated(database, ["placement"]) == []
 
 
 @pytest.fixture

@@ -238,6 +238,27 @@ def test_a_directory_of_another_version_is_refused_with_both_versions(data_dir: 
     assert sorted(path.name for path in cluster.iterdir()) == ["PG_VERSION"]
 
 
+@pytest.mark.parametrize("content", ["", "\n", "\0\0\0", "eighteen"])
+def test_a_version_file_without_a_version_is_refused_in_a_sentence(data_dir: Path, content: str) -> None:
+    cluster = data_dir / "postgres"
+    cluster.mkdir()
+    (cluster / "PG_VERSION").write_text(content)
+    with pytest.raises(PostgresError, match="PG_VERSION names no version of PostgreSQL, so the directory is damaged"):
+        PrivatePostgres(data_dir).start()
+    assert (cluster / "PG_VERSION").read_text() == content
+
+
+def test_a_directory_that_lost_its_version_file_is_refused_in_a_sentence_and_left_as_it_is(data_dir: Path) -> None:
+    server = PrivatePostgres(data_dir, settings=FAST)
+    server.start()
+    server.stop()
+    (server.cluster / "PG_VERSION").unlink()
+    names = sorted(path.name for path in server.cluster.iterdir())
+    with pytest.raises(PostgresError, match="has files but no PG_VERSION"):
+        PrivatePostgres(data_dir, settings=FAST).start()
+    assert sorted(path.name for path in server.cluster.iterdir()) == names
+
+
 def test_the_number_of_another_process_in_its_lock_file_is_not_it(data_dir: Path, postgres: PrivatePostgres) -> None:
     cluster = data_dir / "postgres"
     cluster.mkdir()

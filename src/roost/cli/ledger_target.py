@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from roost.platform.database import Database
-from roost.platform.errors import DatabaseUnavailable, RoostError
-from roost.platform.migrate import upgrade
+from roost.platform.errors import DatabaseTooOld, DatabaseUnavailable, RoostError
+from roost.platform.migrate import list_outdated, upgrade
 from roost.platform.postgres import PrivatePostgres
 
 
@@ -53,12 +53,12 @@ async def open_ledger(target: LedgerTarget, *, create: bool, pool_size: int = 1)
 async def _connect(dsn: str, *, create: bool, pool_size: int) -> AsyncIterator[Database]:
     try:
         database = await Database.open(dsn, size=pool_size)
-    except DatabaseUnavailable:
+    except (DatabaseUnavailable, DatabaseTooOld):
         raise
     except Exception as error:  # asyncpg's refusals: a wrong password, no such database, no such option
         raise TargetRefused(f"the database refuses the connection: {error}") from error
     try:
-        if create:
+        if create and await list_outdated(database, ("placement",)):
             await asyncio.to_thread(upgrade, dsn, ("placement",))
         yield database
     finally:

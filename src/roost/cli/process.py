@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import ProcessConfig, is_placement_alone
+from roost.cli.settings import read_settings
 from roost.cli.wiring import Parts, agent_listener, background_tasks, main_listener
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
@@ -79,10 +80,11 @@ async def _must_not_end(work: Coroutine[Any, Any, None]) -> None:
 
 async def _open_database(config: ProcessConfig, stopping: asyncio.Event) -> Database | None:
     """Connect, however long the database takes; None when told to stop before."""
+    lease_s = read_settings(config.config).conductor.lease_s
     said = False
     while not stopping.is_set():
         try:
-            return await Database.open(config.dsn, size=config.pool_size)
+            return await Database.open(config.dsn, size=config.pool_size, lease_s=lease_s)
         except DatabaseUnavailable as error:
             if not said:
                 log.warning("waiting for the database", error=str(error))

@@ -10,7 +10,7 @@ from roost.conductor.settings import ConductorSettings
 from roost.network.settings import NetworkSettings
 from roost.placement.settings import PlacementSettings
 from roost.platform.config import load_section
-from roost.platform.settings import CorsSettings, KeystoneSettings
+from roost.platform.settings import ApiSettings, CorsSettings, KeystoneSettings
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -20,6 +20,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     network: NetworkSettings
     compute: ComputeSettings
     conductor: ConductorSettings
+    api: ApiSettings
     keystone: KeystoneSettings
     cors: CorsSettings
 
@@ -32,6 +33,7 @@ def read_settings(file: Path | str | None) -> Settings:
         network=load_section(NetworkSettings, "network", file=path, environment=os.environ),
         compute=load_section(ComputeSettings, "compute", file=path, environment=os.environ),
         conductor=load_section(ConductorSettings, "conductor", file=path, environment=os.environ),
+        api=load_section(ApiSettings, "api", file=path, environment=os.environ),
         keystone=load_section(KeystoneSettings, "keystone", file=path, environment=os.environ),
         cors=load_section(CorsSettings, "cors", file=path, environment=os.environ),
     )

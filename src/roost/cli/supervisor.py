@@ -24,7 +24,7 @@ from roost.cli.access_words import PRESETS
 from roost.cli.roles import ProcessConfig, is_placement_alone
 from roost.cli.settings import read_settings
 from roost.platform.database import Database
-from roost.platform.errors import DatabaseUnavailable, RoostError
+from roost.platform.errors import DatabaseTooOld, DatabaseUnavailable, RoostError
 from roost.platform.migrate import SCHEMAS, list_outdated, upgrade
 from roost.platform.postgres import PostgresError, PrivatePostgres
 from roost.platform.tls import ListenerTls, unverified_context
@@ -166,6 +166,8 @@ async def _find_outdated(dsn: str, schemas: Sequence[str]) -> list[str]:
     """The schemas that must be migrated; fails with a sentence and not in the middle of a migration."""
     try:
         database = await Database.open(dsn, size=1)
+    except DatabaseTooOld:
+        raise
     except DatabaseUnavailable as error:
         raise ServeError(str(error)) from error
     except Exception as error:  # asyncpg's refusals: a wrong password, no such database, no such option

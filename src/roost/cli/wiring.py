@@ -1,6 +1,6 @@
 """What is built from what: with cloud_wiring.py the one place that knows every wing. Nothing is decided here."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.auth import Policy
 from roost.platform.database import Database
 from roost.platform.env import Env
-from roost.platform.errors import DatabaseUnavailable
+from roost.platform.health import Health
 from roost.platform.http import Api, json_response, mount
 from roost.platform.repeat import repeat
 from roost.platform.telemetry import metrics_route
@@ -44,6 +44,7 @@ class Parts:
     """
 
     database: Database
+    health: Health
     wakeups: Wakeups
     settings: Settings
     ledger: Ledger
@@ -71,6 +72,7 @@ class Parts:
             keystone = Keystone(settings.keystone)
         return cls(
             database=database,
+            health=Health(database.dsn),
             wakeups=wakeups,
             settings=settings,
             ledger=ledger,
@@ -80,7 +82,8 @@ class Parts:
         )
 
     async def close(self) -> None:
-        """Let go of what is held outside of the database."""
+        """Let go of what is held outside of the pool of connections."""
+        self.health.close()
         if self.keystone:
             await self.keystone.close()
 
@@ -109,14 +112,20 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
         routes.append(_agent_announcement(config))
     routes += [mount(f"/{service}", apis[service]()) for service in served]
     routes += apis[served[0]]() if len(served) == 1 else [API.not_found()]
-    return Starlette(routes=routes)
+    return _app(parts, routes)
 
 
 def agent_app(parts: Parts) -> Starlette:
     """The listener of the agents, whose held polls would use up the main one's connections."""
     assert parts.cloud is not None
     agents = mount("/agent/v1", parts.cloud.agent_routes())
-    return Starlette(routes=[_healthz(parts), metrics_route(), agents, API.not_found()])
+    return _app(parts, [_healthz(parts), metrics_route(), agents, API.not_found()])
+
+
+def _app(parts: Parts, routes: Sequence[BaseRoute]) -> Starlette:
+    app = Starlette(routes=routes)
+    app.state.request_timeout_s = parts.settings.api.request_timeout_s
+    return app
 
 
 def agent_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
@@ -149,11 +158,9 @@ def _ledger_audits(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, A
 
 def _healthz(parts: Parts) -> Route:
     async def answer(_request: Request) -> Response:
-        try:
-            async with parts.database.connection() as connection:
-                await connection.execute("SELECT 1")
-        except DatabaseUnavailable as error:
-            return json_response({"status": "unavailable", "reason": str(error)}, 503, {"Retry-After": "1"})
+        reason = await parts.health.find_fault()
+        if reason is not None:
+            return json_response({"status": "unavailable", "reason": reason}, 503, {"Retry-After": "1"})
         return json_response({"status": "ok"})
 
     return Route("/healthz", answer)

@@ -22,6 +22,7 @@ from roost.conductor.finish import delete, fail, launch_timeout, retry, settle
 from roost.conductor.place import place
 from roost.conductor.ports import create_ports
 from roost.platform.errors import DatabaseUnavailable, TransactionVictim
+from roost.platform.logs import EachMinute
 
 ROUNDS_MAX = 64
 """Stages that one batch may pass in one lease; a server passes seven, and five more for each retry."""
@@ -54,12 +55,15 @@ async def run(conductor: Conductor) -> None:
 
 
 async def _run_batches(conductor: Conductor) -> None:
+    each_minute = EachMinute()
     while True:
         heard = conductor.wakeups.count("roost_work")
         try:
             busy = await run_once(conductor)
         except DatabaseUnavailable as error:
-            log.warning("conductor waits for the database", reason=str(error))
+            # Whoever was stopped meanwhile learns so that its transaction was ended: a lost lease like any other.
+            if each_minute.is_due("database"):
+                log.warning("conductor waits for the database", reason=str(error))
             busy = False
         except Exception:
             # The leases of this batch run out, and whoever takes the rows then does their stage again.

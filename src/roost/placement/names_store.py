@@ -30,11 +30,11 @@ SELECT DISTINCT provider_id FROM placement.inventory WHERE resource_class_id = $
 """
 
 LOCK_CLASS_NAMES = """-- placement.lock_class_names
-SELECT pg_advisory_xact_lock(0x524F4F5354000001)
+SELECT pg_advisory_xact_lock(5931046453580398593)
 """
 
 LOCK_CLASS_NAMES_SHARED = """-- placement.lock_class_names_shared
-SELECT pg_advisory_xact_lock_shared(0x524F4F5354000001)
+SELECT pg_advisory_xact_lock_shared(5931046453580398593)
 """
 
 LOCK_CLASS = """-- placement.lock_class

@@ -17,11 +17,11 @@ WHERE p.uuid = $1
 """
 
 LOCK_NAMES = """-- placement.lock_names
-SELECT pg_advisory_xact_lock(0x524F4F5354000002)
+SELECT pg_advisory_xact_lock(5931046453580398594)
 """
 
 LOCK_NAMES_SHARED = """-- placement.lock_names_shared
-SELECT pg_advisory_xact_lock_shared(0x524F4F5354000002)
+SELECT pg_advisory_xact_lock_shared(5931046453580398594)
 """
 
 LOCK_PARENT = """-- placement.lock_parent

@@ -1,18 +1,22 @@
 """Connections and transactions on PostgreSQL, and what its failures mean to a caller."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import functools
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import asyncpg
+import structlog
 
-from roost.platform.errors import DatabaseUnavailable, TransactionVictim
+from roost.platform.errors import DatabaseTooOld, DatabaseUnavailable, LockTimeout, TransactionVictim
+from roost.platform.logs import EachMinute
+from roost.platform.postgres import OLDEST_MAJOR
+from roost.platform.timeouts import LEASE_S, Timeouts
 
 POOL_SIZE = 8
 CONNECT_TIMEOUT_S = 10.0
-COMMAND_TIMEOUT_S = 60.0
 
 Connection = Any
 """An asyncpg connection inside a transaction; asyncpg is not typed."""
@@ -23,10 +27,10 @@ LOOKUP_SETTINGS = {**SETTINGS, "plan_cache_mode": "force_generic_plan", "enable_
 
 UNAVAILABLE = (
     asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
+    asyncpg.InsufficientResourcesError,  # class 53: disk full, out of memory, too many connections
+    asyncpg.OperatorInterventionError,  # class 57: shut down, starting, crashed, or a statement was cancelled
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.TransactionTimeoutError,  # Roost sets none, an operator may
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # used just between the server's last words and the end of the connection
     asyncpg.ReadOnlySQLTransactionError,
@@ -40,10 +44,29 @@ POOL_WAIT_S = 30.0
 """Who waits longer for a connection is told that the database is away: all are held by others that wait."""
 
 
-async def _prepare_connection(connection: Connection) -> None:
+log = structlog.get_logger()
+
+
+async def _prepare_connection(connection: Connection, *, timeouts: Timeouts) -> None:
+    if connection.get_server_version().major < OLDEST_MAJOR:
+        version = connection.get_settings().server_version
+        raise DatabaseTooOld(f"PostgreSQL {OLDEST_MAJOR} or later is needed, this server is {version}")
+    timeouts.watch_peer(connection._transport.get_extra_info("socket").fileno())
+    # Not among the start-up parameters: a pooler between refuses those that it does not know, or drops them.
+    await _set(connection, timeouts.session_settings())
     # UUIDs and addresses are canonical lower-case strings everywhere in Roost; JSON columns hold encoded text.
     for type_name in ("uuid", "inet", "cidr"):
         await connection.set_type_codec(type_name, schema="pg_catalog", encoder=str, decoder=str, format="text")
+
+
+async def _set(connection: Connection, settings: Mapping[str, str]) -> None:
+    """Have the settings for the rest of the session."""
+    names, values = list(settings), list(settings.values())
+    await connection.execute(
+        "SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS setting (name, value)",
+        names,
+        values,
+    )
 
 
 async def _keep_session(_connection: Connection) -> None:
@@ -51,17 +74,33 @@ async def _keep_session(_connection: Connection) -> None:
     return None
 
 
-async def _open_pool(dsn: str, *, least: int, most: int) -> Any:
+async def _open_pool(dsn: str, *, least: int, most: int, timeouts: Timeouts) -> Any:
     return await asyncpg.create_pool(
         dsn,
         min_size=least,
         max_size=most,
-        init=_prepare_connection,
+        init=functools.partial(_prepare_connection, timeouts=timeouts),
         reset=_keep_session,
         timeout=CONNECT_TIMEOUT_S,
-        command_timeout=COMMAND_TIMEOUT_S,
+        command_timeout=timeouts.statement_s,
         server_settings=SETTINGS,
     )
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Say what PostgreSQL's failures mean to the caller; those that concern everybody are in the log once a minute."""
+    try:
+        yield
+    except VICTIM as error:
+        raise TransactionVictim(f"the transaction gave way to another: {error}") from error
+    except asyncpg.LockNotAvailableError as error:
+        raise LockTimeout(f"another transaction holds what this one needs, try again: {error}") from error
+    except UNAVAILABLE as error:
+        reason = str(error) or type(error).__name__
+        if _each_minute.is_due(type(error).__name__):
+            log.warning("the database cannot serve", reason=reason)
+        raise DatabaseUnavailable(f"the database cannot serve at the moment: {reason}") from error
 
 
 class Database:
@@ -70,18 +109,24 @@ class Database:
     UUIDs, `inet` and `cidr` values are `str` in both directions; `json`/`jsonb` are encoded text; `xid8` is int.
     """
 
-    def __init__(self, dsn: str, pool: Any, inner: Any) -> None:
+    def __init__(self, dsn: str, timeouts: Timeouts, pool: Any, inner: Any) -> None:
         self.dsn = dsn
+        self._timeouts = timeouts
         self._pool = pool
         self._inner = inner
         self._lookups: Connection | None = None
         self._lookups_lock = asyncio.Lock()
 
     @classmethod
-    async def open(cls, dsn: str, *, size: int = POOL_SIZE) -> "Database":
-        """Connect. Raises DatabaseUnavailable when no server answers at `dsn`."""
+    async def open(cls, dsn: str, *, size: int = POOL_SIZE, lease_s: float = LEASE_S) -> "Database":
+        """Connect. lease_s: how long others may be held up by a process that uses this and dies (timeouts.py).
+
+        Raises DatabaseUnavailable when no server answers at `dsn`, DatabaseTooOld.
+        """
+        timeouts = Timeouts.of_lease(lease_s)
         try:
-            return cls(dsn, await _open_pool(dsn, least=1, most=size), await _open_pool(dsn, least=0, most=size))
+            pool = await _open_pool(dsn, least=1, most=size, timeouts=timeouts)
+            return cls(dsn, timeouts, pool, await _open_pool(dsn, least=0, most=size, timeouts=timeouts))
         except UNAVAILABLE as error:
             raise DatabaseUnavailable(f"no PostgreSQL answers: {error}") from error
 
@@ -103,37 +148,36 @@ class Database:
         Raises DatabaseUnavailable when the server goes away; whether the commit arrived is then not known.
         """
         isolation = {"isolation": "repeatable_read", "readonly": True} if snapshot else {}
-        try:
+        outer = _held.get()
+        with _told():
             async with self._acquire() as connection:
                 async with connection.transaction(**isolation):
                     yield connection
-        except VICTIM as error:
-            raise TransactionVictim(f"the transaction gave way to another: {error}") from error
-        except UNAVAILABLE as error:
-            raise DatabaseUnavailable(f"the database went away: {error or type(error).__name__}") from error
+                    if not snapshot and outer is not None and outer.is_in_transaction():
+                        # What this one did relies on the locks of the one around it, which may have been ended while
+                        # this process was stopped. Asked with this one's own locks held: who comes next waits for them.
+                        await outer.execute("SELECT 1")
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection without a transaction: each statement is one of its own."""
-        try:
+        with _told():
             async with self._acquire() as connection:
                 yield connection
-        except VICTIM as error:
-            raise TransactionVictim(f"the transaction gave way to another: {error}") from error
-        except UNAVAILABLE as error:
-            raise DatabaseUnavailable(f"the database went away: {error or type(error).__name__}") from error
 
     @asynccontextmanager
     async def _acquire(self) -> AsyncIterator[Connection]:
         """A connection; to who holds one, one apart from the pool: all of it may wait for what that has locked."""
-        outer = _holder.get()
-        pool = self._inner if outer is self else self._pool
+        holder, held = _holder.get(), _held.get()
+        pool = self._inner if holder is self else self._pool
         async with pool.acquire(timeout=POOL_WAIT_S) as connection:
             _holder.set(self)
+            _held.set(connection)
             try:
                 yield connection
             finally:
-                _holder.set(outer)
+                _holder.set(holder)
+                _held.set(held)
 
     @asynccontextmanager
     async def lookups(self) -> AsyncIterator[Connection]:
@@ -141,24 +185,27 @@ class Database:
 
         It is opened when first asked for, has LOOKUP_SETTINGS, and one user at a time.
         """
-        try:
+        with _told():
             async with self._lookups_lock:
                 if self._lookups is None or self._lookups.is_closed():
                     self._lookups = await asyncpg.connect(
                         self.dsn,
                         timeout=CONNECT_TIMEOUT_S,
-                        command_timeout=COMMAND_TIMEOUT_S,
+                        command_timeout=self._timeouts.statement_s,
                         server_settings=LOOKUP_SETTINGS,
                     )
-                    await _prepare_connection(self._lookups)
+                    await _prepare_connection(self._lookups, timeouts=self._timeouts)
                 try:
                     yield self._lookups
                 finally:
                     if self._lookups.is_in_transaction():  # cancelled twice: its next user would see the past
                         self._lookups.terminate()
-        except UNAVAILABLE as error:
-            raise DatabaseUnavailable(f"the database went away: {error or type(error).__name__}") from error
 
 
 _holder: ContextVar[Database | None] = ContextVar("holder", default=None)
 """Of whose connections the running task holds one."""
+
+_held: ContextVar[Connection | None] = ContextVar("held", default=None)
+"""The one that it took last."""
+
+_each_minute = EachMinute()

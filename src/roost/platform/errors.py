@@ -34,6 +34,22 @@ class TransactionVictim(DatabaseUnavailable):
     """PostgreSQL ended this transaction so that another could go on; the same again may well succeed."""
 
 
+class LockTimeout(DatabaseUnavailable):
+    """Another transaction held for too long what this one needs; the same again may well succeed."""
+
+
+class RequestTimeout(DatabaseUnavailable):
+    """The request took too long; it can be repeated."""
+
+
+class BodyTimeout(RoostError):
+    """The request's body did not come in time."""
+
+
+class DatabaseTooOld(RoostError):
+    """The database is an older PostgreSQL than Roost works with."""
+
+
 class BadRequest(RoostError):
     """The request is malformed."""
 

@@ -4,6 +4,7 @@ A wing's `api/` gives an `Api` its endpoints: functions that decode, call one se
 service raises is turned into an answer here, by the wing's table of problems.
 """
 
+import asyncio
 import gc
 import re
 import uuid
@@ -21,7 +22,15 @@ from starlette.routing import Match, Mount, Route
 from starlette.types import Scope
 
 from roost.platform.auth import Forbidden
-from roost.platform.errors import BadRequest, Conflict, DatabaseUnavailable, NotFound, RoostError
+from roost.platform.errors import (
+    BadRequest,
+    BodyTimeout,
+    Conflict,
+    DatabaseUnavailable,
+    NotFound,
+    RequestTimeout,
+    RoostError,
+)
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 DETAIL_MAX = 40_000
@@ -48,6 +57,7 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
     NotFound: Problem(404, title="Not Found"),
     Conflict: Problem(409, title="Conflict"),
     Forbidden: Problem(403, title="Forbidden"),
+    BodyTimeout: Problem(408, title="Request Timeout"),
     DatabaseUnavailable: Problem(503, title="Service Unavailable"),
     RoostError: Problem(500, title="Internal Server Error"),
 }
@@ -58,6 +68,9 @@ Dialect = Callable[[Problem, str, Request], Any]
 
 BODY_KEY = "roost.body"
 """Where a request's scope holds its body once it was read: it comes only once."""
+
+BODY_BEGUN_KEY = "roost.body_begun"
+"""Whether a request's scope says that its body is being read."""
 
 REQUEST_ID = "x-openstack-request-id"
 
@@ -137,8 +150,11 @@ class Api:
     dialect: Dialect = problem_details
     microversions: Microversions | None = None
 
-    def route(self, path: str, endpoints: Mapping[str, Endpoint]) -> Route:
-        """One path with an endpoint for each HTTP method; other methods get a 405 in the API's own words."""
+    def route(self, path: str, endpoints: Mapping[str, Endpoint], *, held_s: float = 0.0) -> Route:
+        """One path with an endpoint for each HTTP method; other methods get a 405 in the API's own words.
+
+        held_s: how long an endpoint may keep a request on purpose; its time-out begins then.
+        """
         served = tuple(sorted(endpoints))
         allowed = ", ".join(served)
 
@@ -157,7 +173,7 @@ class Api:
                     response = self._refusal(problem, text, request)
                     response.headers["Allow"] = allowed
                 else:
-                    response = await endpoint(request)
+                    response = await _answer_in_time(endpoint, request, held_s=held_s)
             except Exception as error:
                 response = self.problem_response(error, request)
             if version is not None and self.microversions:
@@ -220,6 +236,42 @@ class Api:
         return response
 
 
+async def _answer_in_time(endpoint: Endpoint, request: Request, *, held_s: float) -> Response:
+    """Return what the endpoint answers. Raises RequestTimeout, BodyTimeout after the listener's time-out.
+
+    What is cut off is cancelled and takes back what it began, which nobody waits for: it may need the database that
+    kept it so long.
+    """
+    timeout_s: float | None = getattr(request.app.state, "request_timeout_s", None)
+    if timeout_s is None:
+        return await endpoint(request)
+    work = asyncio.ensure_future(endpoint(request))
+    try:
+        done, _ = await asyncio.wait((work,), timeout=timeout_s + held_s)
+    except asyncio.CancelledError:
+        work.cancel()
+        await asyncio.wait((work,))
+        raise
+    if done:
+        return work.result()
+    _ending.add(work)
+    work.add_done_callback(_end)
+    work.cancel()
+    if request.scope.get(BODY_BEGUN_KEY) and BODY_KEY not in request.scope:
+        raise BodyTimeout(f"the body did not come within {timeout_s:g} s")
+    raise RequestTimeout(f"the request was not done within {timeout_s:g} s: the database is slow or stands still")
+
+
+_ending: set[asyncio.Future[Response]] = set()
+"""Requests that were cut off and are taking back what they began: the event loop alone would forget them."""
+
+
+def _end(work: asyncio.Future[Response]) -> None:
+    _ending.discard(work)
+    if not work.cancelled() and (error := work.exception()) and not isinstance(error, RoostError):
+        log.warning("a request that was cut off failed", reason=f"{type(error).__name__}: {error}")
+
+
 class _ApiMount(Mount):
     """Answers at the bare prefix too: clients ask for an API's versions at its address without a final slash."""
 
@@ -272,6 +324,7 @@ async def read_bytes(request: Request) -> bytes:
     if BODY_KEY in request.scope:
         read: bytes = request.scope[BODY_KEY]
         return read
+    request.scope[BODY_BEGUN_KEY] = True
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)

@@ -5,6 +5,7 @@ Never on standard output, which belongs to the program that started Roost.
 
 import logging
 import sys
+import time
 from typing import Any
 
 import structlog
@@ -28,3 +29,23 @@ def configure_logging(process: str) -> None:
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(process=process)
+
+
+class EachMinute:
+    """Says of events that come with every request when one of their kind is due in the log: once a minute."""
+
+    INTERVAL_S = 60.0
+    KINDS_MAX = 100
+
+    def __init__(self) -> None:
+        self._due_at_s: dict[str, float] = {}
+
+    def is_due(self, kind: str) -> bool:
+        """Whether none of this kind was due within the last minute."""
+        now_s = time.monotonic()
+        if now_s < self._due_at_s.get(kind, now_s):
+            return False
+        if len(self._due_at_s) >= self.KINDS_MAX:
+            self._due_at_s.clear()
+        self._due_at_s[kind] = now_s + self.INTERVAL_S
+        return True

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from roost.platform.database import Database
+from roost.platform.errors import RoostError
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -14,13 +15,25 @@ SCHEMAS = ("placement", "network", "compute")
 _MIGRATIONS = Path(__file__).parent / "migrations"
 
 
+class SchemaTooNew(RoostError):
+    """The database was migrated by a newer Roost."""
+
+
 async def list_outdated(database: Database, schemas: Sequence[str] = SCHEMAS) -> list[str]:
-    """Those of `schemas` that are not at their last migration: missing, older, or newer than this Roost."""
+    """Those of `schemas` that are not at their last migration: missing, or older than this Roost.
+
+    Raises SchemaTooNew for one that is newer: what this Roost wrote there could be wrong.
+    """
     async with database.connection() as connection:
         outdated = []
         for schema in schemas:
             there = await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{schema}.alembic_version")
             found = await connection.fetchval(f"SELECT version_num FROM {schema}.alembic_version") if there else None  # noqa: S608
+            if found is not None and found > head(schema):
+                raise SchemaTooNew(
+                    f"the schema {schema} in the database is at {found}, and this Roost knows it up to {head(schema)}: "
+                    "run the newer Roost that migrated it, or name another database"
+                )
             if found != head(schema):
                 outdated.append(schema)
     return outdated

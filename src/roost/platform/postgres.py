@@ -174,6 +174,7 @@ class PrivatePostgres:
     def _ensure_running(self) -> bool:
         self._refuse_unreachable_directories()
         if not (self.cluster / "PG_VERSION").exists():
+            self._refuse_remains()
             self._initialise()
         self._check_version(self.cluster)
         if self.is_running():
@@ -194,6 +195,14 @@ class PrivatePostgres:
         lines = (self.cluster / "postmaster.pid").read_text().splitlines()
         if len(lines) > 4 and lines[4]:
             self.socket_dir = Path(lines[4])
+
+    def _refuse_remains(self) -> None:
+        """Raise PostgresError where something is in the cluster's place that is none."""
+        if self.cluster.exists() and any(self.cluster.iterdir()):
+            raise PostgresError(
+                f"{self.cluster} has files but no PG_VERSION, so it is no data directory of PostgreSQL, or has lost "
+                "a part: restore it from a backup, or give another --data-dir"
+            )
 
     def _initialise(self) -> None:
         """Make the cluster beside its place and move it there whole: an initdb that is killed leaves nothing in it."""
@@ -243,7 +252,12 @@ class PrivatePostgres:
         )
 
     def _check_version(self, cluster: Path) -> None:
-        found = (cluster / "PG_VERSION").read_text().strip()
+        found = (cluster / "PG_VERSION").read_text(errors="replace").strip()
+        if not found.isdecimal():
+            raise PostgresError(
+                f"{cluster / 'PG_VERSION'} names no version of PostgreSQL, so the directory is damaged: "
+                "restore it from a backup, or give another --data-dir"
+            )
         if found != str(self._major()):
             raise PostgresError(
                 f"{cluster} was made by PostgreSQL {found}, these binaries are {self._major()}: "

@@ -5,16 +5,21 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from roost.platform.errors import RoostError
+from roost.platform.errors import DatabaseUnavailable, RoostError
+from roost.platform.logs import EachMinute
 
 log = structlog.get_logger()
 
 
 async def repeat(work: Callable[[], Awaitable[object]], name: str, *, interval_s: float) -> None:
     """Do it until cancelled, over whatever happens, with interval_s between two times; logs say `name`."""
+    each_minute = EachMinute()
     while True:
         try:
             await work()
+        except DatabaseUnavailable as error:
+            if each_minute.is_due(name):
+                log.warning("periodic work waits for the database", work=name, again_in_s=interval_s, reason=str(error))
         except (RoostError, TimeoutError) as error:
             reason = str(error) or "somebody else takes too long"
             log.warning("periodic work is put off", work=name, again_in_s=interval_s, reason=reason)

@@ -1,4 +1,4 @@
-"""The sections `[keystone]` and `[cors]` of roost.toml: what stands in front of the APIs."""
+"""The sections `[api]`, `[keystone]` and `[cors]` of roost.toml: what stands in front of the APIs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,6 +6,12 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from roost.platform.errors import BadRequest
+
+
+class ApiSettings(Struct, frozen=True, kw_only=True):
+    """The section `[api]` of roost.toml. request_timeout_s: how long a request may take before it is answered 503."""
+
+    request_timeout_s: Annotated[float, Meta(gt=0)] = 30
 
 
 class KeystoneSettings(Struct, frozen=True, kw_only=True):

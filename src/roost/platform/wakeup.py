@@ -51,8 +51,8 @@ class Wakeups:
                     try:
                         await self._send_due(connection)
                     finally:
-                        if not connection.is_closed():
-                            await connection.reset()
+                        for channel in CHANNELS:
+                            await connection.remove_listener(channel, self._hear)
             except (DatabaseUnavailable, *UNAVAILABLE):
                 await asyncio.sleep(RECONNECT_S)
 

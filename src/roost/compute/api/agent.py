@@ -176,7 +176,7 @@ def routes(compute: Compute) -> list[Route]:
         return json_response({"hosts": registered})
 
     return [
-        api.route("/poll", {"POST": poll}),
+        api.route("/poll", {"POST": poll}, held_s=compute.settings.poll_wait_max_s),
         api.route("/reports", {"POST": report}),
         api.route("/guests", {"POST": compare}),
         api.route("/hosts", {"GET": list_hosts, "PUT": register}),

@@ -49,7 +49,7 @@ async def delete_quotas(tx: Connection, project_id: str) -> bool:
 
 LOCK_PROJECTS = """
 -- network.lock_projects
-SELECT pg_advisory_xact_lock(0x524F5354, key)
+SELECT pg_advisory_xact_lock(1380930388, key)
 FROM (SELECT DISTINCT hashtext(p) AS key FROM unnest($1::text[]) AS t (p) ORDER BY key OFFSET 0) AS k
 """
 

@@ -7,11 +7,16 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
+from roost.platform.timeouts import LEASE_S, Timeouts
+
 LOCK_KEY = 0x526F6F7374  # "Roost"; two processes that start at once migrate one after the other
 
 
 def _migrate(connection: Connection) -> None:
     schema = context.config.attributes["schema"]
+    # A migration may wait for its locks and take its time; one whose process is gone gives them back.
+    for name, value in Timeouts.of_lease(LEASE_S).idle_settings().items():
+        connection.execute(text("SELECT set_config(:name, :value, false)"), {"name": name, "value": value})
     connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK_KEY})"))
     connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
     context.configure(connection=connection, version_table_schema=schema)

@@ -1,0 +1,57 @@
+"""Whether the database can serve at this moment, for `/healthz`: it answers, and what it writes finds room."""
+
+import asyncio
+
+import asyncpg
+
+from roost.platform.database import UNAVAILABLE, Connection
+
+ANSWER_S = 0.7
+"""`/healthz` is answered within a second, whatever the database does."""
+LOOK_TIMEOUT_S = 5.0
+
+LIMIT_MEMORY = """-- platform.limit_memory
+SET LOCAL work_mem = '64kB'
+"""
+
+WRITE_TEMPORARY_FILE = """-- platform.write_temporary_file
+SELECT count(*) FROM generate_series(1, 40000)
+"""
+"""The rows do not fit into that memory, so PostgreSQL writes about 1 MB beside its data, and deletes it."""
+
+
+class Health:
+    """Looks through a connection of its own: neither a pool in use nor a transaction that waits makes it wait."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._connection: Connection | None = None
+        self._look: asyncio.Task[str | None] | None = None
+
+    async def find_fault(self) -> str | None:
+        """Return why the database cannot serve, None if it can. Who asks during a look gets its answer."""
+        if self._look is None or self._look.done():
+            self._look = asyncio.create_task(self._look_once())
+        done, _ = await asyncio.wait((self._look,), timeout=ANSWER_S)
+        return self._look.result() if done else f"the database does not answer within {ANSWER_S} s"
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._look is not None:
+            self._look.cancel()
+        if self._connection is not None:
+            self._connection.terminate()
+
+    async def _look_once(self) -> str | None:
+        try:
+            async with asyncio.timeout(LOOK_TIMEOUT_S):
+                if self._connection is None or self._connection.is_closed():
+                    self._connection = await asyncpg.connect(self._dsn)
+                async with self._connection.transaction():
+                    await self._connection.execute(LIMIT_MEMORY)
+                    await self._connection.execute(WRITE_TEMPORARY_FILE)
+        except (asyncpg.PostgresError, *UNAVAILABLE) as error:
+            if self._connection is not None:
+                self._connection.terminate()
+            return f"the database cannot serve: {error or type(error).__name__}"
+        return None
