@@ -16,7 +16,7 @@ from roost.placement import service, service_names, service_write
 from roost.placement.errors import ProviderNotFound
 from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
-from roost.platform.errors import BadRequest, Conflict, DatabaseUnavailable, NotFound
+from roost.platform.errors import BadRequest, Conflict, DatabaseUnavailable, LockTimeout, NotFound
 from roost.seams.placement import ClaimGroup, ConsumerClaim, Inventory, ProviderState
 
 ROUNDS = 12
@@ -175,12 +175,9 @@ async def test_a_parent_that_nobody_has_is_refused(ledger: Ledger) -> None:
         await service.ensure_providers(ledger, [ProviderState(uuid=uuid_of(1), name="orphan", parent_uuid=uuid_of(7))])
 
 
-async def test_a_claim_that_another_statement_blocks_is_told_to_come_back_and_not_that_it_failed(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_claim_that_another_statement_blocks_is_told_to_come_back_and_not_that_it_failed(dsn: str) -> None:
     """A deadlock with somebody who keeps no order, as an operator in psql, is no answer of 500."""
-    monkeypatch.setattr("roost.platform.database.COMMAND_TIMEOUT_S", 3.0)
-    database = await Database.open(dsn)
+    database = await Database.open(dsn, lease_s=0.1)  # 5 s are waited for a lock
     ledger = Ledger(database)
     await sync_standard_names(ledger)
     hosts = [uuid_of(number) for number in range(2)]
@@ -189,12 +186,13 @@ async def test_a_claim_that_another_statement_blocks_is_told_to_come_back_and_no
     )
     async with database.connection() as operator:
         await operator.execute("SET deadlock_timeout = '60s'")  # the other one finds it
+        await operator.execute("SET idle_in_transaction_session_timeout = 0")
         await operator.execute("BEGIN")
         await operator.execute(f"SELECT FROM placement.provider WHERE uuid = '{hosts[1]}' FOR UPDATE")
         claiming = asyncio.create_task(service.claim(ledger, [claim_on(1, *hosts)]))
         await until_blocked(database, 1)
         await operator.execute(f"SELECT FROM placement.provider WHERE uuid = '{hosts[0]}' FOR UPDATE")
-        with pytest.raises(DatabaseUnavailable):
+        with pytest.raises(LockTimeout):
             await claiming
         await operator.execute("ROLLBACK")
     await service.claim(ledger, [claim_on(1, *hosts)])

@@ -105,10 +105,10 @@ async def test_a_connection_that_heard_wake_ups_keeps_its_limits(database: Datab
     try:
         wakeups = Wakeups(limited)
         running = asyncio.create_task(wakeups.run())
-        await asyncio.sleep(0)
-        async with database.connection() as looking, asyncio.timeout(20):
-            while not await looking.fetchval("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"):
-                await asyncio.sleep(0.01)
+        async with database.connection() as other, asyncio.timeout(60):
+            while not wakeups.count("roost_work"):
+                await other.execute("NOTIFY roost_work")
+                await wakeups.wait("roost_work", 0.1, since=0)
         running.cancel()
         await asyncio.wait([running])
         async with limited.connection() as connection:
