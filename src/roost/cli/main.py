@@ -44,6 +44,11 @@ Template = Annotated[
     typer.Option(envvar="ROOST_PG_TEMPLATE", help="A data directory, not in use, of which a new one begins as a copy."),
 ]
 
+State = Annotated[
+    Path | None,
+    typer.Option(help="Where the fake driver keeps its guests.", show_default="agent/HOST, for a fleet agent"),
+]
+
 ConfigFile = Annotated[Path | None, typer.Option(help="A roost.toml; ROOST_SECTION_OPTION in the environment wins.")]
 
 app = typer.Typer(
@@ -122,9 +127,7 @@ def _serve(
         auth=auth,
         policy=policy,
     )
-    configure_logging("supervisor")
-    if until_stdin_ends:
-        end_with_stdin(patience_s=STOP_PATIENCE_S)
+    _begin("supervisor", until_stdin_ends=until_stdin_ends)
     _run(serve(options, ready=lambda address: _print(_serving_text(chosen, address, as_json=as_json))))
 
 
@@ -136,7 +139,7 @@ def _agent(
         str | None, typer.Option(metavar="all|N", help="Every host that a cloud file declared, or N made-up ones.")
     ] = None,
     driver: Annotated[str, typer.Option(help="fake: guests are lines in a file.")] = "fake",
-    state: Annotated[Path, typer.Option(help="Directory where the fake driver keeps its guests.")] = Path("agent"),
+    state: State = None,
     physical_network: Annotated[
         list[str] | None, typer.Option(help="A physical network that the hosts reach; may be repeated.")
     ] = None,
@@ -175,13 +178,13 @@ def _agent(
     )
     hosts: list[HostReport] | None = None
     if host is not None:
+        _check_host_names(host)
         hosts = [msgspec.structs.replace(like, name=name) for name in host]
     elif fleet != "all":
         count = _whole_number("--fleet", fleet or "", "all or a number of hosts")
         hosts = make_fleet(count, like=like)
-    configure_logging("agent")
-    if until_stdin_ends:
-        end_with_stdin(patience_s=STOP_PATIENCE_S)
+    state = state or (Path("agent") if host is None else Path("agent", host[0]))
+    _begin("agent", until_stdin_ends=until_stdin_ends)
     try:
         fake = FakeDriver(state, _faults(fake_delay, fake_fail))
     except (StateInUse, OSError) as error:
@@ -316,6 +319,13 @@ def _address(option: str, text: str) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
+def _check_host_names(names: Sequence[str]) -> None:
+    from roost.compute.host_names import find_bad_host_name
+
+    if (flaw := find_bad_host_name(names)) is not None:
+        _misused(f"--host: {flaw}")
+
+
 def _check_api(url: str) -> None:
     if not re.match(r"https?://.", url):
         _misused(f"--api {url}: expected a URL such as http://127.0.0.1:8778")
@@ -335,6 +345,13 @@ def _print(text: str) -> None:
 
 def _misused(text: str) -> NoReturn:
     raise typer.BadParameter(text)
+
+
+def _begin(name: str, *, until_stdin_ends: bool) -> None:
+    """Have the logs of a command that stays, and its end."""
+    configure_logging(name)
+    if until_stdin_ends:
+        end_with_stdin(patience_s=STOP_PATIENCE_S)
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

@@ -4,6 +4,7 @@ Roost's own API: sets in, sets out, errors in RFC 9457. Unknown fields of a body
 can talk to an older Roost.
 """
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -12,8 +13,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from roost.compute.guests import KnownGuest
+from roost.compute.host_names import find_bad_host_name
 from roost.compute.model import GuestReport, HostReport
 from roost.compute.service import Compute, guests, hosts
+from roost.platform.errors import BadRequest
 from roost.platform.http import Api, json_response, read_json
 
 HOSTS_MAX = 20_000
@@ -30,7 +33,7 @@ Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 class _Busy(Struct):
     server_id: Uuid
-    host: Name
+    host: str
     attempt: Count
     desired: Literal["running", "absent"]
 
@@ -38,14 +41,14 @@ class _Busy(Struct):
 class _Poll(Struct):
     """hosts: None for every host that a cloud file declared."""
 
-    hosts: Annotated[list[Name], Meta(max_length=HOSTS_MAX)] | None
+    hosts: Annotated[list[str], Meta(max_length=HOSTS_MAX)] | None
     wait_s: Annotated[float, Meta(ge=0)] = 0.0
     busy: Annotated[list[_Busy], Meta(max_length=BUSY_MAX)] = []
 
 
 class _Report(Struct):
     server_id: Uuid
-    host: Name
+    host: str
     attempt: Count
     state: Literal["begun", "running", "failed", "absent"]
     message: str = ""
@@ -56,7 +59,7 @@ class _Reports(Struct):
 
 
 class _Host(Struct):
-    name: Name
+    name: str
     vcpus: Count
     ram_mb: Count
     disk_gb: Count
@@ -72,7 +75,7 @@ class _Hosts(Struct):
 
 class _Guest(Struct):
     server_id: Uuid
-    host: Name
+    host: str
     attempt: Count
 
 
@@ -87,16 +90,19 @@ def routes(compute: Compute) -> list[Route]:
 
     async def poll(request: Request) -> Response:
         body = await read_json(request, _Poll)
+        _check_host_names([*(body.hosts or ()), *(order.host for order in body.busy)])
         busy = [(order.server_id, order.host, order.attempt, order.desired) for order in body.busy]
         orders = await polls.poll(body.hosts, busy=busy, wait_s=body.wait_s)
         return json_response({"orders": orders})
 
     async def report(request: Request) -> Response:
         body = await read_json(request, _Reports)
+        _check_host_names(item.host for item in body.reports)
         return json_response({"reports": await guests.report(compute, [_guest_report(item) for item in body.reports])})
 
     async def list_unknown(request: Request) -> Response:
         body = await read_json(request, _Guests)
+        _check_host_names(guest.host for guest in body.guests)
         listed = [
             KnownGuest(server_id=guest.server_id, host=guest.host, attempt=guest.attempt) for guest in body.guests
         ]
@@ -107,6 +113,7 @@ def routes(compute: Compute) -> list[Route]:
 
     async def register(request: Request) -> Response:
         body = await read_json(request, _Hosts)
+        _check_host_names(host.name for host in body.hosts)
         reports = [
             HostReport(
                 name=host.name,
@@ -130,6 +137,11 @@ def routes(compute: Compute) -> list[Route]:
         api.route("/hosts", {"GET": list_hosts, "PUT": register}),
         api.not_found(),
     ]
+
+
+def _check_host_names(names: Iterable[str]) -> None:
+    if (flaw := find_bad_host_name(names)) is not None:
+        raise BadRequest(flaw)
 
 
 def _guest_report(item: _Report) -> GuestReport:
