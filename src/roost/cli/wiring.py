@@ -1,6 +1,6 @@
 """What is built from what: with cloud_wiring.py the one place that knows every wing. Nothing is decided here."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -109,14 +109,22 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
         routes.append(_agent_announcement(config))
     routes += [mount(f"/{service}", apis[service]()) for service in served]
     routes += apis[served[0]]() if len(served) == 1 else [API.not_found()]
-    return Starlette(routes=routes)
+    return _application(routes)
 
 
 def agent_app(parts: Parts) -> Starlette:
     """The listener of the agents, whose held polls would use up the main one's connections."""
     assert parts.cloud is not None
     agents = mount("/agent/v1", parts.cloud.agent_routes())
-    return Starlette(routes=[_healthz(parts), metrics_route(), agents, API.not_found()])
+    return _application([_healthz(parts), metrics_route(), agents, API.not_found()])
+
+
+def _application(routes: Sequence[BaseRoute]) -> Starlette:
+    """A listener's routes. What is asked of no path at all, `CONNECT host:port` and `OPTIONS *`, is asked of nobody."""
+    application = Starlette(routes=routes)
+    application.router.redirect_slashes = False
+    application.router.default = API.no_path
+    return application
 
 
 def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
@@ -149,7 +157,7 @@ def _healthz(parts: Parts) -> Route:
             return json_response({"status": "unavailable", "reason": str(error)}, 503, {"Retry-After": "1"})
         return json_response({"status": "ok"})
 
-    return Route("/healthz", answer)
+    return API.route("/healthz", {"GET": answer})
 
 
 def _agent_announcement(config: ProcessConfig) -> Route:
@@ -161,4 +169,4 @@ def _agent_announcement(config: ProcessConfig) -> Route:
             host = request.url.hostname or host
         return json_response({"url": f"http://{host}:{config.agent_port}/agent/v1"})
 
-    return Route("/agent/v1", answer)
+    return API.route("/agent/v1", {"GET": answer})

@@ -25,6 +25,8 @@ REPORTS_MAX = 2_000
 GUESTS_MAX = 20_000
 BUSY_MAX = 20_000
 MESSAGE_CHARS_MAX = 2_000
+VALUES_MAX = 15 * HOSTS_MAX
+"""In one body: as many as so many hosts may have. Measured: 30 ms."""
 
 Uuid = Annotated[str, Meta(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
@@ -89,19 +91,19 @@ def routes(compute: Compute) -> list[Route]:
     polls = guests.Polls(compute)
 
     async def poll(request: Request) -> Response:
-        body = await read_json(request, _Poll)
+        body = await read_json(request, _Poll, values_max=VALUES_MAX)
         _check_host_names([*(body.hosts or ()), *(order.host for order in body.busy)])
         busy = [(order.server_id, order.host, order.attempt, order.desired) for order in body.busy]
         orders = await polls.poll(body.hosts, busy=busy, wait_s=body.wait_s)
         return json_response({"orders": orders})
 
     async def report(request: Request) -> Response:
-        body = await read_json(request, _Reports)
+        body = await read_json(request, _Reports, values_max=VALUES_MAX)
         _check_host_names(item.host for item in body.reports)
         return json_response({"reports": await guests.report(compute, [_guest_report(item) for item in body.reports])})
 
     async def list_unknown(request: Request) -> Response:
-        body = await read_json(request, _Guests)
+        body = await read_json(request, _Guests, values_max=VALUES_MAX)
         _check_host_names(guest.host for guest in body.guests)
         listed = [
             KnownGuest(server_id=guest.server_id, host=guest.host, attempt=guest.attempt) for guest in body.guests
@@ -112,7 +114,7 @@ def routes(compute: Compute) -> list[Route]:
         return json_response({"hosts": await guests.list_host_names(compute, declared_only=False)})
 
     async def register(request: Request) -> Response:
-        body = await read_json(request, _Hosts)
+        body = await read_json(request, _Hosts, values_max=VALUES_MAX)
         _check_host_names(host.name for host in body.hosts)
         reports = [
             HostReport(
