@@ -87,6 +87,7 @@ def _serve(
         str | None, typer.Option(help="Where agents ask.", show_default="the same address, a free port")
     ] = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="API processes.")] = 1,
+    agent_workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that agents ask.")] = 1,
     conductors: Annotated[int, typer.Option(min=1, max=64, help="Conductor processes.")] = 1,
     auth: Auth = "none",
     policy: PolicyWord = None,
@@ -119,6 +120,7 @@ def _serve(
         agent_host=agent_host,
         agent_port=agent_port,
         workers=workers,
+        agent_workers=agent_workers,
         conductors=conductors,
         pg_bin=pg_bin,
         pg_template=pg_template,

@@ -9,7 +9,7 @@ from roost.conductor.settings import ConductorSettings
 from roost.network.settings import NetworkSettings
 from roost.placement.settings import PlacementSettings
 from roost.platform.config import load_section
-from roost.platform.settings import CorsSettings, KeystoneSettings
+from roost.platform.settings import CorsSettings, KeystoneSettings, ListenerSettings
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -18,6 +18,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     placement: PlacementSettings
     network: NetworkSettings
     conductor: ConductorSettings
+    listeners: ListenerSettings
     keystone: KeystoneSettings
     cors: CorsSettings
 
@@ -29,6 +30,7 @@ def read_settings(file: Path | str | None) -> Settings:
         placement=load_section(PlacementSettings, "placement", file=path, environment=os.environ),
         network=load_section(NetworkSettings, "network", file=path, environment=os.environ),
         conductor=load_section(ConductorSettings, "conductor", file=path, environment=os.environ),
+        listeners=load_section(ListenerSettings, "listeners", file=path, environment=os.environ),
         keystone=load_section(KeystoneSettings, "keystone", file=path, environment=os.environ),
         cors=load_section(CorsSettings, "cors", file=path, environment=os.environ),
     )

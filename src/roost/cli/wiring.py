@@ -151,7 +151,7 @@ def _ledger_audits(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, A
 def _healthz(parts: Parts) -> Route:
     async def answer(_request: Request) -> Response:
         try:
-            async with parts.database.connection() as connection:
+            async with parts.database.lookups() as connection:  # thousands may be waiting for one of the pool
                 await connection.execute("SELECT 1")
         except DatabaseUnavailable as error:
             return json_response({"status": "unavailable", "reason": str(error)}, 503, {"Retry-After": "1"})

@@ -34,6 +34,12 @@ class TransactionVictim(DatabaseUnavailable):
     """PostgreSQL ended this transaction so that another could go on; the same again may well succeed."""
 
 
+class BodyTimeout(RoostError):
+    """The request's body did not come to its end in time."""
+
+    retry = Retry.NOW
+
+
 class BadRequest(RoostError):
     """The request is malformed."""
 

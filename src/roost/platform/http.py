@@ -21,7 +21,7 @@ from starlette.routing import Match, Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from roost.platform.auth import Forbidden
-from roost.platform.errors import BadRequest, Conflict, DatabaseUnavailable, NotFound, RoostError
+from roost.platform.errors import BadRequest, BodyTimeout, Conflict, DatabaseUnavailable, NotFound, RoostError
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 BODY_VALUES_MAX = 100_000
@@ -51,6 +51,7 @@ PROBLEMS: Mapping[type[Exception], Problem] = {
     NotFound: Problem(404, title="Not Found"),
     Conflict: Problem(409, title="Conflict"),
     Forbidden: Problem(403, title="Forbidden"),
+    BodyTimeout: Problem(408, title="Request Timeout"),
     DatabaseUnavailable: Problem(503, title="Service Unavailable"),
     RoostError: Problem(500, title="Internal Server Error"),
 }

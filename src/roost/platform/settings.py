@@ -1,4 +1,4 @@
-"""The sections `[keystone]` and `[cors]` of roost.toml: what stands in front of the APIs."""
+"""The sections `[listeners]`, `[keystone]` and `[cors]` of roost.toml: what stands in front of the APIs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,6 +6,16 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from roost.platform.errors import BadRequest
+
+
+class ListenerSettings(Struct, frozen=True, kw_only=True):
+    """The section `[listeners]` of roost.toml: what each process that listens grants its clients."""
+
+    connections_max: Annotated[int, Meta(ge=16, le=1_000_000)] = 10_000
+    connections_per_address_max: Annotated[int, Meta(ge=0)] = 0
+    idle_timeout_s: Annotated[float, Meta(ge=1, le=86_400)] = 30
+    body_timeout_s: Annotated[float, Meta(ge=1, le=86_400)] = 60
+    answer_timeout_s: Annotated[float, Meta(ge=1, le=86_400)] = 60
 
 
 class KeystoneSettings(Struct, frozen=True, kw_only=True):
