@@ -11,13 +11,12 @@ from roost.compute.guests import KnownGuest, ReportAnswer
 from roost.compute.model import GuestOrder, GuestReport
 from roost.compute.service import Compute
 from roost.compute.service.hosts import heartbeat
+from roost.compute.service.poll_waits import RECHECK_S, PollWaits
 from roost.compute.store import guests as store
 from roost.platform.errors import NotFound
 
 ORDERS_MAX = 1000
 """Orders in one answer."""
-RECHECK_S = 2.0
-"""A held poll looks again at least so often: a lost wake-up costs no more."""
 WAIT_MAX_S = 30.0
 
 BusyOrder = tuple[str, str, int, str]
@@ -31,6 +30,7 @@ class Polls:
         self._compute = compute
         self._looking = asyncio.Lock()
         self._next_look: asyncio.Task[set[str]] | None = None
+        self._waits = PollWaits(compute.wakeups, self._look) if compute.wakeups else None
 
     async def poll(self, hosts: Sequence[str] | None, *, busy: Sequence[BusyOrder], wait_s: float) -> list[GuestOrder]:
         """What the hosts should change; waits up to wait_s seconds while there is nothing, without a connection.
@@ -56,7 +56,9 @@ class Polls:
             left_s = deadline - loop.time()
             if orders or left_s <= 0:
                 return orders
-            if compute.wakeups:
+            if self._waits and hosts is not None:
+                await self._waits.wait(names, left_s, since=heard)
+            elif compute.wakeups:  # a host may be declared meanwhile
                 await compute.wakeups.wait("roost_guest", min(RECHECK_S, left_s), since=heard)
             else:
                 await asyncio.sleep(min(RECHECK_S, left_s))
