@@ -53,6 +53,14 @@ def test_a_flat_network_that_cannot_be_is_refused_in_words(old: str, new: str, s
     assert said in refusal(CELLS.replace(old, new, 1))
 
 
+@pytest.mark.parametrize("name", ["../../etc", "'r1/h[1-4]'", '"r1\\n"', "'-h[1-4]'"])
+def test_a_host_name_that_is_none_is_refused_in_words(name: str) -> None:
+    assert "'r1-h[1-4]'" in TEXT
+    said = refusal(TEXT.replace("'r1-h[1-4]'", name, 1))
+    assert "hosts[0].name: " in said
+    assert "is no host name: " in said
+
+
 def test_the_example_is_read_without_a_warning() -> None:
     cloud, warnings = read_cloud(EXAMPLE)
     assert warnings == []

@@ -226,6 +226,8 @@ def test_a_roost_that_does_not_answer_is_said() -> None:
         ("serve", "--workers", "0"),
         ("load", "examples/three-racks.yaml", "--api", "127.0.0.1:8778"),
         ("agent", "--fleet", "all", "--api", "127.0.0.1:8778"),
+        ("agent", "--host", "../../etc", "--api", "http://127.0.0.1:8778"),
+        ("agent", "--host", "h1\n", "--api", "http://127.0.0.1:8778"),
         ("nest",),
     ],
 )
@@ -247,3 +249,22 @@ def test_a_placement_service_alone_makes_its_schema_only_and_others_may_come_lat
     process, url = start("all", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0")
     assert status(url) == 200
     assert stop(process) == 0
+
+
+def test_agents_of_several_hosts_start_side_by_side_each_with_a_folder_of_its_host(data_dir: Path) -> None:
+    """The second said that another agent works with `agent`, where both kept their guests."""
+    agents = [
+        subprocess.Popen(
+            [*ROOST, "agent", "--host", name, "--api", "http://127.0.0.1:1", "--until-stdin-ends"],
+            stdin=subprocess.PIPE,
+            cwd=data_dir,
+            env=ENVIRONMENT,
+        )
+        for name in ("h1", "h2")
+    ]
+    try:
+        wait_for(lambda: all((data_dir / "agent" / name / "guests.journal").exists() for name in ("h1", "h2")))
+    finally:
+        for agent in agents:
+            agent.communicate(timeout=TIMEOUT_S)
+    assert [agent.returncode for agent in agents] == [0, 0]

@@ -1,3 +1,4 @@
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -64,7 +65,6 @@ async def test_an_unknown_host_is_a_404_that_names_it(http: aiohttp.ClientSessio
     [
         ("/poll", {}),
         ("/poll", {"hosts": "h1"}),
-        ("/poll", {"hosts": ["h\x001"]}),
         ("/poll", {"hosts": ["h1"], "wait_s": -1}),
         ("/poll", {"hosts": ["h1"], "busy": [{"server_id": SERVER, "host": "h1", "attempt": 1, "desired": "x"}]}),
         ("/reports", {"reports": [{"server_id": "x", "host": "h1", "attempt": 1, "state": "begun"}]}),
@@ -79,3 +79,27 @@ async def test_a_malformed_body_is_a_400_that_says_where(
     status, answer = await post(http, path, body)
     assert status == 400
     assert "$" in answer["detail"] or "hosts" in answer["detail"]
+
+
+@pytest.mark.parametrize("name", ["../../etc", "h1\n", "a\r\nX: b", "h\x001", "", "a" * 300])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/poll", {"hosts": ["h1", "NAME"]}),
+        ("/poll", {"hosts": [], "busy": [{"server_id": SERVER, "host": "NAME", "attempt": 1, "desired": "absent"}]}),
+        ("/reports", {"reports": [{"server_id": SERVER, "host": "NAME", "attempt": 1, "state": "begun"}]}),
+        ("/guests", {"guests": [{"server_id": SERVER, "host": "NAME", "attempt": 1}]}),
+        ("/hosts", {"hosts": [{"name": "NAME", "vcpus": 1, "ram_mb": 1, "disk_gb": 1}]}),
+    ],
+)
+async def test_a_host_name_that_is_none_is_a_400_that_says_why(
+    http: aiohttp.ClientSession, path: str, body: dict[str, Any], name: str
+) -> None:
+    text = json.dumps(body).replace('"NAME"', json.dumps(name))
+    async with http.request("PUT" if path == "/hosts" else "POST", f"/agent/v1{path}", data=text) as response:
+        status, answer = response.status, await response.json()
+    assert status == 400
+    assert f"{name[:80]!r}"[:-1] in answer["detail"]
+    assert "is no host name: " in answer["detail"]
+    async with http.get("/agent/v1/hosts") as response:
+        assert await response.json() == {"hosts": ["h1"]}

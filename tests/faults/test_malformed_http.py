@@ -151,6 +151,26 @@ def test_what_is_hardly_http_is_refused_or_hung_up_on(roost: Cluster, what: str)
     assert_alive(roost, before)
 
 
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        (b"CONNECT roost.test:80", 501),
+        (b"OPTIONS *", 501),
+        (b"CONNECT /placement/", 405),
+        (b"FROB /healthz", 405),
+        (b"POST /metrics", 405),
+        (b"DELETE /agent/v1", 405),
+        (b"TRACE /compute/", 405),
+    ],
+)
+def test_a_method_that_nobody_serves_is_refused_and_not_sent_elsewhere(
+    roost: Cluster, line: bytes, status: int
+) -> None:
+    answer = answer_to(roost.url, request(line))
+    assert answer.startswith(b"HTTP/1.1 %d " % status), answer[:300]
+    assert b"location:" not in answer.lower()
+
+
 @pytest.mark.parametrize("what", CUT_OFF)
 def test_who_hangs_up_halfway_is_not_missed(roost: Cluster, what: str) -> None:
     before = processes(roost)

@@ -15,6 +15,7 @@ import msgspec
 import yaml
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from roost.compute.host_names import find_bad_host_name
 from roost.platform.errors import RoostError
 
 HOSTS_MAX = 100_000
@@ -382,6 +383,9 @@ def _check_hosts(cloud: Cloud) -> Iterator[Problem]:
             names = hosts.names()
         except ValueError as error:
             yield Problem(path, f"expected {error}, got {hosts.name!r}")
+            continue
+        if (flaw := find_bad_host_name(names)) is not None:
+            yield Problem(path, flaw)
             continue
         if len(seen) + len(names) > HOSTS_MAX:
             yield Problem(path, f"expected at most {HOSTS_MAX} hosts in all")

@@ -73,6 +73,11 @@ Template = Annotated[
     typer.Option(envvar="ROOST_PG_TEMPLATE", help="A data directory, not in use, of which a new one begins as a copy."),
 ]
 
+State = Annotated[
+    Path | None,
+    typer.Option(help="Where the fake driver keeps its guests.", show_default="agent/HOST, for a fleet agent"),
+]
+
 ConfigFile = Annotated[Path | None, typer.Option(help="A roost.toml; ROOST_SECTION_OPTION in the environment wins.")]
 
 app = typer.Typer(
@@ -107,6 +112,7 @@ def _serve(
     listen: Listen = None,
     agent_listen: AgentListen = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="API processes.")] = 1,
+    agent_workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that agents ask.")] = 1,
     conductors: Annotated[int, typer.Option(min=1, max=64, help="Conductor processes.")] = 1,
     auth: Auth = "none",
     policy: PolicyWord = None,
@@ -143,6 +149,7 @@ def _serve(
         agent_host=agent_host,
         agent_port=agent_port,
         workers=workers,
+        agent_workers=agent_workers,
         conductors=conductors,
         pg_bin=pg_bin,
         pg_template=pg_template,
@@ -152,9 +159,7 @@ def _serve(
         policy=policy,
         tls=_listener_tls(tls_cert, tls_key, agent_ca),
     )
-    configure_logging("supervisor")
-    if until_stdin_ends:
-        end_with_stdin(patience_s=STOP_PATIENCE_S)
+    _begin("supervisor", until_stdin_ends=until_stdin_ends)
     _run(serve(options, ready=lambda address: _print(_serving_text(chosen, address, as_json=as_json))))
 
 
@@ -166,7 +171,7 @@ def _agent(
         str | None, typer.Option(metavar="all|N", help="Every host that a cloud file declared, or N made-up ones.")
     ] = None,
     driver: Annotated[str, typer.Option(help="fake: guests are lines in a file.")] = "fake",
-    state: Annotated[Path, typer.Option(help="Directory where the fake driver keeps its guests.")] = Path("agent"),
+    state: State = None,
     physical_network: Annotated[
         list[str] | None, typer.Option(help="A physical network that the hosts reach; may be repeated.")
     ] = None,
@@ -208,9 +213,8 @@ def _agent(
     )
     hosts = _agent_hosts(host, fleet, like)
     tls = _client_tls(cafile, cert, key)
-    configure_logging("agent")
-    if until_stdin_ends:
-        end_with_stdin(patience_s=STOP_PATIENCE_S)
+    state = state or (Path("agent") if host is None else Path("agent", host[0]))
+    _begin("agent", until_stdin_ends=until_stdin_ends)
     try:
         token = TokenSource(token_file, os.environ)
         fake = FakeDriver(state, _faults(fake_delay, fake_fail))
@@ -384,10 +388,18 @@ def _agent_hosts(names: list[str] | None, fleet: str | None, like: "HostReport")
     if (names is None) == (fleet is None):
         _misused("expected either --host, once or more, or --fleet")
     if names is not None:
+        _check_host_names(names)
         return [msgspec.structs.replace(like, name=name) for name in names]
     if fleet == "all":
         return None
     return make_fleet(_whole_number("--fleet", fleet or "", "all or a number of hosts"), like=like)
+
+
+def _check_host_names(names: Sequence[str]) -> None:
+    from roost.compute.host_names import find_bad_host_name
+
+    if (flaw := find_bad_host_name(names)) is not None:
+        _misused(f"--host: {flaw}")
 
 
 def _check_api(url: str) -> None:
@@ -409,6 +421,13 @@ def _print(text: str) -> None:
 
 def _misused(text: str) -> NoReturn:
     raise typer.BadParameter(text)
+
+
+def _begin(name: str, *, until_stdin_ends: bool) -> None:
+    """Have the logs of a command that stays, and its end."""
+    configure_logging(name)
+    if until_stdin_ends:
+        end_with_stdin(patience_s=STOP_PATIENCE_S)
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

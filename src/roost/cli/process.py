@@ -16,7 +16,8 @@ from typing import Any
 import msgspec
 import structlog
 import uvloop
-from granian.constants import Interfaces
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
 from granian.server.embed import Server
 from starlette.types import ASGIApp
 
@@ -24,13 +25,15 @@ from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import ProcessConfig, is_placement_alone
 from roost.cli.settings import read_settings
 from roost.cli.wiring import Parts, agent_listener, background_tasks, main_listener
+from roost.platform.connection_limits import ConnectionLimits, raise_descriptor_limit, reserve
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.logs import configure_logging
 
 STOP_TIMEOUT_S = 4.0
 DATABASE_RETRY_S = 0.2
-BACKLOG = 1024
+BACKLOG = 4096
+"""Connections that wait to be accepted; the kernel may allow fewer (net.core.somaxconn)."""
 
 log = structlog.get_logger()
 
@@ -55,9 +58,11 @@ async def run(config: ProcessConfig) -> None:
 
 
 async def _run_parts(config: ProcessConfig, parts: Parts, stopping: asyncio.Event) -> None:
-    server = _server(config, parts)
+    limits, server = _listener(config, parts) or (None, None)
     async with asyncio.TaskGroup() as group:
         work = [group.create_task(_must_not_end(one)) for one in background_tasks(config, parts)]
+        if limits:
+            work.append(group.create_task(_must_not_end(limits.watch())))
         serving = group.create_task(server.serve()) if server else None
         if serving:
             serving.add_done_callback(lambda _task: stopping.set())
@@ -93,8 +98,11 @@ async def _open_database(config: ProcessConfig, stopping: asyncio.Event) -> Data
     return None
 
 
-def _server(config: ProcessConfig, parts: Parts) -> Server | None:
-    """The listener of this role, None for one that only works. Processes of a role share one port (SO_REUSEPORT)."""
+def _listener(config: ProcessConfig, parts: Parts) -> tuple[ConnectionLimits, Server] | None:
+    """The listener of this role, None for one that only works. Processes of a role share one port (SO_REUSEPORT).
+
+    HTTP/1.1 alone: granian waits for ever for the first bytes of what may become HTTP/2.
+    """
     apps: dict[str, tuple[ASGIApp, str, int]] = {}
     if config.role == "api":
         apps["api"] = (main_listener(config, parts), config.host, config.port)
@@ -103,10 +111,23 @@ def _server(config: ProcessConfig, parts: Parts) -> Server | None:
     if config.role not in apps:
         return None
     app, host, port = apps[config.role]
-    return Server(
-        app, host, port, interface=Interfaces.ASGINL, websockets=False, log_enabled=False, backlog=BACKLOG,
+    settings = parts.settings.listeners
+    connections_max = raise_descriptor_limit(settings)
+    limits = ConnectionLimits(app, settings, port=port, connections_max=connections_max)
+    server = Server(
+        limits,
+        host,
+        port,
+        interface=Interfaces.ASGINL,
+        http=HTTPModes.http1,
+        http1_settings=HTTP1Settings(header_read_timeout=int(settings.idle_timeout_s * 1000)),
+        websockets=False,
+        log_enabled=False,
+        backlog=BACKLOG,
+        backpressure=connections_max + reserve(connections_max),
         **_tls_options(config),
-    )  # fmt: skip
+    )
+    return limits, server
 
 
 def _tls_options(config: ProcessConfig) -> dict[str, Any]:

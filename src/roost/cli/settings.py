@@ -10,7 +10,7 @@ from roost.conductor.settings import ConductorSettings
 from roost.network.settings import NetworkSettings
 from roost.placement.settings import PlacementSettings
 from roost.platform.config import load_section
-from roost.platform.settings import ApiSettings, CorsSettings, KeystoneSettings
+from roost.platform.settings import ApiSettings, CorsSettings, KeystoneSettings, ListenerSettings
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -21,6 +21,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     compute: ComputeSettings
     conductor: ConductorSettings
     api: ApiSettings
+    listeners: ListenerSettings
     keystone: KeystoneSettings
     cors: CorsSettings
 
@@ -34,6 +35,7 @@ def read_settings(file: Path | str | None) -> Settings:
         compute=load_section(ComputeSettings, "compute", file=path, environment=os.environ),
         conductor=load_section(ConductorSettings, "conductor", file=path, environment=os.environ),
         api=load_section(ApiSettings, "api", file=path, environment=os.environ),
+        listeners=load_section(ListenerSettings, "listeners", file=path, environment=os.environ),
         keystone=load_section(KeystoneSettings, "keystone", file=path, environment=os.environ),
         cors=load_section(CorsSettings, "cors", file=path, environment=os.environ),
     )

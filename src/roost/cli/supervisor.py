@@ -51,7 +51,8 @@ class ServeOptions:
     """What `roost serve` was asked for.
 
     services: of SERVICES. data_dir or database: exactly one. host, port: the main listener, port 0 takes a free one;
-    agent_port likewise. listens: False for a conductor alone, which answers nobody. workers: processes per role.
+    agent_port likewise. listens: False for a conductor alone, which answers nobody. workers, agent_workers,
+    conductors: processes of each role.
     auth, policy: access_words.py. tls: None for listeners that speak http.
     """
 
@@ -64,6 +65,7 @@ class ServeOptions:
     agent_port: int
     workers: int
     conductors: int
+    agent_workers: int = 1
     pg_bin: Path | None = None
     pg_template: Path | None = None
     config: Path | None = None
@@ -199,7 +201,7 @@ def _configs(options: ServeOptions, port: int, agent_port: int) -> list[ProcessC
     if options.listens:
         roles += [("api", number) for number in range(1, options.workers + 1)]
     if "compute" in options.services:
-        roles.append(("agent-api", 1))
+        roles += [("agent-api", number) for number in range(1, options.agent_workers + 1)]
     if "conductor" in options.services:
         roles += [("conductor", number) for number in range(1, options.conductors + 1)]
     elif "network" in options.services:

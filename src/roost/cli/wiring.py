@@ -112,20 +112,14 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
         routes.append(_agent_announcement(config))
     routes += [mount(f"/{service}", apis[service]()) for service in served]
     routes += apis[served[0]]() if len(served) == 1 else [API.not_found()]
-    return _app(parts, routes)
+    return _application(parts, routes)
 
 
 def agent_app(parts: Parts) -> Starlette:
     """The listener of the agents, whose held polls would use up the main one's connections."""
     assert parts.cloud is not None
     agents = mount("/agent/v1", parts.cloud.agent_routes())
-    return _app(parts, [_healthz(parts), metrics_route(), agents, API.not_found()])
-
-
-def _app(parts: Parts, routes: Sequence[BaseRoute]) -> Starlette:
-    app = Starlette(routes=routes)
-    app.state.request_timeout_s = parts.settings.api.request_timeout_s
-    return app
+    return _application(parts, [_healthz(parts), metrics_route(), agents, API.not_found()])
 
 
 def agent_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
@@ -133,6 +127,15 @@ def agent_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
     assert parts.cloud is not None
     app = agent_app(parts)
     return app if config.auth == "none" else parts.cloud.agents_only(app)
+
+
+def _application(parts: Parts, routes: Sequence[BaseRoute]) -> Starlette:
+    """A listener's routes. What is asked of no path at all, `CONNECT host:port` and `OPTIONS *`, is asked of nobody."""
+    application = Starlette(routes=routes)
+    application.router.redirect_slashes = False
+    application.router.default = API.no_path
+    application.state.request_timeout_s = parts.settings.api.request_timeout_s
+    return application
 
 
 def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
@@ -163,7 +166,7 @@ def _healthz(parts: Parts) -> Route:
             return json_response({"status": "unavailable", "reason": reason}, 503, {"Retry-After": "1"})
         return json_response({"status": "ok"})
 
-    return Route("/healthz", answer)
+    return API.route("/healthz", {"GET": answer})
 
 
 def _agent_announcement(config: ProcessConfig) -> Route:
@@ -176,4 +179,4 @@ def _agent_announcement(config: ProcessConfig) -> Route:
         scheme = "http" if config.tls is None else "https"
         return json_response({"url": f"{scheme}://{host}:{config.agent_port}/agent/v1"})
 
-    return Route("/agent/v1", answer)
+    return API.route("/agent/v1", {"GET": answer})

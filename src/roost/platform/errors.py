@@ -43,7 +43,9 @@ class RequestTimeout(DatabaseUnavailable):
 
 
 class BodyTimeout(RoostError):
-    """The request's body did not come in time."""
+    """The request's body did not come to its end in time."""
+
+    retry = Retry.NOW
 
 
 class DatabaseTooOld(RoostError):

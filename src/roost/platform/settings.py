@@ -1,4 +1,4 @@
-"""The sections `[api]`, `[keystone]` and `[cors]` of roost.toml: what stands in front of the APIs."""
+"""The sections `[api]`, `[listeners]`, `[keystone]` and `[cors]` of roost.toml: what stands in front of the APIs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +12,16 @@ class ApiSettings(Struct, frozen=True, kw_only=True):
     """The section `[api]` of roost.toml. request_timeout_s: how long a request may take before it is answered 503."""
 
     request_timeout_s: Annotated[float, Meta(gt=0)] = 30
+
+
+class ListenerSettings(Struct, frozen=True, kw_only=True):
+    """The section `[listeners]` of roost.toml: what each process that listens grants its clients."""
+
+    connections_max: Annotated[int, Meta(ge=16, le=1_000_000)] = 10_000
+    connections_per_address_max: Annotated[int, Meta(ge=0)] = 0
+    idle_timeout_s: Annotated[float, Meta(ge=1, le=86_400)] = 30
+    body_timeout_s: Annotated[float, Meta(ge=1, le=86_400)] = 60
+    answer_timeout_s: Annotated[float, Meta(ge=1, le=86_400)] = 60
 
 
 class KeystoneSettings(Struct, frozen=True, kw_only=True):

@@ -6,6 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from roost.platform.http import Api
+
 
 def metrics_route(registry: CollectorRegistry = REGISTRY) -> Route:
     """`GET /metrics` of this process. Source: Prometheus, text exposition format."""
@@ -13,4 +15,4 @@ def metrics_route(registry: CollectorRegistry = REGISTRY) -> Route:
     async def answer(_request: Request) -> Response:
         return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    return Route("/metrics", answer)
+    return Api().route("/metrics", {"GET": answer})

@@ -7,7 +7,7 @@ from msgspec import Meta
 from starlette.requests import Request
 
 from roost.platform.errors import BadRequest
-from roost.platform.http import integer_parameter, read_json, root_url
+from roost.platform.http import integer_parameter, read_bytes, read_json, root_url
 
 PAGE_MAX = 1000
 INTEGER_MAX = 2**31 - 1
@@ -23,7 +23,7 @@ NO = frozenset({"0", "f", "false", "off", "n", "no", ""})
 
 async def read_body(request: Request, kind: type[T]) -> T:
     """The body as `kind`. Raises BadRequest; also for the character NUL, which the database cannot keep."""
-    if b"\\u0000" in await request.body():
+    if b"\\u0000" in await read_bytes(request):
         raise BadRequest("malformed body: the character NUL is not allowed")
     return await read_json(request, kind)
 

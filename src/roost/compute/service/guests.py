@@ -19,14 +19,15 @@ from roost.compute.service import Compute
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.leases import Renewed, renew_leases
+from roost.compute.service.poll_waits import RECHECK_S, PollWaits
 from roost.compute.store import guests as store
 from roost.platform.batches import Batches
 from roost.platform.errors import RoostError
 
 ORDERS_MAX = 1000
 """Orders in one answer."""
-RECHECK_S = 2.0
-"""A held poll looks again at least so often: a lost wake-up costs no more."""
+TOKEN_RECHECK_S = 3.0
+"""A held poll asks again at least so often what its token is for."""
 PUBLISHED_AT_ONCE_MAX = 1000
 """Polls that bring hosts back and are waited for together."""
 
@@ -58,6 +59,7 @@ class Polls:
         self._looking = asyncio.Lock()
         self._next_look: asyncio.Task[set[str]] | None = None
         self._returning = Batches(self._publish_returned, most=PUBLISHED_AT_ONCE_MAX)
+        self._waits = PollWaits(compute.wakeups, self._look) if compute.wakeups else None
 
     async def poll(
         self,
@@ -108,7 +110,10 @@ class Polls:
                     held_s=renewed_at - asked_at,
                     as_of=renewed.as_of,
                 )
-            if compute.wakeups:
+            if self._waits and hosts is not None:
+                recheck_s = left_s if allowed is every_host else min(left_s, TOKEN_RECHECK_S)
+                await self._waits.wait(renewed.held, recheck_s, since=heard)
+            elif compute.wakeups:  # a host may be declared meanwhile
                 await compute.wakeups.wait("roost_guest", min(RECHECK_S, left_s), since=heard)
             else:
                 await asyncio.sleep(min(RECHECK_S, left_s))

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from roost.placement import service, service_read
 from roost.placement.api import answer_schemas, schemas
-from roost.placement.api.bodies import check, decode
+from roost.placement.api.bodies import VALUES_MAX, check, decode, work_on
 from roost.placement.api.errors import refusal
 from roost.placement.api.protocol import Operation, Operations, answer, provider_uuid, version_of
 from roost.placement.errors import ConsumerNotFound, ResourceClassNotFound
@@ -90,7 +90,7 @@ class Allocations:
 
     async def replace(self, request: Request) -> Response:
         uuid = consumer_uuid(request.path_params["uuid"])
-        raw, version = await read_bytes(request), version_of(request)
+        raw, version = await read_bytes(request, values_max=VALUES_MAX), version_of(request)
         try:
             body = ONE_DECODER.decode(raw) if version >= GENERATIONS_SINCE else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -99,13 +99,14 @@ class Allocations:
             claim = fast_claim(uuid, body)
         else:
             data = decode(raw)
-            check(data, schemas.ALLOCATIONS_SET.at(version), "JSON does not validate")
+            await work_on(raw, check, data, schemas.ALLOCATIONS_SET.at(version), "JSON does not validate")
             claim = slow_claim(uuid, data, version)
         await self._claim(ClaimGroup((claim,)), f"for consumer {uuid}: ")
         return Response(None, 204)
 
     async def replace_many(self, request: Request) -> Response:
-        claims = read_claims(await read_bytes(request), version_of(request))
+        raw = await read_bytes(request, values_max=VALUES_MAX)
+        claims = await work_on(raw, read_claims, raw, version_of(request))
         await self._claim(ClaimGroup(claims), "")
         return Response(None, 204)
 

@@ -1,0 +1,61 @@
+"""Held polls: one look at which hosts have orders for all polls of a listener, which wakes only those concerned.
+
+Each poll looked for itself before, every two seconds and at every wake-up: 0.2 s of CPU for 2,500 of them.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from roost.platform.wakeup import Wakeups
+
+RECHECK_S = 2.0
+"""It is looked again at least so often: a lost wake-up costs no more."""
+CHANNEL = "roost_guest"
+
+
+class PollWaits:
+    """Polls that wait, by host. look: the hosts that have orders, as of a moment after the call."""
+
+    def __init__(self, wakeups: Wakeups, look: Callable[[], Awaitable[set[str]]]) -> None:
+        self._wakeups = wakeups
+        self._look = look
+        self._polls_by_host: dict[str, set[asyncio.Future[None]]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    async def wait(self, hosts: Sequence[str], timeout_s: float, *, since: int) -> None:
+        """Return when one of the hosts may have orders, or after timeout_s seconds.
+
+        since: the count of wake-ups before the caller looked. Another one since then ends the wait at once, as what it
+        tells of may have been looked at before this poll was among those that wait.
+        """
+        if self._wakeups.count(CHANNEL) != since:
+            return
+        names = set(hosts)
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        for host in names:
+            self._polls_by_host.setdefault(host, set()).add(woken)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._wake_those_with_orders())
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(woken, timeout_s)
+        finally:
+            for host in names:
+                polls = self._polls_by_host[host]
+                polls.discard(woken)
+                if not polls:
+                    del self._polls_by_host[host]
+
+    async def _wake_those_with_orders(self) -> None:
+        while self._polls_by_host:
+            heard = self._wakeups.count(CHANNEL)
+            try:
+                hosts = await self._look()
+            except Exception:
+                hosts = set(self._polls_by_host)  # each looks for itself, and answers what comes of it
+            for host in hosts & self._polls_by_host.keys():
+                for woken in self._polls_by_host[host]:
+                    if not woken.done():
+                        woken.set_result(None)
+            await self._wakeups.wait(CHANNEL, RECHECK_S, since=heard)

@@ -1,0 +1,81 @@
+"""Bodies of very many small values, on real processes: refused at once, and nobody else waits for that."""
+
+import http.client
+import json
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import pytest
+from tests.cluster import Cluster, cluster
+from tests.faults.healthy_client import healthy_client
+
+OTHERS_WAIT_MAX_S = 1.0
+"""It was 2 to 70 s."""
+NOBODY = "00000000-0000-4000-8000-000000000001"
+KEYS = b",".join(b'"k%06d":1' % number for number in range(1_000_000))
+ITEMS = b",".join(b'"CUSTOM_%d"' % number for number in range(1_000_000))
+EMPTY = b",".join([b"[]"] * 5_000_000)
+ALLOWED = b",".join(b'"CUSTOM_%d":{"total":1}' % number for number in range(4_900))
+PROVIDER = f"PUT /placement/resource_providers/{NOBODY}"
+BODIES: dict[str, tuple[str, bytes]] = {
+    "keys of a provider": ("POST /placement/resource_providers", b'{"name":"a",' + KEYS + b"}"),
+    "lists as a name": ("POST /placement/resource_providers", b'{"name":[' + EMPTY + b"]}"),
+    "inventories": (f"{PROVIDER}/inventories", b'{"resource_provider_generation":0,"inventories":{' + KEYS + b"}}"),
+    "traits": (f"{PROVIDER}/traits", b'{"resource_provider_generation":0,"traits":[' + ITEMS + b"]}"),
+    "consumers": ("POST /placement/allocations", b"{" + KEYS + b"}"),
+    "providers of a consumer": (f"PUT /placement/allocations/{NOBODY}", b'{"allocations":{' + KEYS + b"}}"),
+    "a reshape": ("POST /placement/reshaper", b'{"inventories":{' + KEYS + b'},"allocations":{}}'),
+    "a port's profile": (
+        "POST /network/v2.0/ports",
+        b'{"port":{"network_id":"%s","binding:profile":{%s}}}' % (NOBODY.encode(), KEYS),
+    ),
+    "a port's tags": (f"PUT /network/v2.0/ports/{NOBODY}/tags", b'{"tags":[' + ITEMS + b"]}"),
+    "a server's metadata": ("POST /compute/v2.1/servers", b'{"server":{"name":"a","metadata":{' + KEYS + b"}}}"),
+    "a poll": ("POST /agent/v1/poll", b'{"hosts":[' + ITEMS + b"]}"),
+}
+
+
+@pytest.fixture(scope="module")
+def roost() -> Iterator[Cluster]:
+    with cluster() as made:
+        made.serve("placement", "network", "compute")
+        yield made
+
+
+def answer_to(url: str, what: str, body: bytes) -> tuple[int, str]:
+    """Status and answer. what: method and path."""
+    method, path = what.split()
+    headers = {"Content-Type": "application/json", "OpenStack-API-Version": "placement 1.39"}
+    with closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=120)) as connection:
+        connection.request(method, path, body=body, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_a_body_of_a_million_values_is_refused_at_once(roost: Cluster, name: str) -> None:
+    what, body = BODIES[name]
+    url = roost.url
+    if "/agent/" in what:
+        with urllib.request.urlopen(f"{url}/agent/v1") as response:
+            url = json.load(response)["url"].removesuffix("/agent/v1")
+    with healthy_client(url) as end:
+        status, said = answer_to(url, what, body)
+        waits = end()
+    assert status == 400
+    assert "values (members of objects, items of lists), " in said
+    assert waits.refused == []
+    assert max(waits.health_s) < OTHERS_WAIT_MAX_S
+
+
+def test_a_body_of_as_many_values_as_are_allowed_keeps_nobody_waiting(roost: Cluster) -> None:
+    body = b'{"resource_provider_generation":0,"inventories":{' + ALLOWED + b"}}"
+    with healthy_client(roost.url) as end:
+        status, said = answer_to(roost.url, f"{PROVIDER}/inventories", body)
+        waits = end()
+    assert status == 400
+    assert "No such resource class CUSTOM_0, CUSTOM_1, " in said  # it was read whole
+    assert waits.refused == []
+    assert max(waits.health_s) < OTHERS_WAIT_MAX_S
