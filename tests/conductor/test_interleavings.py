@@ -34,14 +34,14 @@ async def test_a_guest_that_runs_just_when_its_launch_times_out_stays(
     network = await world.routed(rack1="10.1.0.0/29")
     (server,) = await world.boot(network.id)
     await world.conduct()
-    look = finish.list_begun
+    look = finish.list_launches
 
     async def look_and_then_the_host_reports(*arguments: Any) -> Any:
-        begun = await look(*arguments)
+        launches = await look(*arguments)
         await world.serve_hosts()
-        return begun
+        return launches
 
-    monkeypatch.setattr(finish, "list_begun", look_and_then_the_host_reports)
+    monkeypatch.setattr(finish, "list_launches", look_and_then_the_host_reports)
     await world.expire_leases()
     await world.run()
     assert await world.statuses() == {server: "ACTIVE"}

@@ -41,6 +41,7 @@ async def test_a_silent_rack_is_not_chosen_and_is_back_with_its_next_poll(world:
     assert await world.look_for_silent() == [*RACK_1]
     await world.boot(network.id, count=12)
     await world.run(silent=RACK_1)
+    assert set((await world.statuses()).values()) == {"ACTIVE"}
     assert {host for _, host in world.launches} == {*RACK_2}
     await world.hear(*RACK_1)
     await world.boot(network.id, count=12)
