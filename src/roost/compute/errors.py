@@ -37,6 +37,10 @@ class ServerRefused(BadRequest):
     """The server cannot be what the request says."""
 
 
+class HostClosed(Conflict):
+    """The one host that a server may be on takes no server now."""
+
+
 class NetworkAmbiguous(Conflict):
     """Multiple possible networks found, use a Network ID to be more specific."""
 

@@ -215,7 +215,8 @@ class NicAsked(Struct, frozen=True, kw_only=True):
 class ServerRequest(Struct, frozen=True, kw_only=True):
     """What a client asks for. nics None: it named none, so the only network is meant, if there is exactly one.
 
-    auto: the only network is meant and must exist. flavor_ref: an id or a name. count: how many servers.
+    auto: the only network is meant and must exist. flavor_ref: an id or a name. count: how many servers. host: the only
+    one that will do.
     """
 
     name: str
@@ -227,6 +228,7 @@ class ServerRequest(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, str] = {}
     description: str | None = None
     availability_zone: str | None = None
+    host: str | None = None
 
 
 class NewServers(Struct, frozen=True, kw_only=True):

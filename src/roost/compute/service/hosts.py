@@ -130,6 +130,8 @@ def provider_state(host: Host) -> ProviderState:
             for resource_class, total in amounts.items()
             if total > 0
         },
+        # An operator may give a host other things, such as CUSTOM_GPU; a flavor that asks for them uses them there.
+        managed_classes=frozenset(amounts),
         # Whoever searches forbids this trait: without it a closed host would go on getting servers.
         traits=frozenset({DISABLED}) if host.disabled or host.forced_down else frozenset(),
         managed_traits=frozenset({DISABLED}),
