@@ -33,6 +33,10 @@ class ServerNotFound(NotFound):
     """There is no such server."""
 
 
+class NetworkNotOfServer(NotFound):
+    """The server has no address on that network."""
+
+
 class ServerRefused(BadRequest):
     """The server cannot be what the request says."""
 

@@ -247,13 +247,21 @@ class NewServers(Struct, frozen=True, kw_only=True):
 
 
 class ServerFilter(Struct, frozen=True, kw_only=True):
-    """Which servers to list; None leaves that condition out. name: a regular expression, as in Nova."""
+    """Which servers to list; None leaves that condition out.
+
+    name, ip, ip6: regular expressions, as in Nova; ip, ip6 of any address. statuses: one of them.
+    """
 
     project_id: str | None = None
+    user_id: str | None = None
     name: str | None = None
-    status: str | None = None
+    statuses: tuple[str, ...] | None = None
+    task_state: str | None = None
     host: str | None = None
     flavor_id: str | None = None
+    image_ref: str | None = None
+    ip: str | None = None
+    ip6: str | None = None
     reservation_id: str | None = None
     server_id: str | None = None
 

@@ -143,7 +143,7 @@ async def list_servers(
 ) -> list[Server]:
     """A page of servers, the youngest first unless not descending, behind the server `marker`.
 
-    Raises FilterInvalid for an unknown marker or a name that is no regular expression.
+    Raises FilterInvalid for an unknown marker, and a name, ip or ip6 that is no regular expression.
     """
     try:
         async with compute.database.transaction() as tx:
@@ -161,7 +161,9 @@ async def list_servers(
                 down_after_s=compute.host_down_after_s,
             )
     except asyncpg.InvalidRegularExpressionError as error:
-        raise FilterInvalid(f"name={only.name}: {error}") from error
+        given = {"name": only.name, "ip": only.ip, "ip6": only.ip6}
+        named = ", ".join(f"{name}={pattern}" for name, pattern in given.items() if pattern is not None)
+        raise FilterInvalid(f"{named}: {error}") from error
 
 
 async def delete_server(compute: Compute, server_id: str) -> None:
