@@ -44,9 +44,11 @@ class Flavor(Struct, frozen=True, kw_only=True):
 class Host(Struct, frozen=True, kw_only=True):
     """A hypervisor and its provider. declared: by a cloud file, so an agent's report changes no capacity.
 
-    down: forced down, or not heard of for too long, or never; by the database's time when it was read.
+    down: forced down, or not heard of for too long, or never; by the database's time when it was read. id: what clients
+    below microversion 2.53 call it. disabled_reason: what who disabled it said.
     """
 
+    id: int
     name: str
     provider_uuid: str
     vcpus: int
@@ -56,6 +58,7 @@ class Host(Struct, frozen=True, kw_only=True):
     cell: str
     declared: bool
     disabled: bool
+    disabled_reason: str | None
     forced_down: bool
     service_version: int
     seen_at: datetime | None

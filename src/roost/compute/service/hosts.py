@@ -153,18 +153,37 @@ async def heartbeat(compute: Compute, names: Sequence[str]) -> None:
 
 
 async def list_hosts(
-    compute: Compute, names: Sequence[str] | None = None, *, after: str = "", limit: int | None = None
+    compute: Compute,
+    names: Sequence[str] | None = None,
+    *,
+    after: str = "",
+    limit: int | None = None,
+    having: str | None = None,
 ) -> list[Host]:
-    """Hosts by name, above `after`; names None: all of them. Costs one row for each host."""
+    """Hosts by name, above `after`; names None: all of them; having: in the name. Costs one row for each host."""
     async with compute.database.connection() as connection:
         return await store.list_hosts(
-            connection, after=after, limit=limit, names=names, down_after_s=compute.host_down_after_s
+            connection, after=after, limit=limit, names=names, down_after_s=compute.host_down_after_s, having=having
         )
 
 
-async def disable_host(compute: Compute, name: str) -> Host:
-    """It takes no new server. Raises HostNotFound."""
-    return await _set_state(compute, name, disabled=True)
+async def find_host(compute: Compute, *, provider_uuid: str | None = None, number: int | None = None) -> Host | None:
+    """The host with that provider, or with that number."""
+    async with compute.database.connection() as connection:
+        return await store.find_host(
+            connection, provider_uuid=provider_uuid, number=number, down_after_s=compute.host_down_after_s
+        )
+
+
+async def list_servers_on(compute: Compute, hosts: Sequence[Host]) -> dict[str, list[tuple[str, str]]]:
+    """Host name -> (id, name) of each of its servers, the oldest first; a host without any is left out."""
+    async with compute.database.connection() as connection:
+        return await store.list_servers_on(connection, [host.name for host in hosts])
+
+
+async def disable_host(compute: Compute, name: str, *, reason: str | None = None) -> Host:
+    """It takes no new server; who asks why is told the reason. Raises HostNotFound."""
+    return await _set_state(compute, name, disabled=True, disabled_reason=reason)
 
 
 async def enable_host(compute: Compute, name: str) -> Host:
@@ -183,11 +202,21 @@ async def force_down(compute: Compute, name: str, forced_down: bool) -> Host:
 
 
 async def _set_state(
-    compute: Compute, name: str, *, disabled: bool | None = None, forced_down: bool | None = None
+    compute: Compute,
+    name: str,
+    *,
+    disabled: bool | None = None,
+    forced_down: bool | None = None,
+    disabled_reason: str | None = None,
 ) -> Host:
     async with compute.database.transaction() as tx:
         host = await store.set_host_state(
-            tx, name, disabled=disabled, forced_down=forced_down, down_after_s=compute.host_down_after_s
+            tx,
+            name,
+            disabled=disabled,
+            forced_down=forced_down,
+            disabled_reason=disabled_reason,
+            down_after_s=compute.host_down_after_s,
         )
     if host is None:
         raise HostNotFound(f"Compute host {name} could not be found.")

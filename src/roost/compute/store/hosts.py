@@ -34,7 +34,8 @@ class HostUpsert(Struct, frozen=True, kw_only=True):
 
 
 # $-numbers differ from statement to statement, so each names its own for host_down_after.
-COLUMNS = """host.name, host.provider_uuid, host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell,
+COLUMNS = """host.id, host.disabled_reason,
+    host.name, host.provider_uuid, host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell,
     host.declared, host.disabled, host.forced_down, host.service_version, host.seen_at, host.wanted, host.published"""
 
 UPSERT_HOSTS = f"""-- compute.upsert_hosts
@@ -125,28 +126,69 @@ async def heartbeat(tx: Connection, names: Sequence[str], *, older_than_s: float
 
 LIST_HOSTS = f"""-- compute.list_hosts
 SELECT {COLUMNS}, {DOWN} FROM compute.host
-WHERE name > $2 AND ($4::text[] IS NULL OR name = ANY($4)) ORDER BY name LIMIT $3"""
+WHERE name > $2 AND ($4::text[] IS NULL OR name = ANY($4)) AND ($5::text IS NULL OR strpos(name, $5) > 0)
+ORDER BY name LIMIT $3"""
 
 
 async def list_hosts(
-    tx: Connection, *, after: str, limit: int | None, names: Sequence[str] | None, down_after_s: float
+    tx: Connection,
+    *,
+    after: str,
+    limit: int | None,
+    names: Sequence[str] | None,
+    down_after_s: float,
+    having: str | None = None,
 ) -> list[Host]:
-    """A page of hosts by name, above `after`; names None: of all; limit None: all of them."""
-    page = await tx.fetch(LIST_HOSTS, timedelta(seconds=down_after_s), after, limit, names)
+    """A page of hosts by name, above `after`; names None: of all; limit None: all of them; having: in the name."""
+    page = await tx.fetch(LIST_HOSTS, timedelta(seconds=down_after_s), after, limit, names, having)
     return [_row(row).host for row in page]
 
 
+FIND_HOST = f"""-- compute.find_host
+SELECT {COLUMNS}, {DOWN} FROM compute.host WHERE provider_uuid = $2 OR id = $3"""
+
+
+async def find_host(
+    tx: Connection, *, provider_uuid: str | None, number: int | None, down_after_s: float
+) -> Host | None:
+    """The host with that provider, or with that number."""
+    row = await tx.fetchrow(FIND_HOST, timedelta(seconds=down_after_s), provider_uuid, number)
+    return None if row is None else _row(row).host
+
+
+LIST_SERVERS_ON = """-- compute.list_servers_on
+SELECT host, id, name FROM compute.server WHERE host = ANY($1::text[]) AND deleted_at IS NULL ORDER BY host, sequence"""
+
+
+async def list_servers_on(tx: Connection, names: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    """(id, name) of each server on the hosts; a host without any is left out."""
+    servers: dict[str, list[tuple[str, str]]] = {}
+    for row in await tx.fetch(LIST_SERVERS_ON, names):
+        servers.setdefault(row["host"], []).append((row["id"], row["name"]))
+    return servers
+
+
+# Who disables a host again without a reason leaves the one that was given.
 SET_HOST_STATE = f"""-- compute.set_host_state
 UPDATE compute.host SET disabled = coalesce($3, disabled), forced_down = coalesce($4, forced_down), updated_at = now(),
+    disabled_reason = CASE WHEN coalesce($3, disabled) THEN coalesce($5, disabled_reason) END,
     wanted = wanted + (coalesce($3, disabled) <> disabled OR coalesce($4, forced_down) <> forced_down)::int
 WHERE name = $2 RETURNING {COLUMNS}, {DOWN}"""
 
 
 async def set_host_state(
-    tx: Connection, name: str, *, disabled: bool | None, forced_down: bool | None, down_after_s: float
+    tx: Connection,
+    name: str,
+    *,
+    disabled: bool | None,
+    forced_down: bool | None,
+    disabled_reason: str | None,
+    down_after_s: float,
 ) -> Host | None:
     """The host then; None where there is none."""
-    row = await tx.fetchrow(SET_HOST_STATE, timedelta(seconds=down_after_s), name, disabled, forced_down)
+    row = await tx.fetchrow(
+        SET_HOST_STATE, timedelta(seconds=down_after_s), name, disabled, forced_down, disabled_reason
+    )
     return None if row is None else _row(row).host
 
 
@@ -162,6 +204,8 @@ async def count_servers(tx: Connection, names: Sequence[str]) -> dict[str, int]:
 
 def _row(row: Any) -> HostRow:
     host = Host(
+        id=row["id"],
+        disabled_reason=row["disabled_reason"],
         name=row["name"],
         provider_uuid=row["provider_uuid"],
         vcpus=row["vcpus"],
