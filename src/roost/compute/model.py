@@ -41,6 +41,17 @@ class Flavor(Struct, frozen=True, kw_only=True):
     is_public: bool = True
 
 
+class FlavorFilter(Struct, frozen=True, kw_only=True):
+    """Which flavors to list. is_public: None for all."""
+
+    is_public: bool | None = None
+    ram_mb_min: int = 0
+    disk_gb_min: int = 0
+
+
+EVERY_FLAVOR = FlavorFilter()
+
+
 class Host(Struct, frozen=True, kw_only=True):
     """A hypervisor and its provider. declared: by a cloud file, so an agent's report changes no capacity.
 
