@@ -124,6 +124,20 @@ async def test_a_forced_host_that_was_disabled_meanwhile_gets_no_server(world: W
     assert "The server may be on host r1-h1 alone" in message
 
 
+async def test_a_forced_host_that_fails_is_not_left_for_another(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/28")
+    nics = (NicAsked(network_id=network.id),)
+    request = ServerRequest(name="web", flavor_ref="small", nics=nics, host="r1-h1")
+    made = await server_service.create_servers(world.compute, request, project_id=PROJECT, user_id="user")
+    await world.run(failing=["r1-h1"])
+    message = await world.fault(made.server_ids[0])
+    assert (
+        "1 named r1-h1" in message or "1 hosts with all that was asked for" in message or "failed on r1-h1" in message
+    )
+    assert {host for _, host in world.launches} == {"r1-h1"}
+    await world.settled()
+
+
 async def test_traits_decide_which_hosts_will_do(world: World) -> None:
     await has(world, "r1-h2", traits=[FAST])
     network = await world.routed(rack1="10.1.0.0/28")
