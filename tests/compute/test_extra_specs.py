@@ -13,7 +13,7 @@ from roost.seams.compute import FlavorGroup
     [
         ({}, (), False),
         ({"team:cost_centre": "7", ":category": "web"}, (), False),
-        ({"hw:cpu_policy": "shared"}, (), False),
+        ({"hw:cpu_policy": "shared"}, (), False), ({"group_policy": "isolate"}, (), False),
         ({"trait:A": "required", "trait:B": "forbidden"},
          (FlavorGroup(suffix="", required=frozenset("A"), forbidden=frozenset("B")),), False),
         ({"resources:CUSTOM_GPU": "1", "resources:VCPU": "2"},

@@ -98,7 +98,7 @@ def read_extra_specs(extra_specs: Mapping[str, str]) -> FlavorRequirements | str
             )
             for suffix in suffixes
         ),
-        isolated=policy == "isolate",
+        isolated=policy == "isolate" and len(numbered) > 1,
     )
 
 
