@@ -187,3 +187,14 @@ async def test_flavors_and_servers_show_what_their_microversion_has(call: Any, n
         "extra_specs": {"team:cost": "7"},
     }  # fmt: skip
     assert new.keys() - old.keys() == {"trusted_image_certificates", "server_groups", "locked_reason"}
+
+
+async def test_there_is_one_zone_with_every_host(call: Any, compute: Compute, hosts: dict[str, str]) -> None:
+    await service.disable_host(compute, "r1-h2")
+    zone = {"zoneName": "nova", "zoneState": {"available": True}, "hosts": None}
+    assert (await call("GET", "/v2.1/os-availability-zone")).body == {"availabilityZoneInfo": [zone]}
+    [shown] = (await call("GET", "/v2.1/os-availability-zone/detail")).body["availabilityZoneInfo"]
+    states = {name: services["nova-compute"] for name, services in shown["hosts"].items()}
+    assert {name: (one["available"], one["active"]) for name, one in states.items()} == {
+        "r1-h1": (True, True), "r1-h2": (True, False), "r2-h1": (True, True),
+    }  # fmt: skip
