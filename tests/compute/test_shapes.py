@@ -120,6 +120,10 @@ async def test_from_2_53_a_service_is_changed_by_its_uuid(call: Any, hosts: dict
     for wrong in ({}, {"status": "up"}, {"status": "enabled", "disabled_reason": "x"}, {"host": "r1-h1"},
                   {"forced_down": True, "disabled_reason": "x"}, {"forced_down": "maybe"}):  # fmt: skip
         assert (await call("PUT", path, wrong, version="2.53")).status == 400, wrong
+    wrong_and_right = {"status": "disabled", "forced_down": "maybe"}
+    assert (await call("PUT", path, wrong_and_right, version="2.53")).status == 400
+    [shown] = (await call("GET", "/v2.1/os-services?host=r1-h1")).body["services"]
+    assert shown["status"] == "enabled", "what is refused has changed nothing"
     for missing in ("enable", "1", "eeeeeeee-0000-0000-0000-000000000001"):
         answer = await call("PUT", f"/v2.1/os-services/{missing}", {"status": "disabled"}, version="2.53")
         assert answer.status == 404

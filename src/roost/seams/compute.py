@@ -49,7 +49,7 @@ class RequestSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def host_resources(self) -> dict[str, int]:
-        """What it asks of its host, by resource class: its size, and what extra specs ask for beside or instead."""
+        """Return what it asks of its host, by resource class: its size, with what extra specs add or replace."""
         amounts = {VCPU: self.vcpus, MEMORY_MB: self.memory_mb, DISK_GB: self.disk_gb}
         for group in self.flavor_groups:
             if group.suffix == "":

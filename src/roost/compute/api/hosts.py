@@ -157,12 +157,12 @@ def _service_endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
             raise BadRequest("Specifying 'disabled_reason' when status is 'enabled' is invalid.")
         if asked.disabled_reason is not None and asked.status is None:
             raise BadRequest("Specifying 'disabled_reason' requires that status be 'disabled'.")
+        down = None if asked.forced_down is None else flag(asked.forced_down, "forced_down", default=True)
         if asked.status == "enabled":
             host = await service.enable_host(compute, host.name)
         elif asked.status == "disabled":
             host = await service.disable_host(compute, host.name, reason=asked.disabled_reason)
-        if asked.forced_down is not None:
-            down = flag(asked.forced_down, "forced_down", default=True)
+        if down is not None:
             host = await service.force_down(compute, host.name, down)
         return json_response({"service": _show_service(host, request)})
 
@@ -211,7 +211,7 @@ async def _matching(compute: Compute, pattern: str) -> list[Host]:
 
 
 async def _page(compute: Compute, request: Request) -> tuple[list[Host], dict[str, Any]]:
-    """Hosts by name; the marker is a hypervisor's id."""
+    """Return a page of hosts by name; the marker is a hypervisor's id."""
     check_parameters(request, HYPERVISOR_PARAMETERS)
     limit = page_limit(request)
     pattern = text_parameter(request, "hypervisor_hostname_pattern")

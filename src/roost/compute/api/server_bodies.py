@@ -128,7 +128,7 @@ def _check_versions(asked: ServerBody, version: Version) -> None:
 
 
 def _refusals(body: CreateBody) -> Iterator[str]:
-    """What is asked for and not done, in upstream's words where it has such words."""
+    """Yield what is asked for and not done, in upstream's words where it has such words."""
     asked = body.server
     for hint, value in {**(body.hints or {}), **(body.hints_too or {})}.items():
         if hint == "group":
@@ -165,7 +165,7 @@ def _refusals(body: CreateBody) -> Iterator[str]:
 
 
 def _is_own_disk(device: Mapping[str, Any], image_ref: str | None) -> bool:
-    """Whether it is what a server has anyhow: a client that has nothing to boot from must name some disk."""
+    """Return whether it is what a server has anyhow: a client that has nothing to boot from must name some disk."""
     asks = {name: value for name, value in device.items() if value is not None}
     source, image = asks.pop("source_type", None), asks.pop("uuid", None)
     return (

@@ -85,7 +85,7 @@ def _newer(version: tuple[int, int], server: Server) -> dict[str, Any]:
 
 
 def _flavor(request: Request, flavor: Flavor) -> dict[str, Any]:
-    """From 2.47 on what it was when the server was made, without its id, for the flavor may be gone by now."""
+    """Show it: from 2.47 on what it was when the server was made, without its id, for the flavor may be gone by now."""
     if request.state.microversion < (2, 47):
         return {"id": flavor.id, "links": links(request, "flavors", flavor.id)[1:]}
     return {
@@ -100,7 +100,7 @@ def _flavor(request: Request, flavor: Flavor) -> dict[str, Any]:
 
 
 def addresses_of(server: Server) -> dict[str, list[dict[str, Any]]]:
-    """Source: Compute API, GET /servers/{id}/ips."""
+    """Return the addresses by network. Source: Compute API, GET /servers/{id}/ips."""
     return {
         network: [{"version": item["version"], "addr": item["addr"]} for item in shown]
         for network, shown in _addresses(server).items()

@@ -94,7 +94,7 @@ def _read_filter(compute: Compute, request: Request) -> ServerFilter:
 
 
 def _either(request: Request, name: str, alias: str) -> str | None:
-    """A parameter that has two names. Raises BadRequest where they say two things."""
+    """Return the value of a parameter that has two names. Raises BadRequest where they say two things."""
     one, other = text_parameter(request, name), text_parameter(request, alias)
     if one and other and one != other:
         raise BadRequest(f"{name}={one} and {alias}={other}: expected one of them")
@@ -102,7 +102,7 @@ def _either(request: Request, name: str, alias: str) -> str | None:
 
 
 def _read_statuses(request: Request) -> tuple[str, ...] | None:
-    """The statuses of which a server must have one; none at all, where nothing can have what is asked for."""
+    """Return the statuses of which a server must have one; none at all where nothing can have what is asked for."""
     wanted = None
     if "status" in request.query_params:
         wanted = {text.upper() for text in request.query_params.getlist("status")}
@@ -114,7 +114,7 @@ def _read_statuses(request: Request) -> tuple[str, ...] | None:
 
 
 def _read_descending(request: Request) -> bool:
-    """Whether the youngest come first. No two are equally old, so keys behind the first decide nothing."""
+    """Return whether the youngest come first. No two are equally old, so keys behind the first decide nothing."""
     keys, directions = (request.query_params.getlist(name) for name in ("sort_key", "sort_dir"))
     if keys and keys[0] != "created_at":
         raise BadRequest(f"sort_key={keys[0]}: Roost does not serve it: expected created_at")

@@ -168,7 +168,7 @@ async def list_hosts(
 
 
 async def find_host(compute: Compute, *, provider_uuid: str | None = None, number: int | None = None) -> Host | None:
-    """The host with that provider, or with that number."""
+    """Return the host with that provider, or with that number."""
     async with compute.database.connection() as connection:
         return await store.find_host(
             connection, provider_uuid=provider_uuid, number=number, down_after_s=compute.host_down_after_s
@@ -176,13 +176,13 @@ async def find_host(compute: Compute, *, provider_uuid: str | None = None, numbe
 
 
 async def list_servers_on(compute: Compute, hosts: Sequence[Host]) -> dict[str, list[tuple[str, str]]]:
-    """Host name -> (id, name) of each of its servers, the oldest first; a host without any is left out."""
+    """Return (id, name) of each host's servers, the oldest first; a host without any is left out."""
     async with compute.database.connection() as connection:
         return await store.list_servers_on(connection, [host.name for host in hosts])
 
 
 async def disable_host(compute: Compute, name: str, *, reason: str | None = None) -> Host:
-    """It takes no new server; who asks why is told the reason. Raises HostNotFound."""
+    """Keep new servers off it, and tell who asks the reason. Raises HostNotFound."""
     return await _set_state(compute, name, disabled=True, disabled_reason=reason)
 
 

@@ -151,7 +151,7 @@ SELECT {COLUMNS}, {DOWN} FROM compute.host WHERE provider_uuid = $2 OR id = $3""
 async def find_host(
     tx: Connection, *, provider_uuid: str | None, number: int | None, down_after_s: float
 ) -> Host | None:
-    """The host with that provider, or with that number."""
+    """Return the host with that provider, or with that number."""
     row = await tx.fetchrow(FIND_HOST, timedelta(seconds=down_after_s), provider_uuid, number)
     return None if row is None else _row(row).host
 
@@ -161,7 +161,7 @@ SELECT host, id, name FROM compute.server WHERE host = ANY($1::text[]) AND delet
 
 
 async def list_servers_on(tx: Connection, names: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
-    """(id, name) of each server on the hosts; a host without any is left out."""
+    """Return (id, name) of each server on the hosts; a host without any is left out."""
     servers: dict[str, list[tuple[str, str]]] = {}
     for row in await tx.fetch(LIST_SERVERS_ON, names):
         servers.setdefault(row["host"], []).append((row["id"], row["name"]))
