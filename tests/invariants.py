@@ -120,14 +120,19 @@ SETTLED: dict[str, str] = {
         WHERE claimed.n IS DISTINCT FROM held.n""",
     "a claim of a host is not an ACTIVE server's": """
         WITH claimed AS (
-            SELECT a.consumer_uuid AS id, h.name AS host, r.name AS class, a.used FROM placement.allocation a
-            JOIN placement.resource_class r ON r.id = a.resource_class_id
-            JOIN placement.provider p ON p.id = a.provider_id LEFT JOIN compute.host h ON h.provider_uuid = p.uuid
-            WHERE r.name NOT IN ('IPV4_ADDRESS', 'CUSTOM_IPV6_ADDRESS')
+            SELECT a.consumer_uuid AS id, coalesce(h.name, 'elsewhere') AS host, r.name AS class, sum(a.used) AS used
+            FROM placement.allocation a JOIN placement.resource_class r ON r.id = a.resource_class_id
+            JOIN placement.provider p ON p.id = a.provider_id JOIN placement.provider root ON root.id = p.root_id
+            LEFT JOIN compute.host h ON h.provider_uuid = root.uuid
+            WHERE r.name NOT IN ('IPV4_ADDRESS', 'CUSTOM_IPV6_ADDRESS') GROUP BY 1, 2, 3
         ), wanted AS (
             SELECT v.id, v.host, c.class, (v.spec ->> c.field)::int AS used FROM compute.server v,
             (VALUES ('VCPU', 'vcpus'), ('MEMORY_MB', 'memory_mb'), ('DISK_GB', 'disk_gb')) AS c (class, field)
             WHERE v.status = 'ACTIVE' AND (v.spec ->> c.field)::int > 0
+            UNION ALL
+            SELECT v.id, v.host, part ->> 0, sum((part ->> 1)::int) FROM compute.server v,
+            jsonb_array_elements(v.spec -> 'flavor_groups') AS asked, jsonb_array_elements(asked -> 'resources') AS part
+            WHERE v.status = 'ACTIVE' GROUP BY 1, 2, 3
         )
         SELECT * FROM claimed FULL JOIN wanted USING (id, host, class)
         WHERE claimed.used IS DISTINCT FROM wanted.used""",

@@ -80,6 +80,27 @@ REFUSED = (
 """What a person may ask of networks and Roost does not do, and what says so."""
 
 
+BOOT = "openstack server create --flavor small --network public --block-device boot_index=0"
+COMPUTE_REFUSED = (
+    (f"{BOOT} --availability-zone rack1 web", "zone is not available: rack1. There is one: nova"),
+    (f"{BOOT} --availability-zone nova:r9-h1 web", "Compute host r9-h1 could not be found"),
+    (f"{BOOT} --host r9-h1 web", "Compute host r9-h1 could not be found"),
+    (f"{BOOT} --hint group=11111111-1111-4111-8111-111111111111 web", "Instance group 11111111"),
+    (f"{BOOT} --hint query=1 web", "Scheduler hint query=1: Roost does not serve it"),
+    (f"{BOOT} --key-name mine web", "Invalid key_name provided"),
+    (f"{BOOT} --use-config-drive web", "config_drive: Roost does not serve it"),
+    (f"{BOOT} --password secret web", "adminPass: Roost does not serve it"),
+    (f"{BOOT} --tag red web", "tags: Roost does not serve it"),
+    (f"{BOOT} --swap 512 web", "Block Device Mapping is Invalid"),
+    (f"{BOOT} --ephemeral size=1 web", "Block Device Mapping is Invalid"),
+    ("openstack server list --deleted", "deleted: Roost keeps no such servers"),
+    ("openstack server list --tags red", "tags: Roost does not serve this parameter"),
+    ("openstack server list --key-name mine", "key_name: Roost does not serve this parameter"),
+    ("openstack server list --changes-since 2026-01-01T00:00:00Z", "changes-since: Roost does not serve"),
+)
+"""What a person may ask of Compute and Roost does not do, and what says so."""
+
+
 @pytest.fixture(scope="module")
 def roost() -> Iterator[Cluster]:
     """Three racks with agents, and no servers."""
@@ -159,6 +180,12 @@ def test_every_command_of_the_how_to_works(roost: Cluster, clouds_file: Path) ->
     assert re.search(
         r"\bkeeper\b.*\bACTIVE\b.*\boffice=198\.51\.100\.(9|1[0-4])\b.*\br2-h", printed["openstack server list --long"]
     )
+    on_host = printed["openstack server list --long --host r2-h1 --status ACTIVE"]
+    for name in ("here", "there"):
+        assert re.search(rf"\b{name}\b.*\br2-h1\b", on_host), on_host
+    assert printed["openstack server show quick -f value -c OS-EXT-SRV-ATTR:host"].strip() == "r3-h1"
+    assert re.search(r"\bdisabled\b.*\bfan\b", printed["openstack compute service list --long --host r1-h1"])
+    assert len(re.findall(r"\br1-h[1-4]\b", printed["openstack hypervisor list --matching r1-"])) == 4
     assert re.search(r"\bIPV4_ADDRESS\b.* 5 ", printed["openstack resource provider inventory list $SEGMENT"])
     assert "'IPV4_ADDRESS': 1" in printed["openstack resource provider allocation show $PORT"]
     assert re.search(r"\boffice +\|( +(10|3|12) \|){6}", printed["openstack ip availability list"])
@@ -233,10 +260,12 @@ def test_commands_that_are_not_served_say_so(clouds_file: Path) -> None:
 
 
 def test_options_that_are_not_served_are_refused_by_name(cloud: Connection, clouds_file: Path) -> None:
-    done = _run_openstack(clouds_file, [line for line, _ in REFUSED])
-    for one, (_, said) in zip(done, REFUSED, strict=True):
+    cases = (*REFUSED, *COMPUTE_REFUSED)
+    done = _run_openstack(clouds_file, [line for line, _ in cases])
+    for one, (_, said) in zip(done, cases, strict=True):
         assert one["status"] == 1, one
         assert said in one["err"], one
+    assert list(cloud.compute.servers(all_projects=True)) == []
     assert [network.name for network in cloud.network.networks()] == ["public"]
     with pytest.raises(exceptions.BadRequestException, match="router: Roost does not serve it"):
         cloud.network.update_quota("acme", routers=5)

@@ -16,6 +16,7 @@ from roost.compute.api import routes
 from roost.compute.service import Compute
 from roost.network.service import Networks
 from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.platform.auth import CALLER_KEY, Caller
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.http import mount
@@ -89,7 +90,19 @@ Call = Callable[..., Any]
 
 
 @pytest.fixture
-def call(compute: Compute) -> Call:
+def callers() -> list[Caller]:
+    """Who calls: the last, or the operator."""
+    return []
+
+
+@pytest.fixture
+def as_caller(callers: list[Caller]) -> Callable[[Caller], None]:
+    """`as_caller(Caller(...))`: as authentication says it of the calls that follow."""
+    return callers.append
+
+
+@pytest.fixture
+def call(compute: Compute, callers: list[Caller]) -> Call:
     """`await call("GET", "/v2.1/servers", body, version="2.41")` on the API, without a socket."""
     app = Starlette(routes=[mount("/compute", routes(compute))])
 
@@ -113,6 +126,8 @@ def call(compute: Compute) -> Call:
             "query_string": query.encode(),
             "root_path": "", "headers": headers, "server": ("cloud", 8778), "client": ("127.0.0.1", 1),
         }  # fmt: skip
+        if callers:
+            scope[CALLER_KEY] = callers[-1]
         await app(scope, receive, send)
         return Answer(
             sent[0]["status"],

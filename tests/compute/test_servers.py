@@ -222,7 +222,7 @@ async def test_lists_are_narrowed_by_every_filter(cloud: Compute) -> None:
     [db] = await boot(cloud, name="db")
     await run(cloud, "UPDATE compute.server SET host = 'h1', status = 'ACTIVE' WHERE id = $1", db)
     for only, found in [
-        (ServerFilter(name="^w"), [web]), (ServerFilter(status="ACTIVE"), [db]), (ServerFilter(host="h1"), [db]),
+        (ServerFilter(name="^w"), [web]), (ServerFilter(statuses=("ACTIVE",)), [db]), (ServerFilter(host="h1"), [db]),
         (ServerFilter(project_id="p"), [db, web]), (ServerFilter(project_id="q"), []),
         (ServerFilter(flavor_id="1", server_id=web), [web]), (ServerFilter(flavor_id="2"), []),
     ]:  # fmt: skip

@@ -1,8 +1,10 @@
 """Requests and filters: what a server's NICs ask of the ledger."""
 
+from msgspec.structs import replace
+
 from roost.scheduling.filters import apply_filters
 from roost.scheduling.request import KINDS_MAX, alternatives, build_query, build_request
-from roost.seams.compute import RequestSpec
+from roost.seams.compute import FlavorGroup, ForcedHost, RequestSpec
 from roost.seams.network import NetworkView, Port, Segment
 from roost.seams.placement import DISABLED
 
@@ -123,3 +125,29 @@ def test_too_many_combinations_are_refused_with_the_reason() -> None:
     (request,) = alternatives(build_request(SPEC, ports, networks))
     assert "256 combinations" in (request.impossible or "")
     assert apply_filters(request).impossible == request.impossible
+
+
+def test_a_forced_host_and_what_a_flavor_asks_for_are_parts_of_the_query() -> None:
+    own = FlavorGroup(
+        suffix="", resources=(("CUSTOM_GPU", 1), ("VCPU", 4)), required=frozenset("BA"), forbidden=frozenset("C")
+    )
+    numbered = FlavorGroup(suffix="1", resources=(("VGPU", 2),), required=frozenset("D"), forbidden=frozenset("E"))
+    spec = replace(
+        SPEC, isolated=True, forced_host=ForcedHost(name="h1", provider_uuid="p1"), flavor_groups=(own, numbered)
+    )
+    (request,) = alternatives(build_request(spec, [a_port()], NETWORKS))
+    query = build_query(apply_filters(request), limit=10)
+    host, granular, nic = query.groups
+    assert host.resources == {"VCPU": 4, "MEMORY_MB": 512, "CUSTOM_GPU": 1}
+    assert (host.required, host.forbidden) == ((frozenset("A"), frozenset("B")), {"C", DISABLED})
+    assert (host.in_tree, query.group_policy) == ("p1", "isolate")
+    assert (granular.suffix, granular.resources) == ("1", {"VGPU": 2})
+    assert (granular.required, granular.forbidden) == ((frozenset("D"),), frozenset("E"))
+    assert nic.suffix == "_nic0"
+    assert len({request, *alternatives(build_request(spec, [a_port()], NETWORKS))}) == 1, "equal ones go together"
+
+
+def test_a_request_that_asks_for_nothing_more_is_what_it_was() -> None:
+    (request,) = alternatives(build_request(SPEC, [a_port()], NETWORKS))
+    query = build_query(apply_filters(request), limit=10)
+    assert (query.groups[0].in_tree, query.groups[0].required, query.group_policy) == (None, (), "none")

@@ -73,7 +73,7 @@ class CloudClient:
 
     async def list_flavors(self) -> list[Json]:
         """Every flavor."""
-        return await self._pages("/compute/v2.1/flavors/detail", "flavors")
+        return await self._pages("/compute/v2.1/flavors/detail", "flavors", "&is_public=None")
 
     async def list_servers(self) -> list[Json]:
         """Every server, with all that the API says of it."""

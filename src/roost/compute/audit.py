@@ -4,6 +4,7 @@ About ACTIVE servers that nothing works on; who reads and repairs is `service/au
 """
 
 import ipaddress
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -31,17 +32,30 @@ class QuietServer(Struct, frozen=True, kw_only=True):
 
 
 def claim_of(server: QuietServer, held: Allocations) -> dict[str, dict[str, int]]:
-    """What the server holds in the ledger: on its host what it asked for, and the addresses that it holds itself.
+    """What the server holds in the ledger: its size on its host, what its flavor asks for, and addresses of its own.
 
-    Those are of flat networks, whose audit is the network's.
+    Those are of flat networks, whose audit is the network's. What a flavor asks for beside its size may be on any
+    provider of the host's tree, or on one that serves the host: it stays there, and what is missing is the host's.
     """
     assert server.provider_uuid is not None
-    amounts = {VCPU: server.spec.vcpus, MEMORY_MB: server.spec.memory_mb, DISK_GB: server.spec.disk_gb}
-    wanted = {server.provider_uuid: {name: amount for name, amount in amounts.items() if amount > 0}}
+    asked: Counter[str] = Counter(server.spec.host_resources)
+    for group in server.spec.flavor_groups:
+        if group.suffix:
+            asked.update(dict(group.resources))
+    own = {name: asked.pop(name) for name in HOST_CLASSES if name in asked}
+    wanted: dict[str, dict[str, int]] = {server.provider_uuid: own}
     for uuid, resources in held.items():
-        addresses = {name: amount for name, amount in resources.items() if name in ADDRESS_CLASSES}
-        if addresses and uuid != server.provider_uuid:
-            wanted[uuid] = addresses
+        for name, amount in resources.items():
+            kept = min(amount, asked[name])
+            if name in ADDRESS_CLASSES and uuid != server.provider_uuid:
+                kept = amount
+            elif kept > 0:
+                asked[name] -= kept
+            if kept > 0:
+                wanted.setdefault(uuid, {})[name] = kept
+    for name, missing in asked.items():
+        if missing > 0:
+            own[name] = own.get(name, 0) + missing
     return {uuid: resources for uuid, resources in wanted.items() if resources}
 
 

@@ -46,8 +46,16 @@ class ServerNotFound(NotFound):
     """There is no such server."""
 
 
+class NetworkNotOfServer(NotFound):
+    """The server has no address on that network."""
+
+
 class ServerRefused(BadRequest):
     """The server cannot be what the request says."""
+
+
+class HostClosed(Conflict):
+    """The one host that a server may be on takes no server now."""
 
 
 class NetworkAmbiguous(Conflict):

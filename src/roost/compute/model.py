@@ -41,12 +41,25 @@ class Flavor(Struct, frozen=True, kw_only=True):
     is_public: bool = True
 
 
+class FlavorFilter(Struct, frozen=True, kw_only=True):
+    """Which flavors to list. is_public: None for all."""
+
+    is_public: bool | None = None
+    ram_mb_min: int = 0
+    disk_gb_min: int = 0
+
+
+EVERY_FLAVOR = FlavorFilter()
+
+
 class Host(Struct, frozen=True, kw_only=True):
     """A hypervisor and its provider. declared: by a cloud file, so an agent's report changes no capacity.
 
-    down: forced down, or noted as silent: not heard of for too long, or never.
+    down: forced down, or noted as silent: not heard of for too long, or never. id: what clients below microversion 2.53
+    call it. disabled_reason: what who disabled it said.
     """
 
+    id: int
     name: str
     provider_uuid: str
     vcpus: int
@@ -56,6 +69,7 @@ class Host(Struct, frozen=True, kw_only=True):
     cell: str
     declared: bool
     disabled: bool
+    disabled_reason: str | None
     forced_down: bool
     service_version: int
     seen_at: datetime | None
@@ -224,7 +238,8 @@ class NicAsked(Struct, frozen=True, kw_only=True):
 class ServerRequest(Struct, frozen=True, kw_only=True):
     """What a client asks for. nics None: it named none, so the only network is meant, if there is exactly one.
 
-    auto: the only network is meant and must exist. flavor_ref: an id or a name. count: how many servers.
+    auto: the only network is meant and must exist. flavor_ref: an id or a name. count: how many servers. host: the only
+    one that will do.
     """
 
     name: str
@@ -236,6 +251,7 @@ class ServerRequest(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, str] = {}
     description: str | None = None
     availability_zone: str | None = None
+    host: str | None = None
 
 
 class NewServers(Struct, frozen=True, kw_only=True):
@@ -254,13 +270,21 @@ class NewServers(Struct, frozen=True, kw_only=True):
 
 
 class ServerFilter(Struct, frozen=True, kw_only=True):
-    """Which servers to list; None leaves that condition out. name: a regular expression, as in Nova."""
+    """Which servers to list; None leaves that condition out.
+
+    name, ip, ip6: regular expressions, as in Nova; ip, ip6 of any address. statuses: one of them.
+    """
 
     project_id: str | None = None
+    user_id: str | None = None
     name: str | None = None
-    status: str | None = None
+    statuses: tuple[str, ...] | None = None
+    task_state: str | None = None
     host: str | None = None
     flavor_id: str | None = None
+    image_ref: str | None = None
+    ip: str | None = None
+    ip6: str | None = None
     reservation_id: str | None = None
     server_id: str | None = None
 

@@ -11,6 +11,9 @@ from roost.seams.network import Nic
 SERVERS_MAX = 1000
 """How many servers one request can make."""
 
+ZONE = "nova"
+"""The one availability zone that there is."""
+
 NICS_MAX = 64
 TAG_LENGTH_MAX = 60
 
@@ -39,6 +42,37 @@ def read_counts(min_count: int | None, max_count: int | None) -> Counts | str:
     if most > SERVERS_MAX:
         return f"{most} servers were asked for: one request can make {SERVERS_MAX}."
     return Counts(least, most)
+
+
+class Destination(Struct, frozen=True):
+    """Where servers are to be. zone: None where none was named; host: the only one that will do."""
+
+    zone: str | None
+    host: str | None
+
+
+def read_destination(availability_zone: str | None, *, host: str | None, hypervisor: str | None) -> Destination | str:
+    """Return where a request wants its servers, or the sentence why that cannot be.
+
+    availability_zone: ZONE, ZONE:HOST, ZONE:HOST:NODE or ZONE::NODE. A host has one hypervisor, of its own name.
+    Source: Nova, compute/api.py, parse_availability_zone; api/openstack/compute/servers.py, its texts.
+    """
+    zone, *forced = (availability_zone or "").split(":")
+    if len(forced) > 2:
+        return f"Unable to parse availability_zone {availability_zone}: expected ZONE, ZONE:HOST or ZONE:HOST:NODE."
+    if zone not in ("", ZONE):
+        return f"The requested availability zone is not available: {zone}. There is one: {ZONE}."
+    named = {name for name in forced if name}
+    named_apart = {name for name in (host, hypervisor) if name}
+    if named and named_apart:
+        return (
+            "One mechanism with host and/or hypervisor_hostname and another mechanism with zone:host:node "
+            "are mutually exclusive."
+        )
+    names = sorted(named | named_apart)
+    if len(names) > 1:
+        return f"{' and '.join(names)} are two hosts: a host has one hypervisor, of its own name."
+    return Destination(zone or None, names[0] if names else None)
 
 
 def nic_problem(nics: Sequence[NicAsked], *, count: int) -> str | None:

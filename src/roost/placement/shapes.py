@@ -13,6 +13,8 @@ def decide_shape(state: ProviderState, row: ProviderRow) -> tuple[ShapeChange | 
     """What to write, None for nothing; and the resource classes whose inventory should go but is in use."""
     held = {name: inventory for name, (inventory, _used) in row.inventories.items()}
     wanted = held if state.inventories is None else dict(state.inventories)
+    if state.inventories is not None and state.managed_classes is not None:
+        wanted = {name: item for name, item in held.items() if name not in state.managed_classes} | wanted
     kept = row.traits - state.managed_traits if state.managed_traits is not None else frozenset[str]()
     traits = row.traits if state.traits is None else state.traits | kept
     aggregates = row.placement_aggregates if state.placement_aggregates is None else state.placement_aggregates

@@ -80,7 +80,7 @@ def explain(
     empty = next((row for row in rows if row.hosts_left == 0), None)
     sentences = [
         _headline(request, rows),
-        *_advice(empty, rows, closed),
+        *_advice(request, empty, rows, closed),
         *_others(rows, [others for number, others in enumerate(funnels) if number != best]),
         *_held(request, ports),
         *_addresses(request, empty, usages),
@@ -138,6 +138,8 @@ def _words(request: Request, step: FunnelStep, nic: NicRequest | None, closed: C
             return "considered"
         case Requirement.NO_TRAIT if step.names == (DISABLED,):
             return f"up and enabled ({closed.down} down)" if closed.down else "enabled"
+        case Requirement.IN_TREE if request.forced_host is not None and step.suffix == "":
+            return f"named {request.forced_host.name}"
         case Requirement.TOGETHER:
             return f"with {_together(request)}"
         case Requirement.FREE if nic is not None and nic.classes and len(nic.classes) > 1:
@@ -206,9 +208,17 @@ def _joined(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def _advice(empty: Row | None, rows: Sequence[Row], closed: ClosedHosts) -> Iterator[str]:
+def _advice(request: Request, empty: Row | None, rows: Sequence[Row], closed: ClosedHosts) -> Iterator[str]:
     """What to do about a requirement that left nobody, where its words do not say it."""
+    host = request.forced_host
     match empty:
+        case Row(requirement=Requirement.IN_TREE) if host is not None:
+            yield f"The server may be on host {host.name} alone, which is none of those that were left before."
+        case Row(requirement=Requirement.MEMBER_OF, nic=NicRequest() as nic) if host is not None:
+            yield (
+                f"The server may be on host {host.name} alone, which does not reach {place_of(nic)}: "
+                f"name a host that does, or have its agent report {_physical(nic)}."
+            )
         case Row(requirement=Requirement.HOSTS):
             yield "There is no host at all: start an agent on one."
         case Row(requirement=Requirement.NO_TRAIT, words="enabled"):

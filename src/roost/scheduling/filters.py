@@ -6,7 +6,7 @@ Each returns the request unchanged where it has nothing to say. Source: docs/des
 from collections.abc import Callable
 
 from roost.scheduling.request import Request, address_group, place_of, reached_through
-from roost.seams.placement import DISABLED
+from roost.seams.placement import DISABLED, RequestGroup
 
 Filter = Callable[[Request], Request]
 
@@ -14,6 +14,37 @@ Filter = Callable[[Request], Request]
 def disabled_hosts(request: Request) -> Request:
     """Leave out hosts that their operator disabled or forced down; the compute service gives them the trait."""
     return request.narrowed("hosts that are not disabled", forbidden_traits=request.forbidden_traits | {DISABLED})
+
+
+def forced_host(request: Request) -> Request:
+    """Only the host that an operator named for the server, which still has to meet everything else."""
+    host = request.forced_host
+    return request if host is None else request.narrowed(f"only host {host.name}", in_tree=host.provider_uuid)
+
+
+def flavor_requirements(request: Request) -> Request:
+    """Traits of the host, and granular groups, as the flavor's extra specs ask for them.
+
+    How its groups share providers holds for all groups of the query: with `isolate` also two NICs need two segments.
+    """
+    for group in request.flavor_groups:
+        if group.suffix == "":
+            request = request.narrowed(
+                "the flavor's traits",
+                required_traits=request.required_traits | group.required,
+                forbidden_traits=request.forbidden_traits | group.forbidden,
+            )
+            continue
+        granular = RequestGroup(
+            suffix=group.suffix,
+            resources=dict(group.resources),
+            required=tuple(frozenset({trait}) for trait in sorted(group.required)),
+            forbidden=group.forbidden,
+        )
+        request = request.narrowed(f"the flavor's group {group.suffix}", groups=(*request.groups, granular))
+    if request.isolated:
+        request = request.narrowed("each group on a provider of its own", group_policy="isolate")
+    return request
 
 
 def routed_networks(request: Request) -> Request:
@@ -55,7 +86,7 @@ def ip_aware(request: Request) -> Request:
     return request
 
 
-FILTERS: tuple[Filter, ...] = (disabled_hosts, routed_networks, ip_aware)
+FILTERS: tuple[Filter, ...] = (disabled_hosts, forced_host, flavor_requirements, routed_networks, ip_aware)
 
 
 def apply_filters(request: Request) -> Request:

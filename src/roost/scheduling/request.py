@@ -7,17 +7,9 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from roost.seams.compute import RequestSpec
+from roost.seams.compute import FlavorGroup, ForcedHost, RequestSpec
 from roost.seams.network import FlatNic, NetworkView, Port, Segment
-from roost.seams.placement import (
-    DISK_GB,
-    IPV4_ADDRESS,
-    IPV6_ADDRESS,
-    MEMORY_MB,
-    VCPU,
-    CandidateQuery,
-    RequestGroup,
-)
+from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS, CandidateQuery, RequestGroup
 
 KINDS_MAX = 64
 """Combinations of unlike segments that one server's NICs may be on, each of which is a search of its own."""
@@ -48,16 +40,23 @@ class NicRequest(Struct, frozen=True, kw_only=True):
 class Request(Struct, frozen=True, kw_only=True):
     """What one server, or many alike, ask of the ledger; servers with equal requests are placed together.
 
-    host: resources of the host itself. member_of, forbidden_traits: what the filters ask of it. groups: granular
-    groups, each with its suffix. trace: what each filter did, in words.
+    resources: of the host itself. flavor_groups, isolated, forced_host: as in the request spec. required_traits,
+    forbidden_traits, in_tree, member_of: what the filters ask of the host. groups: granular groups, each with its
+    suffix; group_policy: how they share providers. trace: what each filter did, in words.
     """
 
     resources: tuple[tuple[str, int], ...]
     nics: tuple[NicRequest, ...]
+    flavor_groups: tuple[FlavorGroup, ...] = ()
+    isolated: bool = False
+    forced_host: ForcedHost | None = None
     excluded_hosts: frozenset[str] = frozenset()
-    member_of: tuple[frozenset[str], ...] = ()
+    required_traits: frozenset[str] = frozenset()
     forbidden_traits: frozenset[str] = frozenset()
+    in_tree: str | None = None
+    member_of: tuple[frozenset[str], ...] = ()
     groups: tuple[RequestGroup, ...] = ()
+    group_policy: str = "none"
     trace: tuple[str, ...] = ()
     impossible: str | None = None
 
@@ -91,10 +90,12 @@ def build_request(
             )
         )
     nics += [_flat_request(nic, networks[nic.network_id], free_to_leave=free_to_leave) for nic in flat]
-    resources = ((VCPU, spec.vcpus), (MEMORY_MB, spec.memory_mb), (DISK_GB, spec.disk_gb))
     return Request(
-        resources=tuple(pair for pair in resources if pair[1] > 0),
+        resources=tuple(spec.host_resources.items()),
         nics=tuple(nics),
+        flavor_groups=spec.flavor_groups,
+        isolated=spec.isolated,
+        forced_host=spec.forced_host,
         excluded_hosts=frozenset(excluded_hosts),
     )
 
@@ -205,7 +206,13 @@ def build_query(request: Request, *, limit: int) -> CandidateQuery:
     host = RequestGroup(
         suffix="",
         resources=dict(request.resources),
-        member_of=request.member_of,
+        required=tuple(frozenset({trait}) for trait in sorted(request.required_traits)),
         forbidden=request.forbidden_traits,
+        member_of=request.member_of,
+        in_tree=request.in_tree,
     )
-    return CandidateQuery(groups=(host, *request.groups), limit=limit + len(request.excluded_hosts))
+    return CandidateQuery(
+        groups=(host, *request.groups),
+        group_policy=request.group_policy,
+        limit=limit + len(request.excluded_hosts),
+    )

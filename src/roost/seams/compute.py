@@ -6,6 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from roost.seams.network import Nic
+from roost.seams.placement import DISK_GB, MEMORY_MB, VCPU
 
 
 class HostAggregateState(Struct, frozen=True):
@@ -15,14 +16,45 @@ class HostAggregateState(Struct, frozen=True):
     name: str
 
 
+class FlavorGroup(Struct, frozen=True, kw_only=True):
+    """What the extra specs of a flavor ask for beside its size, from one provider; with the suffix "" from the host.
+
+    resources: (resource class, amount), in order. required, forbidden: traits.
+    """
+
+    suffix: str
+    resources: tuple[tuple[str, int], ...] = ()
+    required: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+
+
+class ForcedHost(Struct, frozen=True, kw_only=True):
+    """The one host that a server may be on, as an operator said."""
+
+    name: str
+    provider_uuid: str
+
+
 class RequestSpec(Struct, frozen=True, kw_only=True):
-    """What a server asked for, kept with it for every later move."""
+    """What a server asked for, kept with it for every later move. isolated: each flavor group from its own provider."""
 
     vcpus: int
     memory_mb: int
     disk_gb: int
     nics: tuple[Nic, ...] = ()
     availability_zone: str | None = None
+    flavor_groups: tuple[FlavorGroup, ...] = ()
+    isolated: bool = False
+    forced_host: ForcedHost | None = None
+
+    @property
+    def host_resources(self) -> dict[str, int]:
+        """Return what it asks of its host, by resource class: its size, with what extra specs add or replace."""
+        amounts = {VCPU: self.vcpus, MEMORY_MB: self.memory_mb, DISK_GB: self.disk_gb}
+        for group in self.flavor_groups:
+            if group.suffix == "":
+                amounts |= dict(group.resources)
+        return {name: amount for name, amount in amounts.items() if amount > 0}
 
 
 class ServerPort(Struct, frozen=True, kw_only=True):

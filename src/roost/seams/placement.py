@@ -55,6 +55,7 @@ class ProviderState(Struct, frozen=True, kw_only=True):
     """What a provider should be: sent whole, so sending it twice does nothing. None leaves that part as it is.
 
     managed_traits: those that the sender keeps; other traits of the provider stay. None: all are as `traits` says.
+    managed_classes: the same of inventories, by resource class; ensure_providers reads it, reshape does not.
     """
 
     uuid: str
@@ -63,6 +64,7 @@ class ProviderState(Struct, frozen=True, kw_only=True):
     inventories: Mapping[str, Inventory] | None = None
     traits: frozenset[str] | None = None
     managed_traits: frozenset[str] | None = None
+    managed_classes: frozenset[str] | None = None
     placement_aggregates: frozenset[str] | None = None
 
 

@@ -21,6 +21,7 @@ EXTENSIONS: Mapping[str, str] = {
     "OS-FLV-EXT-DATA": "FlavorExtraData",
     "OS-SRV-USG": "ServerUsage",
     "os-aggregates": "Aggregates",
+    "os-availability-zone": "AvailabilityZone",
     "os-flavor-extra-specs": "FlavorExtraSpecs",
     "os-flavor-manage": "FlavorManage",
     "os-hypervisors": "Hypervisors",

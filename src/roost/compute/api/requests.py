@@ -1,5 +1,6 @@
 """What every endpoint of the Compute API reads from a request, so that nothing malformed reaches the service."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
@@ -7,7 +8,7 @@ from msgspec import Meta
 from starlette.requests import Request
 
 from roost.platform.errors import BadRequest
-from roost.platform.http import integer_parameter, read_bytes, read_json, root_url
+from roost.platform.http import Version, integer_parameter, read_bytes, read_json, root_url
 
 PAGE_MAX = 1000
 INTEGER_MAX = 2**31 - 1
@@ -26,6 +27,25 @@ async def read_body(request: Request, kind: type[T]) -> T:
     if b"\\u0000" in await read_bytes(request):
         raise BadRequest("malformed body: the character NUL is not allowed")
     return await read_json(request, kind)
+
+
+def check_parameters(
+    request: Request, first_versions: Mapping[str, Version], *, repeated: frozenset[str] = frozenset()
+) -> None:
+    """Raise BadRequest for a parameter of the query string that is not served, or given twice, naming it.
+
+    first_versions: parameter -> the microversion that brought it. repeated: what may be given several times.
+    """
+    served = sorted(name for name, first in first_versions.items() if request.state.microversion >= first)
+    for name in request.query_params:
+        _text(name, "the query string")
+        if name not in served:
+            raise BadRequest(f"{name}: Roost does not serve this parameter here: expected {', '.join(served)}")
+        values = request.query_params.getlist(name)
+        if name not in repeated and len(values) > 1:
+            raise BadRequest(f"{name}: expected once, got {', '.join(values)}")
+        for value in values:
+            _text(value, name)
 
 
 def text_parameter(request: Request, name: str) -> str | None:

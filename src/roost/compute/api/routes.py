@@ -2,7 +2,7 @@
 
 from starlette.routing import Route
 
-from roost.compute.api import aggregates, extensions, flavors, hosts, servers, versions
+from roost.compute.api import aggregates, extensions, flavors, hosts, servers, versions, zones
 from roost.compute.api.errors import API, UNVERSIONED
 from roost.compute.service import Compute
 
@@ -14,6 +14,7 @@ def routes(compute: Compute) -> list[Route]:
         servers.endpoints(compute),
         hosts.endpoints(compute),
         aggregates.endpoints(compute),
+        zones.endpoints(compute),
         extensions.ENDPOINTS,
     )
     return [

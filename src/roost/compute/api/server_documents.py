@@ -7,10 +7,8 @@ from typing import Any
 from starlette.requests import Request
 
 from roost.compute.api.requests import links, timestamp, timestamp_with_microseconds
-from roost.compute.model import Server, ServerFault
-from roost.compute.servers import VM_STATES, fault_details, power_state
-
-ZONE = "nova"
+from roost.compute.model import Flavor, Server, ServerFault
+from roost.compute.servers import VM_STATES, ZONE, fault_details, power_state
 
 
 def show_brief(request: Request, server: Server) -> dict[str, Any]:
@@ -19,7 +17,7 @@ def show_brief(request: Request, server: Server) -> dict[str, Any]:
 
 
 def show_server(request: Request, server: Server) -> dict[str, Any]:
-    """Source: Compute API, GET /servers/{id}, microversions 2.1 to 2.41."""
+    """Source: Compute API, GET /servers/{id}, microversions 2.1 to 2.74."""
     shown = show_brief(request, server) | {
         "status": server.status,
         "tenant_id": server.project_id,
@@ -29,7 +27,7 @@ def show_server(request: Request, server: Server) -> dict[str, Any]:
         "image": {"id": server.image_ref, "links": links(request, "images", server.image_ref)[1:]}
         if server.image_ref
         else "",
-        "flavor": {"id": server.flavor.id, "links": links(request, "flavors", server.flavor.id)[1:]},
+        "flavor": _flavor(request, server.flavor),
         "created": timestamp(server.created_at),
         "updated": timestamp(server.updated_at),
         "addresses": _addresses(server),
@@ -77,7 +75,36 @@ def _newer(version: tuple[int, int], server: Server) -> dict[str, Any]:
         shown["description"] = server.description
     if version >= (2, 26):
         shown["tags"] = []
+    if version >= (2, 63):
+        shown["trusted_image_certificates"] = None
+    if version >= (2, 71):
+        shown["server_groups"] = []
+    if version >= (2, 73):
+        shown["locked_reason"] = None
     return shown
+
+
+def _flavor(request: Request, flavor: Flavor) -> dict[str, Any]:
+    """Show it: from 2.47 on what it was when the server was made, without its id, for the flavor may be gone by now."""
+    if request.state.microversion < (2, 47):
+        return {"id": flavor.id, "links": links(request, "flavors", flavor.id)[1:]}
+    return {
+        "vcpus": flavor.vcpus,
+        "ram": flavor.ram_mb,
+        "disk": flavor.disk_gb,
+        "ephemeral": 0,
+        "swap": 0,
+        "original_name": flavor.name,
+        "extra_specs": flavor.extra_specs,
+    }
+
+
+def addresses_of(server: Server) -> dict[str, list[dict[str, Any]]]:
+    """Return the addresses by network. Source: Compute API, GET /servers/{id}/ips."""
+    return {
+        network: [{"version": item["version"], "addr": item["addr"]} for item in shown]
+        for network, shown in _addresses(server).items()
+    }
 
 
 def _addresses(server: Server) -> dict[str, list[dict[str, Any]]]:

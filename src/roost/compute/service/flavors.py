@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from roost.compute.errors import FlavorExists, FlavorNotFound
-from roost.compute.model import Flavor
+from roost.compute.model import EVERY_FLAVOR, Flavor, FlavorFilter
 from roost.compute.service.context import Compute
 from roost.compute.store import flavors as store
 
@@ -45,10 +45,12 @@ async def create_flavor(compute: Compute, request: FlavorRequest) -> Flavor:
     return flavor
 
 
-async def list_flavors(compute: Compute, *, after: str = "", limit: int = FLAVORS_PAGE_MAX) -> list[Flavor]:
+async def list_flavors(
+    compute: Compute, *, after: str = "", limit: int = FLAVORS_PAGE_MAX, only: FlavorFilter = EVERY_FLAVOR
+) -> list[Flavor]:
     """A page of flavors by id, above `after`."""
     async with compute.database.connection() as connection:
-        return await store.list_flavors(connection, after=after, limit=min(limit, FLAVORS_PAGE_MAX))
+        return await store.list_flavors(connection, after=after, limit=min(limit, FLAVORS_PAGE_MAX), only=only)
 
 
 async def get_flavor(compute: Compute, flavor_id: str) -> Flavor:

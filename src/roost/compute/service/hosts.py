@@ -140,6 +140,8 @@ def provider_state(host: Host) -> ProviderState:
             for resource_class, total in amounts.items()
             if total > 0
         },
+        # An operator may give a host other things, such as CUSTOM_GPU; a flavor that asks for them uses them there.
+        managed_classes=frozenset(amounts),
         # Whoever searches forbids this trait: without it a closed or silent host would go on getting servers.
         traits=frozenset({DISABLED}) if host.disabled or host.down else frozenset(),
         managed_traits=frozenset({DISABLED}),
@@ -165,16 +167,33 @@ async def count_closed_hosts(compute: Compute) -> tuple[int, int]:
 
 
 async def list_hosts(
-    compute: Compute, names: Sequence[str] | None = None, *, after: str = "", limit: int | None = None
+    compute: Compute,
+    names: Sequence[str] | None = None,
+    *,
+    after: str = "",
+    limit: int | None = None,
+    having: str | None = None,
 ) -> list[Host]:
-    """Hosts by name, above `after`; names None: all of them. Costs one row for each host."""
+    """Hosts by name, above `after`; names None: all of them; having: in the name. Costs one row for each host."""
     async with compute.database.connection() as connection:
-        return await store.list_hosts(connection, after=after, limit=limit, names=names)
+        return await store.list_hosts(connection, after=after, limit=limit, names=names, having=having)
 
 
-async def disable_host(compute: Compute, name: str) -> Host:
-    """It takes no new server. Raises HostNotFound."""
-    return await _set_state(compute, name, disabled=True)
+async def find_host(compute: Compute, *, provider_uuid: str | None = None, number: int | None = None) -> Host | None:
+    """Return the host with that provider, or with that number."""
+    async with compute.database.connection() as connection:
+        return await store.find_host(connection, provider_uuid=provider_uuid, number=number)
+
+
+async def list_servers_on(compute: Compute, hosts: Sequence[Host]) -> dict[str, list[tuple[str, str]]]:
+    """Return (id, name) of each host's servers, the oldest first; a host without any is left out."""
+    async with compute.database.connection() as connection:
+        return await store.list_servers_on(connection, [host.name for host in hosts])
+
+
+async def disable_host(compute: Compute, name: str, *, reason: str | None = None) -> Host:
+    """Keep new servers off it, and tell who asks the reason. Raises HostNotFound."""
+    return await _set_state(compute, name, disabled=True, disabled_reason=reason)
 
 
 async def enable_host(compute: Compute, name: str) -> Host:
@@ -193,10 +212,17 @@ async def force_down(compute: Compute, name: str, forced_down: bool) -> Host:
 
 
 async def _set_state(
-    compute: Compute, name: str, *, disabled: bool | None = None, forced_down: bool | None = None
+    compute: Compute,
+    name: str,
+    *,
+    disabled: bool | None = None,
+    forced_down: bool | None = None,
+    disabled_reason: str | None = None,
 ) -> Host:
     async with compute.database.transaction() as tx:
-        host = await store.set_host_state(tx, name, disabled=disabled, forced_down=forced_down)
+        host = await store.set_host_state(
+            tx, name, disabled=disabled, forced_down=forced_down, disabled_reason=disabled_reason
+        )
     if host is None:
         raise HostNotFound(f"Compute host {name} could not be found.")
     await publish_hosts(compute, [name])

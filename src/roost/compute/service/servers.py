@@ -5,15 +5,17 @@ from collections.abc import Sequence
 import asyncpg
 from msgspec import Struct
 
-from roost.compute.errors import FilterInvalid, NetworkAmbiguous, ServerNotFound, ServerRefused
+from roost.compute.errors import FilterInvalid, HostClosed, NetworkAmbiguous, ServerNotFound, ServerRefused
+from roost.compute.extra_specs import FlavorRequirements, read_extra_specs
 from roost.compute.model import Flavor, NewServers, NicAsked, Server, ServerFilter, ServerRequest
 from roost.compute.servers import SERVERS_MAX, nic_problem, number_nics, server_names
 from roost.compute.service.context import Compute
 from roost.compute.service.flavors import FLAVORS_NAMED_MAX
 from roost.compute.store import flavors as flavors_store
+from roost.compute.store import hosts as hosts_store
 from roost.compute.store import servers as store
 from roost.platform.database import Connection
-from roost.seams.compute import RequestSpec
+from roost.seams.compute import ForcedHost, RequestSpec
 
 SERVERS_PAGE_MAX = 1000
 
@@ -28,8 +30,9 @@ class Accepted(Struct, frozen=True, kw_only=True):
 async def create_servers(compute: Compute, request: ServerRequest, *, project_id: str, user_id: str) -> Accepted:
     """Accept `request.count` servers, all of them with the work that makes them, or none.
 
-    Raises ServerRefused (NICs, an unknown flavor or network) and NetworkAmbiguous (no NIC named, several networks).
-    A port is looked at later, by the conductor, as it reserves it.
+    Raises ServerRefused (NICs, an unknown flavor, network or host, extra specs that are not served), NetworkAmbiguous
+    (no NIC named, several networks) and HostClosed (the host that it names is disabled or down). A port is looked at
+    later, by the conductor, as it reserves it.
     """
     if not 1 <= request.count <= SERVERS_MAX:
         raise ServerRefused(f"{request.count} servers were asked for: one request can make 1 to {SERVERS_MAX}.")
@@ -44,12 +47,16 @@ async def create_servers(compute: Compute, request: ServerRequest, *, project_id
     reservation_id = f"r-{compute.env.new_uuid().replace('-', '')[:8]}"
     async with compute.database.transaction() as tx:
         flavor = await _flavor(tx, request.flavor_ref)
+        requirements = _requirements(flavor)
         spec = RequestSpec(
             vcpus=flavor.vcpus,
             memory_mb=flavor.ram_mb,
             disk_gb=flavor.disk_gb,
             nics=number_nics(asked),
             availability_zone=request.availability_zone,
+            flavor_groups=requirements.groups,
+            isolated=requirements.isolated,
+            forced_host=await _forced_host(compute, tx, request.host),
         )
         new = NewServers(
             ids=ids,
@@ -96,6 +103,27 @@ async def _flavor(tx: Connection, ref: str) -> Flavor:
     return flavor
 
 
+def _requirements(flavor: Flavor) -> FlavorRequirements:
+    requirements = read_extra_specs(flavor.extra_specs)
+    if isinstance(requirements, str):
+        raise ServerRefused(requirements)
+    return requirements
+
+
+async def _forced_host(compute: Compute, tx: Connection, name: str | None) -> ForcedHost | None:
+    """Return the host that a server is forced to, if any; what else it lacks, the search for candidates says."""
+    if name is None:
+        return None
+    hosts = await hosts_store.list_hosts(tx, after="", limit=1, names=[name])
+    if not hosts:
+        raise ServerRefused(f"Compute host {name} could not be found.")
+    (host,) = hosts
+    if host.disabled or host.down:
+        state = "is disabled" if host.disabled else "was forced down" if host.forced_down else "has not been heard of"
+        raise HostClosed(f"Compute host {name} {state}: it takes no new server. Enable it, or name another host.")
+    return ForcedHost(name=host.name, provider_uuid=host.provider_uuid)
+
+
 async def get_server(compute: Compute, server_id: str) -> Server:
     """Raises ServerNotFound, also for one that was deleted while its host was down."""
     async with compute.database.connection() as connection:
@@ -115,7 +143,7 @@ async def list_servers(
 ) -> list[Server]:
     """A page of servers, the youngest first unless not descending, behind the server `marker`.
 
-    Raises FilterInvalid for an unknown marker or a name that is no regular expression.
+    Raises FilterInvalid for an unknown marker, and a name, ip or ip6 that is no regular expression.
     """
     try:
         async with compute.database.transaction() as tx:
@@ -132,7 +160,9 @@ async def list_servers(
                 descending=descending,
             )
     except asyncpg.InvalidRegularExpressionError as error:
-        raise FilterInvalid(f"name={only.name}: {error}") from error
+        given = {"name": only.name, "ip": only.ip, "ip6": only.ip6}
+        named = ", ".join(f"{name}={pattern}" for name, pattern in given.items() if pattern is not None)
+        raise FilterInvalid(f"{named}: {error}") from error
 
 
 async def delete_server(compute: Compute, server_id: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from roost.compute.model import Flavor
+from roost.compute.model import EVERY_FLAVOR, Flavor, FlavorFilter
 from roost.platform.database import Connection
 
 COLUMNS = "id, name, vcpus, ram_mb, disk_gb, description, extra_specs, is_public"
@@ -23,12 +23,14 @@ async def insert_flavor(tx: Connection, flavor: Flavor) -> bool:
 
 
 LIST_FLAVORS = f"""-- compute.list_flavors
-SELECT {COLUMNS} FROM compute.flavor WHERE id > $1 ORDER BY id LIMIT $2"""
+SELECT {COLUMNS} FROM compute.flavor
+WHERE id > $1 AND ($3::boolean IS NULL OR is_public = $3) AND ram_mb >= $4 AND disk_gb >= $5 ORDER BY id LIMIT $2"""
 
 
-async def list_flavors(tx: Connection, *, after: str, limit: int) -> list[Flavor]:
+async def list_flavors(tx: Connection, *, after: str, limit: int, only: FlavorFilter = EVERY_FLAVOR) -> list[Flavor]:
     """A page of flavors by id, above `after` ("" for the first)."""
-    return [_flavor(row) for row in await tx.fetch(LIST_FLAVORS, after, limit)]
+    rows = await tx.fetch(LIST_FLAVORS, after, limit, only.is_public, only.ram_mb_min, only.disk_gb_min)
+    return [_flavor(row) for row in rows]
 
 
 FIND_FLAVOR = f"""-- compute.find_flavor

@@ -33,7 +33,8 @@ class HostUpsert(Struct, frozen=True, kw_only=True):
     service_version: int
 
 
-COLUMNS = """host.name, host.provider_uuid, host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell,
+COLUMNS = """host.id, host.disabled_reason,
+    host.name, host.provider_uuid, host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell,
     host.declared, host.disabled, host.forced_down, host.service_version, host.seen_at, host.wanted, host.published,
     host.forced_down OR host.silent AS down"""
 
@@ -150,23 +151,52 @@ async def count_closed_hosts(tx: Connection) -> tuple[int, int]:
 
 LIST_HOSTS = f"""-- compute.list_hosts
 SELECT {COLUMNS} FROM compute.host
-WHERE name > $1 AND ($3::text[] IS NULL OR name = ANY($3)) ORDER BY name LIMIT $2"""
+WHERE name > $1 AND ($3::text[] IS NULL OR name = ANY($3)) AND ($4::text IS NULL OR strpos(name, $4) > 0)
+ORDER BY name LIMIT $2"""
 
 
-async def list_hosts(tx: Connection, *, after: str, limit: int | None, names: Sequence[str] | None) -> list[Host]:
-    """A page of hosts by name, above `after`; names None: of all; limit None: all of them."""
-    return [_row(row).host for row in await tx.fetch(LIST_HOSTS, after, limit, names)]
+async def list_hosts(
+    tx: Connection, *, after: str, limit: int | None, names: Sequence[str] | None, having: str | None = None
+) -> list[Host]:
+    """A page of hosts by name, above `after`; names None: of all; limit None: all of them; having: in the name."""
+    return [_row(row).host for row in await tx.fetch(LIST_HOSTS, after, limit, names, having)]
 
 
+FIND_HOST = f"""-- compute.find_host
+SELECT {COLUMNS} FROM compute.host WHERE provider_uuid = $1 OR id = $2"""
+
+
+async def find_host(tx: Connection, *, provider_uuid: str | None, number: int | None) -> Host | None:
+    """Return the host with that provider, or with that number."""
+    row = await tx.fetchrow(FIND_HOST, provider_uuid, number)
+    return None if row is None else _row(row).host
+
+
+LIST_SERVERS_ON = """-- compute.list_servers_on
+SELECT host, id, name FROM compute.server WHERE host = ANY($1::text[]) AND deleted_at IS NULL ORDER BY host, sequence"""
+
+
+async def list_servers_on(tx: Connection, names: Sequence[str]) -> dict[str, list[tuple[str, str]]]:
+    """Return (id, name) of each server on the hosts; a host without any is left out."""
+    servers: dict[str, list[tuple[str, str]]] = {}
+    for row in await tx.fetch(LIST_SERVERS_ON, names):
+        servers.setdefault(row["host"], []).append((row["id"], row["name"]))
+    return servers
+
+
+# Who disables a host again without a reason leaves the one that was given.
 SET_HOST_STATE = f"""-- compute.set_host_state
 UPDATE compute.host SET disabled = coalesce($2, disabled), forced_down = coalesce($3, forced_down), updated_at = now(),
+    disabled_reason = CASE WHEN coalesce($2, disabled) THEN coalesce($4, disabled_reason) END,
     wanted = wanted + (coalesce($2, disabled) <> disabled OR coalesce($3, forced_down) <> forced_down)::int
 WHERE name = $1 RETURNING {COLUMNS}"""
 
 
-async def set_host_state(tx: Connection, name: str, *, disabled: bool | None, forced_down: bool | None) -> Host | None:
+async def set_host_state(
+    tx: Connection, name: str, *, disabled: bool | None, forced_down: bool | None, disabled_reason: str | None
+) -> Host | None:
     """The host then; None where there is none."""
-    row = await tx.fetchrow(SET_HOST_STATE, name, disabled, forced_down)
+    row = await tx.fetchrow(SET_HOST_STATE, name, disabled, forced_down, disabled_reason)
     return None if row is None else _row(row).host
 
 
@@ -182,6 +212,8 @@ async def count_servers(tx: Connection, names: Sequence[str]) -> dict[str, int]:
 
 def _row(row: Any) -> HostRow:
     host = Host(
+        id=row["id"],
+        disabled_reason=row["disabled_reason"],
         name=row["name"],
         provider_uuid=row["provider_uuid"],
         vcpus=row["vcpus"],

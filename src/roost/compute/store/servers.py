@@ -100,11 +100,18 @@ async def find_server(tx: Connection, server_id: str) -> Server | None:
     return None if row is None else _server(row)
 
 
-CONDITIONS = """server.deleted_at IS NULL
+HAS_ADDRESS = """EXISTS (SELECT FROM jsonb_array_elements(server.network_info) AS port,
+    jsonb_array_elements_text(port -> 'addresses') AS address
+    WHERE family(address::inet) = {family} AND address ~ {pattern})"""
+
+CONDITIONS = f"""server.deleted_at IS NULL
     AND ($1::text IS NULL OR server.project_id = $1) AND ($2::text IS NULL OR server.name ~ $2)
-    AND ($3::text IS NULL OR server.status = $3) AND ($4::text IS NULL OR server.host = $4)
+    AND ($3::text[] IS NULL OR server.status = ANY($3)) AND ($4::text IS NULL OR server.host = $4)
     AND ($5::text IS NULL OR server.flavor ->> 'id' = $5) AND ($6::text IS NULL OR server.reservation_id = $6)
-    AND ($7::uuid IS NULL OR server.id = $7)"""
+    AND ($7::uuid IS NULL OR server.id = $7) AND ($10::text IS NULL OR server.user_id = $10)
+    AND ($11::text IS NULL OR server.task_state = $11) AND ($12::text IS NULL OR server.image_ref = $12)
+    AND ($13::text IS NULL OR {HAS_ADDRESS.format(family=4, pattern="$13")})
+    AND ($14::text IS NULL OR {HAS_ADDRESS.format(family=6, pattern="$14")})"""
 
 LIST_SERVERS_DESCENDING = f"""-- compute.list_servers
 SELECT {COLUMNS} WHERE {CONDITIONS} AND ($8::bigint IS NULL OR server.sequence < $8)
@@ -118,18 +125,23 @@ ORDER BY server.sequence LIMIT $9"""
 async def list_servers(
     tx: Connection, only: ServerFilter, *, after_sequence: int | None, limit: int, descending: bool
 ) -> list[Server]:
-    """A page in the order of creation. Raises asyncpg's InvalidRegularExpressionError for `only.name`."""
+    """A page in the order of creation. Raises asyncpg's InvalidRegularExpressionError for name, ip or ip6."""
     rows = await tx.fetch(
         LIST_SERVERS_DESCENDING if descending else LIST_SERVERS_ASCENDING,
         only.project_id,
         only.name,
-        only.status,
+        only.statuses,
         only.host,
         only.flavor_id,
         only.reservation_id,
         only.server_id,
         after_sequence,
         limit,
+        only.user_id,
+        only.task_state,
+        only.image_ref,
+        only.ip,
+        only.ip6,
     )
     return [_server(row) for row in rows]
 

@@ -1,0 +1,202 @@
+"""What POST /servers may say, by microversion, and what of it Roost does not do and so refuses by name.
+
+Source: Compute API, "Create Server"; nova/api/openstack/compute/schemas/servers.py.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from roost.compute.api.requests import Name, Whole, flag
+from roost.compute.model import NicAsked, ServerRequest
+from roost.compute.servers import read_counts, read_destination
+from roost.platform.errors import BadRequest
+from roost.platform.http import Version, canonical_uuid, is_uuid
+
+Text = Annotated[str, Meta(max_length=255)]
+Key = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9-_:. ]{1,255}$")]
+
+FIRST_VERSIONS: Mapping[str, Version] = {
+    "description": (2, 19),
+    "tags": (2, 52),
+    "trusted_image_certificates": (2, 63),
+    "host": (2, 74),
+    "hypervisor_hostname": (2, 74),
+}
+"""Attribute of a server -> the microversion that brought it."""
+
+LAST_VERSIONS: Mapping[str, Version] = {"personality": (2, 56)}
+
+NETWORK_WORDS_FROM = (2, 37)
+"""From here on networks may be `auto` or `none`, and are required."""
+
+
+class _NicBody(Struct, frozen=True, forbid_unknown_fields=True):
+    uuid: str | None = None
+    port: str | None = None
+    fixed_ip: str | None = None
+    tag: str | None = None
+
+
+class _SecurityGroupBody(Struct, frozen=True, forbid_unknown_fields=True):
+    name: Name
+
+
+class ServerBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The server that is asked for. What is Any is refused when it asks for something: see _refusals."""
+
+    name: Name
+    flavor_ref: Name | int = field(name="flavorRef")
+    image_ref: Text | None = field(name="imageRef", default="")
+    networks: list[_NicBody] | Literal["auto", "none"] | UnsetType | None = UNSET
+    min_count: Whole | None = None
+    max_count: Whole | None = None
+    metadata: Annotated[dict[Key, Text], Meta(max_length=128)] = {}
+    description: Text | UnsetType | None = UNSET
+    availability_zone: Text | None = None
+    host: Name | UnsetType = UNSET
+    hypervisor_hostname: Name | UnsetType = UNSET
+    security_groups: list[_SecurityGroupBody] | None = None
+    return_reservation_id: Any = False
+    config_drive: Any = None
+    disk_config: Literal["AUTO", "MANUAL"] | None = field(name="OS-DCF:diskConfig", default=None)
+    key_name: Text | None = None
+    block_device_mapping: list[dict[str, Any]] | None = None
+    block_device_mapping_v2: list[dict[str, Any]] | None = None
+    admin_password: Any = field(name="adminPass", default=None)
+    access_ip_v4: Any = field(name="accessIPv4", default=None)
+    access_ip_v6: Any = field(name="accessIPv6", default=None)
+    user_data: Any = None
+    personality: Any = UNSET
+    tags: Any = UNSET
+    trusted_image_certificates: Any = UNSET
+
+
+class CreateBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole body. Scheduler hints have two names, as upstream's."""
+
+    server: ServerBody
+    hints: dict[str, Any] | None = field(name="os:scheduler_hints", default=None)
+    hints_too: dict[str, Any] | None = field(name="OS-SCH-HNT:scheduler_hints", default=None)
+
+
+def read_server(body: CreateBody, version: Version) -> ServerRequest:
+    """Return what is asked for. Raises BadRequest, which names what cannot be had, or not at this microversion."""
+    asked = body.server
+    _check_versions(asked, version)
+    refusal = next(_refusals(body), None)
+    if refusal:
+        raise BadRequest(refusal)
+    if not asked.name.strip():
+        raise BadRequest("name: expected more than blanks")
+    counts = read_counts(*(None if number is None else int(number) for number in (asked.min_count, asked.max_count)))
+    if isinstance(counts, str):
+        raise BadRequest(counts)
+    destination = read_destination(
+        asked.availability_zone, host=asked.host or None, hypervisor=asked.hypervisor_hostname or None
+    )
+    if isinstance(destination, str):
+        raise BadRequest(destination)
+    return ServerRequest(
+        name=asked.name.strip(),
+        flavor_ref=str(asked.flavor_ref),
+        nics=_read_nics(asked.networks or None),
+        auto=asked.networks == "auto",
+        image_ref=asked.image_ref or "",
+        count=counts.most,
+        metadata=asked.metadata,
+        description=asked.description or None,
+        availability_zone=destination.zone,
+        host=destination.host,
+    )
+
+
+def _check_versions(asked: ServerBody, version: Version) -> None:
+    given = [name for name in (*FIRST_VERSIONS, *LAST_VERSIONS) if getattr(asked, name) is not UNSET]
+    for name in given:
+        first, last = FIRST_VERSIONS.get(name, version), LAST_VERSIONS.get(name, version)
+        if not first <= version <= last:
+            word, (major, minor) = ("from", first) if version < first else ("up to", last)
+            raise BadRequest(f"{name}: there is this attribute {word} microversion {major}.{minor}")
+    if version >= NETWORK_WORDS_FROM and asked.networks is UNSET:
+        raise BadRequest("networks: expected a list of networks, auto or none: required from microversion 2.37")
+    if version < NETWORK_WORDS_FROM and isinstance(asked.networks, str):
+        raise BadRequest(
+            f"networks={asked.networks}: expected a list of networks; auto and none need microversion 2.37"
+        )
+
+
+def _refusals(body: CreateBody) -> Iterator[str]:
+    """Yield what is asked for and not done, in upstream's words where it has such words."""
+    asked = body.server
+    for hint, value in {**(body.hints or {}), **(body.hints_too or {})}.items():
+        if hint == "group":
+            yield f"Instance group {value} could not be found: Roost serves no server groups."
+        yield f"Scheduler hint {hint}={value}: Roost does not serve it."
+    if asked.key_name is not None:
+        yield f"Invalid key_name provided: Roost keeps no key pairs, so there is none named {asked.key_name}."
+    for group in asked.security_groups or ():
+        if group.name != "default":
+            yield f"Security group {group.name} not found: Roost serves none but default, which filters nothing."
+    if asked.block_device_mapping:
+        yield "block_device_mapping: Roost does not serve it: a server has the local disk of its flavor."
+    for number, device in enumerate(asked.block_device_mapping_v2 or ()):
+        if number or not _is_own_disk(device, asked.image_ref):
+            yield (
+                f"Block Device Mapping is Invalid: block_device_mapping_v2[{number}]: a server has its flavor's disk, "
+                "alone; expected nothing, or that disk (boot_index 0, destination_type local, no volume_size)."
+            )
+    if flag(asked.config_drive, "config_drive", default=False):
+        yield "config_drive: Roost does not serve it."
+    if asked.disk_config == "AUTO":
+        yield "OS-DCF:diskConfig=AUTO: Roost does not serve it: expected MANUAL."
+    for name, value in (
+        ("adminPass", asked.admin_password),
+        ("accessIPv4", asked.access_ip_v4),
+        ("accessIPv6", asked.access_ip_v6),
+        ("user_data", asked.user_data),
+        ("personality", asked.personality),
+        ("tags", asked.tags),
+        ("trusted_image_certificates", asked.trusted_image_certificates),
+    ):
+        if value not in (UNSET, None, "", []):
+            yield f"{name}: Roost does not serve it."
+
+
+def _is_own_disk(device: Mapping[str, Any], image_ref: str | None) -> bool:
+    """Return whether it is what a server has anyhow: a client that has nothing to boot from must name some disk."""
+    asks = {name: value for name, value in device.items() if value is not None}
+    source, image = asks.pop("source_type", None), asks.pop("uuid", None)
+    return (
+        source in ("blank", "image")
+        and flag(asks.pop("delete_on_termination", None), "delete_on_termination", default=True)
+        and image == (image_ref if source == "image" else None)
+        and str(asks.pop("boot_index", None)) == "0"
+        and asks.pop("destination_type", "local") == "local"
+        and not asks
+    )
+
+
+def _read_nics(networks: list[_NicBody] | str | None) -> tuple[NicAsked, ...] | None:
+    if networks == "none":
+        return ()
+    if not networks or isinstance(networks, str):
+        return None
+    return tuple(
+        NicAsked(
+            network_id=_network_uuid(nic.uuid, "network uuid"),
+            port_id=_network_uuid(nic.port, "port uuid"),
+            fixed_ip=nic.fixed_ip,
+            tag=nic.tag,
+        )
+        for nic in networks
+    )
+
+
+def _network_uuid(text: str | None, what: str) -> str | None:
+    if text is None:
+        return None
+    if not is_uuid(text):
+        raise BadRequest(f"Bad networks format: {what} is not in proper format ({text})")
+    return canonical_uuid(text)
