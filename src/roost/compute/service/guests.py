@@ -13,10 +13,13 @@ from roost.compute.service import Compute
 from roost.compute.service.hosts import heartbeat
 from roost.compute.service.poll_waits import RECHECK_S, PollWaits
 from roost.compute.store import guests as store
+from roost.platform.batches import Batches
 from roost.platform.errors import NotFound
 
 ORDERS_MAX = 1000
 """Orders in one answer."""
+POLLS_TOGETHER_MAX = 1000
+"""Polls that come together are noted together: one by one, 10,000 waited too long for a connection."""
 WAIT_MAX_S = 30.0
 
 BusyOrder = tuple[str, str, int, str]
@@ -30,7 +33,8 @@ class Polls:
         self._compute = compute
         self._looking = asyncio.Lock()
         self._next_look: asyncio.Task[set[str]] | None = None
-        self._waits = PollWaits(compute.wakeups, self._look) if compute.wakeups else None
+        self._waits: PollWaits | None = None
+        self._keeping_alive = Batches(self._keep_alive, most=POLLS_TOGETHER_MAX)
 
     async def poll(self, hosts: Sequence[str] | None, *, busy: Sequence[BusyOrder], wait_s: float) -> list[GuestOrder]:
         """What the hosts should change; waits up to wait_s seconds while there is nothing, without a connection.
@@ -47,7 +51,8 @@ class Polls:
             names = list(hosts) if hosts is not None else await list_host_names(compute, declared_only=True)
             new = [name for name in names if name not in alive]
             if new:
-                await _keep_alive(compute, new)
+                if missing := await self._keeping_alive.do(new):
+                    raise NotFound(f"there is no host {', '.join(missing)}")
                 alive.update(new)
             orders = []
             if not (await self._look()).isdisjoint(names):
@@ -56,12 +61,26 @@ class Polls:
             left_s = deadline - loop.time()
             if orders or left_s <= 0:
                 return orders
-            if self._waits and hosts is not None:
+            if compute.wakeups and hosts is not None:
+                self._waits = self._waits or PollWaits(compute.wakeups, self._look)
                 await self._waits.wait(names, left_s, since=heard)
             elif compute.wakeups:  # a host may be declared meanwhile
                 await compute.wakeups.wait("roost_guest", min(RECHECK_S, left_s), since=heard)
             else:
                 await asyncio.sleep(min(RECHECK_S, left_s))
+
+    async def _keep_alive(self, polls: Sequence[Sequence[str]]) -> list[list[str]]:
+        """Note that the hosts of these polls are there; returns, for each poll, those that do not exist.
+
+        Of a poll that names one of those, no host is noted.
+        """
+        names = sorted({name for hosts in polls for name in hosts})
+        async with self._compute.database.connection() as connection:
+            missing = set(rules.missing_names(names, await store.list_known_hosts(connection, names)))
+        missing_by_poll = [[name for name in hosts if name in missing] for hosts in polls]
+        alive = {name for hosts, absent in zip(polls, missing_by_poll, strict=True) if not absent for name in hosts}
+        await heartbeat(self._compute, sorted(alive))
+        return missing_by_poll
 
     async def _look(self) -> set[str]:
         """The hosts that have orders, as of a moment after this call; callers that come together share the answer."""
@@ -105,11 +124,3 @@ async def list_host_names(compute: Compute, *, declared_only: bool) -> list[str]
     """All hosts, or those that a cloud file declared, by name."""
     async with compute.database.connection() as connection:
         return await store.list_host_names(connection, declared_only=declared_only)
-
-
-async def _keep_alive(compute: Compute, hosts: Sequence[str]) -> None:
-    async with compute.database.connection() as connection:
-        missing = rules.missing_names(hosts, await store.list_known_hosts(connection, hosts))
-    if missing:
-        raise NotFound(f"there is no host {', '.join(missing)}")
-    await heartbeat(compute, hosts)
