@@ -223,7 +223,8 @@ async def test_who_does_not_take_the_answer_is_cut_off(roost: Cluster) -> None:
 async def test_every_one_of_thousands_of_agents_is_served(roost: Cluster) -> None:
     """Exactly 1,024 were, each with a connection of its own; the others stayed `down`."""
     wait_s = 20 if AGENTS > 5000 else 10
-    roost.serve("all", **{"agent-workers": 2})
+    # Connecting all of them may take longer than a connection may say nothing.
+    roost.serve("all", environment={"ROOST_LISTENERS_IDLE_TIMEOUT_S": "120"}, **{"agent-workers": 2})
     agents_url = (await call(roost.url, "/agent/v1"))[1]["url"]
     listener_url = agents_url.removesuffix("/agent/v1")
     hosts = [f"h{number}" for number in range(AGENTS)]
