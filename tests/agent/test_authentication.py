@@ -108,7 +108,7 @@ async def start_agent(cloud: Cluster, database: Database, name: str, token: str)
     """An agent of one host, to which servers can go; returns the file of its token."""
     file = cloud.directory / f"{name}.token"
     file.write_text(f"{token}\n")
-    cloud.agent("--host", name, "--token-file", str(file), state=f"agent-{name}")
+    cloud.agent("--host", name, "--token-file", str(file), state=f"agent-{name}", wait=False)
 
     async def published() -> bool:
         async with database.connection() as connection:
