@@ -60,7 +60,7 @@ class Polls:
         self._next_look: asyncio.Task[set[str]] | None = None
         self._renewing = Batches(self._renew_together, most=POLLS_TOGETHER_MAX)
         self._returning = Batches(self._publish_returned, most=POLLS_TOGETHER_MAX)
-        self._waits = PollWaits(compute.wakeups, self._look) if compute.wakeups else None
+        self._waits: PollWaits | None = None
 
     async def poll(
         self,
@@ -111,7 +111,8 @@ class Polls:
                     held_s=renewed_at - asked_at,
                     as_of=renewed.as_of,
                 )
-            if self._waits and hosts is not None:
+            if compute.wakeups and hosts is not None:
+                self._waits = self._waits or PollWaits(compute.wakeups, self._look)
                 recheck_s = left_s if allowed is every_host else min(left_s, TOKEN_RECHECK_S)
                 await self._waits.wait(renewed.held, recheck_s, since=heard)
             elif compute.wakeups:  # a host may be declared meanwhile
