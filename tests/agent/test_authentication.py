@@ -108,7 +108,7 @@ async def start_agent(cloud: Cluster, database: Database, name: str, token: str)
     """An agent of one host, to which servers can go; returns the file of its token."""
     file = cloud.directory / f"{name}.token"
     file.write_text(f"{token}\n")
-    cloud.agent("--host", name, "--token-file", str(file), state=f"agent-{name}")
+    cloud.agent("--host", name, "--token-file", str(file), state=f"agent-{name}", wait=False)
 
     async def published() -> bool:
         async with database.connection() as connection:
@@ -146,7 +146,9 @@ async def test_an_agent_with_a_token_boots_a_server_and_nobody_else_ends_it(
     await boot(client, network, name="guarded")
 
     async def active() -> bool:
-        return (await statuses(client))["guarded"] == "ACTIVE"
+        async with database.connection() as connection:
+            settled = not await connection.fetchval("SELECT count(*) FROM compute.work")
+        return settled and (await statuses(client))["guarded"] == "ACTIVE"
 
     await until(active)
     (server_id,) = [server["id"] for server in await client.list_servers() if server["name"] == "guarded"]

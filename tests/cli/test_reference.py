@@ -18,6 +18,7 @@ from roost.cli.manage import app as manage_app
 from roost.cli.roles import SERVICES, ProcessConfig
 from roost.cli.settings import Settings, read_settings
 from roost.cli.wiring import Parts, agent_app, main_app
+from roost.compute.service import Compute
 from roost.platform.crash import CRASH_POINTS
 from roost.platform.http import MethodRoute
 
@@ -89,7 +90,9 @@ def methods_served() -> set[tuple[str, str]]:
         health=nothing,
         settings=read_settings(None),
         ledger=nothing,
-        cloud=CloudParts(networks=nothing, compute=nothing, conductor=nothing, network_policy=nothing),
+        cloud=CloudParts(
+            networks=nothing, compute=Compute(nothing, nothing, nothing), conductor=nothing, network_policy=nothing
+        ),
         policy=nothing,
         keystone=None,
     )

@@ -95,7 +95,7 @@ async def test_a_malformed_body_is_a_400_that_says_where(
 async def test_a_host_name_that_is_none_is_a_400_that_says_why(
     http: aiohttp.ClientSession, path: str, body: dict[str, Any], name: str
 ) -> None:
-    text = json.dumps(body).replace('"NAME"', json.dumps(name))
+    text = json.dumps({"agent": {"id": AGENT.id}, "as_of": 0, **body}).replace('"NAME"', json.dumps(name))
     async with http.request("PUT" if path == "/hosts" else "POST", f"/agent/v1{path}", data=text) as response:
         status, answer = response.status, await response.json()
     assert status == 400

@@ -16,7 +16,7 @@ from roost.compute.service import Compute
 from roost.compute.service.audit import audit_guests
 from roost.compute.service.guests import Polls, compare_guests, report
 from roost.compute.service.hosts import register_hosts
-from roost.compute.service.leases import renew_leases
+from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases, renew_leases_together
 from roost.compute.settings import ComputeSettings
 from roost.platform.database import Database
 from roost.platform.errors import NotFound
@@ -193,6 +193,18 @@ async def test_a_host_is_one_agents_until_it_was_silent_for_too_long(compute: Co
     assert (renewed.held, [item.host for item in renewed.elsewhere]) == (("h1",), ["h2"])
     with pytest.raises(NotFound, match="h3"):
         await renew_leases(compute, ["h1", "h3"], AGENT)
+
+
+async def test_agents_that_come_together_are_answered_each_for_itself(compute: Compute) -> None:
+    asked = [
+        LeaseRequest(("h1",), AGENT), LeaseRequest(("h2", "h1"), OTHER), LeaseRequest(("h3",), AGENT),
+        LeaseRequest(("h1",), OTHER), LeaseRequest(("h1",), AGENT),
+    ]  # fmt: skip
+    first, second, third, fourth, fifth = await renew_leases_together(compute, asked)
+    assert isinstance(first, Renewed)
+    assert isinstance(second, Renewed)
+    assert (first.held, second.held, [item.host for item in second.elsewhere]) == (("h1",), ("h2",), ["h1"])
+    assert (str(third), type(fourth), type(fifth)) == ("there is no host h3", HostHeld, Renewed)
 
 
 async def test_of_many_agents_that_come_at_once_one_gets_the_host(compute: Compute) -> None:

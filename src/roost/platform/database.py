@@ -5,6 +5,7 @@ import functools
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
@@ -153,10 +154,10 @@ class Database:
             async with self._acquire() as connection:
                 async with connection.transaction(**isolation):
                     yield connection
-                    if not snapshot and outer is not None and outer.is_in_transaction():
+                    if not snapshot and outer.connection is not None and outer.connection.is_in_transaction():
                         # What this one did relies on the locks of the one around it, which may have been ended while
                         # this process was stopped. Asked with this one's own locks held: who comes next waits for them.
-                        await outer.execute("SELECT 1")
+                        await outer.connection.execute("SELECT 1")
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -168,16 +169,16 @@ class Database:
     @asynccontextmanager
     async def _acquire(self) -> AsyncIterator[Connection]:
         """A connection; to who holds one, one apart from the pool: all of it may wait for what that has locked."""
-        holder, held = _holder.get(), _held.get()
-        pool = self._inner if holder is self else self._pool
+        outer = _held.get()
+        pool = self._inner if outer.database is self else self._pool
         async with pool.acquire(timeout=POOL_WAIT_S) as connection:
-            _holder.set(self)
-            _held.set(connection)
+            mine = _Held(self, connection)
+            _held.set(mine)
             try:
                 yield connection
             finally:
-                _holder.set(holder)
-                _held.set(held)
+                _held.set(outer)
+                mine.connection = None  # a task that was begun meanwhile, and goes on, still has `mine`
 
     @asynccontextmanager
     async def lookups(self) -> AsyncIterator[Connection]:
@@ -202,10 +203,15 @@ class Database:
                         self._lookups.terminate()
 
 
-_holder: ContextVar[Database | None] = ContextVar("holder", default=None)
-"""Of whose connections the running task holds one."""
+@dataclass
+class _Held:
+    """A connection that a task holds, and whose it is. connection: None once it was given back."""
 
-_held: ContextVar[Connection | None] = ContextVar("held", default=None)
-"""The one that it took last."""
+    database: Database | None = None
+    connection: Connection | None = None
+
+
+_held: ContextVar[_Held] = ContextVar("held", default=_Held())  # noqa: B039 - the default is nobody's to change
+"""What the running task, or who began it, took last."""
 
 _each_minute = EachMinute()

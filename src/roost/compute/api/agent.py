@@ -115,6 +115,10 @@ class _Guests(Struct):
 def routes(compute: Compute) -> list[Route]:
     """The paths below /agent/v1."""
     api = Api(problems=PROBLEMS, dialect=agent_problem)
+    return [*_guest_routes(api, compute), *_host_routes(api, compute), api.not_found()]
+
+
+def _guest_routes(api: Api, compute: Compute) -> list[Route]:
     polls = guests.Polls(compute)
 
     async def poll(request: Request) -> Response:
@@ -153,6 +157,14 @@ def routes(compute: Compute) -> list[Route]:
         )
         return json_response({"superseded": superseded})
 
+    return [
+        api.route("/poll", {"POST": poll}, held_s=compute.settings.poll_wait_max_s),
+        api.route("/reports", {"POST": report}),
+        api.route("/guests", {"POST": compare}),
+    ]
+
+
+def _host_routes(api: Api, compute: Compute) -> list[Route]:
     async def list_hosts(request: Request) -> Response:
         covered = await hosts_allowed(request)()
         names = await guests.list_host_names(compute, declared_only=False)
@@ -183,13 +195,7 @@ def routes(compute: Compute) -> list[Route]:
         compute.wake("roost_guest")  # a fleet that polls for every declared host has new ones
         return json_response({"hosts": registered})
 
-    return [
-        api.route("/poll", {"POST": poll}, held_s=compute.settings.poll_wait_max_s),
-        api.route("/reports", {"POST": report}),
-        api.route("/guests", {"POST": compare}),
-        api.route("/hosts", {"GET": list_hosts, "PUT": register}),
-        api.not_found(),
-    ]
+    return [api.route("/hosts", {"GET": list_hosts, "PUT": register})]
 
 
 def _check_host_names(names: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ from roost.compute.model import Failure, GuestOrder, GuestReport
 from roost.compute.service import Compute
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.hosts import publish_hosts
-from roost.compute.service.leases import Renewed, renew_leases
+from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases_together
 from roost.compute.service.poll_waits import RECHECK_S, PollWaits
 from roost.compute.store import guests as store
 from roost.platform.batches import Batches
@@ -28,8 +28,8 @@ ORDERS_MAX = 1000
 """Orders in one answer."""
 TOKEN_RECHECK_S = 3.0
 """A held poll asks again at least so often what its token is for."""
-PUBLISHED_AT_ONCE_MAX = 1000
-"""Polls that bring hosts back and are waited for together."""
+POLLS_TOGETHER_MAX = 1000
+"""Polls that come together renew leases, and bring hosts back, together: 10,000 would wait long for a connection."""
 
 log = structlog.get_logger()
 
@@ -58,8 +58,9 @@ class Polls:
         self._compute = compute
         self._looking = asyncio.Lock()
         self._next_look: asyncio.Task[set[str]] | None = None
-        self._returning = Batches(self._publish_returned, most=PUBLISHED_AT_ONCE_MAX)
-        self._waits = PollWaits(compute.wakeups, self._look) if compute.wakeups else None
+        self._renewing = Batches(self._renew_together, most=POLLS_TOGETHER_MAX)
+        self._returning = Batches(self._publish_returned, most=POLLS_TOGETHER_MAX)
+        self._waits: PollWaits | None = None
 
     async def poll(
         self,
@@ -110,7 +111,8 @@ class Polls:
                     held_s=renewed_at - asked_at,
                     as_of=renewed.as_of,
                 )
-            if self._waits and hosts is not None:
+            if compute.wakeups and hosts is not None:
+                self._waits = self._waits or PollWaits(compute.wakeups, self._look)
                 recheck_s = left_s if allowed is every_host else min(left_s, TOKEN_RECHECK_S)
                 await self._waits.wait(renewed.held, recheck_s, since=heard)
             elif compute.wakeups:  # a host may be declared meanwhile
@@ -119,10 +121,15 @@ class Polls:
                 await asyncio.sleep(min(RECHECK_S, left_s))
 
     async def _renew(self, names: Sequence[str], agent: Agent) -> Renewed:
-        renewed = await renew_leases(self._compute, names, agent)
+        renewed = await self._renewing.do(LeaseRequest(tuple(names), agent))
+        if isinstance(renewed, RoostError):
+            raise renewed
         if renewed.behind:
             await self._returning.do(list(renewed.behind))
         return renewed
+
+    async def _renew_together(self, requests: Sequence[LeaseRequest]) -> list[Renewed | RoostError]:
+        return await renew_leases_together(self._compute, requests)
 
     async def _publish_returned(self, polls: Sequence[list[str]]) -> list[None]:
         """Publish hosts that are back, a rack of single agents in one set. A failure is left to the periodic look."""

@@ -64,11 +64,12 @@ async def _take_leases(compute: Compute, tx: Connection, names: Sequence[str], a
     """Take or renew the agent's leases; return the hosts that do not exist yet. Raises HostHeld."""
     if agent is None:
         return []
-    read = await leases_store.renew_leases(tx, names, agent, renew_after_s=compute.settings.heard_again_s)
-    if refused := list_held_elsewhere(read.leases, agent):
+    read = await leases_store.renew_leases(
+        tx, dict.fromkeys(names, agent), renew_after_s=compute.settings.heard_again_s
+    )
+    if refused := list_held_elsewhere(read.leases_by_host.values(), agent):
         raise HostHeld(refused[0].sentence())
-    known = {lease.host for lease in read.leases}
-    return [name for name in names if name not in known]
+    return [name for name in names if name not in read.leases_by_host]
 
 
 def _upsert(report: HostReport) -> HostUpsert:

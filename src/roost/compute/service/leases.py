@@ -1,14 +1,14 @@
 """The leases that agents hold on hosts: taken and renewed by their polls. `compute/leases.py` has the rules."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
 from roost.compute.errors import HostHeld
-from roost.compute.leases import Agent, HeldElsewhere, list_held_elsewhere
+from roost.compute.leases import Agent, HeldElsewhere, HostLease, list_held_elsewhere
 from roost.compute.service.context import Compute
 from roost.compute.store import leases as store
-from roost.platform.errors import NotFound
+from roost.platform.errors import NotFound, RoostError
 
 HOSTS_BATCH_MAX = 1000
 
@@ -25,27 +25,67 @@ class Renewed(Struct, frozen=True, kw_only=True):
     as_of: float = 0.0
 
 
-async def renew_leases(compute: Compute, names: Sequence[str], agent: Agent) -> Renewed:
+class LeaseRequest(Struct, frozen=True):
+    """The hosts that one agent would serve."""
+
+    hosts: tuple[str, ...]
+    agent: Agent
+
+
+async def renew_leases(compute: Compute, hosts: Sequence[str], agent: Agent) -> Renewed:
     """Take or renew the agent's leases on these hosts, as far as no other agent has them; in sets.
 
     Raises NotFound, which names the hosts that do not exist, and HostHeld where there is none that it may have.
     """
-    held: list[str] = []
-    elsewhere: list[HeldElsewhere] = []
-    behind: list[str] = []
-    as_of = 0.0
-    for start in range(0, len(names), HOSTS_BATCH_MAX):
-        batch = names[start : start + HOSTS_BATCH_MAX]
-        async with compute.database.connection() as connection:
-            read = await store.renew_leases(connection, batch, agent, renew_after_s=compute.settings.heard_again_s)
-        held += [lease.host for lease in read.leases if lease.held]
-        elsewhere += list_held_elsewhere(read.leases, agent)
-        behind += read.behind
-        as_of = as_of or read.now_s
-    known = {*held, *(item.host for item in elsewhere)}
-    if missing := [name for name in names if name not in known]:
-        raise NotFound(f"there is no host {', '.join(missing)}")
+    (renewed,) = await renew_leases_together(compute, [LeaseRequest(tuple(hosts), agent)])
+    if isinstance(renewed, RoostError):
+        raise renewed
+    return renewed
+
+
+async def renew_leases_together(compute: Compute, requests: Sequence[LeaseRequest]) -> list[Renewed | RoostError]:
+    """Do the same for many agents: what each holds, or the error of its request alone, in order."""
+    answers: list[Renewed | RoostError] = []
+    for together in split_by_agent(requests):
+        agents_by_host = {host: request.agent for request in together for host in request.hosts}
+        hosts = sorted(agents_by_host)
+        leases_by_host: dict[str, HostLease] = {}
+        behind: set[str] = set()
+        as_of = 0.0
+        for start in range(0, len(hosts), HOSTS_BATCH_MAX):
+            batch = {host: agents_by_host[host] for host in hosts[start : start + HOSTS_BATCH_MAX]}
+            async with compute.database.connection() as connection:
+                read = await store.renew_leases(connection, batch, renew_after_s=compute.settings.heard_again_s)
+            leases_by_host |= read.leases_by_host
+            behind |= read.behind
+            as_of = as_of or read.now_s
+        answers += [_answer(request, leases_by_host, behind, as_of) for request in together]
+    return answers
+
+
+def split_by_agent(requests: Sequence[LeaseRequest]) -> list[list[LeaseRequest]]:
+    """Split the requests, in order, where one asks for a host that another agent asks for just before."""
+    sets: list[list[LeaseRequest]] = []
+    agents_by_host: dict[str, Agent] = {}
+    for request in requests:
+        if not sets or any(agents_by_host.get(host, request.agent) != request.agent for host in request.hosts):
+            sets.append([])
+            agents_by_host = {}
+        sets[-1].append(request)
+        agents_by_host |= dict.fromkeys(request.hosts, request.agent)
+    return sets
+
+
+def _answer(
+    request: LeaseRequest, leases_by_host: Mapping[str, HostLease], behind: Collection[str], as_of: float
+) -> Renewed | RoostError:
+    if missing := [host for host in request.hosts if host not in leases_by_host]:
+        return NotFound(f"there is no host {', '.join(missing)}")
+    leases = [leases_by_host[host] for host in request.hosts]
+    held = tuple(lease.host for lease in leases if lease.held)
+    elsewhere = tuple(list_held_elsewhere(leases, request.agent))
     if elsewhere and not held:
         more = f", and {len(elsewhere) - 1} more by others" if len(elsewhere) > 1 else ""
-        raise HostHeld(elsewhere[0].sentence() + more)
-    return Renewed(held=tuple(held), elsewhere=tuple(elsewhere), behind=tuple(behind), as_of=as_of)
+        return HostHeld(elsewhere[0].sentence() + more)
+    back = tuple(host for host in held if host in behind)
+    return Renewed(held=held, elsewhere=elsewhere, behind=back, as_of=as_of)
