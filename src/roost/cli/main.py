@@ -16,6 +16,7 @@ import typer
 
 from roost.cli import endings
 from roost.cli.access_words import AUTHS, PRESETS, check_policy_word
+from roost.cli.help_text import PlainCommand, PlainGroup, show_version
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import SERVICES
 from roost.platform.errors import BadRequest, RoostError
@@ -46,7 +47,12 @@ Template = Annotated[
 
 ConfigFile = Annotated[Path | None, typer.Option(help="A roost.toml; ROOST_SECTION_OPTION in the environment wins.")]
 
+Version = Annotated[
+    bool, typer.Option("--version", help="Say which Roost this is.", callback=show_version, is_eager=True)
+]
+
 app = typer.Typer(
+    cls=PlainGroup,
     name="roost",
     help="Roost places virtual machines where their network has room.",
     no_args_is_help=True,
@@ -57,7 +63,7 @@ app = typer.Typer(
 
 
 @app.callback()
-def _roost() -> None:
+def _roost(_version: Version = False) -> None:
     """Keep the commands commands, even when there is only one."""
 
 
@@ -66,7 +72,7 @@ def main() -> None:
     app()
 
 
-@app.command("serve")
+@app.command("serve", cls=PlainCommand)
 def _serve(
     services: Annotated[
         list[str] | None, typer.Argument(help="all, or any of: placement, network, compute, conductor.")
@@ -128,7 +134,7 @@ def _serve(
     _run(serve(options, ready=lambda address: _print(_serving_text(chosen, address, as_json=as_json))))
 
 
-@app.command("agent")
+@app.command("agent", cls=PlainCommand)
 def _agent(
     api: Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")],
     host: Annotated[list[str] | None, typer.Option(help="A host to serve; may be repeated.")] = None,
@@ -189,7 +195,7 @@ def _agent(
     _run(run_agent(api_url=api, hosts=hosts, driver=fake))
 
 
-@app.command("load")
+@app.command("load", cls=PlainCommand)
 def _load(
     cloud_file: Annotated[Path, typer.Argument(metavar="CLOUD.yaml")],
     api: Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")],
@@ -221,7 +227,7 @@ def _load(
     _run(work())
 
 
-@app.command("demo")
+@app.command("demo", cls=PlainCommand)
 def _demo(
     cloud_file: Annotated[Path | None, typer.Argument(metavar="CLOUD.yaml", show_default="three racks")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Keep the data here.", show_default="a temporary one")] = None,
