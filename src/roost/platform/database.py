@@ -8,7 +8,7 @@ from typing import Any
 
 import asyncpg
 
-from roost.platform.errors import DatabaseUnavailable, TransactionVictim
+from roost.platform.errors import DatabaseUnavailable, TransactionVictim, reason_of
 
 POOL_SIZE = 8
 CONNECT_TIMEOUT_S = 10.0
@@ -83,7 +83,7 @@ class Database:
         try:
             return cls(dsn, await _open_pool(dsn, least=1, most=size), await _open_pool(dsn, least=0, most=size))
         except UNAVAILABLE as error:
-            raise DatabaseUnavailable(f"no PostgreSQL answers: {error}") from error
+            raise DatabaseUnavailable(f"no PostgreSQL answers: {reason_of(error)}") from error
 
     async def close(self) -> None:
         """Close every connection; those still at work after 5 s are cut."""
