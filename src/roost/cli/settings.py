@@ -3,12 +3,13 @@
 import os
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from roost.conductor.settings import ConductorSettings
 from roost.network.settings import NetworkSettings
 from roost.placement.settings import PlacementSettings
-from roost.platform.config import load_section
+from roost.platform.config import check_names, load_section
 from roost.platform.settings import CorsSettings, KeystoneSettings
 
 
@@ -25,6 +26,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 def read_settings(file: Path | str | None) -> Settings:
     """The configuration from `file` and the environment. Raises BadRequest, which names the option."""
     path = None if file is None else Path(file)
+    sections = {section.name: section.type for section in msgspec.structs.fields(Settings)}
+    check_names(sections, file=path, environment=os.environ)
     return Settings(
         placement=load_section(PlacementSettings, "placement", file=path, environment=os.environ),
         network=load_section(NetworkSettings, "network", file=path, environment=os.environ),
