@@ -1,12 +1,13 @@
 """Credentials of an OpenStack cloud from the usual OS_… variables, and tokens for them. Source: Identity API v3."""
 
 from collections.abc import Mapping
+from ssl import SSLContext, create_default_context
 from typing import Any
 
 import aiohttp
 from msgspec import Struct
 
-from roost.platform.errors import RoostError
+from roost.platform.errors import BadRequest, RoostError, reason_of
 
 
 class KeystoneRefused(RoostError):
@@ -18,6 +19,32 @@ class Credentials(Struct, frozen=True):
 
     tokens_url: str
     body: dict[str, Any]
+
+
+class Access(Struct, frozen=True):
+    """How a command makes itself known to an API. token: sent as it is; credentials: tokens are had from Keystone.
+
+    ca_file: certificates to trust instead of the system's.
+    """
+
+    token: str | None = None
+    credentials: Credentials | None = None
+    ca_file: str | None = None
+
+
+def access_of(token: str | None, ca_file: str | None, environment: Mapping[str, str]) -> Access:
+    """Return a command's access by its options and the OS_… variables. Raises KeystoneRefused."""
+    return Access(token, None if token else credentials_of(environment), ca_file)
+
+
+def trust(ca_file: str | None) -> SSLContext | bool:
+    """Return what aiohttp needs to trust a file's certificates; True: the system's. Raises BadRequest."""
+    if ca_file is None:
+        return True
+    try:
+        return create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise BadRequest(f"{ca_file} cannot be used: {reason_of(error)}") from error
 
 
 def credentials_of(environment: Mapping[str, str]) -> Credentials | None:
@@ -49,7 +76,7 @@ async def get_token(session: aiohttp.ClientSession, credentials: Credentials) ->
                 raise KeystoneRefused(f"POST {url} was answered {response.status}: {(await response.text())[:300]}")
             return response.headers["X-Subject-Token"]
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise KeystoneRefused(f"POST {url} failed: {error or type(error).__name__}") from error
+        raise KeystoneRefused(f"POST {url} failed: {reason_of(error)}") from error
 
 
 def _user(environment: Mapping[str, str]) -> dict[str, Any]:

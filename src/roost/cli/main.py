@@ -4,6 +4,7 @@ Exit status 0: done; 1: it failed; 2: it was asked wrongly. Errors and logs go t
 its parts when it is called: those of all together take 0.8 s.
 """
 
+import os
 import re
 import signal
 import sys
@@ -19,7 +20,7 @@ from roost.cli.access_words import AUTHS, PRESETS, check_policy_word
 from roost.cli.help_text import PlainCommand, PlainGroup, show_version
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import SERVICES
-from roost.platform.errors import BadRequest, RoostError
+from roost.platform.errors import BadRequest, RoostError, reason_of
 from roost.platform.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -27,6 +28,18 @@ if TYPE_CHECKING:
     from roost.cli.cloudfile import Cloud
 
 STOP_PATIENCE_S = 30.0
+
+DEFAULT_LISTEN = "127.0.0.1:8778"
+DEFAULT_API = f"http://{DEFAULT_LISTEN}"
+Api = Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")]
+Token = Annotated[
+    str | None,
+    typer.Option(envvar="OS_TOKEN", help="For a Roost that wants one; without it, OS_AUTH_URL and the like are used."),
+]
+CaFile = Annotated[
+    str | None, typer.Option(envvar="OS_CACERT", help="Certificates to trust, where Roost or Keystone is https.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
 UntilStdinEnds = Annotated[
     bool, typer.Option("--until-stdin-ends", help="Stop when standard input ends: with the program that started it.")
@@ -109,7 +122,7 @@ def _serve(
     if database and (data_dir or pg_bin):
         _misused("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
     policy = _policy(auth, policy)
-    host, port = _address("--listen", listen or "127.0.0.1:8778")
+    host, port = _address("--listen", listen or DEFAULT_LISTEN)
     agent_host, agent_port = _address("--agent-listen", agent_listen or f"{host}:0")
     options = ServeOptions(
         services=chosen,
@@ -132,6 +145,7 @@ def _serve(
     if until_stdin_ends:
         end_with_stdin(patience_s=STOP_PATIENCE_S)
     _run(serve(options, ready=lambda address: _print(_serving_text(chosen, address, as_json=as_json))))
+    _note("Roost has stopped." if options.data_dir is None else _stopped_text(options.data_dir))
 
 
 @app.command("agent", cls=PlainCommand)
@@ -191,15 +205,18 @@ def _agent(
     try:
         fake = FakeDriver(state, _faults(fake_delay, fake_fail))
     except (StateInUse, OSError) as error:
-        _fail(RoostError(f"--state {state}: {error}"))
+        _fail(RoostError(f"--state {state}: {reason_of(error)}"))
     _run(run_agent(api_url=api, hosts=hosts, driver=fake))
+    _note(f"The agent has stopped. What its hosts run is kept in {state.absolute()}.")
 
 
 @app.command("load", cls=PlainCommand)
 def _load(
     cloud_file: Annotated[Path, typer.Argument(metavar="CLOUD.yaml")],
-    api: Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")],
+    api: Api = DEFAULT_API,
     servers: Annotated[bool, typer.Option("--servers", help="Boot the file's servers as well.")] = False,
+    token: Token = None,
+    ca_file: CaFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was created and found as JSON.")] = False,
 ) -> None:
     """Create the flavors, networks, segments, subnets and hosts of a cloud file.
@@ -209,6 +226,7 @@ def _load(
     Example: `roost load examples/three-racks.yaml --api http://127.0.0.1:8778`
     """
     from roost.cli.cloud_client import CloudClient
+    from roost.cli.keystone import access_of
     from roost.cli.loading import load
     from roost.cli.story_output import Bars, load_text
 
@@ -217,7 +235,7 @@ def _load(
 
     async def work() -> None:
         with Bars() as bars:
-            async with CloudClient.connect(api) as client:
+            async with CloudClient.connect(api, access_of(token, ca_file, os.environ)) as client:
                 loaded = await load(client, cloud, servers=servers, progress=bars.progress)
         if as_json:
             _print(msgspec.json.encode({"created": loaded.created, "found": loaded.found}).decode())
@@ -297,7 +315,7 @@ def _whole_number(option: str, text: str, expected: str) -> int:
 def _services(words: list[str]) -> tuple[str, ...]:
     unknown = [word for word in words if word not in (*SERVICES, "all")]
     if unknown:
-        _misused(f"no service {unknown[0]!r}: expected all, or any of {', '.join(SERVICES)}")
+        _misused(f"no service {unknown[0]}: expected all, or any of {', '.join(SERVICES)}")
     return SERVICES if "all" in words else tuple(service for service in SERVICES if service in words)
 
 
@@ -337,6 +355,15 @@ def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> st
 def _print(text: str) -> None:
     """The answer of a command, on standard output; programs wait for it."""
     print(text, flush=True)  # noqa: T201
+
+
+def _note(text: str) -> None:
+    """Say something that no program waits for, on standard error."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _stopped_text(data_dir: Path) -> str:
+    return f"Roost has stopped. The data is in {data_dir.absolute()}: the same command goes on from there."
 
 
 def _misused(text: str) -> NoReturn:
