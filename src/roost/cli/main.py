@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import msgspec
 import typer
 
-from roost.cli import endings
+from roost.cli import asking, endings
 from roost.cli.access_words import AUTHS, PRESETS, check_policy_word
+from roost.cli.asking import DEFAULT_API, DEFAULT_LISTEN, Api, CaFile, Token, check_api
 from roost.cli.help_text import PlainCommand, PlainGroup, show_version
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import SERVICES
@@ -29,18 +30,7 @@ if TYPE_CHECKING:
 
 STOP_PATIENCE_S = 30.0
 
-DEFAULT_LISTEN = "127.0.0.1:8778"
-DEFAULT_API = f"http://{DEFAULT_LISTEN}"
-Api = Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")]
-Token = Annotated[
-    str | None,
-    typer.Option(envvar="OS_TOKEN", help="For a Roost that wants one; without it, OS_AUTH_URL and the like are used."),
-]
-CaFile = Annotated[
-    str | None, typer.Option(envvar="OS_CACERT", help="Certificates to trust, where Roost or Keystone is https.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
-
+DEFAULT_DATA_DIR = Path("roost")
 UntilStdinEnds = Annotated[
     bool, typer.Option("--until-stdin-ends", help="Stop when standard input ends: with the program that started it.")
 ]
@@ -126,7 +116,7 @@ def _serve(
     agent_host, agent_port = _address("--agent-listen", agent_listen or f"{host}:0")
     options = ServeOptions(
         services=chosen,
-        data_dir=None if database else (data_dir or Path("roost")),
+        data_dir=None if database else (data_dir or DEFAULT_DATA_DIR),
         database=database,
         host=host,
         port=port,
@@ -186,7 +176,7 @@ def _agent(
 
     if driver != "fake":
         _misused(f"--driver {driver}: expected fake")
-    _check_api(api)
+    check_api(api)
     if (host is None) == (fleet is None):
         _misused("expected either --host, once or more, or --fleet")
     networks = tuple(physical_network or ())
@@ -230,7 +220,7 @@ def _load(
     from roost.cli.loading import load
     from roost.cli.story_output import Bars, load_text
 
-    _check_api(api)
+    check_api(api)
     cloud = _read_cloud(cloud_file)
 
     async def work() -> None:
@@ -278,6 +268,47 @@ def _demo(
     _run(work())
     if not agree:
         raise typer.Exit(1)
+
+
+@app.command("dev", cls=PlainCommand)
+def _dev(
+    cloud_file: Annotated[Path | None, typer.Argument(metavar="CLOUD.yaml", show_default="three racks")] = None,
+    data_dir: DataDir = None,
+    listen: Annotated[str, typer.Option(help="Address and port; port 0 takes a free one.")] = DEFAULT_LISTEN,
+    servers: Annotated[bool, typer.Option("--servers", help="Boot the file's servers as well.")] = False,
+) -> None:
+    """Serve a cloud file on this machine, with hosts that pretend: to try things on, in one terminal.
+
+    Ctrl-C stops everything; the data stays, and the same command goes on from there.
+
+    Example: `roost dev examples/three-racks.yaml`
+    """
+    from roost.cli.demo import three_racks
+    from roost.cli.dev import run_dev
+    from roost.cli.story_output import Bars
+
+    _address("--listen", listen)
+    cloud = _read_cloud(cloud_file) if cloud_file else three_racks()
+    directory = data_dir or DEFAULT_DATA_DIR
+    with Bars() as bars:
+
+        def say(text: str) -> None:
+            bars.clear()
+            _print(text)
+
+        def ready(url: str) -> None:
+            where = "" if url == DEFAULT_API else f" --api {url}"
+            say(f"Ask it from another terminal: roost status{where}, roost servers{where}. Ctrl-C stops everything.")
+
+        dev = run_dev(
+            cloud, data_dir=directory, listen=listen, servers=servers, progress=bars.progress, say=say, ready=ready
+        )
+        _run(dev)
+    _note(_stopped_text(directory))
+
+
+app.command("servers", cls=PlainCommand)(asking.servers)
+app.command("status", cls=PlainCommand)(asking.status)
 
 
 def _read_cloud(file: Path) -> "Cloud":
@@ -338,11 +369,6 @@ def _address(option: str, text: str) -> tuple[str, int]:
     if match is None or int(match[2]) > 65535:
         _misused(f"{option} {text}: expected an address and a port such as 127.0.0.1:8778")
     return match[1], int(match[2])
-
-
-def _check_api(url: str) -> None:
-    if not re.match(r"https?://.", url):
-        _misused(f"--api {url}: expected a URL such as http://127.0.0.1:8778")
 
 
 def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:
