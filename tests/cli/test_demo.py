@@ -78,6 +78,16 @@ def test_a_terminal_shows_the_whole_story(piped_story: str, columns: int) -> Non
     assert [line for line in lines if re.search(r"\S  +\d", line)] == rows
 
 
+def test_the_readme_shows_the_demo_as_it_is(piped_story: str) -> None:
+    readme = (ROOT / "README.md").read_text()
+    [shown] = [
+        block for block in re.findall(r"^```\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL) if "Told in" in block
+    ]
+    assert words_of(shown) == words_of(piped_story)
+    wrapped = [line for line in piped_story.splitlines() if re.search(r"\S  +\d", line)]
+    assert [line for line in shown.splitlines() if re.search(r"\S  +\d", line)] == wrapped
+
+
 def words_of(story: str) -> list[str]:
     """The words of a story, however its lines are broken, without what differs from run to run."""
     for varying, same in (
