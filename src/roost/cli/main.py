@@ -256,7 +256,7 @@ def _demo(
     async def work() -> None:
         nonlocal agree
         with Bars() as bars:
-            teller = Silent(bars) if as_json else Narrator(bars, Console())
+            teller = Silent(bars) if as_json else Narrator(bars, Console(highlight=False, markup=False, emoji=False))
             story = await tell(cloud, teller, data_dir=data_dir)
         agree = story.books is not None and story.books.agree
         if as_json:

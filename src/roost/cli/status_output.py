@@ -17,11 +17,16 @@ WIDTH_WITHOUT_TERMINAL = 200
 
 
 def console_for_tables() -> Console:
-    """Return standard output; a file or a pipe is as wide as one long line."""
-    console = Console(highlight=False)
+    """Return standard output, where names are only text; a file or a pipe is as wide as one long line."""
+    console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = WIDTH_WITHOUT_TERMINAL
     return console
+
+
+def printable(text: str) -> str:
+    """Return a name that others chose without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def print_servers(console: Console, servers: Sequence[ServerState]) -> None:
@@ -31,10 +36,11 @@ def print_servers(console: Console, servers: Sequence[ServerState]) -> None:
         return
     table = _table("id", "name", "status", "host", "addresses")
     for server in servers:
-        table.add_row(server.id, server.name, server.status, server.host or "", ", ".join(server.addresses))
+        cells = (server.id, server.name, server.status, server.host or "", ", ".join(server.addresses))
+        table.add_row(*map(printable, cells))
     console.print(table)
     for fault, names in _names_by_fault(servers).items():
-        console.print(Text(f"\n{', '.join(names)}: {fault}"), soft_wrap=not console.is_terminal)
+        console.print(Text(f"\n{printable(', '.join(names))}: {printable(fault)}"), soft_wrap=not console.is_terminal)
 
 
 def _names_by_fault(servers: Iterable[ServerState]) -> dict[str, list[str]]:
@@ -54,13 +60,14 @@ def servers_json(servers: Sequence[ServerState]) -> bytes:
 
 def print_status(console: Console, status: Status) -> None:
     """Print hosts in a line or two, a row for each segment, and the oldest builds."""
-    console.print(Text(_hosts_text(status.hosts)))
+    console.print(Text(printable(_hosts_text(status.hosts))))
     if status.segments:
         console.print()
         table = _table("network", "segment", "addresses", "used", "free", numbers=("addresses", "used", "free"))
         for one in status.segments:
             style = "red" if one.free == 0 else ""
-            table.add_row(one.network, one.segment, f"{one.total:,}", f"{one.used:,}", f"{one.free:,}", style=style)
+            counts = [f"{count:,}" for count in (one.total, one.used, one.free)]
+            table.add_row(printable(one.network), printable(one.segment), *counts, style=style)
         console.print(table)
     console.print()
     if not status.builds_total:
@@ -69,7 +76,7 @@ def print_status(console: Console, status: Status) -> None:
     console.print(f"{many(status.builds_total, 'server')} {is_or_are(status.builds_total)} being built or deleted:")
     table = _table("server", "stage", "since", "waits for")
     for build in status.builds:
-        table.add_row(build.name, build.stage, build.since, build.waits_for)
+        table.add_row(printable(build.name), build.stage, build.since, printable(build.waits_for))
     console.print(table)
     if status.builds_total > len(status.builds):
         console.print(f"... and {status.builds_total - len(status.builds):,} more.")
