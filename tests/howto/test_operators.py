@@ -4,12 +4,11 @@ The commands of docs/howto/openstack-clients.md are run in tests/clients/, in on
 """
 
 import shutil
-import socket
 from pathlib import Path
 
 import pytest
 from tests.cluster import _template
-from tests.howto.rehearsal import BLOCK, rehearsal
+from tests.howto.rehearsal import BLOCK, free_port, rehearsal
 
 ROOT = Path(__file__).parents[2]
 HOWTO = ROOT / "docs" / "howto"
@@ -17,8 +16,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def test_flat_networks_and_an_audit_are_as_they_are_printed(data_dir: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     shutil.copytree(ROOT / "examples", data_dir / "examples")
     replaced = {"127.0.0.1:8778": address, "/var/lib/roost": "roost"}
     environment = {"ROOST_PG_TEMPLATE": _template(), "OS_CLOUD": "roost"}

@@ -1,12 +1,11 @@
 """The tutorial, followed literally."""
 
 import shutil
-import socket
 from pathlib import Path
 
 import pytest
 from tests.cluster import _template
-from tests.howto.rehearsal import rehearsal
+from tests.howto.rehearsal import free_port, rehearsal
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(600)
@@ -18,11 +17,6 @@ INSTALLED = {
     "pip install .": "the packages are installed already",
     "roost demo": "has tests of its own",
 }
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def test_the_tutorial_is_as_it_is_printed(data_dir: Path) -> None:
