@@ -21,7 +21,12 @@ from roost.cli.access_words import PRESETS, check_policy_word
 from roost.platform.errors import BadRequest
 from roost.platform.settings import CorsSettings
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "three-racks.yaml"
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if not name.startswith("OS_")},
+    "PYTHONPATH": str(ROOT / "src"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +135,37 @@ async def test_keystone_says_who_calls_and_roost_serves_on_while_it_is_away(keys
             return [await status("/v2.1/flavors", admin) for _ in range(4)] == [200] * 4
 
         await until(back)
+
+
+async def test_load_takes_a_token_or_the_variables_of_a_cloud(keystone: FakeKeystone) -> None:
+    options = {"AUTH_URL": keystone.url, "USERNAME": "roost", "PASSWORD": "secret"}
+    environment = {f"ROOST_KEYSTONE_{name}": value for name, value in options.items()}
+    known_by = {
+        "OS_AUTH_URL": keystone.url, "OS_USERNAME": "roost", "OS_USER_DOMAIN_NAME": "Default", "OS_PASSWORD": "secret",
+        "OS_PROJECT_NAME": "service", "OS_PROJECT_DOMAIN_NAME": "Default",
+    }  # fmt: skip
+    with cluster() as made:
+        await asyncio.to_thread(made.serve, "all", auth="keystone", environment=environment)
+
+        async def load(*arguments: str, **variables: str) -> tuple[int, str]:
+            """(exit status, what it said) of a load of three racks."""
+            done = await asyncio.to_thread(
+                subprocess.run, [*ROOST, "load", str(EXAMPLE), "--api", made.url, *arguments],
+                capture_output=True, text=True, timeout=60, env={**ENVIRONMENT, **variables},
+            )  # fmt: skip
+            return done.returncode, done.stdout or done.stderr
+
+        status, said = await load()
+        assert status == 1
+        assert "was answered 401" in said
+        assert said.endswith(": give --token or the OS_… variables\n")
+        status, said = await load("--token", "expired")
+        assert (status, "was answered 401" in said, "give --token" in said) == (1, True, False)
+        assert (await load(**known_by | {"OS_PASSWORD": "wrong"}))[0] == 1
+        assert await load(**known_by) == (0, "Created 1 flavor, 1 network, 3 segments, 3 subnets, 12 hosts.\n")
+        nothing = "Nothing to create: 1 flavor, 1 network, 3 segments, 3 subnets, 12 hosts are there already.\n"
+        assert await load("--token", keystone.token("admin")) == (0, nothing)
+        assert await load(OS_TOKEN=keystone.token("admin")) == (0, nothing)
 
 
 @pytest.mark.parametrize(

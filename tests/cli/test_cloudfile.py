@@ -79,7 +79,7 @@ def test_without_a_word_the_gateway_is_the_first_address_and_the_pool_the_rest()
     [
         ("vcpus: 1,", "vcpus: one,", "cloud.yaml:3: flavors[0].vcpus: expected a whole number, got text"),
         ("vcpus: 1,", "", "cloud.yaml:3: flavors[0]: the key 'vcpus' is missing"),
-        ("vcpus: 1,", "vcpus: 0,", "flavors[0].vcpus: expected `int` >= 1"),
+        ("vcpus: 1,", "vcpus: 0,", "flavors[0].vcpus: expected a whole number from 1 on"),
         ("vcpus: 1,", "cpus: 1, vcpus: 1,", "flavors[0]: unknown key 'cpus': known here are name, vcpus, ram_mb"),
         ("vcpus: 1,", "vcpus: 1, vcpus: 2,", "flavors[0].vcpus: expected this key once"),
         ("flavors:", "flavours:", "cloud.yaml:2: unknown key 'flavours': known here are flavors, networks, hosts"),
@@ -121,6 +121,35 @@ def test_an_error_names_the_file_the_key_and_what_was_expected(old: str, new: st
 def test_all_that_makes_no_sense_is_said_at_once() -> None:
     text = TEXT.replace("flavor: small", "flavor: big").replace("r2-h[1-4]", "r1-h[1-4]")
     assert len(refusal(text).splitlines()) == 2
+
+
+def test_every_problem_is_said_at_once_whatever_its_kind() -> None:
+    """A wrong type, a missing key, an unknown one, a key twice, an unknown section, and what makes no sense."""
+    text = TEXT
+    for old, new in (
+        ("vcpus: 1,", "vcpus: one, vcpus: one,"),
+        ("ram_mb: 1024,", "memory: 5,"),
+        ("203.0.113.16/28", "203.0.113.17/28"),
+        ("r2-h[1-4]", "r1-h[4-5]"),
+        ("count: 40", "count: 0, flavour: x"),
+    ):
+        assert old in text
+        text = text.replace(old, new, 1)
+    lines = refusal(f"{text}\nracks: []\n").splitlines()
+    said = [line.split(": ", 1)[1] for line in lines]
+    for start in (
+        "flavors[0].vcpus: expected this key once",
+        "flavors[0].vcpus: expected a whole number, got text",
+        "flavors[0]: the key 'ram_mb' is missing",
+        "flavors[0]: unknown key 'memory'",
+        "unknown key 'racks'",
+        "networks[0].segments[1].subnets[0].cidr: expected an IPv4 network",
+        "hosts[1].name: expected names of their own",
+        "servers[0].count: expected a whole number from 1 on",
+        "servers[0]: unknown key 'flavour'",
+    ):
+        assert [line for line in said if line.startswith(start)], (start, lines)
+    assert len(lines) == 9
 
 
 def test_a_segment_that_no_host_reaches_is_a_warning() -> None:

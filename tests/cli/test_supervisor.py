@@ -149,6 +149,19 @@ def test_what_dies_comes_back_and_sigterm_ends_everything(served: Started, data_
     assert not any(alive(pid) for pid in (*roles, postmaster))
 
 
+def test_ctrl_c_says_that_all_has_stopped_and_where_the_data_is(data_dir: Path) -> None:
+    command = [*ROOST, "serve", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("Roost serves placement, network, compute, conductor at http://")
+    postmaster = postmaster_of(data_dir)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0
+    assert said.endswith(f"Roost has stopped. The data is in {data_dir}: the same command goes on from there.\n")
+    assert not alive(postmaster)
+
+
 def test_children_end_with_a_supervisor_that_is_killed_and_the_next_one_adopts(data_dir: Path) -> None:
     process, _ = start("all", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0")
     roles, postmaster = roles_of(process.pid), postmaster_of(data_dir)

@@ -37,7 +37,7 @@ def cloud() -> Iterator[TlsCloud]:
         cert, key = ours.sign("roost")
         made.serve(**{"tls-cert": cert, "tls-key": key, "agent-ca": ours.cert})
         known, stranger = (
-            ("--cafile", ours.cert, "--cert", pair[0], "--key", pair[1])
+            ("--ca-file", ours.cert, "--cert", pair[0], "--key", pair[1])
             for pair in (ours.sign("agent"), theirs.sign("stranger"))
         )
         (made.directory / "cloud.yaml").write_text(CLOUD)
@@ -95,7 +95,7 @@ async def test_only_the_agents_listener_demands_a_certificate_of_the_agents_auth
 
 async def test_an_agent_without_the_certificate_says_so_and_serves_nothing(cloud: TlsCloud) -> None:
     agent = cloud.cluster.spawn(
-        "agent", "--api", cloud.cluster.url, "--host", "h2", "--cafile", cloud.ca,
+        "agent", "--api", cloud.cluster.url, "--host", "h2", "--ca-file", cloud.ca,
         "--state", str(cloud.cluster.directory / "shut-out"),
     )  # fmt: skip
 
@@ -116,7 +116,7 @@ def test_load_says_why_it_does_not_trust_the_api(cloud: TlsCloud) -> None:
     )  # fmt: skip
     assert done.returncode == 1
     assert "certificate" in done.stderr
-    assert "--cafile" in done.stderr
+    assert "--ca-file" in done.stderr
     assert "Traceback" not in done.stderr
 
 

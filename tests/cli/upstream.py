@@ -86,9 +86,9 @@ class Upstream:
 
 
 @contextmanager
-def upstream_running(directory: Path) -> Iterator[Upstream]:
+def upstream_running(directory: Path, configuration: str = CONFIGURATION) -> Iterator[Upstream]:
     """An upstream Placement on an empty database in `directory`, for as long as the block runs."""
-    (directory / "placement.conf").write_text(CONFIGURATION.format(directory=directory))
+    (directory / "placement.conf").write_text(configuration.format(directory=directory))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with (directory / "placement.log").open("w") as log:

@@ -316,9 +316,10 @@ def _check_placement(cloud: Connection, segment_id: str, server: Any) -> None:
 
 
 def _printed(clouds_file: Path, howto: str) -> dict[str, str]:
-    """What each command of a how-to prints; all must end well."""
+    """What each command of `openstack` in a how-to prints; all must end well."""
     blocks = re.findall(r"```console\n(.*?)```", howto, re.DOTALL)
-    done = _run_openstack(clouds_file, [line for block in blocks for line in block.splitlines()])
+    lines = [line for block in blocks for line in block.splitlines() if not line.startswith("roost ")]
+    done = _run_openstack(clouds_file, lines)
     failed = [one for one in done if one["status"] != 0]
     assert not failed, "\n".join(f"{one['line']}: {one['err']}" for one in failed)
     return {one["line"]: one["out"] for one in done}

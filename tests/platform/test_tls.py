@@ -75,7 +75,7 @@ def test_a_client_trusts_whom_it_is_told(folder: Path) -> None:
     assert context is not None
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert [ca["subject"] for ca in context.get_ca_certs()] == [((("commonName", "roost"),),)]
-    with pytest.raises(BadRequest, match="--cafile"):
+    with pytest.raises(BadRequest, match="--ca-file"):
         client_context(str(folder / "nosuch"), None, None)
     with pytest.raises(BadRequest, match=r"--key .*password"):
         client_context(None, str(folder / "password.pem"), str(folder / "password.key"))

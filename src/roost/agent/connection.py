@@ -8,6 +8,7 @@ import msgspec
 import structlog
 
 from roost.agent.token import TokenRefused, TokenSource
+from roost.platform.errors import reason_of
 
 CALL_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
@@ -85,7 +86,7 @@ class Connection:
             except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError, NoListener) as error:
                 if not self._away:
                     self._away = True
-                    log.warning("the API does not answer", url=listener_url or self._api_url, error=repr(error))
+                    log.warning("the API does not answer", url=listener_url or self._api_url, error=reason_of(error))
                 if self._listener_url == listener_url:
                     self._listener_url = None  # it may have moved
             await asyncio.sleep(pause_s)

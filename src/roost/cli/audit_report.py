@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from roost.cli.plurals import many
 from roost.seams.audit import Drift, Kind, Mend
 
 CLEAN, DRIFT, REPAIRED = 0, 3, 4
@@ -49,12 +50,12 @@ def print_found(console: Console, found: Sequence[Drift], *, repair: bool) -> No
         examples = "\n".join(_example(drift) for drift in mine[:EXAMPLES_SHOWN])
         table.add_row(f"{kind.sentence} ({kind.code})", f"{count:,}", examples, kind.repair, BY[kind.mend])
     console.print(table)
-    console.print(Text(f"{_many(len(found))} found." + ("" if repair else " Nothing was changed.")))
+    console.print(Text(f"{many(len(found), 'drift')} found." + ("" if repair else " Nothing was changed.")))
 
 
 def print_outcome(console: Console, repaired: Sequence[Drift], left: Sequence[Drift]) -> None:
     """What was put right, and what is left."""
-    console.print(Text(f"{_many(len(repaired))} repaired."))
+    console.print(Text(f"{many(len(repaired), 'drift')} repaired."))
     if left:
         console.print(Text("Left:", style="yellow"))
         print_found(console, left, repair=True)
@@ -86,7 +87,3 @@ def _shown(drift: Drift) -> dict[str, Any]:
 def _example(drift: Drift) -> str:
     name = f"{drift.name} ({drift.key})" if drift.name and drift.name != drift.key else drift.key
     return f"{name}: {drift.says}" if drift.says else name
-
-
-def _many(count: int) -> str:
-    return "1 drift" if count == 1 else f"{count:,} drifts"

@@ -1,20 +1,23 @@
-"""The HTTP APIs of a running Roost, as `load` and `demo` use them: nothing but what any client could call."""
+"""The HTTP APIs of a running Roost, as the commands use them: nothing but what any client could call."""
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import aiohttp
 
-from roost.platform.errors import RoostError
+from roost.cli.keystone import Access, get_token
+from roost.platform.errors import RoostError, reason_of
+from roost.platform.tls import client_context
 
 CALLS_MAX = 16
 """Requests in flight at once."""
 CALL_TIMEOUT_S = 60.0
 PAGE = 1000
 HEADERS = {"OpenStack-API-Version": "compute 2.41, placement 1.39"}
+
+NOBODY = Access()
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -32,39 +35,63 @@ class CloudRefused(RoostError):
 class CloudClient:
     """One Roost at `url`. Every call raises CloudRefused, which says what was asked and what was answered."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+    def __init__(self, session: aiohttp.ClientSession, url: str, access: Access) -> None:
         self._session = session
         self.url = url.rstrip("/")
+        self._token = access.token
+        self._credentials = access.credentials
+        self._renewing = asyncio.Lock()
         self._agent_url: str | None = None
 
     @classmethod
     @asynccontextmanager
-    async def connect(
-        cls, url: str, *, token: str | None = None, tls: ssl.SSLContext | None = None
-    ) -> AsyncIterator["CloudClient"]:
-        """A client for as long as the block runs. token: X-Auth-Token. tls: None to trust whom the machine trusts."""
+    async def connect(cls, url: str, access: Access = NOBODY) -> AsyncIterator["CloudClient"]:
+        """A client for as long as the block runs. Raises BadRequest for certificates that cannot be used."""
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S)
-        connector = aiohttp.TCPConnector(limit=CALLS_MAX, ssl=tls or True)
-        headers = HEADERS if token is None else {**HEADERS, "X-Auth-Token": token}
-        async with aiohttp.ClientSession(timeout=timeout, connector=connector, headers=headers) as session:
-            yield cls(session, url)
+        connector = aiohttp.TCPConnector(
+            limit=CALLS_MAX, ssl=client_context(access.ca_file, access.cert, access.key) or True
+        )
+        async with aiohttp.ClientSession(timeout=timeout, connector=connector, headers=HEADERS) as session:
+            yield cls(session, url, access)
 
     async def call(self, method: str, path: str, body: Any = None) -> Json:
-        """One request below the main listener, or at a full URL; an empty answer is an empty dict."""
-        url = path if path.startswith("http") else self.url + path
-        try:
-            async with self._session.request(method, url, json=body) as response:
-                answer = await response.json(content_type=None) if await response.read() else {}
-                if response.status >= 400:
-                    text = f"{method} {url} was answered {response.status}: {_detail(answer)}"
-                    raise CloudRefused(text, status=response.status)
-        except aiohttp.ClientConnectorCertificateError as error:
-            raise CloudRefused(f"{method} {url} failed: {error}: --cafile names whom to trust") from error
-        except aiohttp.ClientConnectorError as error:
-            raise CloudRefused(f"{method} {url} failed: {error}: does `roost serve` run there?") from error
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise CloudRefused(f"{method} {url} failed: {error or type(error).__name__}") from error
+        """One request below the main listener, or at a full URL; an empty answer is an empty dict.
+
+        A token is had from Keystone when the API asks for one, and again when it is not valid any more.
+        """
+        token = self._token
+        status, answer = await self._send(method, path, body, token)
+        if status == 401 and self._credentials is not None:
+            status, answer = await self._send(method, path, body, await self._renew(token))
+        if status >= 400:
+            advice = ": give --token or the OS_… variables" if status == 401 and token is None else ""
+            text = f"{method} {self._at(path)} was answered {status}: {_detail(answer)}{advice}"
+            raise CloudRefused(text, status=status)
         return answer if isinstance(answer, dict) else {}
+
+    async def _send(self, method: str, path: str, body: Any, token: str | None) -> tuple[int, Any]:
+        """Return status and decoded answer of one request."""
+        url, headers = self._at(path), {"X-Auth-Token": token} if token else {}
+        try:
+            async with self._session.request(method, url, json=body, headers=headers) as response:
+                return response.status, await response.json(content_type=None) if await response.read() else {}
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise CloudRefused(f"{method} {url} failed: {reason_of(error)}: --ca-file names whom to trust") from error
+        except aiohttp.ClientConnectorError as error:
+            raise CloudRefused(f"{method} {url} failed: {reason_of(error)}: does `roost serve` run there?") from error
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise CloudRefused(f"{method} {url} failed: {reason_of(error)}") from error
+
+    async def _renew(self, refused: str | None) -> str | None:
+        """Return a token instead of the refused one: another request's, if it had one meanwhile."""
+        assert self._credentials is not None
+        async with self._renewing:
+            if self._token == refused:
+                self._token = await get_token(self._session, self._credentials)
+        return self._token
+
+    def _at(self, path: str) -> str:
+        return path if path.startswith("http") else self.url + path
 
     async def list_all(self, path: str, key: str) -> list[Json]:
         """A collection of the Network API, whole."""

@@ -7,9 +7,10 @@ with a cloud is `loading.py`'s part. docs/reference/cloud-file.md explains each 
 
 import ipaddress
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
@@ -150,16 +151,15 @@ def parse_cloud(text: str, *, name: str) -> tuple[Cloud, list[str]]:
     def sentences(problems: Iterable[Problem]) -> list[str]:
         return [_sentence(name, root, problem) for problem in problems]
 
-    twice = list(_keys_given_twice(root, ()))
-    if twice:
-        raise CloudFileError(sentences(twice))
-    try:
-        cloud = msgspec.convert(content, Cloud, strict=True)
-    except msgspec.ValidationError as error:
-        raise CloudFileError(sentences([_shape_problem(str(error))])) from error
-    problems = [*_check_names(cloud), *_check_networks(cloud), *_check_hosts(cloud), *_check_servers(cloud)]
-    if problems:
-        raise CloudFileError(sentences(problems))
+    shape = [*_keys_given_twice(root, ()), *_shape_problems(content, Cloud, ())]
+    sections = content if isinstance(content, dict) else {}
+    whole = set(Cloud.__struct_fields__) - {problem.path[0] for problem in shape if problem.path}
+    cloud = msgspec.convert({key: value for key, value in sections.items() if key in whole}, Cloud, strict=True)
+    sense = [*_check_names(cloud), *_check_networks(cloud), *_check_hosts(cloud)]
+    if whole >= {"flavors", "networks"}:
+        sense += _check_servers(cloud)
+    if shape or sense:
+        raise CloudFileError(sentences([*shape, *sense]))
     return cloud, sentences(_warnings(cloud))
 
 
@@ -211,21 +211,46 @@ def subnet_pools(subnet: Subnet) -> list[tuple[Address, Address]]:
 # What was expected: shape.
 
 
-def _shape_problem(message: str) -> Problem:
-    """msgspec's one refusal in this file's words."""
-    said, _, where = message.partition(" - at `")
-    path = _path_of(where.rstrip("`"))
-    for pattern, text in (
-        (r"Object contains unknown field `(.*)`", "unknown key {0!r}: {known}"),
-        (r"Object missing required field `(.*)`", "the key {0!r} is missing"),
-        (r"Expected `(.*)`, got `(.*)`", "expected {0}, got {1}"),
-        (r"Expected (.*)", "expected {0}"),
-    ):
-        match = re.fullmatch(pattern, said)
-        if match:
-            words = [_PLAIN_WORDS.get(word, word) for word in match.groups()]
-            return Problem(path, text.format(*words, known=_known_keys(path)))
-    return Problem(path, said)
+def _shape_problems(value: Any, kind: Any, path: tuple[str | int, ...]) -> Iterator[Problem]:
+    """Yield all that is wrong with the shape of a value; msgspec ends at the first."""
+    kind, item_kind = _kinds_of(kind)
+    if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, Struct):
+        fields = {field.name: field for field in msgspec.structs.fields(kind)}
+        hints = get_type_hints(kind, include_extras=True)
+        for name in value.keys() - fields.keys():
+            yield Problem(path, f"unknown key {name!r}: known here are {', '.join(fields)}")
+        for name, field in fields.items():
+            if name in value:
+                yield from _shape_problems(value[name], hints[name], (*path, name))
+            elif field.required:
+                yield Problem(path, f"the key {name!r} is missing")
+    elif isinstance(value, list) and value and item_kind is not None:
+        for index, item in enumerate(value):
+            yield from _shape_problems(item, item_kind, (*path, index))
+    else:
+        try:
+            msgspec.convert(value, kind, strict=True)
+        except msgspec.ValidationError as error:
+            yield Problem(path, _in_plain_words(str(error)))
+
+
+def _kinds_of(kind: Any) -> tuple[Any, Any]:
+    """Return a field's type without UNSET, which no file can say, and the type of its items if it is a list."""
+    if isinstance(kind, UnionType) or get_origin(kind) is Union:
+        kind = Union[tuple(one for one in get_args(kind) if one is not UnsetType)]  # noqa: UP007 - built, not written
+    listed = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    return kind, get_args(listed)[0] if get_origin(listed) is tuple else None
+
+
+def _in_plain_words(message: str) -> str:
+    """Return msgspec's refusal in this file's words."""
+    said = message.partition(" - at `")[0]
+    for pattern, text in ((r"Expected `(.*)`, got `(.*)`", "expected {}, got {}"), (r"Expected (.*)", "expected {}")):
+        if match := re.fullmatch(pattern, said):
+            return text.format(*(_PLAIN_WORDS.get(word, word) for word in match.groups()))
+    if match := re.fullmatch(r"Invalid enum value (.*)", said):
+        return f"got {match[1]}, which is none of those known"
+    return said
 
 
 _PLAIN_WORDS = {
@@ -240,26 +265,12 @@ _PLAIN_WORDS = {
     "int | null": "a whole number or null",
     "`array` of length >= 1": "a list with at least one member",
     "`str` of length >= 1": "a text that is not empty",
+    "`str` of length <= 255": "a text of at most 255 characters",
+    "`int` >= 1": "a whole number from 1 on",
+    "`int` >= 0": "a whole number from 0 on",
+    "`int` <= 2147483647": "a whole number up to 2147483647",
+    f"`int` <= {SERVERS_MAX}": f"a whole number up to {SERVERS_MAX}",
 }
-
-
-def _path_of(text: str) -> tuple[str | int, ...]:
-    """`$.networks[0].segments[...]` as keys and indexes; an index that msgspec does not say ends it."""
-    parts: list[str | int] = []
-    for key, index in re.findall(r"\.([A-Za-z_]+)|\[([0-9]+|\.\.\.)\]", text):
-        if index == "...":
-            break
-        parts.append(key or int(index))
-    return tuple(parts)
-
-
-def _known_keys(path: Sequence[str | int]) -> str:
-    structs: dict[Hashable, type[Struct]] = {
-        "flavors": Flavor, "networks": Network, "segments": Segment, "subnets": Subnet, "pools": Pool,
-        "hosts": Hosts, "servers": Servers,
-    }  # fmt: skip
-    keys = [part for part in path if isinstance(part, str)]
-    return "known here are " + ", ".join(structs.get(keys[-1] if keys else None, Cloud).__struct_fields__)
 
 
 # What was expected: sense.

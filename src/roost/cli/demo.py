@@ -6,12 +6,10 @@ an address already; compare the books. How it is shown is story_output.py's part
 
 import asyncio
 import contextlib
-import os
 import shutil
-import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -22,11 +20,10 @@ from roost.cli.books import Books, SegmentUse, ServerState, check_books, list_se
 from roost.cli.cloud_client import CloudClient, in_parallel
 from roost.cli.cloudfile import Cloud, Servers, parse_cloud
 from roost.cli.loading import Loaded, load, server_names, wait_for_hosts
+from roost.cli.local_cloud import running_cloud
 from roost.platform.errors import RoostError
 
-START_TIMEOUT_S = 60.0
 SETTLE_TIMEOUT_S = 120.0
-STOP_TIMEOUT_S = 20.0
 POLL_S = 0.05
 BOOTS_MAX = 2000
 """Servers that the story boots at most: a demo of a larger network shows it partly filled."""
@@ -89,7 +86,7 @@ async def tell(cloud: Cloud, teller: Teller, *, data_dir: Path | None) -> Story:
     if legacy:
         raise DemoError(f"the story is of ports, and flat network {legacy[0]} has none: use roost load --servers")
     began_s = time.monotonic()
-    async with _running_cloud(data_dir) as client:
+    async with _stage(data_dir) as client:
         loaded = await load(client, cloud, servers=False, progress=teller.progress)
         await wait_for_hosts(client, cloud)
         teller.loaded(cloud, sum(len(hosts.names()) for hosts in cloud.hosts))
@@ -275,70 +272,18 @@ async def _wait_for(fact: Callable[[], Awaitable[bool]], what: str) -> None:
         await asyncio.sleep(POLL_S)
 
 
-# The processes.
+# Where it happens.
 
 
 @contextlib.asynccontextmanager
-async def _running_cloud(data_dir: Path | None) -> AsyncIterator[CloudClient]:
-    """`roost serve all` and a fleet of fake hosts, on free ports; their data goes at the end, unless it was given."""
+async def _stage(data_dir: Path | None) -> AsyncIterator[CloudClient]:
+    """A whole Roost on a free port; its data goes at the end, unless its directory was given."""
     directory = data_dir or Path(tempfile.mkdtemp(prefix="roost-demo-"))
-    log_file = directory / "demo.log"
     try:
         if data_dir is None:
             directory.chmod(0o711)  # PostgreSQL's user passes through, when this is root
-        directory.mkdir(mode=0o711, parents=True, exist_ok=True)
-        with log_file.open("ab") as log:
-            async with _child(log.fileno(), "serve", "all", "--data-dir", str(directory), *SERVE_OPTIONS) as serve:
-                url = await _address_said(serve, log_file)
-                fleet = ("agent", "--fleet", "all", "--state", str(directory / "agent"), "--api", url)
-                async with _child(log.fileno(), *fleet, "--until-stdin-ends"):
-                    async with CloudClient.connect(url) as client:
-                        yield client
+        async with running_cloud(directory, listen="127.0.0.1:0", log_file=directory / "demo.log") as cloud:
+            yield cloud.client
     finally:
         if data_dir is None:
             shutil.rmtree(directory, ignore_errors=True)
-
-
-SERVE_OPTIONS = ("--listen", "127.0.0.1:0", "--json", "--until-stdin-ends")
-
-
-@contextlib.asynccontextmanager
-async def _child(log_fd: int, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A `roost` command for as long as the block runs; it ends with this process, even by SIGKILL."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "roost.cli.main", *arguments,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log_fd,
-        env=_environment(), start_new_session=True,
-    )  # fmt: skip
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-
-
-def _environment() -> Mapping[str, str]:
-    """This one's, with the modules where this process found them."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-
-
-async def _address_said(serve: asyncio.subprocess.Process, log_file: Path) -> str:
-    assert serve.stdout is not None
-    try:
-        line = await asyncio.wait_for(serve.stdout.readline(), START_TIMEOUT_S)
-    except TimeoutError as error:
-        raise DemoError(f"roost serve said nothing for {START_TIMEOUT_S:.0f} s") from error
-    if not line:
-        raise DemoError(f"roost serve ended: {_last_words(log_file)}")
-    return str(msgspec.json.decode(line)["url"])
-
-
-def _last_words(log_file: Path) -> str:
-    lines = log_file.read_text(errors="replace").splitlines()
-    plain = [line for line in lines if line.startswith("roost: ")]
-    return "\n".join(plain[-1:] or lines[-5:]).removeprefix("roost: ")

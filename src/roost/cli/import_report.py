@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roost.cli.placement_source import Read
+from roost.cli.plurals import many
 from roost.placement.importing import Change, Detail, Difference, Kind
 from roost.placement.service_import import Imported
 from roost.seams.placement import Inventory
@@ -58,8 +59,8 @@ def print_report(console: Console, read: Read, imported: Imported, *, dry_run: b
         console.print(Text(text, style=style))
 
     plan = imported.plan
-    say(f"The source has {_many(len(read.state.providers), 'provider')} and "
-        f"{_many(len(read.state.consumers), 'consumer')}; {_many(read.requests, 'request')} read them.")  # fmt: skip
+    say(f"The source has {many(len(read.state.providers), 'provider')} and "
+        f"{many(len(read.state.consumers), 'consumer')}; {many(read.requests, 'request')} read them.")  # fmt: skip
     if not read.settled:
         say("It changed all the time while it was read: import it again when nobody writes to it.", "yellow")
     if plan.differences:
@@ -78,12 +79,12 @@ def _conclusion(imported: Imported, *, dry_run: bool) -> str:
     if not plan.differences:
         return "Nothing differs." if not imported.left_out else "Nothing else differs."
     if dry_run:
-        return f"{_many(len(plan.differences), 'difference')}. Nothing was written."
+        return f"{many(len(plan.differences), 'difference')}. Nothing was written."
     if plan.obstacles:
         return "Nothing was written."
     stay = len(plan.remaining)
     if stay:
-        text = f"{_many(stay, 'difference')} left, of what only Roost has: --delete removes it."
+        text = f"{many(stay, 'difference')} left, of what only Roost has: --delete removes it."
         return f"Imported. {text}" if imported.written else text
     return "Imported: Roost's ledger is as the source."
 
@@ -134,7 +135,3 @@ def _say_some(console: Console, sentences: list[str]) -> None:
         console.print(Text(sentence, style="yellow"))
     if len(sentences) > SENTENCES_SHOWN:
         console.print(Text(f"... and {len(sentences) - SENTENCES_SHOWN:,} more like it: --json has them all."))
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -6,7 +6,7 @@ from typing import Any
 import aiohttp
 from msgspec import Struct
 
-from roost.platform.errors import RoostError
+from roost.platform.errors import RoostError, reason_of
 
 
 class KeystoneRefused(RoostError):
@@ -18,6 +18,31 @@ class Credentials(Struct, frozen=True):
 
     tokens_url: str
     body: dict[str, Any]
+
+
+class Access(Struct, frozen=True):
+    """How a command makes itself known to an API. token: sent as it is; credentials: tokens are had from Keystone.
+
+    ca_file: certificates to trust instead of the system's. cert, key: whom to be, where a listener asks for that.
+    """
+
+    token: str | None = None
+    credentials: Credentials | None = None
+    ca_file: str | None = None
+    cert: str | None = None
+    key: str | None = None
+
+
+def access_of(
+    token: str | None,
+    ca_file: str | None,
+    environment: Mapping[str, str],
+    *,
+    cert: str | None = None,
+    key: str | None = None,
+) -> Access:
+    """Return a command's access by its options and the OS_… variables. Raises KeystoneRefused."""
+    return Access(token, None if token else credentials_of(environment), ca_file, cert, key)
 
 
 def credentials_of(environment: Mapping[str, str]) -> Credentials | None:
@@ -49,7 +74,7 @@ async def get_token(session: aiohttp.ClientSession, credentials: Credentials) ->
                 raise KeystoneRefused(f"POST {url} was answered {response.status}: {(await response.text())[:300]}")
             return response.headers["X-Subject-Token"]
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise KeystoneRefused(f"POST {url} failed: {error or type(error).__name__}") from error
+        raise KeystoneRefused(f"POST {url} failed: {reason_of(error)}") from error
 
 
 def _user(environment: Mapping[str, str]) -> dict[str, Any]:

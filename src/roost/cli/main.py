@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import msgspec
 import typer
 
-from roost.cli import endings
+from roost.cli import asking, endings
 from roost.cli.access_words import AUTHS, PRESETS, check_policy_word
+from roost.cli.asking import DEFAULT_API, DEFAULT_LISTEN, Api, CaFile, Token, check_api
+from roost.cli.help_text import PlainCommand, PlainGroup, show_version
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import SERVICES
-from roost.platform.errors import BadRequest, RoostError
+from roost.platform.errors import BadRequest, RoostError, reason_of
 from roost.platform.logs import configure_logging
 from roost.platform.tls import ListenerTls, client_context
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 STOP_PATIENCE_S = 30.0
 
+DEFAULT_DATA_DIR = Path("roost")
 UntilStdinEnds = Annotated[
     bool, typer.Option("--until-stdin-ends", help="Stop when standard input ends: with the program that started it.")
 ]
@@ -58,9 +61,6 @@ TokenFile = Annotated[
     Path | None,
     typer.Option(help="The file that has the agent's token.", show_default="$ROOST_AGENT_TOKEN, if there is one"),
 ]
-CaFile = Annotated[
-    Path | None, typer.Option(help="Certificates to trust, for an https API.", show_default="the machine's")
-]
 ClientCert = Annotated[Path | None, typer.Option(help="A certificate to show where clients are asked for one.")]
 ClientKey = Annotated[Path | None, typer.Option(help="The certificate's private key.")]
 
@@ -80,7 +80,12 @@ State = Annotated[
 
 ConfigFile = Annotated[Path | None, typer.Option(help="A roost.toml; ROOST_SECTION_OPTION in the environment wins.")]
 
+Version = Annotated[
+    bool, typer.Option("--version", help="Say which Roost this is.", callback=show_version, is_eager=True)
+]
+
 app = typer.Typer(
+    cls=PlainGroup,
     name="roost",
     help="Roost places virtual machines where their network has room.",
     no_args_is_help=True,
@@ -91,7 +96,7 @@ app = typer.Typer(
 
 
 @app.callback()
-def _roost() -> None:
+def _roost(_version: Version = False) -> None:
     """Keep the commands commands, even when there is only one."""
 
 
@@ -100,7 +105,7 @@ def main() -> None:
     app()
 
 
-@app.command("serve")
+@app.command("serve", cls=PlainCommand)
 def _serve(
     services: Annotated[
         list[str] | None, typer.Argument(help="all, or any of: placement, network, compute, conductor.")
@@ -138,11 +143,11 @@ def _serve(
     if database and (data_dir or pg_bin):
         _misused("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
     policy = _policy(auth, policy)
-    host, port = _address("--listen", listen or "127.0.0.1:8778")
+    host, port = _address("--listen", listen or DEFAULT_LISTEN)
     agent_host, agent_port = _agent_address(agent_listen, host=host, auth=auth)
     options = ServeOptions(
         services=chosen,
-        data_dir=None if database else (data_dir or Path("roost")),
+        data_dir=None if database else (data_dir or DEFAULT_DATA_DIR),
         database=database,
         host=host,
         port=port,
@@ -161,9 +166,10 @@ def _serve(
     )
     _begin("supervisor", until_stdin_ends=until_stdin_ends)
     _run(serve(options, ready=lambda address: _print(_serving_text(chosen, address, as_json=as_json))))
+    _note("Roost has stopped." if options.data_dir is None else _stopped_text(options.data_dir))
 
 
-@app.command("agent")
+@app.command("agent", cls=PlainCommand)
 def _agent(
     api: Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")],
     host: Annotated[list[str] | None, typer.Option(help="A host to serve; may be repeated.")] = None,
@@ -187,7 +193,7 @@ def _agent(
         typer.Option(metavar="N|always|vanish", help="Let the first N launches fail, or all, or have them never end."),
     ] = None,
     token_file: TokenFile = None,
-    cafile: CaFile = None,
+    ca_file: CaFile = None,
     cert: ClientCert = None,
     key: ClientKey = None,
     until_stdin_ends: UntilStdinEnds = False,
@@ -206,13 +212,13 @@ def _agent(
 
     if driver != "fake":
         _misused(f"--driver {driver}: expected fake")
-    _check_api(api)
+    check_api(api)
     networks = tuple(physical_network or ())
     like = HostReport(
         name="", vcpus=vcpus, ram_mb=ram_mb, disk_gb=disk_gb, physical_networks=networks, cell=cell or "cell1"
     )
     hosts = _agent_hosts(host, fleet, like)
-    tls = _client_tls(cafile, cert, key)
+    tls = _client_tls(ca_file, cert, key)
     state = state or (Path("agent") if host is None else Path("agent", host[0]))
     _begin("agent", until_stdin_ends=until_stdin_ends)
     try:
@@ -221,16 +227,18 @@ def _agent(
     except RoostError as error:
         _fail(error)
     except (StateInUse, OSError) as error:
-        _fail(RoostError(f"--state {state}: {error}"))
+        _fail(RoostError(f"--state {state}: {reason_of(error)}"))
     _run(run_agent(api_url=api, hosts=hosts, driver=fake, token=token, tls=tls))
+    _note(f"The agent has stopped. What its hosts run is kept in {state.absolute()}.")
 
 
-@app.command("load")
+@app.command("load", cls=PlainCommand)
 def _load(
     cloud_file: Annotated[Path, typer.Argument(metavar="CLOUD.yaml")],
-    api: Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")],
+    api: Api = DEFAULT_API,
     servers: Annotated[bool, typer.Option("--servers", help="Boot the file's servers as well.")] = False,
-    cafile: CaFile = None,
+    token: Token = None,
+    ca_file: CaFile = None,
     cert: ClientCert = None,
     key: ClientKey = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was created and found as JSON.")] = False,
@@ -242,16 +250,18 @@ def _load(
     Example: `roost load examples/three-racks.yaml --api http://127.0.0.1:8778`
     """
     from roost.cli.cloud_client import CloudClient
+    from roost.cli.keystone import access_of
     from roost.cli.loading import load
     from roost.cli.story_output import Bars, load_text
 
-    _check_api(api)
+    check_api(api)
     cloud = _read_cloud(cloud_file)
-    tls = _client_tls(cafile, cert, key)
+    _check_pair(cert, key)
+    access = access_of(token, ca_file, os.environ, cert=_text(cert), key=_text(key))
 
     async def work() -> None:
         with Bars() as bars:
-            async with CloudClient.connect(api, tls=tls) as client:
+            async with CloudClient.connect(api, access) as client:
                 loaded = await load(client, cloud, servers=servers, progress=bars.progress)
         if as_json:
             _print(msgspec.json.encode({"created": loaded.created, "found": loaded.found}).decode())
@@ -261,7 +271,7 @@ def _load(
     _run(work())
 
 
-@app.command("demo")
+@app.command("demo", cls=PlainCommand)
 def _demo(
     cloud_file: Annotated[Path | None, typer.Argument(metavar="CLOUD.yaml", show_default="three racks")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Keep the data here.", show_default="a temporary one")] = None,
@@ -282,7 +292,7 @@ def _demo(
     async def work() -> None:
         nonlocal agree
         with Bars() as bars:
-            teller = Silent(bars) if as_json else Narrator(bars, Console())
+            teller = Silent(bars) if as_json else Narrator(bars, Console(highlight=False, markup=False, emoji=False))
             story = await tell(cloud, teller, data_dir=data_dir)
         agree = story.books is not None and story.books.agree
         if as_json:
@@ -294,6 +304,47 @@ def _demo(
     _run(work())
     if not agree:
         raise typer.Exit(1)
+
+
+@app.command("dev", cls=PlainCommand)
+def _dev(
+    cloud_file: Annotated[Path | None, typer.Argument(metavar="CLOUD.yaml", show_default="three racks")] = None,
+    data_dir: DataDir = None,
+    listen: Annotated[str, typer.Option(help="Address and port; port 0 takes a free one.")] = DEFAULT_LISTEN,
+    servers: Annotated[bool, typer.Option("--servers", help="Boot the file's servers as well.")] = False,
+) -> None:
+    """Serve a cloud file on this machine, with hosts that pretend: to try things on, in one terminal.
+
+    Ctrl-C stops everything; the data stays, and the same command goes on from there.
+
+    Example: `roost dev examples/three-racks.yaml`
+    """
+    from roost.cli.demo import three_racks
+    from roost.cli.dev import run_dev
+    from roost.cli.story_output import Bars
+
+    _address("--listen", listen)
+    cloud = _read_cloud(cloud_file) if cloud_file else three_racks()
+    directory = data_dir or DEFAULT_DATA_DIR
+    with Bars() as bars:
+
+        def say(text: str) -> None:
+            bars.clear()
+            _print(text)
+
+        def ready(url: str) -> None:
+            where = "" if url == DEFAULT_API else f" --api {url}"
+            say(f"Ask it from another terminal: roost status{where}, roost servers{where}. Ctrl-C stops everything.")
+
+        dev = run_dev(
+            cloud, data_dir=directory, listen=listen, servers=servers, progress=bars.progress, say=say, ready=ready
+        )
+        _run(dev)
+    _note(_stopped_text(directory))
+
+
+app.command("servers", cls=PlainCommand)(asking.servers)
+app.command("status", cls=PlainCommand)(asking.status)
 
 
 def _read_cloud(file: Path) -> "Cloud":
@@ -331,7 +382,7 @@ def _whole_number(option: str, text: str, expected: str) -> int:
 def _services(words: list[str]) -> tuple[str, ...]:
     unknown = [word for word in words if word not in (*SERVICES, "all")]
     if unknown:
-        _misused(f"no service {unknown[0]!r}: expected all, or any of {', '.join(SERVICES)}")
+        _misused(f"no service {unknown[0]}: expected all, or any of {', '.join(SERVICES)}")
     return SERVICES if "all" in words else tuple(service for service in SERVICES if service in words)
 
 
@@ -372,13 +423,21 @@ def _listener_tls(cert: Path | None, key: Path | None, agent_ca: Path | None) ->
     return ListenerTls(cert=str(cert.absolute()), key=str(key.absolute()), agent_ca=ca)
 
 
-def _client_tls(cafile: Path | None, cert: Path | None, key: Path | None) -> "ssl.SSLContext | None":
-    if (cert is None) != (key is None):
-        _misused("--cert and --key: expected both, or neither")
+def _client_tls(ca_file: str | None, cert: Path | None, key: Path | None) -> "ssl.SSLContext | None":
+    _check_pair(cert, key)
     try:
-        return client_context(*(None if file is None else str(file) for file in (cafile, cert, key)))
+        return client_context(ca_file, _text(cert), _text(key))
     except BadRequest as error:
         _fail(error)
+
+
+def _check_pair(cert: Path | None, key: Path | None) -> None:
+    if (cert is None) != (key is None):
+        _misused("--cert and --key: expected both, or neither")
+
+
+def _text(file: Path | None) -> str | None:
+    return None if file is None else str(file)
 
 
 def _agent_hosts(names: list[str] | None, fleet: str | None, like: "HostReport") -> "list[HostReport] | None":
@@ -402,11 +461,6 @@ def _check_host_names(names: Sequence[str]) -> None:
         _misused(f"--host: {flaw}")
 
 
-def _check_api(url: str) -> None:
-    if not re.match(r"https?://.", url):
-        _misused(f"--api {url}: expected a URL such as http://127.0.0.1:8778")
-
-
 def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:
     """The one line of `serve`; address "": a conductor alone, which answers nobody."""
     if as_json:
@@ -417,6 +471,15 @@ def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> st
 def _print(text: str) -> None:
     """The answer of a command, on standard output; programs wait for it."""
     print(text, flush=True)  # noqa: T201
+
+
+def _note(text: str) -> None:
+    """Say something that no program waits for, on standard error."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def _stopped_text(data_dir: Path) -> str:
+    return f"Roost has stopped. The data is in {data_dir.absolute()}: the same command goes on from there."
 
 
 def _misused(text: str) -> NoReturn:

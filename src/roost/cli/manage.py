@@ -16,6 +16,7 @@ from rich.console import Console
 from roost.cli import agent_tokens
 from roost.cli.audit import AuditRequest, audit, destroy_guest
 from roost.cli.endings import run
+from roost.cli.help_text import PlainCommand, PlainGroup, show_version
 from roost.cli.import_report import exit_status, print_report, report_json
 from roost.cli.keystone import credentials_of
 from roost.cli.ledger_target import LedgerTarget, open_ledger
@@ -28,7 +29,12 @@ from roost.platform.logs import configure_logging
 WIDTH_WITHOUT_TERMINAL = 160
 UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
+Version = Annotated[
+    bool, typer.Option("--version", help="Say which Roost this is.", callback=show_version, is_eager=True)
+]
+
 app = typer.Typer(
+    cls=PlainGroup,
     name="roost-manage",
     help="What operators do to a Roost's database.",
     no_args_is_help=True,
@@ -52,7 +58,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
 
 @app.callback()
-def _roost_manage() -> None:
+def _roost_manage(_version: Version = False) -> None:
     """Keep the commands commands, even when there is only one."""
 
 
@@ -61,7 +67,7 @@ def main() -> None:
     app()
 
 
-@app.command("import-placement")
+@app.command("import-placement", cls=PlainCommand)
 def _import_placement(
     source_url: Annotated[str, typer.Option("--from", metavar="URL", help="The Placement API to read.")],
     data_dir: Annotated[
@@ -115,7 +121,7 @@ def _import_placement(
     raise typer.Exit(run("roost-manage", import_placement(asked)))
 
 
-@app.command("audit")
+@app.command("audit", cls=PlainCommand)
 def _audit(
     data_dir: Annotated[
         Path | None, typer.Option(help="Where Roost's private PostgreSQL lives.", show_default="./roost")

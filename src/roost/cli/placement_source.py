@@ -9,7 +9,6 @@ nobody writes to is certainly read as it is. Source: Placement API 1.28 to 1.39.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from ssl import SSLContext, create_default_context
 from sys import intern
 from typing import Any, TypeVar
 
@@ -19,8 +18,9 @@ from msgspec import Struct
 
 from roost.cli.keystone import Credentials, get_token
 from roost.placement.importing import ImportedProvider, LedgerState
-from roost.platform.errors import RoostError
+from roost.platform.errors import RoostError, reason_of
 from roost.platform.http import canonical_uuid, is_uuid
+from roost.platform.tls import client_context
 from roost.seams.placement import ConsumerState, Inventory
 
 READS_MAX = 8
@@ -82,7 +82,7 @@ class Source:
         ca_file: str | None = None,
     ) -> AsyncIterator["Source"]:
         """The source for as long as the block runs. ca_file: certificates to trust. Raises SourceRefused."""
-        connector = aiohttp.TCPConnector(limit=READS_MAX, ssl=_tls(ca_file))
+        connector = aiohttp.TCPConnector(limit=READS_MAX, ssl=client_context(ca_file, None, None) or True)
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
             source = cls(session, url, token=token, credentials=credentials)
@@ -120,7 +120,7 @@ class Source:
                 return response.status, await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
             if last or isinstance(error, aiohttp.InvalidURL):
-                text = f"GET {self.url}{path} failed: {error or type(error).__name__}"
+                text = f"GET {self.url}{path} failed: {reason_of(error)}"
                 raise SourceRefused(text) from error
             return 0, b""
 
@@ -150,15 +150,6 @@ class Source:
             return msgspec.json.decode(body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise SourceRefused(f"GET {self.url}{path} was not answered as Placement does: {error}") from error
-
-
-def _tls(ca_file: str | None) -> SSLContext | bool:
-    if ca_file is None:
-        return True
-    try:
-        return create_default_context(cafile=ca_file)
-    except OSError as error:
-        raise SourceRefused(f"{ca_file} cannot be used: {error.strerror or error}") from error
 
 
 def _version(text: str) -> tuple[int, int]:

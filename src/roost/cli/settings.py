@@ -3,13 +3,14 @@
 import os
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from roost.compute.settings import ComputeSettings
 from roost.conductor.settings import ConductorSettings
 from roost.network.settings import NetworkSettings
 from roost.placement.settings import PlacementSettings
-from roost.platform.config import load_section
+from roost.platform.config import check_names, load_section
 from roost.platform.settings import ApiSettings, CorsSettings, KeystoneSettings, ListenerSettings
 
 
@@ -29,6 +30,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 def read_settings(file: Path | str | None) -> Settings:
     """The configuration from `file` and the environment. Raises BadRequest, which names the option."""
     path = None if file is None else Path(file)
+    sections = {section.name: section.type for section in msgspec.structs.fields(Settings)}
+    check_names(sections, file=path, environment=os.environ)
     return Settings(
         placement=load_section(PlacementSettings, "placement", file=path, environment=os.environ),
         network=load_section(NetworkSettings, "network", file=path, environment=os.environ),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
@@ -12,32 +12,44 @@ from rich.text import Text
 from roost.cli.books import Books, SegmentUse, ServerState
 from roost.cli.cloudfile import Cloud
 from roost.cli.demo import Refused, Story
+from roost.cli.plurals import is_or_are, many, plural
 
 BAR_CELLS = 26
 INDENT = 3
 
 
 class Bars:
-    """Progress bars on standard error, one per kind of work, while this is entered; none where nobody watches."""
+    """Progress bars on standard error, one per kind of work, until this is left; none where nobody watches.
+
+    Bars are redrawn by moving the cursor up, so whoever prints to the same terminal clears them first.
+    """
 
     def __init__(self) -> None:
         self.console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(BAR_CELLS), MofNCompleteColumn())
-        self._bars = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
+        self._bars = self._new_bars()
         self._tasks: dict[str, TaskID] = {}
 
     def __enter__(self) -> "Bars":
-        self._bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Erase all bars; the next progress draws new ones."""
         self._bars.stop()
+        self._bars, self._tasks = self._new_bars(), {}  # one that is started again erases as many lines as it had
 
     def progress(self, kind: str, done: int, total: int) -> None:
         """Move the bar of one kind of work."""
         if kind not in self._tasks:
+            self._bars.start()
             self._tasks[kind] = self._bars.add_task(kind, total=total)
         self._bars.update(self._tasks[kind], completed=done, total=total)
+
+    def _new_bars(self) -> Progress:
+        columns = (TextColumn("{task.description}"), BarColumn(BAR_CELLS), MofNCompleteColumn())
+        return Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
 
 
 class Silent:
@@ -77,21 +89,26 @@ class Narrator(Silent):
 
     def __init__(self, bars: Bars, console: Console) -> None:
         super().__init__(bars)
-        self._say = console
+        self._console = console
         self._act = 0
 
     def loaded(self, cloud: Cloud, hosts: int) -> None:
         """See Teller."""
         segments = sum(len(network.segments) or 1 for network in cloud.networks)
         names = ", ".join(network.name for network in cloud.networks)
-        self._say.print(f"A cloud of {hosts} hosts: network {names}, {segments} segments.", highlight=False)
+        self._print(
+            Text(
+                f"A cloud of {many(hosts, 'host')}: {plural(len(cloud.networks), 'network')} {names}, "
+                f"{many(segments, 'segment')}."
+            )
+        )
 
     def booted(self, servers: Sequence[ServerState], segments: Sequence[SegmentUse], seconds: float) -> None:
         """See Teller."""
         active = sum(server.status == "ACTIVE" for server in servers)
         self._title("Servers are booted until the addresses run out")
-        self._line(f"{active} of {len(servers)} servers are ACTIVE after {seconds:.1f} s.")
-        self._say.print(Padding(segment_table(segments), (0, 0, 0, INDENT)))
+        self._line(f"{active} of {many(len(servers), 'server')} {is_or_are(active)} ACTIVE after {seconds:.1f} s.")
+        self._print(Padding(segment_table(segments), (0, 0, 0, INDENT), expand=False))
 
     def refused(self, refused: Refused) -> None:
         """See Teller."""
@@ -103,7 +120,7 @@ class Narrator(Silent):
             table.add_column("hosts left", justify="right")
             for requirement, left in refused.funnel:
                 table.add_row(requirement, str(left), style="" if left else "red")
-            self._say.print(Padding(table, (0, 0, 0, INDENT)))
+            self._print(Padding(table, (0, 0, 0, INDENT), expand=False))
 
     def reused(self, deleted: ServerState, server: ServerState, segment: str) -> None:
         """See Teller."""
@@ -125,8 +142,8 @@ class Narrator(Silent):
         """See Teller."""
         self._title("The books agree" if books.agree else "The books do not agree")
         counts = (
-            f"{books.ledger} claims in the ledger, {books.addresses} addresses assigned, "
-            f"{books.ports} ports with an address, {books.servers} servers ACTIVE."
+            f"{many(books.ledger, 'claim')} in the ledger, {many(books.addresses, 'address')} assigned, "
+            f"{many(books.ports, 'port')} with an address, {many(books.servers, 'server')} ACTIVE."
         )
         self._line(counts)
         for difference in books.differences:
@@ -134,20 +151,28 @@ class Narrator(Silent):
 
     def _title(self, text: str) -> None:
         self._act += 1
-        self._say.print()
-        self._say.print(Text(f"{self._act}. {text}", style="bold"))
+        self._print(Text(f"\n{self._act}. {text}", style="bold"))
 
     def _line(self, text: str) -> None:
-        self._say.print(Padding(Text(text), (0, 0, 0, INDENT)))
+        self._print(Padding(Text(text), (0, 0, 0, INDENT), expand=False))
+
+    def _print(self, paragraph: RenderableType) -> None:
+        self._bars.clear()
+        self._console.print(paragraph)
 
 
 def load_text(created: Mapping[str, int], found: Mapping[str, int]) -> str:
-    """What `load` did, in one sentence."""
-    made = ", ".join(f"{count} {kind}" for kind, count in created.items() if count)
-    there = ", ".join(f"{count} {kind}" for kind, count in found.items() if count)
-    if not made:
-        return f"Nothing to create: {there or 'the file is empty'}{' are there already' if there else ''}."
-    return f"Created {made}." + (f" There already: {there}." if there else "")
+    """What `load` did, in one sentence. created, found: kinds in the plural -> how many."""
+    created_text, found_text = _listed(created), _listed(found)
+    if created_text:
+        return f"Created {created_text}." + (f" There already: {found_text}." if found_text else "")
+    if not found_text:
+        return "Nothing to create: the file is empty."
+    return f"Nothing to create: {found_text} {is_or_are(sum(found.values()))} there already."
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(many(count, kind.removesuffix("s")) for kind, count in counts.items() if count)
 
 
 def segment_table(segments: Sequence[SegmentUse]) -> Table:

@@ -69,8 +69,8 @@ async def retry(lease: Lease, builds: Sequence[Build]) -> list[Build]:
             continue
         last = work.failure.message if work.failure else "no reason was given"
         message = (
-            f"Exceeded maximum number of retries: {work.failures} attempts failed, on "
-            f"{', '.join(work.excluded_hosts)}. The last one: {last}"
+            f"Exceeded maximum number of retries: {work.failures} attempt{'' if work.failures == 1 else 's'} failed, "
+            f"on {', '.join(work.excluded_hosts)}. The last one: {last}"
         )
         failure = Failure(message=message, host=work.failure.host if work.failure else None)
         moves.append(moved(work, Stage.FAIL, failure=failure, keep=True))

@@ -1,11 +1,13 @@
 """Options from `roost.toml` and the environment: every option has a default, an unknown one is an error.
 
 A section of the file is a struct of the part that uses it. `[conductor] lease_s = 10` and ROOST_CONDUCTOR_LEASE_S=10
-say the same; the environment wins. An option that is a list is written with commas in the environment.
+say the same; the environment wins. An option that is a list is written with commas in the environment. A section or a
+ROOST_… variable that nothing reads is an error: it is a slip of the pen, or of an older or newer Roost.
 """
 
+import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_origin
 
@@ -14,6 +16,50 @@ import msgspec
 from roost.platform.errors import BadRequest
 
 T = TypeVar("T")
+
+OTHER_VARIABLES = frozenset({
+    "ROOST_AGENT_TOKEN", "ROOST_CRASH_AT", "ROOST_PG_TEMPLATE",
+    # Of the tests, whose processes inherit them.
+    "ROOST_FUZZ_SEEDS", "ROOST_HELD", "ROOST_LEDGER_STORM_S", "ROOST_MODEL_EXAMPLES", "ROOST_NETWORK_STORM_PORTS",
+    "ROOST_STORM_S", "ROOST_STORM_SEED",
+})  # fmt: skip
+"""The ROOST_… variables that are no option of a section; `tests/cli/test_settings.py` finds one that is missing."""
+
+
+def check_names(sections: Mapping[str, type], *, file: Path | None, environment: Mapping[str, str]) -> None:
+    """Raise BadRequest with every section of the file and every ROOST_… variable that nothing reads.
+
+    sections: name -> struct, all that there are.
+    """
+    variables = {
+        variable_of(section, option.name)
+        for section, kind in sections.items()
+        for option in msgspec.structs.fields(kind)
+    }
+    unknown = [
+        f"{file}: there is no section [{name}]{_nearest(name, sections, 'the sections are')}"
+        for name in (_read(file) if file else {})
+        if name not in sections
+    ]
+    unknown += [
+        f"{name} in the environment is no option of Roost{_nearest(name, variables | OTHER_VARIABLES)}"
+        for name in sorted(environment)
+        if name.startswith("ROOST_") and name not in variables | OTHER_VARIABLES
+    ]
+    if unknown:
+        raise BadRequest("\n".join(unknown))
+
+
+def variable_of(section: str, option: str) -> str:
+    """Return the variable that says the same as an option of a section."""
+    return f"ROOST_{section}_{option}".upper()
+
+
+def _nearest(name: str, known: Collection[str], all_of_them: str = "") -> str:
+    """Return the one that was probably meant, else all of them."""
+    if nearest := difflib.get_close_matches(name, known, n=1, cutoff=0.75):
+        return f": is {nearest[0]} meant?"
+    return f": {all_of_them} {', '.join(sorted(known))}" if all_of_them else ""
 
 
 def load_section(kind: type[T], section: str, *, file: Path | None, environment: Mapping[str, str]) -> T:
@@ -24,7 +70,7 @@ def load_section(kind: type[T], section: str, *, file: Path | None, environment:
         raise BadRequest(f"{file}: [{section}] has no option {', '.join(unknown)}; it has {', '.join(sorted(fields))}")
     source = str(file)
     for name, type_ in fields.items():
-        variable = f"ROOST_{section}_{name}".upper()
+        variable = variable_of(section, name)
         if variable in environment:
             given[name], source = environment[variable], variable
             if get_origin(type_) is tuple:

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import structlog
 
-from roost.platform.errors import DatabaseTooOld, DatabaseUnavailable, LockTimeout, TransactionVictim
+from roost.platform.errors import DatabaseTooOld, DatabaseUnavailable, LockTimeout, TransactionVictim, reason_of
 from roost.platform.logs import EachMinute
 from roost.platform.postgres import OLDEST_MAJOR
 from roost.platform.timeouts import LEASE_S, Timeouts
@@ -129,7 +129,7 @@ class Database:
             pool = await _open_pool(dsn, least=1, most=size, timeouts=timeouts)
             return cls(dsn, timeouts, pool, await _open_pool(dsn, least=0, most=size, timeouts=timeouts))
         except UNAVAILABLE as error:
-            raise DatabaseUnavailable(f"no PostgreSQL answers: {error}") from error
+            raise DatabaseUnavailable(f"no PostgreSQL answers: {reason_of(error)}") from error
 
     async def close(self) -> None:
         """Close every connection; those still at work after 5 s are cut."""

@@ -1,5 +1,6 @@
 """What every error of Roost has in common; each wing's `errors.py` opens its own tree below it."""
 
+import os
 from enum import Enum
 from typing import ClassVar
 
@@ -62,3 +63,13 @@ class NotFound(RoostError):
 
 class Conflict(RoostError):
     """The request does not fit the present state."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a file or a connection failed, in words for people: `Connection refused`, not its Python form."""
+    cause = getattr(error, "os_error", error)  # aiohttp's errors of connecting hold the system's
+    if isinstance(cause, TimeoutError) and not cause.errno:
+        return "no answer in time"
+    if isinstance(cause, OSError) and cause.errno:
+        return os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)
+    return str(error) or type(error).__name__

@@ -26,6 +26,7 @@ from msgspec import Struct
 from starlette.datastructures import Headers
 
 from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
+from roost.platform.errors import reason_of
 from roost.platform.settings import KeystoneSettings
 
 LOOKS_LIKE_ONE = r"[\x21-\x7e]{1,2048}"
@@ -235,7 +236,7 @@ class Keystone:
             ) as response:
                 content = await response.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise self._failed(f"Keystone does not answer: {error or type(error).__name__}") from error
+            raise self._failed(f"Keystone does not answer: {reason_of(error)}") from error
         if response.status == 429 or response.status >= 500:
             raise self._failed(f"Keystone is in trouble: it answers {response.status}")
         if self._is_down and response.status in (200, 201, 404):

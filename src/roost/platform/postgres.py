@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from roost.platform.errors import RoostError
+from roost.platform.errors import RoostError, reason_of
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30
@@ -98,7 +98,7 @@ class PrivatePostgres:
                 self._ensure_running()
         except OSError as error:
             self._give_up_share()
-            raise PostgresError(f"the data directory {self.data_dir} cannot be used: {error}") from error
+            raise PostgresError(f"the data directory {self.data_dir} cannot be used: {reason_of(error)}") from error
         except PostgresError:
             self._give_up_share()
             raise

@@ -58,7 +58,7 @@ def client_context(cafile: str | None, cert: str | None, key: str | None) -> "ss
     if cafile is None:
         context.load_default_certs()
     else:
-        _load_ca(context, cafile, option="--cafile")
+        _load_ca(context, cafile, option="--ca-file")
     if cert is not None and key is not None:
         _load_pair(context, cert, key, options=("--cert", "--key"))
     return context

@@ -338,7 +338,7 @@ def _by_segment(network: NetworkView, counts: Sequence[_Count]) -> str:
     shown = [f"{count[0]} {told([count])}" for count in counts[:SEGMENTS_MAX]]
     rest = counts[SEGMENTS_MAX:]
     if rest:
-        shown.append(f"{len(rest)} more segments {told(rest)}")
+        shown.append(f"{len(rest)} more segment{'' if len(rest) == 1 else 's'} {told(rest)}")
     return ", ".join(shown)
 
 

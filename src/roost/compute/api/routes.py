@@ -2,13 +2,13 @@
 
 from starlette.routing import Route
 
-from roost.compute.api import aggregates, extensions, flavors, hosts, servers, versions, zones
+from roost.compute.api import aggregates, builds, extensions, flavors, hosts, servers, versions, zones
 from roost.compute.api.errors import API, UNVERSIONED
 from roost.compute.service import Compute
 
 
 def routes(compute: Compute) -> list[Route]:
-    """The version documents at `/` and `/v2.1`, everything else below `/v2.1`; last, a 404 in Nova's words."""
+    """The version documents at `/` and `/v2.1`, Roost's own, all else below `/v2.1`; last, a 404 in Nova's words."""
     tables = (
         flavors.endpoints(compute),
         servers.endpoints(compute),
@@ -19,6 +19,7 @@ def routes(compute: Compute) -> list[Route]:
     )
     return [
         *(UNVERSIONED.route(path, {"GET": endpoint}) for path, endpoint in versions.ENDPOINTS.items()),
+        *(UNVERSIONED.route(path, methods) for path, methods in builds.endpoints(compute).items()),
         *(API.route(f"/v2.1{path}", methods) for table in tables for path, methods in table.items()),
         API.not_found(),
     ]

@@ -1,0 +1,80 @@
+"""The commands that ask a running Roost, and how all of them are told where it is and who asks."""
+
+import os
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from roost.cli import endings
+
+if TYPE_CHECKING:
+    from roost.cli.cloud_client import CloudClient
+
+DEFAULT_LISTEN = "127.0.0.1:8778"
+DEFAULT_API = f"http://{DEFAULT_LISTEN}"
+
+Api = Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")]
+Token = Annotated[
+    str | None,
+    typer.Option(envvar="OS_TOKEN", help="For a Roost that wants one; without it, OS_AUTH_URL and the like are used."),
+]
+CaFile = Annotated[
+    str | None, typer.Option(envvar="OS_CACERT", help="Certificates to trust, where Roost or Keystone is https.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+
+Answer = TypeVar("Answer")
+
+
+def servers(api: Api = DEFAULT_API, token: Token = None, ca_file: CaFile = None, as_json: AsJson = False) -> None:
+    """List every server: its status, host and addresses, and why it is in ERROR.
+
+    Example: `roost servers --api http://127.0.0.1:8778`
+    """
+    from roost.cli.books import read_servers
+    from roost.cli.status_output import console_for_tables, print_servers, servers_json
+
+    listed = _ask(api, token, ca_file, read_servers)
+    if as_json:
+        typer.echo(servers_json(listed))
+    else:
+        print_servers(console_for_tables(), listed)
+
+
+def status(api: Api = DEFAULT_API, token: Token = None, ca_file: CaFile = None, as_json: AsJson = False) -> None:
+    """Say which hosts are up, how many addresses are free, and what servers that are being built wait for.
+
+    Example: `roost status --api http://127.0.0.1:8778`
+    """
+    from roost.cli.status import read_status
+    from roost.cli.status_output import console_for_tables, print_status, status_json
+
+    read = _ask(api, token, ca_file, read_status)
+    if as_json:
+        typer.echo(status_json(read))
+    else:
+        print_status(console_for_tables(), read)
+
+
+def check_api(url: str) -> None:
+    """Raise BadParameter for what is no URL."""
+    if not re.match(r"https?://.", url):
+        raise typer.BadParameter(f"--api {url}: expected a URL such as {DEFAULT_API}")
+
+
+def _ask(
+    api: str, token: str | None, ca_file: str | None, read: "Callable[[CloudClient], Awaitable[Answer]]"
+) -> Answer:
+    """Return what a running Roost answers; ends the command with a sentence where it does not."""
+    from roost.cli.cloud_client import CloudClient
+    from roost.cli.keystone import access_of
+
+    check_api(api)
+
+    async def work() -> Answer:
+        async with CloudClient.connect(api, access_of(token, ca_file, os.environ)) as client:
+            return await read(client)
+
+    return endings.run("roost", work())

@@ -1,0 +1,98 @@
+"""A whole Roost as child processes of this one: `roost serve all` and the agents of a fleet of pretended hosts."""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from roost.cli.cloud_client import CloudClient
+from roost.platform.errors import RoostError
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+
+
+class LocalCloudFailed(RoostError):
+    """A process of the cloud did not start, or ended."""
+
+
+@dataclass(frozen=True)
+class LocalCloud:
+    """A Roost that answers at `url`, its processes by their commands, and the file of their logs."""
+
+    url: str
+    client: CloudClient
+    processes: Mapping[str, asyncio.subprocess.Process]
+    log_file: Path
+
+    async def wait(self) -> None:
+        """Return never; raise LocalCloudFailed with the last words of the first process that ends."""
+        waits = {asyncio.create_task(process.wait()): name for name, process in self.processes.items()}
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        raise _ended(waits[done.pop()], self.log_file)
+
+
+@contextlib.asynccontextmanager
+async def running_cloud(directory: Path, *, listen: str, log_file: Path) -> AsyncIterator[LocalCloud]:
+    """Have a Roost for as long as the block runs, with its data in `directory`. Raises LocalCloudFailed."""
+    directory.mkdir(mode=0o711, parents=True, exist_ok=True)  # noqa: ASYNC240 - nothing else runs yet
+    serving = ("serve", "all", "--data-dir", str(directory), "--listen", listen, "--json", "--until-stdin-ends")
+    with log_file.open("ab") as log:
+        async with _child(log.fileno(), *serving) as serve:
+            url = await _address_of(serve, log_file)
+            fleet = ("agent", "--fleet", "all", "--state", str(directory / "agent"), "--api", url)
+            async with _child(log.fileno(), *fleet, "--until-stdin-ends") as agent, CloudClient.connect(url) as client:
+                yield LocalCloud(url, client, {"roost serve": serve, "roost agent": agent}, log_file)
+
+
+@contextlib.asynccontextmanager
+async def _child(log_fd: int, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a `roost` command for as long as the block runs; it ends with this process, even by SIGKILL."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "roost.cli.main", *arguments,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log_fd,
+        env=_environment(), start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def _environment() -> Mapping[str, str]:
+    """Return this process's, with the modules where it found them."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+async def _address_of(serve: asyncio.subprocess.Process, log_file: Path) -> str:
+    assert serve.stdout is not None
+    try:
+        line = await asyncio.wait_for(serve.stdout.readline(), START_TIMEOUT_S)
+    except TimeoutError as error:
+        raise LocalCloudFailed(f"roost serve said nothing for {START_TIMEOUT_S:.0f} s") from error
+    if not line:
+        raise _ended("roost serve", log_file)
+    return str(msgspec.json.decode(line)["url"])
+
+
+def _ended(name: str, log_file: Path) -> LocalCloudFailed:
+    """Return the error of a process that ended, with its own sentence or the end of its log."""
+    lines = log_file.read_text(errors="replace").splitlines()
+    sentences = [line for line in lines if line.startswith("roost: ")]
+    words = "\n".join(sentences[-1:] or lines[-5:]).removeprefix("roost: ")
+    return LocalCloudFailed(f"{name} ended: {words}")

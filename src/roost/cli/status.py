@@ -1,0 +1,88 @@
+"""What a running Roost is at, read over its APIs: hosts, addresses of segments, builds with what they wait for."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from roost.cli.cloud_client import CloudClient, Json
+
+BUILDS_SHOWN = 20
+
+
+class HostStatus(Struct, frozen=True, kw_only=True):
+    """state: up or down. status: enabled or disabled."""
+
+    name: str
+    state: str
+    status: str
+
+
+class SegmentStatus(Struct, frozen=True, kw_only=True):
+    """A segment's IPv4 addresses, or those of a network without segments. free: what servers may still get."""
+
+    network: str
+    segment: str
+    total: int
+    used: int
+    free: int
+
+
+class BuildStatus(Struct, frozen=True, kw_only=True):
+    """A server whose work is not done."""
+
+    name: str
+    stage: str
+    attempt: int
+    host: str | None
+    since: str
+    waits_for: str
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """builds: the oldest; builds_total: how many there are."""
+
+    hosts: tuple[HostStatus, ...]
+    segments: tuple[SegmentStatus, ...]
+    builds: tuple[BuildStatus, ...]
+    builds_total: int
+
+
+async def read_status(client: CloudClient) -> Status:
+    """Return the status at about one moment. Raises CloudRefused."""
+    services = await client.list_all("/compute/v2.1/os-services", "services")
+    builds = await client.call("GET", f"/compute/builds?limit={BUILDS_SHOWN}")
+    return Status(
+        hosts=tuple(HostStatus(name=one["host"], state=one["state"], status=one["status"]) for one in services),
+        segments=await _read_segments(client),
+        builds=tuple(_build(build) for build in builds["builds"]),
+        builds_total=builds["total"],
+    )
+
+
+def _build(build: Json) -> BuildStatus:
+    return BuildStatus(**{name: build[name] for name in BuildStatus.__struct_fields__})
+
+
+async def _read_segments(client: CloudClient) -> tuple[SegmentStatus, ...]:
+    """Add up the subnets of each segment, which is all that servers on one network and host may choose among."""
+    networks = await client.list_all("/network/v2.0/network-ip-availabilities", "network_ip_availabilities")
+    segments = {one["id"]: one for one in await client.list_all("/network/v2.0/segments", "segments")}
+    subnets = {one["id"]: one for one in await client.list_all("/network/v2.0/subnets", "subnets")}
+    sums: dict[tuple[str, str], list[int]] = {}
+    for network in networks:
+        for part in network["subnet_ip_availability"]:
+            subnet: dict[str, Any] = subnets.get(part["subnet_id"], {})
+            segment = segments.get(subnet.get("segment_id") or "", {})
+            if part["ip_version"] != 4:
+                continue  # no capacity: a subnet has more than anybody counts
+            name = segment.get("name") or subnet.get("roost:cell") or ""
+            counts = sums.setdefault((network["network_name"], name), [0, 0, 0])
+            details = part["ip_availability_details"]
+            for place, count in enumerate(
+                (part["total_ips"], part["used_ips"], details["free_ips_in_allocation_pool"])
+            ):
+                counts[place] += count
+    return tuple(
+        SegmentStatus(network=network, segment=segment, total=total, used=used, free=free)
+        for (network, segment), (total, used, free) in sorted(sums.items())
+    )

@@ -1,0 +1,12 @@
+"""What is being built, deleted or put back at the moment."""
+
+from roost.compute.builds import Build
+from roost.compute.service.context import Compute
+from roost.compute.store import builds as store
+
+
+async def list_builds(compute: Compute, *, limit: int) -> tuple[list[Build], int]:
+    """Return the oldest `limit` servers whose work is not done, and how many there are in all."""
+    async with compute.database.transaction(snapshot=True) as tx:
+        builds = await store.list_builds(tx, limit=limit)
+        return builds, await store.count_builds(tx)

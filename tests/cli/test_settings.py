@@ -1,0 +1,69 @@
+"""roost.toml and the ROOST_… variables: what nothing reads is refused, by name, and all of it at once."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.cluster import ROOST
+
+from roost.cli.settings import Settings, read_settings
+from roost.platform.config import OTHER_VARIABLES, variable_of
+from roost.platform.errors import BadRequest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "said"),
+    [
+        ("[placment]\naudit_s = 5", {}, "there is no section [placment]: is placement meant?"),
+        ("[tls]\ncert = 1", {}, "there is no section [tls]: the sections are "),
+        ("audit_s = 5", {}, "there is no section [audit_s]: the sections are "),
+        ("[placement]\naudits = 5", {}, "[placement] has no option audits; it has "),
+        ("", {"ROOST_NETWORK_RECONCIL_S": "5"}, "ROOST_NETWORK_RECONCIL_S in the environment is no option of Roost: is "
+         "ROOST_NETWORK_RECONCILE_S meant?"),
+        ("", {"ROOST_HOME": "/x"}, "ROOST_HOME in the environment is no option of Roost"),
+        ("[a]\n[b]", {"ROOST_HOME": "/x", "ROOST_DATA": "/y"}, "[b]"),
+    ],
+)  # fmt: skip
+def test_what_nothing_reads_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, variables: dict[str, str], said: str
+) -> None:
+    file = tmp_path / "roost.toml"
+    file.write_text(text)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(BadRequest) as caught:
+        read_settings(file)
+    sentence = str(caught.value)
+    assert said in sentence
+    assert all(name in sentence for name in variables)
+
+
+def test_serve_ends_with_the_names_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROOST_CONDUCTOR_LEASES_S", "3")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    command = [*ROOST, "serve", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "roost: ROOST_CONDUCTOR_LEASES_S in the environment is no option of Roost: is ROOST_CONDUCTOR_LEASE_S meant?\n"
+    )
+    assert not (tmp_path / "data").exists()
+
+
+def test_every_variable_that_anything_names_is_declared() -> None:
+    options = {
+        variable_of(section.name, option.name)
+        for section in msgspec.structs.fields(Settings)
+        for option in msgspec.structs.fields(section.type)
+    }
+    named = set()
+    for folder in ("src", "tests", "benchmarks", "docs"):
+        for file in [*(ROOT / folder).rglob("*.py"), *(ROOT / folder).rglob("*.md")]:
+            if file != Path(__file__):
+                named |= {(word, str(file)) for word in re.findall(r"\bROOST_[A-Z_]+[A-Z]\b", file.read_text())}
+    examples = {"ROOST_SECTION_OPTION", "ROOST_KEYSTONE"}
+    assert [one for one in sorted(named) if one[0] not in options | OTHER_VARIABLES | examples] == []

@@ -1,0 +1,195 @@
+"""Follows a how-to literally: writes the files that it prints, runs its commands in one shell, in order, compares.
+
+What a document's code blocks mean here, and to readers:
+
+    console   commands, one a line; `roost serve`, `dev` and `agent` go on while the next ones run, as in another
+              terminal, and are awaited until they say that they are there; `Ctrl-C` ends the youngest of them
+    text      what the commands before printed: every word of it in this order, `...` for whatever was there
+    others    a file if their first line is a comment with its name (`# roost.toml: ...`), else only for reading
+
+The addresses and folders of the documents are replaced by those of the test, in one table of each test.
+"""
+
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.howto.openstack_server import write_client
+
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE_NAME = re.compile(r"^# ([\w./-]+\.(?:toml|yaml))\b")
+GOING_ON = re.compile(r"^roost (serve|dev|agent)\b")
+THERE = {"serve": "Roost serves", "dev": "Ask it from another terminal", "agent": "the API is found"}
+TIMEOUT_S = 90.0
+BIN = Path(sys.executable).parent
+END = "end-of-command"
+
+
+class Shell:
+    """One bash for a whole document: variables, folders and what was activated stay from command to command."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        self._bash = subprocess.Popen(
+            ["bash"], cwd=directory, env=dict(environment), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self.run("set -m; set -o pipefail")
+
+    def run(self, command: str) -> tuple[int, str]:
+        """Run a command to its end; its exit status, and all that it printed."""
+        assert self._bash.stdin is not None
+        assert self._bash.stdout is not None
+        self._bash.stdin.write(f"{{ {command}\n}} < /dev/null\nprintf '\\n%s %s\\n' {END} $?\n")
+        self._bash.stdin.flush()
+        printed = ""
+        while not (line := self._bash.stdout.readline()).startswith(END):
+            assert line, f"{command}: the shell ended\n{printed}"
+            printed += line
+        return int(line.split()[1]), printed.removesuffix("\n")
+
+    def close(self) -> None:
+        """End it; what it runs in the background is ended by others."""
+        self._bash.kill()
+        self._bash.communicate()
+
+
+@dataclass
+class Rehearsal:
+    """One reader at a desk. skipped: commands that need the world outside, each with the reason."""
+
+    directory: Path
+    shell: Shell
+    replaced: Mapping[str, str]
+    skipped: Mapping[str, str]
+    printed: str = ""
+    """What the last block of commands printed."""
+    running: list[tuple[int, Path]] = field(default_factory=list)
+    """What goes on in other terminals: pid and log, the youngest last."""
+
+    def follow(self, document: Path) -> None:
+        """Do all that the document says. AssertionError names the command and what it said."""
+        for kind, block in BLOCK.findall(document.read_text()):
+            text = self.at_home(block)
+            if kind == "console":
+                self.printed = "".join(self.do(line) for line in _commands(text))
+            elif kind == "text":
+                assert_shows(self.printed, text)
+            elif (name := FILE_NAME.match(text)) is not None:
+                file = self.directory / name[1]
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+
+    def end(self) -> None:
+        """Ctrl-C everything, the youngest first; each must end well and say where its data is."""
+        while self.running:
+            self._end_youngest()
+
+    def at_home(self, text: str) -> str:
+        """The text with the test's addresses and folders."""
+        for there, here in self.replaced.items():
+            text = text.replace(there, here)
+        return text
+
+    def do(self, command: str) -> str:
+        """One command, to its end or until it is there; what it printed."""
+        if command in self.skipped:
+            return ""
+        if command == "Ctrl-C":
+            return self._end_youngest()
+        if going_on := GOING_ON.match(command):
+            return self._start(command, THERE[going_on[1]])
+        status, printed = self.shell.run(command)
+        expected = int(match[1]) if (match := re.search(r"# exit status (\d+)$", command)) else 0
+        assert status == expected, f"{command}\nended with {status}:\n{printed}"
+        return printed
+
+    def _start(self, command: str, there: str) -> str:
+        log = self.directory / f"terminal-{len(list(self.directory.glob('terminal-*')))}.log"
+        log.touch()
+        _, printed = self.shell.run(f"{command} > {log} 2>&1 &\necho pid $!")
+        pid = int(printed.rsplit("pid ", 1)[1].split()[0])
+        self.running.append((pid, log))
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while there not in log.read_text():
+            assert _is_alive(pid), f"{command}\n{log.read_text()}"
+            assert time.monotonic() < deadline_s, f"{command}\n{log.read_text()}"
+            time.sleep(0.05)  # another process is at work; nothing here can move its clock
+        return log.read_text()
+
+    def _end_youngest(self) -> str:
+        pid, log = self.running.pop()
+        os.kill(pid, signal.SIGINT)
+        status, _ = self.shell.run(f"wait {pid}")
+        assert status == 0, log.read_text()
+        assert "has stopped." in log.read_text().splitlines()[-1]
+        return log.read_text()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _commands(block: str) -> list[str]:
+    """The lines of a block; one that ends with a backslash goes on in the next."""
+    joined = block.replace("\\\n", " ")
+    return [line for line in joined.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def assert_shows(printed: str, expected: str) -> None:
+    """All words of `expected` in their order; where it has `...`, anything."""
+    parts = [r"\s+".join(map(re.escape, part.split())) for part in re.split(r"\.\.\.", expected)]
+    assert re.search(r"[\s\S]*?".join(parts), printed), f"not printed:\n{expected}\nbut:\n{printed}"
+
+
+def free_port() -> int:
+    """A port that nobody listens on, below those that the system gives to clients: it is still free a minute later."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+@contextmanager
+def rehearsal(
+    directory: Path, *, replaced: Mapping[str, str], skipped: Mapping[str, str] | None = None, **environment: str
+) -> Iterator[Rehearsal]:
+    """A desk in an empty directory: `roost`, `roost-manage` and `openstack` are on the path; all that runs is ended."""
+    programs, path = directory / "bin", str(directory / "openstack.socket")
+    programs.mkdir()
+    write_client(programs / "openstack", path)
+    for name, module in (("roost", "main"), ("roost-manage", "manage")):
+        (programs / name).write_text(f"#!{sys.executable}\nfrom roost.cli.{module} import main\nmain()\n")
+        (programs / name).chmod(0o755)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("OS_", "ROOST_"))}
+    clean |= {"PATH": f"{programs}:{BIN}:{clean['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "160"}
+    server = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("openstack_server.py")), path],
+        stdout=subprocess.PIPE, env=clean, cwd=directory,
+    )  # fmt: skip
+    shell = Shell(directory, {**clean, **environment})
+    desk = Rehearsal(directory, shell, replaced, skipped or {})
+    try:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        yield desk
+        desk.end()
+    finally:
+        for pid, _ in desk.running:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            shell.run(f"wait {pid}")
+        shell.close()
+        server.kill()
+        server.communicate()
