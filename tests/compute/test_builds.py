@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.agent.cloud import AGENT
 from tests.compute.conftest import NetworkRows
 
 from roost.compute.builds import Build, find_wait
@@ -51,7 +52,7 @@ async def test_builds_are_listed_from_the_first_stage_to_the_delete(
 ) -> None:
     await networks.add(NET)
     await create_flavor(compute, FlavorRequest(name="small", vcpus=1, ram_mb=1024, disk_gb=10))
-    await register_hosts(compute, [HostReport(name="h1", vcpus=8, ram_mb=8192, disk_gb=100)], declared=False)
+    await register_hosts(compute, [HostReport(name="h1", vcpus=8, ram_mb=8192, disk_gb=100)], agent=AGENT)
     request = ServerRequest(name="web", flavor_ref="small", nics=(NicAsked(network_id=NET),), count=2)
     first, second = (await create_servers(compute, request, project_id="p", user_id="u")).server_ids
 
