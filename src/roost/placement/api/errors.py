@@ -57,6 +57,7 @@ EXPLANATIONS = {
 def error_response(problem: Problem, detail: str, request: Request) -> Response:
     """An error in the Placement API's own words; JSON unless the client asks for something else."""
     explanation = EXPLANATIONS.get(problem.status)
+    detail = _in_one_line(detail)
     text = f"{explanation}\n\n {detail}  " if explanation else detail
     accept = request.headers.get("accept", "")
     title = problem.title or HTTPStatus(problem.status).phrase
@@ -66,6 +67,14 @@ def error_response(problem: Problem, detail: str, request: Request) -> Response:
         page = f"<html><head><title>{problem.status} {title}</title></head><body>{html.escape(text)}</body></html>"
         return Response(page, problem.status, media_type="text/html")
     return Response(f"{problem.status} {title}\n\n{text}", problem.status, media_type="text/plain")
+
+
+def _in_one_line(detail: str) -> str:
+    """Return the detail without line breaks: `openstack` shows the last line of an error, and no other.
+
+    Source: webob.exc.strip_tags, through which upstream's details go.
+    """
+    return detail.replace("\n", " ").replace("\r", "")
 
 
 def _errors_list(problem: Problem, title: str, text: str, request: Request) -> dict[str, list[dict[str, object]]]:
