@@ -9,7 +9,7 @@ from roost.conductor.settings import ConductorSettings
 from roost.network.settings import NetworkSettings
 from roost.placement.settings import PlacementSettings
 from roost.platform.config import load_section
-from roost.platform.settings import CorsSettings, KeystoneSettings
+from roost.platform.settings import CorsSettings, KeystoneSettings, ProxySettings
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -19,6 +19,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     network: NetworkSettings
     conductor: ConductorSettings
     keystone: KeystoneSettings
+    proxy: ProxySettings
     cors: CorsSettings
 
 
@@ -30,5 +31,6 @@ def read_settings(file: Path | str | None) -> Settings:
         network=load_section(NetworkSettings, "network", file=path, environment=os.environ),
         conductor=load_section(ConductorSettings, "conductor", file=path, environment=os.environ),
         keystone=load_section(KeystoneSettings, "keystone", file=path, environment=os.environ),
+        proxy=load_section(ProxySettings, "proxy", file=path, environment=os.environ),
         cors=load_section(CorsSettings, "cors", file=path, environment=os.environ),
     )

@@ -6,7 +6,6 @@ service raises is turned into an answer here, by the wing's table of problems.
 
 import gc
 import re
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -58,8 +57,6 @@ Dialect = Callable[[Problem, str, Request], Any]
 
 BODY_KEY = "roost.body"
 """Where a request's scope holds its body once it was read: it comes only once."""
-
-REQUEST_ID = "x-openstack-request-id"
 
 
 def problem_details(problem: Problem, detail: str, _request: Request) -> dict[str, Any]:
@@ -144,7 +141,6 @@ class Api:
 
         async def answer(request: Request) -> Response:
             version = None
-            request_id = request.state.request_id = request.headers.get(REQUEST_ID) or f"req-{uuid.uuid4()}"
             try:
                 if self.microversions:
                     version = self.microversions.negotiate(request.headers)
@@ -162,7 +158,6 @@ class Api:
                 response = self.problem_response(error, request)
             if version is not None and self.microversions:
                 response.headers.update(self.microversions.response_headers(version))
-            response.headers[REQUEST_ID] = request_id
             return response
 
         route = MethodRoute(path, answer)
@@ -280,6 +275,11 @@ async def read_bytes(request: Request) -> bytes:
         parts.append(part)
     request.scope[BODY_KEY] = body = b"".join(parts)
     return body
+
+
+def replace_body(request: Request, body: bytes) -> None:
+    """Let whoever reads the body from now on read this one."""
+    request.scope[BODY_KEY] = body
 
 
 async def read_json(request: Request, kind: type[T]) -> T:

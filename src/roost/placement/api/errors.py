@@ -4,7 +4,6 @@ Source: OpenStack API working group, errors guideline; Placement API 1.23 for th
 """
 
 import html
-import uuid
 from http import HTTPStatus
 
 from starlette.requests import Request
@@ -25,6 +24,7 @@ from roost.placement.errors import (
 )
 from roost.platform.errors import RoostError
 from roost.platform.http import Problem, json_response
+from roost.platform.request_ids import request_id_of
 from roost.seams.placement import Refused, Rule, Shortfall
 
 UNDEFINED_CODE = "placement.undefined_code"
@@ -82,7 +82,7 @@ def _errors_list(problem: Problem, title: str, text: str, request: Request) -> d
         "status": problem.status,
         "title": title,
         "detail": text,
-        "request_id": getattr(request.state, "request_id", None) or f"req-{uuid.uuid4()}",
+        "request_id": request_id_of(request.scope),
     }
     version = getattr(request.state, "microversion", None)
     if version is not None and version >= CODES_SINCE:
