@@ -2,6 +2,7 @@
 
 from starlette.routing import Route
 
+from roost.network.api.agents import agent_operations
 from roost.network.api.availability import availability_operations
 from roost.network.api.bindings import binding_operations
 from roost.network.api.extensions import first_operations
@@ -30,6 +31,7 @@ def operations(networks: Networks) -> Operations:
         **segment_operations(networks),
         **subnet_operations(networks),
         **availability_operations(networks),
+        **agent_operations(networks),
         **quota_operations(networks),
         **tag_operations(networks),
     }

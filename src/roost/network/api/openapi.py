@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
+from roost.network.api.agents import AgentDocument, ZoneDocument
 from roost.network.api.availability import AvailabilityDocument
 from roost.network.api.bindings import BindingDocument
 from roost.network.api.documents import Document
@@ -73,7 +74,10 @@ def describe(operations: Operations, *, server: str) -> dict[str, object]:
     kinds = list(dict.fromkeys([*bodies, *results, RefusalAnswer]))
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REF_TEMPLATE)
     by_kind = dict(zip(kinds, schemas, strict=True))
-    partial: list[type[Struct]] = [*Document.__subclasses__(), AvailabilityDocument, BindingDocument, *QUOTA_DOCUMENTS]
+    partial: list[type[Struct]] = [
+        *Document.__subclasses__(), AgentDocument, AvailabilityDocument, BindingDocument, ZoneDocument,
+        *QUOTA_DOCUMENTS,
+    ]  # fmt: skip
     optional = {kind.__name__ for kind in partial}
     about = About(
         title="Roost Network",
