@@ -21,7 +21,7 @@ from roost.platform.auth import Policy, Unrestricted
 UNRESTRICTED = Unrestricted()
 
 
-def operations(networks: Networks) -> Operations:
+def operations(networks: Networks, policy: Policy = UNRESTRICTED) -> Operations:
     """Every operation of the API, by path and method."""
     served: Operations = {
         # First, since routes are tried in order, what clients ask all day.
@@ -36,13 +36,13 @@ def operations(networks: Networks) -> Operations:
         **tag_operations(networks),
     }
     served = {**served, **first_operations(served)}
-    return {**served, **document_operation(served)}
+    return {**served, **document_operation(served, asks_callers=not isinstance(policy, Unrestricted))}
 
 
 def routes(networks: Networks, policy: Policy = UNRESTRICTED) -> list[Route]:
     """Everything below the API's root; whoever serves it mounts it at /network."""
     found = [
         API.route(path, {method: guard(networks, policy, path, method, one) for method, one in methods.items()})
-        for path, methods in operations(networks).items()
+        for path, methods in operations(networks, policy).items()
     ]
     return [*found, API.not_found()]

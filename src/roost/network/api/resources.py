@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from roost.network.api import listing
 from roost.network.api.access import owned
-from roost.network.api.documents import Document, attributes
+from roost.network.api.documents import Document, attributes, booleans
 from roost.network.api.protocol import Operation, Operations, Schema, path_id, revision
 from roost.network.service import Networks
 from roost.platform.errors import BadRequest, NotFound
@@ -215,7 +215,6 @@ def _unwrap(body: bytes, one: str, many: str) -> bytes:
 
 _VALUES = {"type": "array", "items": {"type": "string"}}
 _ORDER = {
-    "sort_key": _VALUES,
     "sort_dir": {"type": "array", "items": {"enum": ["asc", "desc"]}},
     "limit": {"type": "integer", "minimum": 0},
     "marker": {"type": "string"},
@@ -228,7 +227,22 @@ SHOW_QUERY: Schema = {"type": "object", "properties": {"fields": _VALUES}}
 def list_query(document: type[Struct], *besides: str) -> Schema:
     """The parameters of a list: filters by every attribute and by others, order, pages, fields."""
     names = sorted({*attributes(document), *listing.more_filters(document), *besides})
-    return {"type": "object", "properties": {**dict.fromkeys(names, _VALUES), **_ORDER, "fields": _VALUES}}
+    values = {name: {"type": "array", "items": _filter(document, name)} for name in names}
+    order = {**_ORDER, "sort_key": {"type": "array", "items": {"enum": sorted(attributes(document))}}}
+    return {"type": "object", "properties": {**values, **order, "fields": _VALUES}}
+
+
+def _filter(document: type[Struct], name: str) -> Schema:
+    """Return the schema of the values that a filter may have."""
+    if name in booleans(document) or name == "shared":
+        return {"enum": ["true", "false", "True", "False", "1", "0"]}
+    if name == "ip_version" and name not in attributes(document):
+        return {"enum": ["4", "6"]}
+    if name == listing.CHANGED_SINCE:
+        return {"type": "string", "format": "date-time"}
+    if name == "fixed_ips":
+        return {"type": "string", "pattern": f"^({'|'.join(listing.FIXED_IP_KEYS)})=[^,]*$"}
+    return {"type": "string"}
 
 
 @cache
