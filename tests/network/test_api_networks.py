@@ -95,7 +95,7 @@ async def test_segments_that_cannot_be_are_refused(api: Api) -> None:
         ("networks", {"network": {"segments": [same, same]}}, 400, "SegmentsContainDuplicateEntry"),
         ("networks", {"network": {"segments": [{}]}}, 400, "InvalidInput"),
         ("networks", {"network": {"segments": [same], **VLAN}}, 400, "SegmentsSetInConjunctionWithProviders"),
-        ("networks", {"network": {"mtu": 20}}, 400, "InvalidInput"),
+        ("networks", {"network": {"mtu": "65536"}}, 400, "InvalidInput"),
     ]
     for path, body, status, kind in cases:
         assert await refused(api, "POST", path, body) == (status, kind), body
@@ -428,3 +428,31 @@ async def test_an_overlap_is_refused_in_the_words_that_clients_look_for(api: Api
     status, answer = await api.call("POST", "/v2.0/subnets", {"subnet": body})
     assert (status, answer["NeutronError"]["type"]) == (400, "InvalidInput")
     assert "overlaps with another subnet" in answer["NeutronError"]["message"]
+
+
+async def test_a_small_mtu_is_refused_with_the_subnet_that_it_is_too_small_for(api: Api) -> None:
+    """As upstream: a network without subnets may have any, and later get the subnets that it is large enough for."""
+    network = await api.make("network", mtu=67)
+    body = {"subnet": {"network_id": network["id"], "cidr": "10.0.0.0/24", "ip_version": 4}}
+    status, answer = await api.call("POST", "/v2.0/subnets", body)
+    assert (status, answer["NeutronError"]["type"]) == (409, "NetworkMTUSubnetConflict")
+    grown = {"network": {"mtu": 68}}
+    assert (await api.call("PUT", f"/v2.0/networks/{network['id']}", grown))[0] == 200
+    assert (await api.call("POST", "/v2.0/subnets", body))[0] == 201
+    status, answer = await api.call("PUT", f"/v2.0/networks/{network['id']}", {"network": {"mtu": 67}})
+    assert (status, answer["NeutronError"]["type"]) == (409, "NetworkMTUSubnetConflict")
+
+
+async def test_a_network_with_ports_stays_in_the_words_that_clients_look_for(api: Api) -> None:
+    network = await api.make("network")
+    await api.make("port", network_id=network["id"])
+    status, answer = await api.call("DELETE", f"/v2.0/networks/{network['id']}")
+    assert (status, answer["NeutronError"]["type"]) == (409, "NetworkInUse")
+    assert "There are one or more ports still in use on the network" in answer["NeutronError"]["message"]
+
+
+@pytest.mark.parametrize("many", ["networks", "ports", "agents"])
+async def test_a_page_is_reversed_or_not(api: Api, many: str) -> None:
+    assert (await api.call("GET", f"/v2.0/{many}?limit=1&page_reverse=True"))[0] == 200
+    status, answer = await api.call("GET", f"/v2.0/{many}?page_reverse=null")
+    assert (status, answer["NeutronError"]["type"]) == (400, "InvalidInput")

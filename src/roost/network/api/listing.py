@@ -312,7 +312,7 @@ def _comparable(value: Any) -> tuple[bool, Any]:
 
 
 def _reverse(request: Request) -> bool:
-    return request.query_params.get("page_reverse", "false").lower() == "true"
+    return True in (flags(request, "page_reverse") or ())
 
 
 def _page(items: list[D], request: Request, key: str, *, by_id: bool) -> list[D]:

@@ -14,7 +14,7 @@ from roost.network.api import bodies_networks, bodies_ports, bodies_subnets, quo
 from roost.network.api.bindings import BindingBody
 from roost.network.api.protocol import Schema
 from roost.network.api.tags import TagsEnvelope
-from roost.network.links import MTU_MIN, NETWORK_TYPES
+from roost.network.links import NETWORK_TYPES
 from roost.network.subnet_attributes import HOST_ROUTES_MAX, NAMESERVERS_MAX, SERVICE_TYPES_MAX
 from roost.network.tags import TAG_LENGTH_MAX, TAGS_MAX
 
@@ -37,7 +37,6 @@ ATTRIBUTES: Mapping[str, Schema] = {
     "gateway_ip": ADDRESS,
     "ip_address": ADDRESS,
     "ip_version": {"enum": [4, 6]},
-    "mtu": {"not": {"type": "integer", "minimum": 1, "maximum": MTU_MIN[4] - 1}},
     "mac_address": {"pattern": "^([0-9A-Fa-f][02468ACEace]([:-][0-9A-Fa-f]{2}){5})?$"},
     "network_type": NETWORK_TYPE,
     "provider:network_type": NETWORK_TYPE,
@@ -80,7 +79,7 @@ def _said(kind: type[Struct], name: str, schema: Schema) -> Schema:
     more = HOST if kind is BindingBody and name == "host" else ATTRIBUTES.get(name, {})
     if kind is TagsEnvelope or not more or "anyOf" not in schema:
         return more
-    if "enum" in more or "not" in more:
+    if "enum" in more:
         return more
     return {"anyOf": [part if part == {"type": "null"} else {**part, **more} for part in schema["anyOf"]]}
 

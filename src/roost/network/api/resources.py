@@ -214,11 +214,12 @@ def _unwrap(body: bytes, one: str, many: str) -> bytes:
 
 
 _VALUES = {"type": "array", "items": {"type": "string"}}
+_FLAGS = ("true", "false", "True", "False", "1", "0")
 _ORDER = {
     "sort_dir": {"type": "array", "items": {"enum": ["asc", "desc"]}},
     "limit": {"type": "integer", "minimum": 0},
     "marker": {"type": "string"},
-    "page_reverse": {"type": "boolean"},
+    "page_reverse": {"enum": [*_FLAGS]},
 }
 SHOW_QUERY: Schema = {"type": "object", "properties": {"fields": _VALUES}}
 """The parameters that are read where one is shown."""
@@ -235,7 +236,7 @@ def list_query(document: type[Struct], *besides: str) -> Schema:
 def _filter(document: type[Struct], name: str) -> Schema:
     """Return the schema of the values that a filter may have."""
     if name in booleans(document) or name == "shared":
-        return {"enum": ["true", "false", "True", "False", "1", "0"]}
+        return {"enum": [*_FLAGS]}
     if name == "ip_version" and name not in attributes(document):
         return {"enum": ["4", "6"]}
     if name == listing.CHANGED_SINCE:

@@ -36,7 +36,6 @@ PARAMETERS: Mapping[str, Schema] = {
 }
 """Parameter, also with the suffix of a group -> what is said of it besides."""
 TRAIT_FILTER: Schema = {"pattern": "^(in:[^\u0000]+|startswith:[^\u0000]*)$"}
-PROVIDER_FILTER: Schema = {"pattern": TEXT}
 
 
 def refine_body(schema: Any) -> Any:
@@ -70,7 +69,7 @@ def refine_query(schema: Schema, path: str) -> Schema:
 
 def _more(name: str, path: str) -> Schema:
     if name == "name":
-        return TRAIT_FILTER if path == "/traits" else PROVIDER_FILTER
+        return TRAIT_FILTER if path == "/traits" else {}
     if name == "limit":
         return {"type": "integer", "minimum": 1}
     return PARAMETERS.get(name, {})
