@@ -19,7 +19,7 @@ from tests.platform.fake_keystone import FakeKeystone, World
 from roost.cli.access import guarded
 from roost.cli.access_words import PRESETS, check_policy_word
 from roost.platform.errors import BadRequest
-from roost.platform.settings import CorsSettings
+from roost.platform.settings import CorsSettings, ProxySettings
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "three-racks.yaml"
@@ -200,6 +200,7 @@ async def test_of_the_presets_only_cors_lets_pages_in(policy: str | None) -> Non
         policy=policy,
         services=("placement",),
         admins_only={},
+        proxy=ProxySettings(),
         cors=CorsSettings(),
     )
     asked = {

@@ -11,7 +11,7 @@ from roost.network.service import Networks
 from roost.placement.service_ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
-from roost.seams.compute import HostAggregateMembers, HostAggregateState, PortsChange
+from roost.seams.compute import HostAggregateMembers, HostAggregateState, HostHeartbeat, PortsChange
 
 
 class MemberCompute:
@@ -24,6 +24,7 @@ class MemberCompute:
         self.unfinished: set[str] = set()
         self.told: list[PortsChange] = []
         self.behind: set[str] = set()
+        self.heartbeats: dict[str, HostHeartbeat] = {}
 
     async def ensure_host_aggregates(self, aggregates: Sequence[HostAggregateState]) -> None:
         for aggregate in aggregates:
@@ -49,6 +50,9 @@ class MemberCompute:
 
     async def list_hosts_behind(self) -> set[str]:
         return self.behind
+
+    async def get_heartbeats(self, hosts: Sequence[str]) -> dict[str, HostHeartbeat]:
+        return {name: self.heartbeats[name] for name in hosts if name in self.heartbeats}
 
     async def ports_changed(self, changes: Sequence[PortsChange]) -> None:
         self.told += changes

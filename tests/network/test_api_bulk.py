@@ -112,3 +112,36 @@ async def test_many_networks_and_segments_cost_as_many_statements_as_one(api: Ap
         assert (status, len(answer["segments"])) == (201, size)
         counts.append(len(statements))
     assert counts[0] == counts[1] <= 10
+
+
+async def test_items_may_be_wrapped_as_one_is(api: Api, cloud: Cloud) -> None:
+    """Neutron's API takes them so, and some clients send them so."""
+    network = await cloud.plain("10.0.0.0/29")
+    plain = {"network_id": network.id, "name": "plain", "binding:profile": {"a": [1]}}
+    wrapped = {"port": {**plain, "name": "wrapped"}}
+    for many, names in (([wrapped], ["wrapped"]), ([plain, wrapped, plain], ["plain", "wrapped", "plain"])):
+        status, answer = await api.call("POST", "/v2.0/ports", {"ports": many})
+        assert (status, [port["name"] for port in answer["ports"]]) == (201, names), answer
+        assert answer["ports"][0]["binding:profile"] == {"a": [1]}
+    for kind, fields in (
+        ("network", {"name": "n"}),
+        ("segment", {"network_id": (await api.make("network"))["id"], "network_type": "geneve"}),
+        ("subnet", {"network_id": (await api.make("network"))["id"], "cidr": "10.1.0.0/24", "ip_version": 4}),
+    ):
+        status, answer = await api.call("POST", f"/v2.0/{kind}s", {f"{kind}s": [{kind: fields}]})
+        assert (status, len(answer[f"{kind}s"])) == (201, 1), answer
+
+
+async def test_what_is_wrapped_wrongly_is_refused(api: Api, cloud: Cloud) -> None:
+    network = await cloud.plain("10.0.0.0/29")
+    item = {"network_id": network.id}
+    for body in (
+        {"ports": [{"port": {"port": item}}]},
+        {"ports": [{"port": item, "name": "x"}]},
+        {"ports": [{"port": item}, 5]},
+        {"ports": [{"port": [item]}]},
+        {"ports": [{"network": item}]},
+        {"port": {"port": item}},
+    ):
+        status, answer = await api.call("POST", "/v2.0/ports", body)
+        assert (status, answer["NeutronError"]["type"]) == (400, "HTTPBadRequest"), body

@@ -278,3 +278,21 @@ def test_a_list_is_cut_by_the_database_only_where_it_does_all_of_it() -> None:
 
 def test_all_attributes_are_known_by_the_names_that_clients_use() -> None:
     assert documents.attributes(documents.PortDocument)["binding:host_id"] == "host_id"
+
+
+async def test_subnets_are_filtered_by_whether_their_network_is_shared(api: Api) -> None:
+    for name, shared in (("ours", True), ("mine", False)):
+        network = await api.make("network", shared=shared)
+        await api.make("subnet", network_id=network["id"], cidr="10.0.0.0/24", ip_version=4, name=name)
+    for query, names in (
+        ("shared=True", {"ours"}),
+        ("shared=false", {"mine"}),
+        ("shared=1&shared=0", {"ours", "mine"}),
+        ("shared=True&name=mine", set()),
+        ("shared=true&limit=5", {"ours"}),
+    ):
+        assert {subnet["name"] for subnet in await listed(api, f"subnets?{query}")} == names, query
+    assert "shared" not in (await listed(api, "subnets"))[0]
+    status, answer = await api.call("GET", "/v2.0/subnets?shared=maybe")
+    assert (status, answer["NeutronError"]["type"]) == (400, "InvalidInput")
+    assert (await api.call("GET", "/v2.0/subnets?sort_key=shared"))[0] == 400

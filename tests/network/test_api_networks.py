@@ -95,7 +95,7 @@ async def test_segments_that_cannot_be_are_refused(api: Api) -> None:
         ("networks", {"network": {"segments": [same, same]}}, 400, "SegmentsContainDuplicateEntry"),
         ("networks", {"network": {"segments": [{}]}}, 400, "InvalidInput"),
         ("networks", {"network": {"segments": [same], **VLAN}}, 400, "SegmentsSetInConjunctionWithProviders"),
-        ("networks", {"network": {"mtu": 20}}, 400, "InvalidInput"),
+        ("networks", {"network": {"mtu": "65536"}}, 400, "InvalidInput"),
     ]
     for path, body, status, kind in cases:
         assert await refused(api, "POST", path, body) == (status, kind), body
@@ -386,3 +386,73 @@ async def test_l2_adjacency_ends_with_the_first_subnet_on_a_segment(api: Api, cl
     assert await adjacent() is False
     await api.call("DELETE", f"/v2.0/subnets/{subnet['id']}")
     assert await adjacent() is True
+
+
+async def test_a_networks_revision_rises_with_its_subnets(api: Api, cloud: Cloud) -> None:
+    """Clients that cache a network with its subnets ask by it whether they know the newest."""
+    network = await api.make("network")
+
+    async def revision() -> int:
+        _, answer = await api.call("GET", f"/v2.0/networks/{network['id']}")
+        found: int = answer["network"]["revision_number"]
+        return found
+
+    many = [{"network_id": network["id"], "cidr": f"10.0.{n}.0/24", "ip_version": 4} for n in range(2)]
+    _, answer = await api.call("POST", "/v2.0/subnets", {"subnets": many})
+    first, second = answer["subnets"]
+    assert await revision() == 2
+    await api.call("PUT", f"/v2.0/subnets/{first['id']}", {"subnet": {"name": "renamed"}})
+    assert await revision() == 3
+    pools = {"allocation_pools": [{"start": "10.0.0.10", "end": "10.0.0.20"}]}
+    assert (await api.call("PUT", f"/v2.0/subnets/{first['id']}", {"subnet": pools}))[0] == 200
+    assert await revision() == 4
+    slaac = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
+    automatic = await api.make("subnet", network_id=network["id"], cidr="2001:db8::/64", ip_version=6, **slaac)
+    assert await revision() == 5
+    for subnet in (second, automatic):
+        assert (await api.call("DELETE", f"/v2.0/subnets/{subnet['id']}"))[0] == 204
+    assert await revision() == 7
+    await api.make("port", network_id=network["id"])
+    assert (await api.call("DELETE", f"/v2.0/subnets/{first['id']}"))[0] == 409
+    assert await revision() == 7, "neither a port nor a refusal raises it"
+    stale = [(b"if-match", b"revision_number=6")]
+    assert (await api.call("PUT", f"/v2.0/networks/{network['id']}", {"network": {"name": "n"}}, headers=stale))[
+        0
+    ] == 412
+
+
+async def test_an_overlap_is_refused_in_the_words_that_clients_look_for(api: Api) -> None:
+    network = await api.make("network")
+    body = {"network_id": network["id"], "cidr": "10.0.0.0/24", "ip_version": 4}
+    await api.make("subnet", **body)
+    status, answer = await api.call("POST", "/v2.0/subnets", {"subnet": body})
+    assert (status, answer["NeutronError"]["type"]) == (400, "InvalidInput")
+    assert "overlaps with another subnet" in answer["NeutronError"]["message"]
+
+
+async def test_a_small_mtu_is_refused_with_the_subnet_that_it_is_too_small_for(api: Api) -> None:
+    """As upstream: a network without subnets may have any, and later get the subnets that it is large enough for."""
+    network = await api.make("network", mtu=67)
+    body = {"subnet": {"network_id": network["id"], "cidr": "10.0.0.0/24", "ip_version": 4}}
+    status, answer = await api.call("POST", "/v2.0/subnets", body)
+    assert (status, answer["NeutronError"]["type"]) == (409, "NetworkMTUSubnetConflict")
+    grown = {"network": {"mtu": 68}}
+    assert (await api.call("PUT", f"/v2.0/networks/{network['id']}", grown))[0] == 200
+    assert (await api.call("POST", "/v2.0/subnets", body))[0] == 201
+    status, answer = await api.call("PUT", f"/v2.0/networks/{network['id']}", {"network": {"mtu": 67}})
+    assert (status, answer["NeutronError"]["type"]) == (409, "NetworkMTUSubnetConflict")
+
+
+async def test_a_network_with_ports_stays_in_the_words_that_clients_look_for(api: Api) -> None:
+    network = await api.make("network")
+    await api.make("port", network_id=network["id"])
+    status, answer = await api.call("DELETE", f"/v2.0/networks/{network['id']}")
+    assert (status, answer["NeutronError"]["type"]) == (409, "NetworkInUse")
+    assert "There are one or more ports still in use on the network" in answer["NeutronError"]["message"]
+
+
+@pytest.mark.parametrize("many", ["networks", "ports", "agents"])
+async def test_a_page_is_reversed_or_not(api: Api, many: str) -> None:
+    assert (await api.call("GET", f"/v2.0/{many}?limit=1&page_reverse=True"))[0] == 200
+    status, answer = await api.call("GET", f"/v2.0/{many}?page_reverse=null")
+    assert (status, answer["NeutronError"]["type"]) == (400, "InvalidInput")

@@ -125,8 +125,6 @@ def amounts_of(parts: Sequence[Part], chosen: Chosen) -> Counter:
 
 def key_of(query: CandidateQuery, parts: Sequence[Part], chosen: Chosen) -> object:
     """What makes two candidates the same: see Distinct."""
-    if query.distinct is Distinct.ALLOCATIONS:
-        return frozenset(amounts_of(parts, chosen).items())
     if query.distinct is Distinct.MAPPINGS:
         return tuple(
             (group.suffix, *sorted(resources), one.uuid) for (group, resources), one in zip(parts, chosen, strict=True)

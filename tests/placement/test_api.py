@@ -164,3 +164,14 @@ async def test_the_version_document_names_the_range_and_others_are_not_acceptabl
     assert (answer["versions"][0]["min_version"], answer["versions"][0]["max_version"]) == ("1.0", "1.39")
     assert (await api.call("GET", "/resource_providers", version="1.40"))[0] == 406
     assert (await api.call("GET", "/resource_providers", version="9" * 5000 + ".1"))[0] == 400
+
+
+async def test_a_refusal_is_one_line_for_openstack_shows_its_last_one_only(api: Api) -> None:
+    for path, body in ((f"/allocations/{HOST}", {}), (f"/resource_providers/{HOST}/inventories", {"x": {"y": 1}})):
+        status, answer = await api.call("PUT", path, body)
+        assert status == 400
+        explanation, _, detail = answer["errors"][0]["detail"].partition("\n\n ")
+        assert explanation.startswith("The server could not comply")
+        assert detail.startswith("JSON does not validate: ")
+        assert "\n" not in detail
+        assert "Failed validating" in detail

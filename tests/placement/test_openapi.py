@@ -109,6 +109,76 @@ def test_what_nobody_needs_a_token_for_is_said() -> None:
     assert without == {"/", "/openapi.json"}
 
 
+def test_where_nobody_is_asked_no_token_is_demanded() -> None:
+    document = describe(OPERATIONS, HIGHEST, server="/placement", asks_callers=False)
+    assert document["security"] == []
+    answers = {status for _, _, operation in described_operations(document) for status in operation["responses"]}
+    assert answers & {"401", "403"} == set()
+    assert {"401", "403"} <= {
+        status for _, _, operation in described_operations(DOCUMENT) for status in operation["responses"]
+    }
+
+
+def test_the_version_header_may_be_left_out() -> None:
+    assert DOCUMENT["components"]["parameters"]["version"]["required"] is False
+
+
+HOLDS_NOTHING = {
+    "allocations": {}, "project_id": "p", "user_id": "u", "consumer_generation": 1, "consumer_type": "I",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "good", "bad"),
+    [
+        ("/resource_providers", "post", {"name": "a"}, [{"name": ""}, {"name": "a\0"}]),
+        (
+            "/resource_providers/{uuid}/inventories",
+            "put",
+            {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 1}}},
+            [{"resource_provider_generation": 0, "inventories": {"no name": {"total": 1}}}],
+        ),
+        (
+            "/resource_providers/{uuid}/traits",
+            "put",
+            {"resource_provider_generation": 0, "traits": ["HW_X"]},
+            [{"resource_provider_generation": 0, "traits": ["a trait"]}],
+        ),
+        (
+            "/allocations",
+            "post",
+            {HOST: HOLDS_NOTHING},
+            [{"-" * 36: HOLDS_NOTHING}, {HOST: HOLDS_NOTHING | {"project_id": "\0"}}],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_refused_by_words_of_its_own_is_said(path: str, method: str, good: Any, bad: list[Any]) -> None:
+    """So that who makes requests from the document makes such as can succeed."""
+    body = DOCUMENT["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"]
+    validator = jsonschema.Draft202012Validator({**body, "components": DOCUMENT["components"]})
+    assert validator.is_valid(good)
+    assert [one for one in bad if validator.is_valid(one)] == []
+
+
+def test_parameters_say_what_they_may_be() -> None:
+    (parameters,) = [
+        {item["name"]: item["schema"] for item in operation["parameters"]}
+        for path, _, operation in described_operations(DOCUMENT)
+        if path == "/allocation_candidates"
+    ]
+    for name, good, bad in (
+        ("resources", "VCPU:1,CUSTOM_A:2", "VCPU"),
+        ("required", "A,!B", "A,,B"),
+        ("member_of", f"!in:{HOST},{NUMA}", "x"),
+        ("same_subtree", "_a,_b", "a"),
+    ):
+        validator = jsonschema.Draft202012Validator(parameters[name])
+        assert (validator.is_valid(good), validator.is_valid(bad)) == (True, False), name
+    for path in ("/traits/{name}", "/resource_classes/{name}"):
+        (name,) = DOCUMENT["paths"][path]["put"]["parameters"]
+        assert not jsonschema.Draft202012Validator(name["schema"]).is_valid("VCPU")
+
+
 def test_parameters_of_groups_have_their_bare_names_one_suffix_and_a_pattern() -> None:
     (parameters,) = [
         operation["parameters"]
@@ -129,7 +199,7 @@ async def api(database: Database) -> Api:
 async def test_the_document_is_served_for_the_microversion_that_is_asked_for(api: Api) -> None:
     newest = await api.call("GET", "/openapi.json", version="1.0")
     assert newest.status == 200
-    assert newest.body == describe(OPERATIONS, HIGHEST, server="/placement")
+    assert newest.body == describe(OPERATIONS, HIGHEST, server="/placement", asks_callers=False)
     old = await api.call("GET", "/openapi.json?microversion=1.5")
     assert old.body["info"]["version"] == "1.5"
     assert "/reshaper" not in old.body["paths"]

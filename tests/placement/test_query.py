@@ -65,8 +65,8 @@ def test_of_repeated_parameters_the_first_the_last_or_all_count(query_string, ve
 
 def test_what_candidates_may_be_depends_on_the_microversion() -> None:
     old, flat, mapped = (candidates("resources=VCPU:1", version) for version in (28, 33, 34))
-    assert (old.nested, old.distinct) == (False, Distinct.ALLOCATIONS)
-    assert (flat.nested, flat.distinct) == (True, Distinct.ALLOCATIONS)
+    assert (old.nested, old.distinct) == (False, Distinct.MAPPINGS)
+    assert (flat.nested, flat.distinct) == (True, Distinct.MAPPINGS)
     assert (mapped.nested, mapped.distinct) == (True, Distinct.MAPPINGS)
 
 

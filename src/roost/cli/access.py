@@ -16,7 +16,9 @@ from roost.placement.settings import PlacementSettings
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.authentication import AdminsOnly, Authentication, noauth2
 from roost.platform.cors import Cors
-from roost.platform.settings import CorsSettings
+from roost.platform.proxies import ProxyHeaders
+from roost.platform.request_ids import RequestIds
+from roost.platform.settings import CorsSettings, ProxySettings
 
 if TYPE_CHECKING:
     from oslo_policy.policy import RuleDefault
@@ -92,13 +94,17 @@ def guarded(
     policy: str | None,
     services: tuple[str, ...],
     admins_only: Mapping[str, AdminsOnly],
+    proxy: ProxySettings,
     cors: CorsSettings,
 ) -> ASGIApp:
-    """The main listener with what stands in front of it: CORS where an origin is allowed, then authentication.
+    """Return the main listener behind what every request passes: its id, CORS where an origin is allowed,
+    authentication, and a proxy's headers where they are believed.
 
     admins_only: service -> its gate, for the services that have no policy of their own.
     """
     assert (auth == "keystone") == (keystone is not None)
+    if proxy.enable_proxy_headers_parsing:
+        app = ProxyHeaders(app)
     if auth != "none":
         app = Authentication(
             app,
@@ -109,7 +115,9 @@ def guarded(
         )
     if policy == "cors":
         cors = CORS_OF_TESTS
-    return Cors(app, cors) if cors.allowed_origin else app
+    if cors.allowed_origin:
+        app = Cors(app, cors)
+    return RequestIds(app, compute_paths=_prefixes("compute", services) if "compute" in services else ())
 
 
 def _folder(config: Path | str | None) -> Path:

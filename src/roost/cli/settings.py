@@ -11,7 +11,7 @@ from roost.conductor.settings import ConductorSettings
 from roost.network.settings import NetworkSettings
 from roost.placement.settings import PlacementSettings
 from roost.platform.config import check_names, load_section
-from roost.platform.settings import ApiSettings, CorsSettings, KeystoneSettings, ListenerSettings
+from roost.platform.settings import ApiSettings, CorsSettings, KeystoneSettings, ListenerSettings, ProxySettings
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -24,6 +24,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     api: ApiSettings
     listeners: ListenerSettings
     keystone: KeystoneSettings
+    proxy: ProxySettings
     cors: CorsSettings
 
 
@@ -40,5 +41,6 @@ def read_settings(file: Path | str | None) -> Settings:
         api=load_section(ApiSettings, "api", file=path, environment=os.environ),
         listeners=load_section(ListenerSettings, "listeners", file=path, environment=os.environ),
         keystone=load_section(KeystoneSettings, "keystone", file=path, environment=os.environ),
+        proxy=load_section(ProxySettings, "proxy", file=path, environment=os.environ),
         cors=load_section(CorsSettings, "cors", file=path, environment=os.environ),
     )

@@ -97,6 +97,7 @@ def main_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
         policy=config.policy,
         services=config.services,
         admins_only=parts.cloud.admins_only() if parts.cloud else {},
+        proxy=parts.settings.proxy,
         cors=parts.settings.cors,
     )
 

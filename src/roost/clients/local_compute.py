@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.compute.service import Compute, hosts, nics, servers, work
+from roost.compute.service import Compute, nics, servers, work
 from roost.compute.service import aggregates as host_aggregates
-from roost.seams.compute import HostAggregateMembers, HostAggregateState, PortsChange
+from roost.compute.service import hosts as host_service
+from roost.seams.compute import HostAggregateMembers, HostAggregateState, HostHeartbeat, PortsChange
 
 
 class LocalCompute:
@@ -46,7 +47,12 @@ class LocalCompute:
 
     async def list_hosts_behind(self) -> set[str]:
         """See ComputeClient."""
-        return await hosts.list_behind(self._compute)
+        return await host_service.list_behind(self._compute)
+
+    async def get_heartbeats(self, hosts: Sequence[str]) -> dict[str, HostHeartbeat]:
+        """See ComputeClient."""
+        known = await host_service.list_hosts(self._compute, hosts)
+        return {host.name: HostHeartbeat(seen_at=host.seen_at, up=not host.down) for host in known}
 
     async def ports_changed(self, changes: Sequence[PortsChange]) -> None:
         """See ComputeClient."""

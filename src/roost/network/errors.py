@@ -3,6 +3,10 @@
 from roost.platform.errors import BadRequest, Conflict, NotFound, Retry, RoostError
 
 
+class AgentNotFound(NotFound):
+    """There is no such agent."""
+
+
 class NetworkNotFound(NotFound):
     """There is no such network."""
 

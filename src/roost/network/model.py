@@ -274,6 +274,15 @@ class Host(Struct, frozen=True):
     cell: str = CELL_DEFAULT
 
 
+class Agent(Struct, frozen=True, kw_only=True):
+    """The agent of a host that the network service knows. seen_at: None for one that was never heard of."""
+
+    id: str
+    host: Host
+    seen_at: datetime | None
+    alive: bool
+
+
 class ProviderSource(Struct, frozen=True, kw_only=True):
     """What stands behind one resource provider: a segment, a network without segments, or a flat network's pool.
 

@@ -16,7 +16,7 @@ from roost.placement.combinations import Chosen, Options, Patience, combinations
 from roost.placement.funnel import explain
 from roost.placement.index import I64, NO_ROW, Index, Mask
 from roost.placement.narrowing import Plan, Slot, make_plan
-from roost.seams.placement import Candidate, CandidateQuery, Candidates, Distinct, ProviderSummary
+from roost.seams.placement import Candidate, CandidateQuery, Candidates, ProviderSummary
 
 ROOTS_AT_ONCE = 64
 """Roots taken out of an array in one go: a search with a small limit leaves most of them there."""
@@ -71,8 +71,7 @@ def gather(index: Index, plan: Plan, *, limit: int, start: int = 0, depth_first:
 
     Cost: some array operations for each slot, and some steps for each candidate that is not the only one of its tree.
     """
-    by_allocations = plan.distinct is Distinct.ALLOCATIONS and len(plan.slots) > plan.spread
-    if 0 < limit < SOLE_LIMIT_MIN or plan.subtrees or plan.flat or by_allocations:
+    if 0 < limit < SOLE_LIMIT_MIN or plan.subtrees or plan.flat:
         found = find(index, plan, limit=limit, start=start, depth_first=depth_first)
         return Gathered(np.empty((len(plan.slots), 0), np.int64), [one.rows for one in found])
     sole, picks = _sole(index, plan)
@@ -195,18 +194,12 @@ def _find(
 ) -> Iterator[Found]:
     """Candidates of the viable trees that are not in `seen`."""
     repeats = all(slot.shared is not None for slot in plan.slots)
-    known: set[object] = set()
     left = limit
     for root, chosen in _walk(index, plan, viable, start, depth_first):
         if repeats:
             if chosen in seen:
                 continue  # the same providers, found from another tree that they serve as well
             seen.add(chosen)
-        if plan.distinct is Distinct.ALLOCATIONS and len(plan.slots) > plan.spread:
-            taken = frozenset((row, frozenset(held.items())) for row, held in amounts_of(plan, chosen).items())
-            if taken in known:
-                continue
-            known.add(taken)
         yield Found(root, chosen)
         left -= 1
         if left == 0:

@@ -27,7 +27,6 @@ FORBIDDEN_TRAITS_SINCE = (1, 22)
 REPEATED_MEMBER_OF_SINCE = (1, 24)
 NESTED_SINCE = (1, 29)
 FORBIDDEN_AGGREGATES_SINCE = (1, 32)
-MAPPINGS_SINCE = (1, 34)
 SUBTREES_SINCE = (1, 36)
 ANY_TRAITS_SINCE = (1, 39)
 
@@ -100,7 +99,7 @@ def parse_candidates(pairs: Pairs, version: Version) -> CandidateQuery:
         groups=tuple(sorted(groups, key=lambda group: group.suffix != "")), group_policy=policy or "none", limit=limit,
         same_subtree=tuple(subtrees), root_required=root_required, root_forbidden=root_forbidden,
         nested=version >= NESTED_SINCE,
-        distinct=Distinct.MAPPINGS if version >= MAPPINGS_SINCE else Distinct.ALLOCATIONS,
+        distinct=Distinct.MAPPINGS,
     )  # fmt: skip
 
 

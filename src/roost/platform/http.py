@@ -7,7 +7,6 @@ service raises is turned into an answer here, by the wing's table of problems.
 import asyncio
 import gc
 import re
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -74,8 +73,6 @@ BODY_KEY = "roost.body"
 
 BODY_BEGUN_KEY = "roost.body_begun"
 """Whether a request's scope says that its body is being read."""
-
-REQUEST_ID = "x-openstack-request-id"
 
 
 def problem_details(problem: Problem, detail: str, _request: Request) -> dict[str, Any]:
@@ -163,7 +160,6 @@ class Api:
 
         async def answer(request: Request) -> Response:
             version = None
-            request_id = request.state.request_id = request.headers.get(REQUEST_ID) or f"req-{uuid.uuid4()}"
             try:
                 if self.microversions:
                     version = self.microversions.negotiate(request.headers)
@@ -181,7 +177,6 @@ class Api:
                 response = self.problem_response(error, request)
             if version is not None and self.microversions:
                 response.headers.update(self.microversions.response_headers(version))
-            response.headers[REQUEST_ID] = request_id
             return response
 
         route = MethodRoute(path, answer)
@@ -357,6 +352,11 @@ def count_values(body: bytes) -> int:
     Cost: 1 ms for each megabyte. Commas and brackets in texts are counted as well.
     """
     return body.count(b",") + body.count(b"[") + body.count(b"{")
+
+
+def replace_body(request: Request, body: bytes) -> None:
+    """Let whoever reads the body from now on read this one."""
+    request.scope[BODY_KEY] = body
 
 
 async def read_json(request: Request, kind: type[T], *, values_max: int = BODY_VALUES_MAX) -> T:

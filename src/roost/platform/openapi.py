@@ -18,6 +18,24 @@ OPENSTACK = "x-openstack"
 OPTIONAL_SUFFIX = re.compile(r"\^(\w+)\(.*\)\?\$")
 SUFFIX = "1"
 
+UNAUTHENTICATED = {
+    "type": "object",
+    "properties": {
+        "error": {
+            "type": "object",
+            "properties": {
+                "code": {"type": "integer"}, "title": {"type": "string"}, "message": {"type": "string"},
+            },
+            "required": ["code", "title", "message"], "additionalProperties": False,
+        },
+    },
+    "required": ["error"], "additionalProperties": False,
+}  # fmt: skip
+"""What authentication says in a dialect of its own. Source: keystonemiddleware, auth_token."""
+
+RESPONSES = {401: "unauthenticated", 503: "unavailable"}
+"""The names of the answers that any API may give before it looks at a request."""
+
 Schema = Mapping[str, Any]
 """A JSON Schema of 2020-12, as OpenAPI 3.1 has it."""
 
@@ -27,7 +45,7 @@ class About(Struct, frozen=True, kw_only=True):
 
     version: of the API, which the header of that name asks for, as in "placement 1.39"; "" where there is no such
     header. path_parameters: by name. error: the body of every refusal. components: name -> schema, those that deserve
-    a name in generated clients.
+    a name in generated clients. asks_callers: whether anybody is asked for a token.
     """
 
     title: str
@@ -38,10 +56,12 @@ class About(Struct, frozen=True, kw_only=True):
     path_parameters: Mapping[str, Schema]
     error: Schema
     components: Mapping[str, Schema]
+    asks_callers: bool
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One operation. query: an object by parameter; body: what is read; None for none.
+    """One operation. query: an object by parameter; body: what is read; None for none. path_parameters: those that
+    are narrower than the API's of their name.
 
     answers: status -> body, None for none. errors: statuses of refusals. needs_token: whether callers are asked who
     they are. since: the first version that has it. policy: the rule that is asked.
@@ -52,6 +72,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     summary: str
     query: Schema | None
     body: Schema | None
+    path_parameters: Mapping[str, Schema] = {}
     answers: Mapping[int, Schema | None]
     errors: Sequence[int]
     needs_token: bool
@@ -70,24 +91,37 @@ def document(about: About, entries: Iterable[Entry], *, server: str) -> dict[str
         "openapi": OPENAPI,
         "info": {"title": about.title, "version": about.version, "description": about.description},
         "servers": [{"url": server}],
-        "security": [{SECURITY_SCHEME: []}],
+        "security": [{SECURITY_SCHEME: []}] if about.asks_callers else [],
         "paths": paths,
         "components": {
             "schemas": {name: writer.inner(schema) for name, schema in about.components.items()},
             **(_version_components(about) if about.version_header else {}),
-            "responses": {"refusal": _response(about, "what is wrong", writer.schema(about.error))},
+            "responses": {
+                "refusal": _response(about, "what is wrong", writer.schema(about.error)),
+                "unauthenticated": {
+                    "description": "nobody knows who asks",
+                    "headers": {"WWW-Authenticate": {"schema": {"type": "string"}}},
+                    "content": {JSON: {"schema": UNAUTHENTICATED}},
+                },
+                "unavailable": {
+                    "description": "ask again",
+                    "headers": {"Retry-After": {"schema": {"type": "string", "pattern": "^[0-9]+$"}}},
+                    "content": {JSON: {"schema": {"anyOf": [writer.schema(about.error), UNAUTHENTICATED]}}},
+                },
+            },
             "securitySchemes": {SECURITY_SCHEME: {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
         },
     }
 
 
 def _path_item(about: About, path: str) -> dict[str, Any]:
-    named = [
-        {"name": name, "in": "path", "required": True, "schema": dict(about.path_parameters[name])}
-        for name in re.findall(r"{(\w+)}", path)
-    ]
+    named = [_path_parameter(name, about.path_parameters[name]) for name in re.findall(r"{(\w+)}", path)]
     version = [{"$ref": "#/components/parameters/version"}] if about.version_header else []
     return {"parameters": [*version, *named]}
+
+
+def _path_parameter(name: str, schema: Schema) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": dict(schema)}
 
 
 def _operation(about: About, writer: "_Writer", entry: Entry) -> dict[str, Any]:
@@ -99,8 +133,11 @@ def _operation(about: About, writer: "_Writer", entry: Entry) -> dict[str, Any]:
     }
     if not entry.needs_token:
         operation["security"] = []
+    parameters = [_path_parameter(name, schema) for name, schema in entry.path_parameters.items()]
     if entry.query is not None:
-        operation["parameters"] = list(_query_parameters(writer, entry.query))
+        parameters += _query_parameters(writer, entry.query)
+    if parameters:
+        operation["parameters"] = parameters
     if entry.body is not None:
         operation["requestBody"] = {"required": True, "content": {JSON: {"schema": writer.schema(entry.body)}}}
     operation["responses"] = {
@@ -108,7 +145,11 @@ def _operation(about: About, writer: "_Writer", entry: Entry) -> dict[str, Any]:
             str(status): _response(about, HTTPStatus(status).phrase, None if body is None else writer.schema(body))
             for status, body in entry.answers.items()
         },
-        **{str(status): {"$ref": "#/components/responses/refusal"} for status in entry.errors},
+        **{
+            str(status): {"$ref": f"#/components/responses/{RESPONSES.get(status, 'refusal')}"}
+            for status in entry.errors
+            if about.asks_callers or status not in (401, 403)
+        },
     }
     return operation
 
@@ -166,7 +207,7 @@ def _version_components(about: About) -> dict[str, Any]:
 
 def _version_parameter(about: About) -> dict[str, Any]:
     return {
-        "name": about.version_header, "in": "header", "required": True, "schema": {"const": about.version_value},
+        "name": about.version_header, "in": "header", "required": False, "schema": {"const": about.version_value},
         "description": "the version that this document describes; without it, the lowest one answers",
     }  # fmt: skip
 

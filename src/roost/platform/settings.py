@@ -1,4 +1,7 @@
-"""The sections `[api]`, `[listeners]`, `[keystone]` and `[cors]` of roost.toml: what stands in front of the APIs."""
+"""Sections of roost.toml for what stands in front of the APIs.
+
+They are `[api]`, `[listeners]`, `[keystone]`, `[proxy]` and `[cors]`.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -56,6 +59,12 @@ class KeystoneSettings(Struct, frozen=True, kw_only=True):
             )
         if self.cafile and not Path(self.cafile).is_file():
             raise BadRequest(f"[keystone] cafile: there is no file {self.cafile}")
+
+
+class ProxySettings(Struct, frozen=True, kw_only=True):
+    """The section `[proxy]` of roost.toml: whether a proxy in front of Roost says where clients came to."""
+
+    enable_proxy_headers_parsing: bool = False
 
 
 class CorsSettings(Struct, frozen=True, kw_only=True):

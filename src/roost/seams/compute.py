@@ -1,6 +1,7 @@
 """What the network service asks of the compute service, and what is kept with a server."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
 
 from msgspec import Struct
@@ -79,6 +80,13 @@ class HostAggregateMembers(Struct, frozen=True):
     hosts: frozenset[str]
 
 
+class HostHeartbeat(Struct, frozen=True, kw_only=True):
+    """When a host was last heard of, None for never, and whether it is up."""
+
+    seen_at: datetime | None
+    up: bool
+
+
 class PortsChange(Struct, frozen=True):
     """Ports of a server are no longer what they were. lost: those that were deleted while a build held them."""
 
@@ -121,6 +129,9 @@ class ComputeClient(Protocol):
 
     async def list_hosts_behind(self) -> set[str]:
         """Hosts of which the network service or the ledger is still to be told something."""
+
+    async def get_heartbeats(self, hosts: Sequence[str]) -> dict[str, HostHeartbeat]:
+        """Return those of the hosts that are known, by name."""
 
     async def ports_changed(self, changes: Sequence[PortsChange]) -> None:
         """Look at these servers' ports again: what is kept with ACTIVE ones is as they are now, or they are gone.

@@ -162,11 +162,10 @@ class RequestGroup(Struct, frozen=True, kw_only=True):
 class Distinct(Enum):
     """What makes two candidates different ones.
 
-    ALLOCATIONS: other amounts on other providers. ROLES: also another provider for a group, if no group that asks for
-    the very same has it instead. MAPPINGS: another provider for any group.
+    ROLES: another provider for a group, if no group that asks for the very same has it instead. MAPPINGS: another
+    provider for any group.
     """
 
-    ALLOCATIONS = "allocations"
     ROLES = "roles"
     MAPPINGS = "mappings"
 

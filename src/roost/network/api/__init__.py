@@ -2,6 +2,7 @@
 
 from starlette.routing import Route
 
+from roost.network.api.agents import agent_operations
 from roost.network.api.availability import availability_operations
 from roost.network.api.bindings import binding_operations
 from roost.network.api.extensions import first_operations
@@ -20,7 +21,7 @@ from roost.platform.auth import Policy, Unrestricted
 UNRESTRICTED = Unrestricted()
 
 
-def operations(networks: Networks) -> Operations:
+def operations(networks: Networks, policy: Policy = UNRESTRICTED) -> Operations:
     """Every operation of the API, by path and method."""
     served: Operations = {
         # First, since routes are tried in order, what clients ask all day.
@@ -30,17 +31,18 @@ def operations(networks: Networks) -> Operations:
         **segment_operations(networks),
         **subnet_operations(networks),
         **availability_operations(networks),
+        **agent_operations(networks),
         **quota_operations(networks),
         **tag_operations(networks),
     }
     served = {**served, **first_operations(served)}
-    return {**served, **document_operation(served)}
+    return {**served, **document_operation(served, asks_callers=not isinstance(policy, Unrestricted))}
 
 
 def routes(networks: Networks, policy: Policy = UNRESTRICTED) -> list[Route]:
     """Everything below the API's root; whoever serves it mounts it at /network."""
     found = [
         API.route(path, {method: guard(networks, policy, path, method, one) for method, one in methods.items()})
-        for path, methods in operations(networks).items()
+        for path, methods in operations(networks, policy).items()
     ]
     return [*found, API.not_found()]

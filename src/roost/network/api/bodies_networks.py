@@ -14,7 +14,7 @@ from roost.network.api.bodies import (
     refuse_unserved,
 )
 from roost.network.errors import InvalidInput, SegmentsSetInConjunctionWithProviders
-from roost.network.links import MTU_MIN, refuse_link
+from roost.network.links import refuse_link
 from roost.network.model import MTU_DEFAULT, Link, Network, NetworkChanges
 from roost.platform.env import Env
 
@@ -174,8 +174,8 @@ def _link(body: LinkBody) -> Link | None:
 
 
 def _mtu(given: int | str) -> int:
-    """Zero asks for the default."""
+    """Zero asks for the default. One that is too small for a subnet is refused with that subnet."""
     mtu = int(given) or MTU_DEFAULT
-    if not MTU_MIN[4] <= mtu <= MTU_MAX:
-        raise InvalidInput(f"mtu {given}: expected 0 for the default, or {MTU_MIN[4]} to {MTU_MAX}.")
+    if mtu > MTU_MAX:
+        raise InvalidInput(f"mtu {given}: expected at most {MTU_MAX}, or 0 for the default.")
     return mtu

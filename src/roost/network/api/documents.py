@@ -261,8 +261,8 @@ def _common(item: Network | Segment | Subnet | Port) -> dict[str, Any]:
         "id": item.id,
         "description": item.description,
         "revision_number": item.revision,
-        "created_at": _time(item.created_at),
-        "updated_at": _time(item.updated_at),
+        "created_at": show_time(item.created_at),
+        "updated_at": show_time(item.updated_at),
         "tags": item.tags,
     }
 
@@ -277,5 +277,6 @@ def _ip_allocation(text: str) -> Literal["immediate", "deferred", "none"]:
     return "deferred" if text == "deferred" else "none"
 
 
-def _time(at: datetime) -> str:
+def show_time(at: datetime) -> str:
+    """A time as the Network API writes it."""
     return at.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -28,6 +28,7 @@ BY_STATUS: dict[int, tuple[type[RoostError], ...]] = {
         errors.FixedIpsSubnetsNotOnSameSegment,
     ),
     404: (
+        errors.AgentNotFound,
         errors.NetworkNotFound,
         errors.SegmentNotFound,
         errors.SubnetNotFound,

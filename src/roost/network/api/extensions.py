@@ -18,6 +18,8 @@ COLLECTIONS = {
     "ports": "port",
     "network-ip-availabilities": "network-ip-availability",
     "quotas": "quota",
+    "agents": "agent",
+    "availability_zones": "availability_zone",
 }
 """Collection -> what one of it is called."""
 
@@ -35,6 +37,18 @@ class Extension(Struct, frozen=True, kw_only=True):
 
 
 EXTENSIONS: dict[str, Extension] = {
+    "agent": Extension(
+        name="agent",
+        description="The agents of hosts are listed; nobody changes them here.",
+        updated="2013-02-03T10:00:00-00:00",
+        operation="GET /v2.0/agents",
+    ),
+    "availability_zone": Extension(
+        name="Availability Zone",
+        description="The one availability zone is listed.",
+        updated="2015-01-01T10:00:00-00:00",
+        operation="GET /v2.0/availability_zones",
+    ),
     "binding": Extension(
         name="Port Binding",
         description="Ports are bound to hosts, and say how their guests are plugged in there.",

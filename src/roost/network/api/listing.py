@@ -32,9 +32,19 @@ Identified = TypeVar("Identified", bound=Document)
 Test = Callable[[Any], bool]
 
 
-def answer(request: Request, many: str, documents: Sequence[Identified], kind: type[Identified]) -> Response:
-    """The answer with those of the documents that the request asks for, and with links where it asks for a page."""
-    page = _whole(documents, request, kind)
+def answer(
+    request: Request,
+    many: str,
+    documents: Sequence[Identified],
+    kind: type[Identified],
+    *,
+    besides: frozenset[str] = frozenset(),
+) -> Response:
+    """The answer with those of the documents that the request asks for, and with links where it asks for a page.
+
+    besides: other filters, which the caller has applied.
+    """
+    page = _whole(documents, request, kind, besides=besides)
     body: dict[str, Any] = {many: _show_all(page, request)}
     if links := _page_links(request, [item.id for item in page]):
         body[f"{many}_links"] = links
@@ -91,6 +101,11 @@ def texts(request: Request, *names: str) -> tuple[str, ...] | None:
     if not any(name in request.query_params for name in names):
         return None
     return tuple(text for name in names for text in request.query_params.getlist(name) if "\x00" not in text)
+
+
+def flags(request: Request, name: str) -> tuple[bool, ...] | None:
+    """Return the values of a filter by true or false; None without such a filter. Raises InvalidInput."""
+    return _read_flags(name, request.query_params.getlist(name)) if name in request.query_params else None
 
 
 def shown_mac(text: str) -> str:
@@ -199,12 +214,16 @@ def _tests(request: Request, kind: type[Struct], besides: frozenset[str]) -> lis
 
 
 def _boolean_test(name: str, field: str, texts: Sequence[str]) -> Test:
+    wanted = _read_flags(name, texts)
+    return lambda item: getattr(item, field) in wanted
+
+
+def _read_flags(name: str, texts: Sequence[str]) -> tuple[bool, ...]:
     """Source: Neutron, which converts them so and refuses what is neither."""
     values = {"true": True, "1": True, "false": False, "0": False}
     if strange := [text for text in texts if text.lower() not in values]:
         raise InvalidInput(f"{name}={strange[0]}: cannot be converted to boolean, expected true or false.")
-    wanted = {values[text.lower()] for text in texts}
-    return lambda item: getattr(item, field) in wanted
+    return tuple(values[text.lower()] for text in texts)
 
 
 def _changed_test(texts: Sequence[str]) -> Test:
@@ -293,7 +312,7 @@ def _comparable(value: Any) -> tuple[bool, Any]:
 
 
 def _reverse(request: Request) -> bool:
-    return request.query_params.get("page_reverse", "false").lower() == "true"
+    return True in (flags(request, "page_reverse") or ())
 
 
 def _page(items: list[D], request: Request, key: str, *, by_id: bool) -> list[D]:

@@ -7,19 +7,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from roost.network.api.agents import AgentDocument, ZoneDocument
 from roost.network.api.availability import AvailabilityDocument
 from roost.network.api.bindings import BindingDocument
 from roost.network.api.documents import Document
 from roost.network.api.protocol import Operation, Operations, Schema
 from roost.network.api.quotas import QUOTA_DOCUMENTS
+from roost.network.api.refinements import body_structs, refine_bodies
 from roost.platform.http import json_response
 from roost.platform.openapi import About, Entry, document
 
-ENVELOPES = ("Envelope", "MadeAnswer", "RefusalAnswer")
+ENVELOPES = ("Envelope", "MadeAnswer")
 """How the names of structs end that are around one thing."""
 REF_TEMPLATE = "#/components/schemas/{name}"
 UUID_PARAMETER: Schema = {"type": "string", "format": "uuid"}
@@ -39,18 +41,17 @@ class Refusal(Struct, forbid_unknown_fields=True):
 
 
 class RefusalAnswer(Struct, forbid_unknown_fields=True):
-    """The body of every refusal; error: what authentication says in its own dialect."""
+    """The body of every refusal."""
 
-    NeutronError: Refusal | UnsetType = UNSET
-    error: dict[str, Any] | UnsetType = UNSET
+    NeutronError: Refusal
 
 
-def document_operation(described: Operations) -> Operations:
-    """The operation of the document, which describes the others and itself."""
+def document_operation(described: Operations, *, asks_callers: bool) -> Operations:
+    """The operation of the document, which describes the others and itself. asks_callers: for a token."""
 
     async def show_document(request: Request) -> Response:
         server: str = request.scope.get("root_path", "")
-        return json_response(describe({**described, **itself}, server=server or "/"))
+        return json_response(describe({**described, **itself}, server=server or "/", asks_callers=asks_callers))
 
     itself: Operations = {
         "/openapi.json": {
@@ -65,15 +66,19 @@ def document_operation(described: Operations) -> Operations:
     return itself
 
 
-def describe(operations: Operations, *, server: str) -> dict[str, object]:
+def describe(operations: Operations, *, server: str, asks_callers: bool = True) -> dict[str, object]:
     """The document; server: where the API is mounted."""
     found = [operation for methods in operations.values() for operation in methods.values()]
     bodies = [operation.body for operation in found if operation.body is not None]
     results = [operation.result for operation in found if operation.result is not None]
     kinds = list(dict.fromkeys([*bodies, *results, RefusalAnswer]))
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REF_TEMPLATE)
+    components = refine_bodies(components, body_structs(bodies, components))
     by_kind = dict(zip(kinds, schemas, strict=True))
-    partial: list[type[Struct]] = [*Document.__subclasses__(), AvailabilityDocument, BindingDocument, *QUOTA_DOCUMENTS]
+    partial: list[type[Struct]] = [
+        *Document.__subclasses__(), AgentDocument, AvailabilityDocument, BindingDocument, ZoneDocument,
+        *QUOTA_DOCUMENTS,
+    ]  # fmt: skip
     optional = {kind.__name__ for kind in partial}
     about = About(
         title="Roost Network",
@@ -84,6 +89,7 @@ def describe(operations: Operations, *, server: str) -> dict[str, object]:
         components={
             name: _partial(schema) if name in optional else _one_of(name, schema) for name, schema in components.items()
         },
+        asks_callers=asks_callers,
     )
     return document(about, _entries(operations, by_kind), server=server)
 

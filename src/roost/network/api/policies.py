@@ -71,6 +71,8 @@ OPERATIONS = {
     "delete_port_binding": ADMIN,
     "activate": ADMIN,
     "get_network_ip_availability": ADMIN,
+    "get_agent": ADMIN,
+    "get_availability_zone": f"{ADMIN} or role:reader",
     "get_quota": ADMIN,
     "update_quota": ADMIN,
     "delete_quota": ADMIN,

@@ -13,11 +13,11 @@ from starlette.responses import Response
 
 from roost.network.api import listing
 from roost.network.api.access import owned
-from roost.network.api.documents import Document, attributes
+from roost.network.api.documents import Document, attributes, booleans
 from roost.network.api.protocol import Operation, Operations, Schema, path_id, revision
 from roost.network.service import Networks
 from roost.platform.errors import BadRequest, NotFound
-from roost.platform.http import json_response, read_json
+from roost.platform.http import json_response, read_bytes, read_json, replace_body
 
 T = TypeVar("T")
 B = TypeVar("B", bound=Struct)
@@ -41,7 +41,8 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
     """One kind of what the API shows.
 
     one, many: as in paths, envelopes and names of rules. missing: the error for an id that nothing has. find: those of
-    the ids that there are. show: as a document.
+    the ids that there are. show: as a document. more_filters: of a list, by what is no attribute; list_narrowed of
+    `operations` applies them.
     """
 
     one: str
@@ -50,6 +51,7 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
     missing: type[NotFound]
     find: Callable[[Networks, Sequence[str]], Awaitable[list[T]]]
     show: Callable[[T], Document]
+    more_filters: frozenset[str] = frozenset()
 
     @property
     def title(self) -> str:
@@ -60,8 +62,8 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
         """The id in the path. Raises the error for what has none."""
         return path_id(request, self.title, self.missing)
 
-    async def read(self, request: Request, envelope: type[B]) -> B:
-        """The body of a POST or PUT.
+    async def read(self, request: Request, envelope: type[B], *, may_unwrap: bool = True) -> B:
+        """The body of a POST or PUT. may_unwrap: items of many may be wrapped once, as one is.
 
         Raises BadRequest; for an attribute that may not be given, in Neutron's words.
         Source: neutron-lib, neutron_lib/api/attributes.py, and Neutron, neutron/api/v2/base.py.
@@ -69,10 +71,13 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
         try:
             return await read_json(request, envelope)
         except BadRequest as error:
-            unknown = re.search(r"unknown field `([^`]*)` - at `\$\.\w+(?:\[\d+\])?`", str(error))
+            unknown = re.search(r"unknown field `([^`]*)` - at `\$\.\w+(?:\[(?:\d+|\.\.\.)\])?`", str(error))
             if unknown is None:
                 raise
             name = unknown[1]
+            if name == self.one and may_unwrap:
+                replace_body(request, _unwrap(await read_bytes(request), self.one, self.many))
+                return await self.read(request, envelope, may_unwrap=False)
             if name not in attributes(self.document):
                 text = f"Unrecognized attribute(s) '{name}'"
             elif request.method == "POST":
@@ -113,13 +118,13 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
     def _list_operation(self, list_narrowed: Callable[[Request], Awaitable[Sequence[T]]]) -> Operation:
         async def endpoint(request: Request) -> Response:
             shown = [self.show(item) for item in await list_narrowed(request)]
-            return listing.answer(request, self.many, shown, self.document)
+            return listing.answer(request, self.many, shown, self.document, besides=self.more_filters)
 
         return Operation(
             summary=f"{self.many}: filtered, in order, in pages",
             endpoint=endpoint,
             rule=f"get_{self.one}",
-            query=list_query(self.document),
+            query=list_query(self.document, *self.more_filters),
             result=list_answer(self.many, self.document),
         )
 
@@ -193,13 +198,28 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
         )
 
 
+def _unwrap(body: bytes, one: str, many: str) -> bytes:
+    """Return the body with items of many of the form `{"port": {…}}` as `{…}`; one without any is as it was.
+
+    Source: Neutron, neutron/api/v2/base.py, prepare_request_body.
+    """
+    try:
+        given = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+        items = msgspec.json.decode(given[many], type=list[dict[str, msgspec.Raw]]) if many in given else []
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return body
+    if not items:
+        return body
+    return msgspec.json.encode(given | {many: [item[one] if item.keys() == {one} else item for item in items]})
+
+
 _VALUES = {"type": "array", "items": {"type": "string"}}
+_FLAGS = ("true", "false", "True", "False", "1", "0")
 _ORDER = {
-    "sort_key": _VALUES,
     "sort_dir": {"type": "array", "items": {"enum": ["asc", "desc"]}},
     "limit": {"type": "integer", "minimum": 0},
     "marker": {"type": "string"},
-    "page_reverse": {"type": "boolean"},
+    "page_reverse": {"enum": [*_FLAGS]},
 }
 SHOW_QUERY: Schema = {"type": "object", "properties": {"fields": _VALUES}}
 """The parameters that are read where one is shown."""
@@ -208,7 +228,22 @@ SHOW_QUERY: Schema = {"type": "object", "properties": {"fields": _VALUES}}
 def list_query(document: type[Struct], *besides: str) -> Schema:
     """The parameters of a list: filters by every attribute and by others, order, pages, fields."""
     names = sorted({*attributes(document), *listing.more_filters(document), *besides})
-    return {"type": "object", "properties": {**dict.fromkeys(names, _VALUES), **_ORDER, "fields": _VALUES}}
+    values = {name: {"type": "array", "items": _filter(document, name)} for name in names}
+    order = {**_ORDER, "sort_key": {"type": "array", "items": {"enum": sorted(attributes(document))}}}
+    return {"type": "object", "properties": {**values, **order, "fields": _VALUES}}
+
+
+def _filter(document: type[Struct], name: str) -> Schema:
+    """Return the schema of the values that a filter may have."""
+    if name in booleans(document) or name == "shared":
+        return {"enum": [*_FLAGS]}
+    if name == "ip_version" and name not in attributes(document):
+        return {"enum": ["4", "6"]}
+    if name == listing.CHANGED_SINCE:
+        return {"type": "string", "format": "date-time"}
+    if name == "fixed_ips":
+        return {"type": "string", "pattern": f"^({'|'.join(listing.FIXED_IP_KEYS)})=[^,]*$"}
+    return {"type": "string"}
 
 
 @cache

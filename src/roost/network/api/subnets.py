@@ -22,7 +22,9 @@ SUBNET = Resource(
     missing=SubnetNotFound,
     find=service.list_subnets,
     show=documents.subnet,
+    more_filters=frozenset({"shared"}),
 )
+"""`shared` is the network's: a filter that subnets do not show. Source: neutron-lib, definitions/subnet.py."""
 
 
 def subnet_operations(context: Networks) -> Operations:
@@ -34,6 +36,7 @@ def subnet_operations(context: Networks) -> Operations:
             listing.uuids(request, "id"),
             network_ids=listing.uuids(request, "network_id"),
             names=listing.texts(request, "name"),
+            shared=listing.flags(request, "shared"),
         )
 
     async def create(items: Sequence[bodies.SubnetBody]) -> list[Subnet]:

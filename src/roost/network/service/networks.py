@@ -183,7 +183,10 @@ async def _lock_unused(tx: Connection, network_id: str, revision: int | None) ->
     refuse_other_revision("Network", network_id, has=network.revision, wanted=revision)
     held = await ports.count(tx, network_id)
     if held:
-        raise NetworkInUse(f"Network {network_id} still has {held} ports: delete them first.")
+        raise NetworkInUse(
+            f"Unable to complete operation on network {network_id}. There are one or more ports still in use on the "
+            f"network: delete the {held} first."
+        )
     await addresses.lock_subnets(tx, network.subnet_ids)
     for pool in network.subnet_ids if network.flat else ():
         if await addresses.is_subnet_held(tx, pool):

@@ -49,6 +49,7 @@ async def update_subnet(networks: Networks, subnet_id: str, changes: SubnetChang
                     await _begin(tx, subnet, msgspec.structs.replace(after, change=change))
                 else:
                     await store.update(tx, after)
+                await network_rows.revise_networks(tx, [network.id])
                 break
         await finish_change(networks, subnet_id)
     else:

@@ -42,13 +42,14 @@ async def list_subnets(
     *,
     network_ids: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
+    shared: Sequence[bool] | None = None,
 ) -> list[Subnet]:
-    """Subnets by id, network and name, each with its routes to its peers; None is any.
+    """Subnets by id, network, name and whether that network is shared, each with its routes to its peers; None is any.
 
     Those on their way out are gone already.
     """
     async with networks.database.transaction(snapshot=True) as tx:
-        rows = await store.list_subnets(tx, ids, network_ids=network_ids, names=names)
+        rows = await store.list_subnets(tx, ids, network_ids=network_ids, names=names, shared=shared)
         found = [subnet for subnet in rows if not subnet.deleting]
         routed = sorted({subnet.network_id for subnet in found if subnet.segment_id is not None})
         peers: dict[str, list[Subnet]] = {}
@@ -124,6 +125,7 @@ async def _insert(networks: Networks, tx: Connection, new: Sequence[Subnet]) -> 
     await quotas.refuse_over(networks, tx, "subnet", Counter(made.project_id for made in new))
     for made in new:
         await store.insert_subnet(tx, made, spreading=uses.is_automatic(made))
+    await network_rows.revise_networks(tx, list(known))
 
 
 async def _take_back(networks: Networks, made: Sequence[Subnet]) -> None:
@@ -147,7 +149,7 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
     async with networks.database.transaction() as tx:
         found = await store.list_subnets(tx, [subnet_id])
     if any(map(uses.is_automatic, found)):
-        await _delete_automatic(networks, subnet_id, revision)
+        await _delete_automatic(networks, found[0], revision)
         return
     async with networks.database.transaction() as tx:
         subnet = await _lock_for_delete(tx, subnet_id, revision)
@@ -159,16 +161,19 @@ async def delete_subnet(networks: Networks, subnet_id: str, *, revision: int | N
     await finish_subnet(networks, subnet_id)
 
 
-async def _delete_automatic(networks: Networks, subnet_id: str, revision: int | None) -> None:
+async def _delete_automatic(networks: Networks, seen: Subnet, revision: int | None) -> None:
     """Ports are locked before subnets: who got an address there just before that is locked in another round."""
+    subnet_id = seen.id
     for _ in range(ROUNDS_MAX):
         async with networks.database.transaction() as tx:
+            await network_rows.hold_networks(tx, [seen.network_id])
             holders = await port_rows.lock_ports(tx, await change_rows.list_ports(tx, [subnet_id]))
             subnet = await _lock_for_delete(tx, subnet_id, revision)
             if not holders.keys() >= set(await change_rows.list_ports(tx, [subnet_id])):
                 continue
             servers = await automatic.drop(tx, subnet, holders.values())
             await store.delete_subnets(tx, [subnet.id])
+            await network_rows.revise_networks(tx, [subnet.network_id])
             await publication_rows.want(tx, [subnet.provider_uuid])
             break
     else:
@@ -194,6 +199,7 @@ async def finish_subnet(networks: Networks, subnet_id: str) -> None:
                 await publication_rows.want(tx, [subnet.provider_uuid])
             claimed = await _is_claimed(networks, subnet)
         async with networks.database.transaction() as tx:
+            await network_rows.hold_networks(tx, [subnet.network_id])
             marked = await _lock_subnet(tx, subnet_id)
             if marked is None:
                 return
@@ -205,6 +211,7 @@ async def finish_subnet(networks: Networks, subnet_id: str) -> None:
                 await store.mark_subnet(tx, subnet_id, deleting=False)
             else:
                 await store.delete_subnets(tx, [subnet_id])
+                await network_rows.revise_networks(tx, [subnet.network_id])
             await publication_rows.want(tx, [subnet.provider_uuid])
         break
     await publications.publish(networks, [subnet.provider_uuid])
@@ -288,6 +295,6 @@ def _refuse_overlap(subnet: Subnet, there: Sequence[Subnet]) -> None:
     for other in there:
         if addressing.overlap(subnet.cidr, other.cidr):
             raise InvalidInput(
-                f"Requested subnet with cidr: {subnet.cidr} for network: {subnet.network_id} overlaps with subnet "
-                f"{other.id} ({other.cidr})."
+                f"Requested subnet with cidr: {subnet.cidr} for network: {subnet.network_id} overlaps with another "
+                f"subnet: {other.id} ({other.cidr})."
             )

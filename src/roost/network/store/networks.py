@@ -139,6 +139,31 @@ async def update_network(tx: Connection, network: Network) -> None:
     )  # fmt: skip
 
 
+HOLD_NETWORKS = """
+-- network.hold_networks
+SELECT id FROM network.network WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
+"""
+
+
+async def hold_networks(tx: Connection, ids: Sequence[str]) -> None:
+    """Lock networks that are to be revised; ports may come and go meanwhile."""
+    await tx.fetch(HOLD_NETWORKS, ids)
+
+
+REVISE_NETWORKS = """
+-- network.revise_networks
+UPDATE network.network SET revision = revision + 1, updated_at = now() WHERE id = ANY($1::uuid[])
+"""
+
+
+async def revise_networks(tx: Connection, ids: Sequence[str]) -> None:
+    """Raise the revisions of locked networks, of which a subnet came, changed or went.
+
+    Source: Neutron, neutron/db/models_v2.py: Subnet.revises_on_change.
+    """
+    await tx.execute(REVISE_NETWORKS, ids)
+
+
 DELETE_NETWORK = """
 -- network.delete_network
 DELETE FROM network.network WHERE id = $1

@@ -23,6 +23,8 @@ WHERE ($1::uuid[] IS NULL OR s.id = ANY($1)) AND ($2::uuid[] IS NULL OR s.networ
     AND ($3::uuid[] IS NULL OR s.segment_id = ANY($3) OR (s.segment_id IS NULL AND s.network_id = ANY($3))
         OR (s.cell IS NOT NULL AND s.id = ANY($3)))
     AND ($4::text[] IS NULL OR s.name = ANY($4))
+    AND ($5::boolean[] IS NULL
+        OR EXISTS (SELECT FROM network.network n WHERE n.id = s.network_id AND n.shared = ANY($5)))
 ORDER BY s.id
 """
 
@@ -34,9 +36,10 @@ async def list_subnets(
     network_ids: Sequence[str] | None = None,
     provider_uuids: Sequence[str] | None = None,
     names: Sequence[str] | None = None,
+    shared: Sequence[bool] | None = None,
 ) -> list[Subnet]:
-    """Subnets by id, of networks, of providers, by name; None is any."""
-    return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids, names)]
+    """Subnets by id, of networks, of providers, by name, by whether their network is shared; None is any."""
+    return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids, names, shared)]
 
 
 INSERT_SUBNET = """

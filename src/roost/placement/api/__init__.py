@@ -15,7 +15,7 @@ from roost.placement.api.providers import Aggregates, Providers
 from roost.placement.api.reshaper import reshaper_operations
 from roost.placement.api.usages import usage_operations
 from roost.placement.service_ledger import Ledger
-from roost.platform.auth import Policy
+from roost.platform.auth import Policy, Unrestricted
 from roost.platform.http import show
 
 
@@ -50,7 +50,7 @@ def operations(ledger: Ledger, policy: Policy) -> Operations:
         **ProviderTraits(ledger).operations(),
         **reshaper_operations(ledger),
     }
-    return {**served, **document_operation(served)}
+    return {**served, **document_operation(served, asks_callers=not isinstance(policy, Unrestricted))}
 
 
 def routes(ledger: Ledger, policy: Policy) -> list[Route]:

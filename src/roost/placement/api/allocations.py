@@ -154,6 +154,7 @@ class Allocations:
                 "GET": Operation(
                     summary="what a consumer holds; empty for one that holds nothing",
                     endpoint=self.show,
+                    path=schemas.ANY_CONSUMER,
                     result=answer_schemas.CONSUMER,
                     rule=rule("list"),
                 ),

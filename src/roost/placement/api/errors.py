@@ -4,7 +4,6 @@ Source: OpenStack API working group, errors guideline; Placement API 1.23 for th
 """
 
 import html
-import uuid
 from http import HTTPStatus
 
 from starlette.requests import Request
@@ -25,6 +24,7 @@ from roost.placement.errors import (
 )
 from roost.platform.errors import RoostError
 from roost.platform.http import Problem, json_response
+from roost.platform.request_ids import request_id_of
 from roost.seams.placement import Refused, Rule, Shortfall
 
 UNDEFINED_CODE = "placement.undefined_code"
@@ -57,6 +57,7 @@ EXPLANATIONS = {
 def error_response(problem: Problem, detail: str, request: Request) -> Response:
     """An error in the Placement API's own words; JSON unless the client asks for something else."""
     explanation = EXPLANATIONS.get(problem.status)
+    detail = _in_one_line(detail)
     text = f"{explanation}\n\n {detail}  " if explanation else detail
     accept = request.headers.get("accept", "")
     title = problem.title or HTTPStatus(problem.status).phrase
@@ -68,12 +69,20 @@ def error_response(problem: Problem, detail: str, request: Request) -> Response:
     return Response(f"{problem.status} {title}\n\n{text}", problem.status, media_type="text/plain")
 
 
+def _in_one_line(detail: str) -> str:
+    """Return the detail without line breaks: `openstack` shows the last line of an error, and no other.
+
+    Source: webob.exc.strip_tags, through which upstream's details go.
+    """
+    return detail.replace("\n", " ").replace("\r", "")
+
+
 def _errors_list(problem: Problem, title: str, text: str, request: Request) -> dict[str, list[dict[str, object]]]:
     error: dict[str, object] = {
         "status": problem.status,
         "title": title,
         "detail": text,
-        "request_id": getattr(request.state, "request_id", None) or f"req-{uuid.uuid4()}",
+        "request_id": request_id_of(request.scope),
     }
     version = getattr(request.state, "microversion", None)
     if version is not None and version >= CODES_SINCE:

@@ -92,6 +92,7 @@ class ResourceClasses:
                 "PUT": Operation(
                     summary="have this custom class; before 1.7 rename it",
                     endpoint=self.ensure,
+                    path=schemas.CUSTOM_PATH,
                     other_status=204,
                     errors=(400,),
                     rule=rule("update"),
@@ -101,6 +102,7 @@ class ResourceClasses:
                 "DELETE": Operation(
                     summary="delete a custom class; 409 while there is inventory of it",
                     endpoint=self.delete,
+                    path=schemas.CUSTOM_PATH,
                     errors=(400, 404, 409),
                     rule=rule("delete"),
                     since=(1, 2),
@@ -169,6 +171,7 @@ class Traits:
                 "PUT": Operation(
                     summary="have this custom trait",
                     endpoint=self.ensure,
+                    path=schemas.CUSTOM_PATH,
                     other_status=204,
                     errors=(400,),
                     rule=rule("update"),
@@ -178,6 +181,7 @@ class Traits:
                 "DELETE": Operation(
                     summary="delete a custom trait; 409 while a provider has it",
                     endpoint=self.delete,
+                    path=schemas.CUSTOM_PATH,
                     errors=(400, 404, 409),
                     rule=rule("delete"),
                     since=(1, 6),

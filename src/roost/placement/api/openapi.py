@@ -13,6 +13,7 @@ from starlette.responses import Response
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import read_query
 from roost.placement.api.protocol import MICROVERSIONS, Operation, Operations, Versions, answer, link_to
+from roost.placement.api.refinements import refine_body, refine_query
 from roost.platform.errors import BadRequest
 from roost.platform.http import Version, show
 from roost.platform.openapi import About, Entry, Schema, document
@@ -22,12 +23,13 @@ NAME = {"type": "string", "pattern": schemas.NAME, "minLength": 1, "maxLength": 
 PATH_PARAMETERS: dict[str, Schema] = {"uuid": schemas.UUID, "name": NAME, "resource_class": NAME}
 
 
-def document_operation(described: Operations) -> Operations:
-    """The operation of the document, which describes the others and itself."""
+def document_operation(described: Operations, *, asks_callers: bool) -> Operations:
+    """The operation of the document, which describes the others and itself. asks_callers: for a token."""
 
     async def show_document(request: Request) -> Response:
         version = _asked(read_query(request, QUERY).get("microversion"))
-        return answer(request, describe({**described, **itself}, version, server=link_to(request, "") or "/"))
+        server = link_to(request, "") or "/"
+        return answer(request, describe({**described, **itself}, version, server=server, asks_callers=asks_callers))
 
     itself: Operations = {
         "/openapi.json": {
@@ -43,7 +45,7 @@ def document_operation(described: Operations) -> Operations:
     return itself
 
 
-def describe(operations: Operations, version: Version, *, server: str) -> dict[str, object]:
+def describe(operations: Operations, version: Version, *, server: str, asks_callers: bool = True) -> dict[str, object]:
     """The document of the operations that there are at a microversion; server: where the API is mounted."""
     about = About(
         title="Roost Placement",
@@ -54,6 +56,7 @@ def describe(operations: Operations, version: Version, *, server: str) -> dict[s
         path_parameters=PATH_PARAMETERS,
         error=answer_schemas.ERRORS,
         components=answer_schemas.COMPONENTS,
+        asks_callers=asks_callers,
     )
     return document(about, _entries(operations, version), server=server)
 
@@ -91,8 +94,9 @@ def _entries(operations: Operations, version: Version) -> Iterator[Entry]:
                 method=method,
                 path=path,
                 summary=operation.summary,
-                query=None if operation.query is None else operation.query.at(version),
-                body=None if operation.body is None else operation.body.at(version),
+                query=None if operation.query is None else refine_query(operation.query.at(version), path),
+                body=None if operation.body is None else refine_body(operation.body.at(version)),
+                path_parameters=operation.path,
                 answers=answers,
                 errors=refusals(operation),
                 needs_token=operation.needs_token,

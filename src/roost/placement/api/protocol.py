@@ -47,7 +47,8 @@ class Operation(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
     rule: of oslo.policy; None where the endpoint enforces one itself, or nobody is asked. since: the first
-    microversion; before it, the answer is status_before. body, query: what is read. status: of success; other_status:
+    microversion; before it, the answer is status_before. body, query: what is read. path: parameters of the path that
+    are narrower than others of their name. status: of success; other_status:
     of success that changed nothing. result: the body of success at the highest microversion, None for none. errors:
     statuses of refusals that do not follow from all this. needs_token: whether callers are asked who they are.
     """
@@ -59,6 +60,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     status_before: int = 404
     body: Versions | None = None
     query: Versions | None = None
+    path: Mapping[str, Schema] = {}
     status: int = 200
     other_status: int | None = None
     result: Schema | None = None

@@ -93,13 +93,16 @@ INVENTORIES_SET = Versions({(1, 0): _INVENTORIES})
 # Resource classes and traits.
 
 CLASS_NAME = closed({"name": {"type": "string", "pattern": CUSTOM_NAME, "maxLength": 255}}, ("name",))
+CUSTOM_PATH = {"name": {"type": "string", "pattern": CUSTOM_NAME, "minLength": 8, "maxLength": 255}}
+"""The name of one that is made or deleted: the standard ones are neither."""
 CLASS_CREATE = Versions({(1, 2): CLASS_NAME})
 TRAIT_NAME = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": CUSTOM_NAME}
+TRAIT_ITEM = {"type": "string", "minLength": 1, "maxLength": 255}
 TRAITS_SET = Versions(
     {
         (1, 6): closed(
             {
-                "traits": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 255}},
+                "traits": {"type": "array", "items": TRAIT_ITEM},
                 "resource_provider_generation": GENERATION,
             },
             ("traits", "resource_provider_generation"),
@@ -134,6 +137,9 @@ USAGES_QUERY = Versions(
 )
 
 # Allocations.
+
+ANY_CONSUMER = {"uuid": {"type": "string", "minLength": 1}}
+"""What is no UUID holds nothing, and that is what is answered."""
 
 AMOUNTS = mapping(NAME, {"type": "integer", "minimum": 1, "maximum": INTEGER_MAX}, minProperties=1)
 _LISTED = {

@@ -1,0 +1,101 @@
+"""The agents of hosts and the availability zones, to be read. Source: extensions agent and availability_zone.
+
+Roost's agents come with their hosts: nobody adds, changes or deletes one here.
+"""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from roost.network.api import listing
+from roost.network.api.documents import Time, Uuid, show_time
+from roost.network.api.protocol import Operation, Operations, path_id
+from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
+from roost.network.errors import AgentNotFound
+from roost.network.model import Agent
+from roost.network.service import Networks
+from roost.network.service import agents as service
+from roost.platform.http import json_response
+
+
+class AgentDocument(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The agent of one host. configurations: what the host reaches, and its cell."""
+
+    id: Uuid
+    agent_type: Literal["Roost agent"] = "Roost agent"
+    binary: Literal["roost-agent"] = "roost-agent"
+    topic: Literal["roost-agent"] = "roost-agent"
+    host: str
+    admin_state_up: bool = True
+    alive: bool
+    heartbeat_timestamp: Time | None
+    availability_zone: None = None
+    description: None = None
+    configurations: dict[str, Any]
+
+
+class ZoneDocument(Struct, kw_only=True, forbid_unknown_fields=True):
+    """One availability zone, of networks."""
+
+    name: Literal["nova"] = "nova"
+    resource: Literal["network"] = "network"
+    state: Literal["available", "unavailable"]
+
+
+def agent_operations(context: Networks) -> Operations:
+    """Of all agents, of one, and of the zones."""
+
+    async def list_agents(request: Request) -> Response:
+        agents = [_agent(agent) for agent in await service.list_agents(context)]
+        return json_response({"agents": listing.select(agents, request, AgentDocument)})
+
+    async def show_agent(request: Request) -> Response:
+        agent = await service.get_agent(context, path_id(request, "Agent", AgentNotFound))
+        return json_response({"agent": listing.show_fields(_agent(agent), request)})
+
+    async def list_zones(request: Request) -> Response:
+        alive = any(agent.alive for agent in await service.list_agents(context))
+        zones = [ZoneDocument(state="available" if alive else "unavailable")]
+        return json_response({"availability_zones": listing.select(zones, request, ZoneDocument, key="name")})
+
+    return {
+        "/v2.0/agents": {
+            "GET": Operation(
+                summary="the agents of all hosts, and whether they are alive",
+                endpoint=list_agents,
+                rule="get_agent",
+                query=list_query(AgentDocument),
+                result=list_answer("agents", AgentDocument),
+            )
+        },
+        "/v2.0/agents/{id}": {
+            "GET": Operation(
+                summary="one agent",
+                endpoint=show_agent,
+                rule="get_agent",
+                query=SHOW_QUERY,
+                result=answer("agent", AgentDocument),
+            )
+        },
+        "/v2.0/availability_zones": {
+            "GET": Operation(
+                summary="the one availability zone, available while an agent is alive",
+                endpoint=list_zones,
+                rule="get_availability_zone",
+                query=list_query(ZoneDocument),
+                result=list_answer("availability_zones", ZoneDocument),
+            )
+        },
+    }
+
+
+def _agent(agent: Agent) -> AgentDocument:
+    return AgentDocument(
+        id=agent.id,
+        host=agent.host.name,
+        alive=agent.alive,
+        heartbeat_timestamp=None if agent.seen_at is None else show_time(agent.seen_at),
+        configurations={"physical_networks": sorted(agent.host.physical_networks), "cell": agent.host.cell},
+    )

@@ -1,0 +1,57 @@
+"""Takes from a proxy's headers where clients came to, so that links lead there again. Off unless an operator says so:
+without a proxy that sets these headers, anybody could set them.
+
+Source: oslo.middleware, http_proxy_to_wsgi; RFC 7239.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+SCHEMES = ("http", "https", "ws", "wss")
+HOST = re.compile(r"[A-Za-z0-9._~\-\[\]:%]+")
+PREFIX = re.compile(r"(/[A-Za-z0-9._~\-%]+)+")
+
+
+class ProxyHeaders:
+    """Inside of authentication, whose paths are those that the proxy asks for."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on as the client sent it to the proxy."""
+        if scope["type"] == "http":
+            scope = _as_sent(scope)
+        await self.app(scope, receive, send)
+
+
+def _as_sent(scope: Scope) -> Scope:
+    """Return the scope with the scheme, host and prefix that the first proxy saw; what is malformed says nothing."""
+    headers = Headers(scope=scope)
+    forwarded = _read_forwarded(headers["forwarded"]) if "forwarded" in headers else _read_old_headers(headers)
+    changes: dict[str, Any] = {}
+    if forwarded.get("proto") in SCHEMES:
+        changes["scheme"] = forwarded["proto"]
+    if HOST.fullmatch(forwarded.get("host", "")):
+        others = [(name, value) for name, value in scope["headers"] if name != b"host"]
+        changes["headers"] = [*others, (b"host", forwarded["host"].encode())]
+    prefix = headers.get("x-forwarded-prefix", "").rstrip("/")
+    if PREFIX.fullmatch(prefix):
+        changes["root_path"] = f"{prefix}{scope.get('root_path', '')}"
+        changes["path"] = f"{prefix}{scope['path']}"
+    return {**scope, **changes}
+
+
+def _read_forwarded(text: str) -> Mapping[str, str]:
+    """Return what the first of the proxies says, by RFC 7239."""
+    pairs = (part.partition("=") for part in text.partition(",")[0].split(";"))
+    return {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs}
+
+
+def _read_old_headers(headers: Headers) -> Mapping[str, str]:
+    """Return the same from the headers that were there before; the first of several proxies counts."""
+    return {name: headers.get(f"x-forwarded-{name}", "").partition(",")[0].strip() for name in ("proto", "host")}
