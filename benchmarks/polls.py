@@ -39,7 +39,7 @@ async def measure(row: Row) -> tuple[list[float], Server]:
             async with CloudClient.connect(made.url) as client:
                 url = await client.agent_url()
             async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=CLIENTS)) as session:
-                agents = await _register(session, url, row.hosts)
+                agents = await _register(session, made.url, row.hosts)
                 figures = []
                 for _ in range(row.rounds):
                     async with database.connection() as connection:
@@ -63,7 +63,7 @@ async def _register(session: aiohttp.ClientSession, url: str, count: int) -> dic
             {"name": name, "vcpus": 64, "ram_mb": 262144, "disk_gb": 2000}
             for name in names[start : start + HOSTS_PER_CALL]
         ]
-        await _call(session, "PUT", f"{url}/hosts", {"hosts": hosts, "declared": True})
+        await _call(session, "PUT", f"{url}/compute/hosts", {"hosts": hosts})
     return agents
 
 

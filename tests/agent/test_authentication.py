@@ -17,6 +17,7 @@ from tests.agent.cloud import AGENT
 from tests.cluster import PATH, Cluster, boot, cluster, network_ids, until
 
 from roost.cli.cloud_client import CloudClient
+from roost.cli.keystone import Access
 from roost.compute.service.agent_tokens import create_agent_token, revoke_agent_token
 from roost.platform.database import Database
 
@@ -39,7 +40,7 @@ def cloud() -> Iterator[Cluster]:
 
 @pytest.fixture
 async def client(cloud: Cluster) -> AsyncIterator[CloudClient]:
-    async with CloudClient.connect(cloud.url, token="admin") as connected:
+    async with CloudClient.connect(cloud.url, Access(token="admin")) as connected:
         yield connected
 
 
@@ -57,7 +58,7 @@ async def network(client: CloudClient) -> str:
 
 async def make_network(url: str) -> None:
     """A network, and a flavor `small`."""
-    async with CloudClient.connect(url, token="admin") as client:
+    async with CloudClient.connect(url, Access(token="admin")) as client:
         flavor = {"name": "small", "vcpus": 1, "ram": 512, "disk": 1}
         await client.call("POST", "/compute/v2.1/flavors", {"flavor": flavor})
         made = await client.call("POST", "/network/v2.0/networks", {"network": {"name": "net"}})
@@ -68,7 +69,7 @@ async def make_network(url: str) -> None:
 async def call(client: CloudClient, token: str | None, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     """(status, the answer) of a call on the agents' listener."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    if body is not None and not body.get("declared"):
+    if body is not None:
         body = {"agent": {"id": AGENT.id}, "as_of": 0, **body}
     async with aiohttp.ClientSession(headers=headers) as session:
         async with session.request(method, f"{await client.agent_url()}{path}", json=body) as response:
@@ -174,12 +175,6 @@ async def test_one_host_too_many_refuses_the_whole_call(client: CloudClient, dat
     assert await call(client, token, "GET", "/hosts") == (200, {"hosts": []})
     assert (await call(client, token, "PUT", "/hosts", {"hosts": [host("set-h1")]}))[0] == 200
     assert await call(client, token, "GET", "/hosts") == (200, {"hosts": ["set-h1"]})
-
-
-async def test_an_agent_declares_no_host(client: CloudClient, database: Database) -> None:
-    body = {"hosts": [host("declared-h1")], "declared": True}
-    status, answer = await call(client, await token_for(database, "*"), "PUT", "/hosts", body)
-    assert (status, "declares none" in answer["detail"]) == (403, True)
 
 
 @pytest.mark.parametrize("path", ["/hosts", "/nothing", "/../v1/hosts", ""])

@@ -143,8 +143,8 @@ def test_an_api_that_is_not_there_is_said_in_a_sentence(tmp_path: Path) -> None:
     done = run("load", str(file), "--api", "http://127.0.0.1:1")
     assert done.returncode == 1
     assert done.stderr == (
-        "roost: GET http://127.0.0.1:1/compute/v2.1/flavors/detail?limit=1000 failed: Connection refused: "
-        "does `roost serve` run there?\n"
+        "roost: GET http://127.0.0.1:1/compute/v2.1/flavors/detail?limit=1000&is_public=None failed: "
+        "Connection refused: does `roost serve` run there?\n"
     )
 
 

@@ -233,7 +233,7 @@ def test_a_data_directory_is_made_by_the_import_and_not_by_a_dry_run(upstream: U
         (("--from", "{url}"), 1, "was answered 401"),
         (("--from", "{url}/nowhere", "--token", "admin"), 1, "was answered 404"),
         (("--from", "http://127.0.0.1:9", "--token", "admin"), 1, "GET http://127.0.0.1:9/ failed"),
-        (("--from", "{url}", "--token", "admin", "--ca-file", "/nowhere"), 1, "/nowhere cannot be used"),
+        (("--from", "{url}", "--token", "admin", "--ca-file", "/nowhere"), 1, "--ca-file /nowhere: No such file"),
         (("--from", "{url}", "--data-dir", "x"), 2, "leave out --data-dir"),
         (("--from", "placement.example"), 2, "expected a URL"),
         ((), 2, "--from"),

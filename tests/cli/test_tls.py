@@ -12,6 +12,7 @@ from tests.authority import Authority
 from tests.cluster import ROOST, Cluster, boot, cluster, network_ids, settle, until
 
 from roost.cli.cloud_client import CloudClient
+from roost.cli.keystone import Access
 from roost.platform.tls import client_context
 
 CLOUD = """
@@ -51,8 +52,12 @@ def context(options: tuple[str, ...]) -> ssl.SSLContext:
     return made
 
 
+def access(options: tuple[str, ...]) -> Access:
+    return Access(ca_file=options[1], cert=options[3], key=options[5])
+
+
 async def agents_url(cloud: TlsCloud) -> str:
-    async with CloudClient.connect(cloud.cluster.url, tls=context(cloud.stranger)) as client:
+    async with CloudClient.connect(cloud.cluster.url, access(cloud.stranger)) as client:
         return await client.agent_url()
 
 
@@ -62,8 +67,14 @@ async def test_every_url_that_is_said_is_https(cloud: TlsCloud) -> None:
 
 
 async def test_a_server_boots_through_an_agent_that_shows_its_certificate(cloud: TlsCloud) -> None:
-    cloud.cluster.agent("--fleet=all", *cloud.known)
-    async with CloudClient.connect(cloud.cluster.url, tls=context(cloud.known)) as client:
+    cloud.cluster.agent("--fleet=all", *cloud.known, wait=False)
+    async with CloudClient.connect(cloud.cluster.url, access(cloud.known)) as client:
+
+        async def all_up() -> bool:
+            services = (await client.call("GET", "/compute/v2.1/os-services"))["services"]
+            return {service["state"] for service in services} == {"up"}
+
+        await until(all_up)
         await boot(client, (await network_ids(client))["net"])
         await settle(cloud.cluster)
         assert [server["status"] for server in await client.list_servers()] == ["ACTIVE"], cloud.cluster.logs()

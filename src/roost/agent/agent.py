@@ -145,6 +145,7 @@ class Agent:
         self._lease = Lease()
         self._list_due_s = float("-inf")
         self._returns_seen = 0
+        self._was_refused = False
         self._agent = {"id": driver.instance_id, "label": f"process {os.getpid()} on {socket.gethostname()}"}
 
     async def run(self) -> None:
@@ -166,12 +167,14 @@ class Agent:
         except Refused as refusal:
             if refusal.status == 409 and not self._lease.ever_held:
                 raise ServedElsewhere(refusal.detail) from refusal
+            self._was_refused = True
             if not isinstance(refusal, NotLetIn):  # which was said
                 log.warning("the poll was refused", error=str(refusal))
             await asyncio.sleep(IDLE_PAUSE_S if refusal.status == 404 else REFUSED_PAUSE_S)
             if refusal.status == 404:
                 await self._register()  # its database may be a new one
             return
+        self._was_refused = False
         if self._lease.renew(polled, asked_s=asked_s) or self._returns_seen != self._connection.returns:
             self._returns_seen = self._connection.returns
             self._list_due_s = asked_s
@@ -223,7 +226,7 @@ class Agent:
 
     async def _poll(self) -> Polled:
         wait_s = POLL_WAIT_FLEET_S if self._hosts is None else POLL_WAIT_S
-        if not self._lease.held or len(self._busy) > BUSY_MAX:
+        if not self._lease.held or self._was_refused or len(self._busy) > BUSY_MAX:
             wait_s = 0.0
         body = {
             "agent": self._agent,

@@ -172,8 +172,7 @@ def _subnet_body(subnet: Subnet, network_id: str, segment_id: str | None) -> Jso
 
 
 async def _load_hosts(client: CloudClient, cloud: Cloud, loaded: Loaded, progress: Progress) -> None:
-    agent_url = await client.agent_url()
-    known = await client.call("GET", f"{agent_url}/hosts")
+    known = await client.call("GET", "/compute/hosts")
     there = {one if isinstance(one, str) else one["name"] for one in known["hosts"]}
     missing: list[Json] = []
     for hosts in cloud.hosts:
@@ -188,7 +187,7 @@ async def _load_hosts(client: CloudClient, cloud: Cloud, loaded: Loaded, progres
         missing += [{"name": name, **shape} for name in names if name not in there]
         loaded.found["hosts"] += sum(name in there for name in names)
     for batch in _batches(missing):
-        await client.call("PUT", f"{agent_url}/hosts", {"hosts": batch, "declared": True})
+        await client.call("PUT", "/compute/hosts", {"hosts": batch})
         loaded.created["hosts"] += len(batch)
         progress("hosts", loaded.created["hosts"], len(missing))
 

@@ -45,7 +45,7 @@ app = typer.Typer(
 
 
 agent_token_app = typer.Typer(
-    help="The tokens by which agents authenticate, where --auth is not none.", no_args_is_help=True
+    cls=PlainGroup, help="The tokens by which agents authenticate, where --auth is not none.", no_args_is_help=True
 )
 app.add_typer(agent_token_app, name="agent-token")
 
@@ -157,7 +157,7 @@ def _audit(
     raise typer.Exit(run("roost-manage", audit(asked, _console())))
 
 
-@app.command("destroy-guest")
+@app.command("destroy-guest", cls=PlainCommand)
 def _destroy_guest(
     server: Annotated[str, typer.Argument(metavar="SERVER", help="The id of the guest's server.")],
     host: Annotated[str, typer.Option(help="The host that has the guest.")],
@@ -188,7 +188,7 @@ def _destroy_guest(
     raise typer.Exit(run("roost-manage", destroy_guest(target, server, host, config=config)))
 
 
-@agent_token_app.command("create")
+@agent_token_app.command("create", cls=PlainCommand)
 def _create_agent_token(
     host: Annotated[
         list[str],
@@ -211,7 +211,7 @@ def _create_agent_token(
     run("roost-manage", agent_tokens.create(target, hosts=host, name=name, as_json=as_json))
 
 
-@agent_token_app.command("list")
+@agent_token_app.command("list", cls=PlainCommand)
 def _list_agent_tokens(
     data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgBin = None, as_json: AsJson = False
 ) -> None:
@@ -224,7 +224,7 @@ def _list_agent_tokens(
     run("roost-manage", agent_tokens.list_tokens(target, _console(), as_json=as_json))
 
 
-@agent_token_app.command("revoke")
+@agent_token_app.command("revoke", cls=PlainCommand)
 def _revoke_agent_token(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="As list shows it.")],
     data_dir: DataDir = None,

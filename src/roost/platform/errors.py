@@ -70,6 +70,8 @@ def reason_of(error: BaseException) -> str:
     cause = getattr(error, "os_error", error)  # aiohttp's errors of connecting hold the system's
     if isinstance(cause, TimeoutError) and not cause.errno:
         return "no answer in time"
+    if said := getattr(error, "certificate_error", None):  # aiohttp's, for a certificate that is not trusted
+        return str(getattr(said, "verify_message", "") or said)
     if isinstance(cause, OSError) and cause.errno:
         return os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)
     return str(error) or type(error).__name__

@@ -4,7 +4,6 @@ Roost's own API: sets in, sets out, errors in RFC 9457. Unknown fields of a body
 can talk to an older Roost. Which hosts a request may speak for, agent_access.py says.
 """
 
-from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -12,27 +11,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from roost.compute.api.agent_access import PROBLEMS, agent_problem, check_may_declare, hosts_allowed
+from roost.compute.api.agent_access import PROBLEMS, agent_problem, hosts_allowed
+from roost.compute.api.host_bodies import HOSTS_MAX, VALUES_MAX, Count, HostBody, Name, check_host_names, read_hosts
 from roost.compute.guests import KnownGuest
-from roost.compute.host_names import find_bad_host_name
 from roost.compute.leases import Agent
-from roost.compute.model import GuestReport, HostReport
+from roost.compute.model import GuestReport
 from roost.compute.service import Compute, guests, hosts
-from roost.platform.errors import BadRequest
 from roost.platform.http import Api, json_response, read_json
 
-HOSTS_MAX = 20_000
-"""Hosts in one body; an agent with more of them makes several calls."""
 REPORTS_MAX = 2_000
 GUESTS_MAX = 20_000
 BUSY_MAX = 20_000
 MESSAGE_CHARS_MAX = 2_000
-VALUES_MAX = 15 * HOSTS_MAX
-"""In one body: as many as so many hosts may have. Measured: 30 ms."""
 
 Uuid = Annotated[str, Meta(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
-Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
-Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class _Agent(Struct):
@@ -75,22 +67,9 @@ class _Reports(Struct):
     reports: Annotated[list[_Report], Meta(max_length=REPORTS_MAX)]
 
 
-class _Host(Struct):
-    name: str
-    vcpus: Count
-    ram_mb: Count
-    disk_gb: Count
-    physical_networks: tuple[Name, ...] = ()
-    cell: Name = "cell1"
-    service_version: Count = 3
-
-
 class _Hosts(Struct):
-    """agent: who serves the hosts; declared, by a cloud file, they are nobody's yet."""
-
-    hosts: Annotated[list[_Host], Meta(max_length=HOSTS_MAX)]
-    agent: _Agent | None = None
-    declared: bool = False
+    agent: _Agent
+    hosts: Annotated[list[HostBody], Meta(max_length=HOSTS_MAX)]
 
 
 class _Guest(Struct):
@@ -123,7 +102,7 @@ def _guest_routes(api: Api, compute: Compute) -> list[Route]:
 
     async def poll(request: Request) -> Response:
         body = await read_json(request, _Poll, values_max=VALUES_MAX)
-        _check_host_names([*(body.hosts or ()), *(order.host for order in body.busy)])
+        check_host_names([*(body.hosts or ()), *(order.host for order in body.busy)])
         allowed = hosts_allowed(request)
         (await allowed()).check(body.hosts or ())
         busy = [(order.server_id, order.host, order.attempt, order.desired) for order in body.busy]
@@ -133,14 +112,14 @@ def _guest_routes(api: Api, compute: Compute) -> list[Route]:
 
     async def report(request: Request) -> Response:
         body = await read_json(request, _Reports, values_max=VALUES_MAX)
-        _check_host_names(item.host for item in body.reports)
+        check_host_names(item.host for item in body.reports)
         (await hosts_allowed(request)()).check(report.host for report in body.reports)
         reports = [_guest_report(item) for item in body.reports]
         return json_response({"reports": await guests.report(compute, reports, agent=body.agent.known())})
 
     async def compare(request: Request) -> Response:
         body = await read_json(request, _Guests, values_max=VALUES_MAX)
-        _check_host_names(guest.host for guest in body.guests)
+        check_host_names(guest.host for guest in body.guests)
         covered = await hosts_allowed(request)()
         covered.check(guest.host for guest in body.guests)
         listed = [
@@ -172,35 +151,13 @@ def _host_routes(api: Api, compute: Compute) -> list[Route]:
 
     async def register(request: Request) -> Response:
         body = await read_json(request, _Hosts, values_max=VALUES_MAX)
-        _check_host_names(host.name for host in body.hosts)
+        reports = read_hosts(body.hosts)
         (await hosts_allowed(request)()).check(host.name for host in body.hosts)
-        if body.declared:
-            check_may_declare(request)
-        reports = [
-            HostReport(
-                name=host.name,
-                vcpus=host.vcpus,
-                ram_mb=host.ram_mb,
-                disk_gb=host.disk_gb,
-                physical_networks=host.physical_networks,
-                cell=host.cell,
-                service_version=host.service_version,
-            )
-            for host in body.hosts
-        ]
-        if (body.agent is None) != body.declared:
-            raise BadRequest("expected either agent, of who serves the hosts, or declared: true")
-        agent = None if body.agent is None else body.agent.known()
-        registered = await hosts.register_hosts(compute, reports, agent=agent)
+        registered = await hosts.register_hosts(compute, reports, agent=body.agent.known())
         compute.wake("roost_guest")  # a fleet that polls for every declared host has new ones
         return json_response({"hosts": registered})
 
     return [api.route("/hosts", {"GET": list_hosts, "PUT": register})]
-
-
-def _check_host_names(names: Iterable[str]) -> None:
-    if (flaw := find_bad_host_name(names)) is not None:
-        raise BadRequest(flaw)
 
 
 def _guest_report(item: _Report) -> GuestReport:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roost.compute.service.agent_tokens import AgentTokens, HostsAllowed, every_host
-from roost.platform.auth import Forbidden, Unauthorized
+from roost.platform.auth import Unauthorized
 from roost.platform.errors import RoostError
 from roost.platform.http import Api, Problem, json_response, problem_details
 
@@ -60,12 +60,6 @@ def hosts_allowed(request: Request) -> HostsAllowed:
     """Return what tells which hosts the request may speak for: all, where nobody is asked for a token."""
     allowed: HostsAllowed = request.scope.get(HOSTS_ALLOWED_KEY, every_host)
     return allowed
-
-
-def check_may_declare(request: Request) -> None:
-    """Raise Forbidden for a request that brings a token: what a host has, an operator declares, and no agent."""
-    if HOSTS_ALLOWED_KEY in request.scope:
-        raise Forbidden("an agent's token registers hosts, it declares none: load the cloud file with --auth none")
 
 
 def _bearer_token(headers: Headers) -> str:

@@ -2,7 +2,7 @@
 
 from starlette.routing import Route
 
-from roost.compute.api import aggregates, builds, extensions, flavors, hosts, servers, versions, zones
+from roost.compute.api import aggregates, builds, declared_hosts, extensions, flavors, hosts, servers, versions, zones
 from roost.compute.api.errors import API, UNVERSIONED
 from roost.compute.service import Compute
 
@@ -17,9 +17,10 @@ def routes(compute: Compute) -> list[Route]:
         zones.endpoints(compute),
         extensions.ENDPOINTS,
     )
+    own = (builds.endpoints(compute), declared_hosts.endpoints(compute))
     return [
         *(UNVERSIONED.route(path, {"GET": endpoint}) for path, endpoint in versions.ENDPOINTS.items()),
-        *(UNVERSIONED.route(path, methods) for path, methods in builds.endpoints(compute).items()),
+        *(UNVERSIONED.route(path, methods) for table in own for path, methods in table.items()),
         *(API.route(f"/v2.1{path}", methods) for table in tables for path, methods in table.items()),
         API.not_found(),
     ]
