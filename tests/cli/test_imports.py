@@ -11,7 +11,7 @@ SLOW = {"aiohttp", "alembic", "granian", "numpy", "prometheus_client", "sqlalche
 """0.05 s and more each, in the process that others wait for."""
 BEYOND_PLACEMENT = {
     "roost.network.service",
-    "roost.compute",
+    "roost.compute.service",
     "roost.conductor.pipeline",
     "roost.clients",
     "aiohttp",

@@ -21,13 +21,21 @@ from roost.cli.asking import DEFAULT_API, DEFAULT_LISTEN, Api, CaFile, Token, ch
 from roost.cli.help_text import PlainCommand, PlainGroup, show_version
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import SERVICES
+from roost.cli.tls_options import (
+    AgentCa,
+    ClientCert,
+    ClientKey,
+    TlsCert,
+    TlsKey,
+    check_pair,
+    client_tls,
+    listener_tls,
+    path_text,
+)
 from roost.platform.errors import BadRequest, RoostError, reason_of
 from roost.platform.logs import configure_logging
-from roost.platform.tls import ListenerTls, client_context
 
 if TYPE_CHECKING:
-    import ssl
-
     from roost.agent.drivers.fake import Faults
     from roost.agent.model import HostReport
     from roost.cli.cloudfile import Cloud
@@ -50,20 +58,10 @@ AgentListen = Annotated[
     str | None,
     typer.Option(help="Where agents ask.", show_default="a free port of 127.0.0.1; of --listen with --auth none"),
 ]
-TlsCert = Annotated[
-    Path | None, typer.Option(help="Speak https on both listeners, with this certificate and its chain, in PEM.")
-]
-TlsKey = Annotated[Path | None, typer.Option(help="The certificate's private key, without a password.")]
-AgentCa = Annotated[
-    Path | None, typer.Option(help="Agents need a certificate that one of these signed, besides their token.")
-]
 TokenFile = Annotated[
     Path | None,
     typer.Option(help="The file that has the agent's token.", show_default="$ROOST_AGENT_TOKEN, if there is one"),
 ]
-ClientCert = Annotated[Path | None, typer.Option(help="A certificate to show where clients are asked for one.")]
-ClientKey = Annotated[Path | None, typer.Option(help="The certificate's private key.")]
-
 DataDir = Annotated[
     Path | None,
     typer.Option(help="Where the private PostgreSQL lives; several Roosts may share one.", show_default="./roost"),
@@ -140,8 +138,7 @@ def _serve(
     from roost.cli.supervisor import ServeOptions, serve
 
     chosen = _services(services or ["all"])
-    if database and (data_dir or pg_bin):
-        _misused("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
+    _check_database(database, data_dir, pg_bin)
     policy = _policy(auth, policy)
     host, port = _address("--listen", listen or DEFAULT_LISTEN)
     agent_host, agent_port = _agent_address(agent_listen, host=host, auth=auth)
@@ -162,10 +159,10 @@ def _serve(
         config=config,
         auth=auth,
         policy=policy,
-        tls=_listener_tls(tls_cert, tls_key, agent_ca),
+        tls=listener_tls(tls_cert, tls_key, agent_ca),
     )
     _begin("supervisor", until_stdin_ends=until_stdin_ends)
-    _run(serve(options, ready=lambda address: _print(_serving_text(chosen, address, as_json=as_json))))
+    _run(serve(options, ready=lambda url: _print(_serving_text(chosen, url, as_json=as_json))))
     _note("Roost has stopped." if options.data_dir is None else _stopped_text(options.data_dir))
 
 
@@ -218,7 +215,7 @@ def _agent(
         name="", vcpus=vcpus, ram_mb=ram_mb, disk_gb=disk_gb, physical_networks=networks, cell=cell or "cell1"
     )
     hosts = _agent_hosts(host, fleet, like)
-    tls = _client_tls(ca_file, cert, key)
+    tls = client_tls(ca_file, cert, key)
     state = state or (Path("agent") if host is None else Path("agent", host[0]))
     _begin("agent", until_stdin_ends=until_stdin_ends)
     try:
@@ -256,8 +253,8 @@ def _load(
 
     check_api(api)
     cloud = _read_cloud(cloud_file)
-    _check_pair(cert, key)
-    access = access_of(token, ca_file, os.environ, cert=_text(cert), key=_text(key))
+    check_pair(cert, key)
+    access = access_of(token, ca_file, os.environ, cert=path_text(cert), key=path_text(key))
 
     async def work() -> None:
         with Bars() as bars:
@@ -386,6 +383,11 @@ def _services(words: list[str]) -> tuple[str, ...]:
     return SERVICES if "all" in words else tuple(service for service in SERVICES if service in words)
 
 
+def _check_database(database: str | None, data_dir: Path | None, pg_bin: Path | None) -> None:
+    if database and (data_dir or pg_bin):
+        _misused("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
+
+
 def _policy(auth: str, policy: str | None) -> str | None:
     """--policy, checked together with --auth."""
     if auth not in AUTHS:
@@ -410,34 +412,6 @@ def _address(option: str, text: str) -> tuple[str, int]:
 def _agent_address(text: str | None, *, host: str, auth: str) -> tuple[str, int]:
     """--agent-listen, on loopback by default where agents need a token: who opens it to others does so knowingly."""
     return _address("--agent-listen", text) if text else (host if auth == "none" else "127.0.0.1", 0)
-
-
-def _listener_tls(cert: Path | None, key: Path | None, agent_ca: Path | None) -> ListenerTls | None:
-    if (cert is None) != (key is None):
-        _misused("--tls-cert and --tls-key: expected both, or neither")
-    if cert is None or key is None:
-        if agent_ca is not None:
-            _misused("--agent-ca asks agents for certificates: expected --tls-cert and --tls-key as well")
-        return None
-    ca = None if agent_ca is None else str(agent_ca.absolute())
-    return ListenerTls(cert=str(cert.absolute()), key=str(key.absolute()), agent_ca=ca)
-
-
-def _client_tls(ca_file: str | None, cert: Path | None, key: Path | None) -> "ssl.SSLContext | None":
-    _check_pair(cert, key)
-    try:
-        return client_context(ca_file, _text(cert), _text(key))
-    except BadRequest as error:
-        _fail(error)
-
-
-def _check_pair(cert: Path | None, key: Path | None) -> None:
-    if (cert is None) != (key is None):
-        _misused("--cert and --key: expected both, or neither")
-
-
-def _text(file: Path | None) -> str | None:
-    return None if file is None else str(file)
 
 
 def _agent_hosts(names: list[str] | None, fleet: str | None, like: "HostReport") -> "list[HostReport] | None":
