@@ -18,6 +18,7 @@ def api(cloud: Cloud) -> Api:
 async def test_each_kind_has_tags(api: Api, cloud: Cloud) -> None:
     network, segment, subnet = await routed(api, cloud)
     port = await api.make("port", network_id=network["id"])
+    network = (await api.call("GET", f"/v2.0/networks/{network['id']}"))[1]["network"]  # its subnet came meanwhile
     for kind, item in (("networks", network), ("segments", segment), ("subnets", subnet), ("ports", port)):
         path = f"/v2.0/{kind}/{item['id']}"
         steps: list[tuple[str, str, Any, int, Any]] = [
