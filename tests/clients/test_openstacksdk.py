@@ -75,7 +75,6 @@ REFUSED = (
     ("openstack port create --network public --security-group default lab", "/security-groups: Roost does not serve"),
     ("openstack subnet pool list", "/subnetpools: Roost does not serve it"),
     ("openstack address scope list", "/address-scopes: Roost does not serve it"),
-    ("openstack network agent list", "/agents: Roost does not serve it"),
 )
 """What a person may ask of networks and Roost does not do, and what says so."""
 

@@ -92,13 +92,17 @@ class World:
         return cls(database, compute, networks, conductor)
 
     async def hosts(self, *names: str, reach: Sequence[str] = (), vcpus: int = 64, cell: str = "cell1") -> None:
-        """Hosts of a cell that reach these physical networks."""
+        """Hosts of a cell that reach these physical networks, whose agents are there."""
+        await self.declare(*names, reach=reach, vcpus=vcpus, cell=cell)
+        await self.hear(*names)
+
+    async def declare(self, *names: str, reach: Sequence[str] = (), vcpus: int = 64, cell: str = "cell1") -> None:
+        """Hosts of a cell that reach these physical networks, as a cloud file declares them."""
         reports = [
             HostReport(name=name, vcpus=vcpus, ram_mb=262144, disk_gb=2000, physical_networks=tuple(reach), cell=cell)
             for name in names
         ]
         await host_service.register_hosts(self.compute, reports, agent=None)
-        await self.hear(*names)
 
     async def hear(self, *names: str) -> None:
         """The agents of these hosts poll."""

@@ -167,11 +167,11 @@ async def test_registering_hosts_costs_as_many_statements_for_a_hundred_on_many_
     counts = []
     for names, reach in ((["a1"], ["rack1"]), ([f"b{n}" for n in range(100)], list(racks))):
         with counting(world, monkeypatch) as seen:
-            await world.hosts(*names, reach=reach)
+            await world.declare(*names, reach=reach)
         counts.append(len(seen))
     assert counts[1] <= counts[0] <= 60, counts
     with counting(world, monkeypatch) as seen:
-        await world.hosts(*(f"b{n}" for n in range(100)), reach=list(racks))
+        await world.declare(*(f"b{n}" for n in range(100)), reach=list(racks))
     assert len(seen) == 1, "nothing has changed"
 
 
