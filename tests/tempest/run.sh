@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Runs tempest's and neutron-tempest-plugin's network tests against a Roost with a real Keystone: run.sh VENV FOLDER
+# Everything listens on 127.0.0.1, and is stopped at the end; FOLDER is made anew and keeps configuration and logs.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+venv=$1 work=$2
+python=${ROOST_PYTHON:-$here/../../.venv/bin/python}
+read -r keystone_port roost_port < <("$python" - <<'PYTHON'
+import socket
+
+with socket.socket() as one, socket.socket() as two:
+    one.bind(("127.0.0.1", 0)), two.bind(("127.0.0.1", 0))
+    print(one.getsockname()[1], two.getsockname()[1])
+PYTHON
+)
+keystone_url=http://127.0.0.1:$keystone_port
+roost_url=http://127.0.0.1:$roost_port
+rm -rf "$work"
+mkdir -p "$work"/keystone/{fernet,credential} "$work/locks"
+chmod 711 "$work"
+chmod 700 "$work"/keystone/{fernet,credential}
+pids=()
+stop() {
+    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+    wait
+}
+trap stop EXIT
+
+until_answers() {
+    for _ in $(seq 300); do
+        "$python" -c "import sys, urllib.request as r; r.urlopen(sys.argv[1])" "$1" 2>/dev/null && return
+        sleep 0.2
+    done
+    echo "no answer from $1; see the logs in $work" >&2
+    exit 1
+}
+
+cat >"$work/keystone.conf" <<CONF
+[database]
+connection = sqlite:///$work/keystone/keystone.db?timeout=60
+[token]
+provider = fernet
+[fernet_tokens]
+key_repository = $work/keystone/fernet
+[credential]
+key_repository = $work/keystone/credential
+[identity]
+password_hash_algorithm = bcrypt
+password_hash_rounds = 4
+[oslo_messaging_notifications]
+driver = noop
+CONF
+manage=("$venv/bin/keystone-manage" --config-file "$work/keystone.conf")
+user=$(id -un) group=$(id -gn)
+"${manage[@]}" db_sync >"$work/keystone-manage.log" 2>&1
+for keys in fernet_setup credential_setup; do
+    "${manage[@]}" "$keys" --keystone-user "$user" --keystone-group "$group" >>"$work/keystone-manage.log" 2>&1
+done
+"${manage[@]}" bootstrap --bootstrap-password secret --bootstrap-region-id RegionOne \
+    --bootstrap-public-url "$keystone_url/v3" --bootstrap-internal-url "$keystone_url/v3" \
+    --bootstrap-admin-url "$keystone_url/v3" >>"$work/keystone-manage.log" 2>&1
+env OS_KEYSTONE_CONFIG_FILES="$work/keystone.conf" OS_KEYSTONE_CONFIG_DIR="$work" \
+    KEYSTONE_BIND="127.0.0.1:$keystone_port" KEYSTONE_FOLDER="$work" GUNICORN_CMD_ARGS="--config $here/gunicorn.conf.py" \
+    "$venv/bin/gunicorn" >"$work/keystone.log" 2>&1 &
+pids+=($!)
+until_answers "$keystone_url/v3"
+
+"$venv/bin/python" "$here/catalogue.py" "$keystone_url/v3" "$roost_url/network"
+
+cat >"$work/roost.toml" <<CONF
+[keystone]
+auth_url = "$keystone_url"
+username = "roost"
+password = "secret"
+CONF
+(cd "$work" && exec "$python" -c "from roost.cli.main import main; main()" serve placement network \
+    --listen "127.0.0.1:$roost_port" --auth keystone --config "$work/roost.toml" --data-dir "$work/data") \
+    >"$work/roost.log" 2>&1 &
+pids+=($!)
+until_answers "$roost_url/network/"
+
+sed -e "s|@@KEYSTONE@@|$keystone_url/v3|; s|@@WORK@@|$work|; s|@@ROOST@@|$roost_url|" "$here/tempest.conf.in" >"$work/tempest.conf"
+"$venv/bin/python" "$here/extensions.py" "$keystone_url/v3" "$roost_url/network" >>"$work/tempest.conf"
+cd "$work"
+"$venv/bin/tempest" init --workspace-path "$work/workspaces.yaml" "$work/workspace" >"$work/init.log" 2>&1
+cp "$work/tempest.conf" "$work/workspace/etc/tempest.conf"
+cd "$work/workspace"
+regex=${TEMPEST_REGEX:-$(grep -v '^#' "$here/tests.txt" | paste -sd'|')}
+"$venv/bin/tempest" run --concurrency "${TEMPEST_CONCURRENCY:-1}" --regex "$regex" >"$work/tempest.log" 2>&1 || true
+"$venv/bin/stestr" last --subunit | "$venv/bin/python" "$here/summary.py"
