@@ -13,6 +13,7 @@ import re
 import resource
 import socket
 import urllib.request
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -172,9 +173,10 @@ async def test_at_the_limit_the_longest_idle_give_way_and_no_poll_is_cut(roost: 
     roost.serve("all", environment={"ROOST_LISTENERS_CONNECTIONS_MAX": "500"})
     agents_url = (await call(roost.url, "/agent/v1"))[1]["url"]
     listener_url = agents_url.removesuffix("/agent/v1")
-    await register(agents_url, ["h1"])
+    await declare(roost.url, ["h1"])
     async with connected(listener_url, 1) as [agent]:
-        poll = asyncio.create_task(ask(agent, "/agent/v1/poll", {"hosts": ["h1"], "wait_s": 8}))
+        body = {"agent": {"id": str(uuid.uuid4())}, "hosts": ["h1"], "wait_s": 8}
+        poll = asyncio.create_task(ask(agent, "/agent/v1/poll", body))
         assert await call(listener_url) == (200, {"status": "ok"})  # the poll was sent before, and is held by now
         with healthy_client(listener_url) as end:
             async with connected(listener_url, 2000) as streams:
@@ -228,12 +230,12 @@ async def test_every_one_of_thousands_of_agents_is_served(roost: Cluster) -> Non
     agents_url = (await call(roost.url, "/agent/v1"))[1]["url"]
     listener_url = agents_url.removesuffix("/agent/v1")
     hosts = [f"h{number}" for number in range(AGENTS)]
-    await register(agents_url, hosts)
+    await declare(roost.url, hosts)
     before_mb = memory_mb(roost)
 
     async def poll_often(stream: Stream, host: str) -> list[tuple[int, Any]]:
         await asyncio.sleep(random.uniform(0, wait_s))  # as agents do, which were not all started at once
-        body = {"hosts": [host], "wait_s": wait_s}
+        body = {"agent": {"id": str(uuid.uuid4())}, "hosts": [host], "wait_s": wait_s}
         return [await ask(stream, "/agent/v1/poll", body) for _ in range(2)]
 
     async with connected(listener_url, AGENTS) as streams:
@@ -246,7 +248,7 @@ async def test_every_one_of_thousands_of_agents_is_served(roost: Cluster) -> Non
             waits = end()
     each_kb = (held_mb - before_mb) * 1024 / AGENTS
     log.info("%s agents: %s; memory %.0f MB and %.1f kB for each connection", AGENTS, waits, before_mb, each_kb)
-    assert answers == [[(200, {"orders": []})] * 2] * AGENTS
+    assert [(status, body["orders"]) for both in answers for status, body in both] == [(200, [])] * 2 * AGENTS
     assert waits.refused == []
     assert max(waits.health_s) < HEALTH_MAX_S
 
@@ -275,10 +277,10 @@ def connections_of(pid: int, port: int) -> int:
     return sum(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "01" for line in lines)
 
 
-async def register(agents_url: str, hosts: list[str]) -> None:
-    """Have these hosts, in sets, as an agent says them."""
+async def declare(url: str, hosts: list[str]) -> None:
+    """Have these hosts, in sets."""
     for start in range(0, len(hosts), 1000):
         body = {"hosts": [{"name": name, "vcpus": 8, "ram_mb": 8192, "disk_gb": 80} for name in hosts[start:][:1000]]}
-        request = urllib.request.Request(f"{agents_url}/hosts", json.dumps(body).encode(), method="PUT")
+        request = urllib.request.Request(f"{url}/compute/hosts", json.dumps(body).encode(), method="PUT")
         with await asyncio.to_thread(urllib.request.urlopen, request, timeout=120) as response:
             assert response.status == 200

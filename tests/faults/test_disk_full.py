@@ -30,6 +30,8 @@ mount -t tmpfs -o size={SIZE_MB}m,mode=0711 tmpfs "$1" && shift && exec "$@"
 """
 """The mount is in a namespace of these processes, and goes with them."""
 
+AGENT = {"id": "a0000000-0000-0000-0000-00000000000a"}
+
 
 class SmallDisk(NamedTuple):
     """A Roost whose data directory is on a small file system. root: that, as seen from outside of its namespace."""
@@ -107,7 +109,7 @@ class Writers:
             "agent": (
                 f"{self._disk.agent_url}/hosts",
                 "PUT",
-                {"hosts": [{"name": f"{number}-{name}", **host} for number in range(100)]},
+                {"agent": AGENT, "hosts": [{"name": f"{number}-{name}", **host} for number in range(100)]},
             ),
         }[api]
         async with self._session.request(method, url, json=body) as answer:
