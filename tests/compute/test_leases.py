@@ -16,7 +16,13 @@ from roost.compute.service import Compute
 from roost.compute.service.audit import audit_guests
 from roost.compute.service.guests import Polls, compare_guests, report
 from roost.compute.service.hosts import register_hosts
-from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases, renew_leases_together
+from roost.compute.service.leases import (
+    LeaseRequest,
+    Renewed,
+    release_leases,
+    renew_leases,
+    renew_leases_together,
+)
 from roost.compute.settings import ComputeSettings
 from roost.platform.database import Database
 from roost.platform.errors import NotFound
@@ -193,6 +199,19 @@ async def test_a_host_is_one_agents_until_it_was_silent_for_too_long(compute: Co
     assert (renewed.held, [item.host for item in renewed.elsewhere]) == (("h1",), ["h2"])
     with pytest.raises(NotFound, match="h3"):
         await renew_leases(compute, ["h1", "h3"], AGENT)
+
+
+async def test_an_agent_that_stops_lets_others_have_its_hosts_at_once(compute: Compute) -> None:
+    await renew_leases(compute, ["h1", "h2"], AGENT)
+    await release_leases(compute, OTHER)
+    with pytest.raises(HostHeld):
+        await renew_leases(compute, ["h1", "h2"], OTHER)
+    await release_leases(compute, AGENT, covered=HostPatterns(["h1"]))
+    assert (await renew_leases(compute, ["h1", "h2"], OTHER)).held == ("h1",)
+    await release_leases(compute, OTHER)
+    (late,) = await renew_leases_together(compute, [LeaseRequest(("h1",), OTHER, take=False)])
+    assert isinstance(late, HostHeld)  # its last poll ends after it has stopped
+    assert (await renew_leases(compute, ["h1"], AGENT)).held == ("h1",)
 
 
 async def test_agents_that_come_together_are_answered_each_for_itself(compute: Compute) -> None:

@@ -105,6 +105,7 @@ async def run(
             finally:
                 work.cancel()
                 await asyncio.wait([work])
+            await agent.release(STOP_S)
             if not work.cancelled():
                 await work
     finally:
@@ -192,6 +193,14 @@ class Agent:
         self._stopping = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._told.wait(), timeout_s)
+
+    async def release(self, timeout_s: float) -> None:
+        """Let other agents have the hosts, if the API takes that in time; otherwise the leases run out."""
+        if self._lease.ever_held:
+            with contextlib.suppress(TimeoutError, Refused):
+                await asyncio.wait_for(
+                    self._connection.call("POST", "/release", {"agent": self._agent}, dict[str, Any]), timeout_s
+                )
 
     # Polling.
 

@@ -16,7 +16,7 @@ from roost.compute.api.host_bodies import HOSTS_MAX, VALUES_MAX, Count, HostBody
 from roost.compute.guests import KnownGuest
 from roost.compute.leases import Agent
 from roost.compute.model import GuestReport
-from roost.compute.service import Compute, guests, hosts
+from roost.compute.service import Compute, guests, hosts, leases
 from roost.platform.http import Api, json_response, read_json
 
 REPORTS_MAX = 2_000
@@ -36,6 +36,10 @@ class _Agent(Struct):
     def known(self) -> Agent:
         """Return it in the words of the compute service."""
         return Agent(id=self.id, label=self.label)
+
+
+class _Release(Struct):
+    agent: _Agent
 
 
 class _Busy(Struct):
@@ -157,7 +161,15 @@ def _host_routes(api: Api, compute: Compute) -> list[Route]:
         compute.wake("roost_guest")  # a fleet that polls for every declared host has new ones
         return json_response({"hosts": registered})
 
-    return [api.route("/hosts", {"GET": list_hosts, "PUT": register})]
+    async def release(request: Request) -> Response:
+        body = await read_json(request, _Release)
+        await leases.release_leases(compute, body.agent.known(), covered=await hosts_allowed(request)())
+        return json_response({})
+
+    return [
+        api.route("/hosts", {"GET": list_hosts, "PUT": register}),
+        api.route("/release", {"POST": release}),
+    ]
 
 
 def _guest_report(item: _Report) -> GuestReport:

@@ -103,7 +103,8 @@ class Polls:
             if orders or left_s <= 0:
                 if loop.time() - renewed_at >= compute.settings.heard_again_s:
                     renewed_at = loop.time()
-                    renewed = await self._renew(names, agent)
+                    # What the agent let go of meanwhile, as it stops, is not taken again for it.
+                    renewed = await self._renew(names, agent, take=False)
                 return Polled(
                     orders=orders,
                     elsewhere=renewed.elsewhere,
@@ -120,8 +121,8 @@ class Polls:
             else:
                 await asyncio.sleep(min(RECHECK_S, left_s))
 
-    async def _renew(self, names: Sequence[str], agent: Agent) -> Renewed:
-        renewed = await self._renewing.do(LeaseRequest(tuple(names), agent))
+    async def _renew(self, names: Sequence[str], agent: Agent, *, take: bool = True) -> Renewed:
+        renewed = await self._renewing.do(LeaseRequest(tuple(names), agent, take))
         if isinstance(renewed, RoostError):
             raise renewed
         if renewed.behind:

@@ -4,9 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
+from roost.compute.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.errors import HostHeld
 from roost.compute.leases import Agent, HeldElsewhere, HostLease, list_held_elsewhere
 from roost.compute.service.context import Compute
+from roost.compute.store import guests as guest_rows
 from roost.compute.store import leases as store
 from roost.platform.errors import NotFound, RoostError
 
@@ -26,10 +28,11 @@ class Renewed(Struct, frozen=True, kw_only=True):
 
 
 class LeaseRequest(Struct, frozen=True):
-    """The hosts that one agent would serve."""
+    """The hosts that one agent would serve. take: also those that are nobody's; else only what it has is renewed."""
 
     hosts: tuple[str, ...]
     agent: Agent
+    take: bool = True
 
 
 async def renew_leases(compute: Compute, hosts: Sequence[str], agent: Agent) -> Renewed:
@@ -55,7 +58,9 @@ async def renew_leases_together(compute: Compute, requests: Sequence[LeaseReques
         for start in range(0, len(hosts), HOSTS_BATCH_MAX):
             batch = {host: agents_by_host[host] for host in hosts[start : start + HOSTS_BATCH_MAX]}
             async with compute.database.connection() as connection:
-                read = await store.renew_leases(connection, batch, renew_after_s=compute.settings.heard_again_s)
+                read = await store.renew_leases(
+                    connection, batch, renew_after_s=compute.settings.heard_again_s, take=together[0].take
+                )
             leases_by_host |= read.leases_by_host
             behind |= read.behind
             as_of = as_of or read.now_s
@@ -63,12 +68,23 @@ async def renew_leases_together(compute: Compute, requests: Sequence[LeaseReques
     return answers
 
 
+async def release_leases(compute: Compute, agent: Agent, *, covered: HostPatterns = EVERY_HOST) -> None:
+    """Let other agents have the hosts that this one serves, as far as the caller may speak for them."""
+    async with compute.database.transaction() as tx:
+        hosts = await guest_rows.list_hosts_of(tx, agent_id=agent.id, after="", until=None)
+        await store.release_leases(tx, [host for host in hosts if covered.covers(host)], agent)
+
+
 def split_by_agent(requests: Sequence[LeaseRequest]) -> list[list[LeaseRequest]]:
-    """Split the requests, in order, where one asks for a host that another agent asks for just before."""
+    """Split the requests, in order, where one asks for a host that another agent asks for, or in another way."""
     sets: list[list[LeaseRequest]] = []
     agents_by_host: dict[str, Agent] = {}
     for request in requests:
-        if not sets or any(agents_by_host.get(host, request.agent) != request.agent for host in request.hosts):
+        if (
+            not sets
+            or sets[-1][0].take != request.take
+            or any(agents_by_host.get(host, request.agent) != request.agent for host in request.hosts)
+        ):
             sets.append([])
             agents_by_host = {}
         sets[-1].append(request)

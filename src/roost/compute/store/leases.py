@@ -1,7 +1,7 @@
 """SQL of the leases that agents hold on hosts."""
 # ruff: noqa: S608 - what is put into a statement are constants of this file.
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from msgspec import Struct
@@ -29,7 +29,7 @@ RENEW_LEASES = f"""-- compute.renew_leases
 WITH asked AS (SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[]) AS a (name, agent_id, agent_label)),
 due AS MATERIALIZED (
     SELECT host.name, asked.agent_id, asked.agent_label FROM compute.host JOIN asked USING (name)
-    WHERE (host.agent_id IS NULL OR host.agent_id = asked.agent_id OR silent)
+    WHERE (host.agent_id = asked.agent_id OR ($5 AND (host.agent_id IS NULL OR silent)))
         AND (host.agent_id IS DISTINCT FROM asked.agent_id OR silent OR NOT {HEARD_WITHIN.format("$4")})
     ORDER BY host.name FOR NO KEY UPDATE OF host
 ), taken AS (
@@ -45,8 +45,13 @@ SELECT host.name, host.agent_id, host.agent_label, host.agent_since, coalesce(ta
 FROM compute.host JOIN asked USING (name) LEFT JOIN taken USING (name)"""
 
 
-async def renew_leases(tx: Connection, agents_by_host: Mapping[str, Agent], *, renew_after_s: float) -> LeasesRead:
-    """Take or renew what the agents may have of these hosts; a lease that was written within renew_after_s is not."""
+async def renew_leases(
+    tx: Connection, agents_by_host: Mapping[str, Agent], *, renew_after_s: float, take: bool = True
+) -> LeasesRead:
+    """Take or renew what the agents may have of these hosts; a lease that was written within renew_after_s is not.
+
+    take: also those that are nobody's by now; else only what an agent has is renewed.
+    """
     agents = agents_by_host.values()
     rows = await tx.fetch(
         RENEW_LEASES,
@@ -54,6 +59,7 @@ async def renew_leases(tx: Connection, agents_by_host: Mapping[str, Agent], *, r
         [agent.id for agent in agents],
         [agent.label for agent in agents],
         timedelta(seconds=renew_after_s),
+        take,
     )
     return LeasesRead(
         leases_by_host={
@@ -68,3 +74,14 @@ async def renew_leases(tx: Connection, agents_by_host: Mapping[str, Agent], *, r
         behind=frozenset(row["name"] for row in rows if row["behind"]),
         now_s=rows[0]["now_s"] if rows else 0.0,
     )
+
+
+RELEASE_LEASES = """-- compute.release_leases
+UPDATE compute.host SET agent_id = NULL, agent_label = '', agent_since = NULL
+WHERE name IN (SELECT name FROM compute.host WHERE name = ANY($1::text[]) AND agent_id = $2
+    ORDER BY name FOR NO KEY UPDATE)"""
+
+
+async def release_leases(tx: Connection, names: Sequence[str], agent: Agent) -> None:
+    """The agent serves these hosts no more: another may at once."""
+    await tx.execute(RELEASE_LEASES, names, agent.id)
