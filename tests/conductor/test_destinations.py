@@ -106,7 +106,7 @@ async def test_a_forced_host_that_is_closed_or_unknown_is_refused_at_once(world:
     with pytest.raises(HostClosed, match="r1-h2 was forced down"):
         await boot(world, network.id, host="r1-h2")
     async with world.database.connection() as connection:
-        await connection.execute("UPDATE compute.host SET seen_at = now() - interval '1 hour' WHERE name = 'r1-h3'")
+        await connection.execute("UPDATE compute.host SET silent = true WHERE name = 'r1-h3'")
     with pytest.raises(HostClosed, match="r1-h3 has not been heard of"):
         await boot(world, network.id, host="r1-h3")
     assert await world.statuses() == {}

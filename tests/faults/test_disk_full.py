@@ -109,7 +109,7 @@ class Writers:
             "agent": (
                 f"{self._disk.agent_url}/hosts",
                 "PUT",
-                {"agent": AGENT, "hosts": [{"name": f"{number}-{name}", **host} for number in range(100)]},
+                {"agent": AGENT, "hosts": [{"name": f"{number}-{name[:40]}", **host} for number in range(100)]},
             ),
         }[api]
         async with self._session.request(method, url, json=body) as answer:

@@ -246,7 +246,8 @@ async def _answer_in_time(endpoint: Endpoint, request: Request, *, held_s: float
     What is cut off is cancelled and takes back what it began, which nobody waits for: it may need the database that
     kept it so long.
     """
-    timeout_s: float | None = getattr(request.app.state, "request_timeout_s", None)
+    state = getattr(request.scope.get("app"), "state", None)
+    timeout_s: float | None = getattr(state, "request_timeout_s", None)
     if timeout_s is None:
         return await endpoint(request)
     work = asyncio.ensure_future(endpoint(request))
