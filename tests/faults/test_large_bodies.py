@@ -67,7 +67,7 @@ def test_a_body_of_a_million_values_is_refused_at_once(roost: Cluster, name: str
     assert status == 400
     assert "values (members of objects, items of lists), " in said
     assert waits.refused == []
-    assert max(waits.health_s) < OTHERS_WAIT_MAX_S
+    assert max(waits.health_s, default=0.0) < OTHERS_WAIT_MAX_S
 
 
 def test_a_body_of_as_many_values_as_are_allowed_keeps_nobody_waiting(roost: Cluster) -> None:
@@ -78,4 +78,4 @@ def test_a_body_of_as_many_values_as_are_allowed_keeps_nobody_waiting(roost: Clu
     assert status == 400
     assert "No such resource class CUSTOM_0, CUSTOM_1, " in said  # it was read whole
     assert waits.refused == []
-    assert max(waits.health_s) < OTHERS_WAIT_MAX_S
+    assert max(waits.health_s, default=0.0) < OTHERS_WAIT_MAX_S

@@ -32,8 +32,9 @@ class Health:
         """Return why the database cannot serve, None if it can. Who asks during a look gets its answer."""
         if self._look is None or self._look.done():
             self._look = asyncio.create_task(self._look_once())
-        done, _ = await asyncio.wait((self._look,), timeout=ANSWER_S)
-        return self._look.result() if done else f"the database does not answer within {ANSWER_S} s"
+        look = self._look  # another one may have begun when this one's answer is here
+        done, _ = await asyncio.wait((look,), timeout=ANSWER_S)
+        return look.result() if done else f"the database does not answer within {ANSWER_S} s"
 
     def close(self) -> None:
         """End the connection."""
