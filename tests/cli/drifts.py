@@ -189,10 +189,6 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
             "UPDATE network.address SET assigned_for = '{keeper}' WHERE port_id = '{mine}'",
         ),
     ),
-    "a host lists a guest that nobody asked for": (
-        Kind.GUEST_UNKNOWN,
-        ("INSERT INTO compute.unknown_guest (host, server_id, attempt) VALUES ('r1-h1', '{nobody}', 3)",),
-    ),
     "a claim is of a server that is not there": (
         Kind.SERVER_CLAIM_STRAY,
         (HOLD.format("INSTANCE"), CLAIM_AT.format(HOST), USE.format(HOST)),

@@ -61,7 +61,7 @@ async def test_the_reconcilers_heal_it_themselves(books: Books, what: str) -> No
     await assert_books_agree(books.world.database)
 
 
-OTHERS = {Kind.GUEST_STRAY, Kind.GUEST_MISSING, Kind.PORT_ELSEWHERE, Kind.PORT_UNREACHED}
+OTHERS = {Kind.GUEST_STRAY, Kind.GUEST_MISSING, Kind.GUEST_UNKNOWN, Kind.PORT_ELSEWHERE, Kind.PORT_UNREACHED}
 """Kinds for which a person or an agent is needed, so that each has a test of its own."""
 
 
@@ -125,14 +125,15 @@ async def test_what_is_under_way_is_no_drift_and_is_left_alone(books: Books, wha
 
 
 async def test_what_only_a_person_can_put_right_is_left(books: Books) -> None:
-    """A port elsewhere than its server, one whose host was cabled anew under it, and a guest that is gone."""
+    """A port elsewhere than its server, or whose host was cabled anew; a guest that is gone, or not known."""
     await books.execute(
         "UPDATE network.port SET host = 'r2-h1' WHERE id = '{mine}'",
         "DELETE FROM compute.guest WHERE server_id = '{keeper}'",
+        "INSERT INTO compute.unknown_guest (host, server_id, attempt) VALUES ('r1-h1', '{nobody}', 3)",
     )
     status, report = await books.audit(repair=True)
     assert status == 3
-    kinds = {Kind.GUEST_MISSING, Kind.PORT_ELSEWHERE, Kind.PORT_UNREACHED}
+    kinds = {Kind.GUEST_MISSING, Kind.GUEST_UNKNOWN, Kind.PORT_ELSEWHERE, Kind.PORT_UNREACHED}
     assert {one["kind"] for one in report["left"]} == {kind.code for kind in kinds if kind.mend is Mend.PERSON}
     assert report["repaired"] == []
 
