@@ -175,6 +175,8 @@ class Api:
                     response = await _answer_in_time(endpoint, request, held_s=held_s)
             except Exception as error:
                 response = self.problem_response(error, request)
+                if isinstance(error, BodyTimeout):
+                    response.headers["Connection"] = "close"  # the rest of the body may never come
             if version is not None and self.microversions:
                 response.headers.update(self.microversions.response_headers(version))
             return response
