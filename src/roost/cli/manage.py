@@ -177,13 +177,11 @@ def _destroy_guest(
 
     Example: `roost-manage destroy-guest 5b5c0e4e-… --host r1-h1 --data-dir /var/lib/roost`
     """
-    if database and (data_dir or pg_bin):
-        raise typer.BadParameter("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
+    target = _target(data_dir, database, pg_bin)
     if not UUID.fullmatch(server):
         raise typer.BadParameter(f"{server}: expected the id of a server")
     if not yes and not typer.confirm(f"Destroy the guest of server {server} on host {host}?"):
         raise typer.Exit(1)
-    target = LedgerTarget(data_dir=None if database else (data_dir or Path("roost")), database=database, pg_bin=pg_bin)
     configure_logging("manage")
     raise typer.Exit(run("roost-manage", destroy_guest(target, server, host, config=config)))
 
