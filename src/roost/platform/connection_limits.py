@@ -143,14 +143,15 @@ class ConnectionLimits:
             nonlocal whole
             if whole:
                 return await receive()
-            try:
+            message = None
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(deadline_s):
                     message = await receive()
-            except TimeoutError:
+            if message is None:
+                # Not raised from the TimeoutError, which refers to the task that will hold this error: such a
+                # reference cycle keeps granian's connection open until garbage is collected.
                 whole = True
-                raise BodyTimeout(
-                    f"the body did not come to its end within {self._settings.body_timeout_s:g} s"
-                ) from None
+                raise BodyTimeout(f"the body did not come to its end within {self._settings.body_timeout_s:g} s")
             if not message.get("more_body"):
                 whole = True
                 self._answering.add(peer)

@@ -263,7 +263,10 @@ async def _answer_in_time(endpoint: Endpoint, request: Request, *, held_s: float
         await asyncio.wait((work,))
         raise
     if done:
-        return work.result()
+        try:
+            return work.result()
+        finally:
+            del work, done  # else a reference cycle, error to frame to task, keeps the connection open
     _ending.add(work)
     work.add_done_callback(_end)
     work.cancel()
