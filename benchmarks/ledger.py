@@ -12,14 +12,14 @@ from pathlib import Path
 
 from benchmarks.machine import Server, get_server
 from benchmarks.rows import Kind, Row
-from roost.placement import service
-from roost.placement.answers import encode
-from roost.placement.candidates import gather, search
-from roost.placement.index import Index
-from roost.placement.narrowing import make_plan
-from roost.placement.query import decode_pairs, parse_candidates
-from roost.placement.refresh import IndexRefresher
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.search.answers import encode
+from roost.placement.search.candidates import gather, search
+from roost.placement.search.index import Index
+from roost.placement.search.narrowing import make_plan
+from roost.placement.search.query import decode_pairs, parse_candidates
+from roost.placement.service import claims as claims_service
+from roost.placement.service.ledger import Ledger, sync_standard_names
+from roost.placement.service.refresh import IndexRefresher
 from roost.platform.database import Database
 from roost.platform.migrate import upgrade
 from roost.platform.postgres import PrivatePostgres
@@ -68,7 +68,7 @@ class World:
 
     async def claim(self, groups: Sequence[ClaimGroup]) -> None:
         """Claim them, all of them."""
-        answers = await service.claim(self.ledger, groups)
+        answers = await claims_service.claim(self.ledger, groups)
         assert len(answers) == len(groups)
         assert all(isinstance(answer, Claimed) for answer in answers)
 
@@ -90,7 +90,7 @@ async def claims(world: World) -> float:
         await world.claim(groups[start : start + world.row.batch])
     seconds = time.perf_counter() - started
     uuids = [claim.consumer_uuid for group in groups for claim in group.consumers]
-    await service.release(world.ledger, uuids)
+    await claims_service.release(world.ledger, uuids)
     return len(groups) / seconds
 
 
@@ -134,14 +134,14 @@ async def devices(world: World) -> float:
         )
         for n in range(8)
     ]
-    await service.ensure_providers(world.ledger, made)
+    await claims_service.ensure_providers(world.ledger, made)
     index = await world.ledger.index.fresh()
     groups = "".join(f"&resources{n}=PGPU:1" for n in range(1, 7))
     query = f"resources=VCPU:1{groups}&group_policy=isolate&limit={world.row.batch}"
     try:
         return _answer(index, query, world.row, world.row.batch)
     finally:
-        await service.delete_providers(world.ledger, [state.uuid for state in made])
+        await claims_service.delete_providers(world.ledger, [state.uuid for state in made])
 
 
 def _answer(index: Index, query_string: str, row: Row, count: int) -> float:
@@ -236,7 +236,7 @@ async def _filled(row: Row, ledger: Ledger) -> World:
         )
         for n, segment in enumerate(segments)
     ]  # fmt: skip
-    await service.ensure_providers(ledger, states)
+    await claims_service.ensure_providers(ledger, states)
     world = World(row, ledger, hosts, segments, aggregates, itertools.count())
     await world.claim(world.groups(row.held))
     return world

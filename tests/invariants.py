@@ -5,7 +5,7 @@ It reads all three schemas at one instant, which no part of Roost may do; each q
 
 from collections import Counter
 
-from roost.network.addressing import parse
+from roost.network.rules.addressing import parse
 from roost.platform.database import Connection, Database
 
 ALWAYS: dict[str, str] = {

@@ -18,8 +18,11 @@ LINES_USUAL_MAX, LINES_MAX, FUNCTION_LINES_MAX = 500, 800, 60
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 SERVICES = ("placement", "network", "compute")
 ENTRY_POINTS = {"roost.cli.main", "roost.cli.manage", "roost.cli.process"}
-OPERATIONS = {"network/reconciler.py", "placement/refresh.py", "placement/service_read.py"}
-"""Service code with a file of its own beside service.py: it works with the database, as a service does."""
+ROOMS = {
+    **{"model.py": "model", "errors.py": "model", "settings.py": "model"},
+    **{"rules": "rule", "search": "rule", "store": "store", "service": "service", "api": "api"},
+}
+"""A file or folder of a service's wing -> its room."""
 
 WINGS: dict[str, tuple[str, ...]] = {
     "platform": (),
@@ -75,17 +78,12 @@ class Module:
 
     @property
     def room(self) -> str:
-        """model, rule, store, service or api; "" outside the services and scheduling."""
-        if self.wing not in (*SERVICES, "scheduling") or self.path.endswith("__init__.py"):
+        """model, rule, store, service or api; "" outside the services and scheduling, whose files are all rules."""
+        if self.path.endswith("__init__.py"):
             return ""
-        second = self.path.split("/")[1].removesuffix(".py")
-        if second == "errors":
-            return "model"
-        if second == "store" or second.endswith("_store"):
-            return "store"
-        if second.split("_")[0] == "service" or self.path in OPERATIONS:
-            return "service"
-        return second if second in ("model", "api") else "rule"
+        if self.wing in SERVICES:
+            return ROOMS.get(self.path.split("/")[1], "")
+        return "rule" if self.wing == "scheduling" else ""
 
     def imports(self) -> Iterator[tuple[str, int]]:
         """(what is imported: a module, or a module and a name in it, line)."""
@@ -136,6 +134,12 @@ def files_say_what_they_are(house: House) -> Iterator[Breach]:
                 yield module, 1, f"{part!r} is no noun of docs/design.md"
 
 
+def services_files_are_in_rooms(house: House) -> Iterator[Breach]:
+    for module in house:
+        if module.wing in SERVICES and not module.room and not module.path.endswith("__init__.py"):
+            yield module, 1, f"in no room: expected one of {', '.join(ROOMS)} below {module.wing}/"
+
+
 def rooms_import_what_they_may(house: House) -> Iterator[Breach]:
     for module in house:
         forbidden = ROOM_IMPORTS.get(module.room, set())
@@ -144,7 +148,7 @@ def rooms_import_what_they_may(house: House) -> Iterator[Breach]:
                 yield module, line, f"a {module.room} file may not import {imported}"
             if module.room in ("rule", "model") and re.match(r"roost\.\w+\.(store|service|api)\b", imported):
                 yield module, line, f"a {module.room} file may not import {imported}"
-            if module.room == "api" and re.match(r"roost\.\w+\.\w*store\b", imported):
+            if module.room == "api" and re.match(r"roost\.\w+\.store\b", imported):
                 yield module, line, f"an api file calls its service, not {imported}"
             if module.room == "store" and re.match(r"roost\.\w+\.(service|api)\b", imported):
                 yield module, line, f"a store file may not import {imported}"
@@ -250,6 +254,7 @@ RULES: tuple[Callable[[House], Iterator[Breach]], ...] = (
     files_are_short,
     functions_fit_a_screen,
     files_say_what_they_are,
+    services_files_are_in_rooms,
     rooms_import_what_they_may,
     rules_are_pure,
     sql_lives_in_constants_of_stores,
@@ -280,26 +285,43 @@ DOC = '"""What it is."""\n'
         (files_say_what_they_are, {"cli/a.py": "x = 1\n"}, "no docstring"),
         (files_say_what_they_are, {"cli/http_utils.py": DOC}, "'http_utils' is no noun"),
         (files_say_what_they_are, {"network/common/a.py": DOC}, "'common' is no noun"),
-        (rooms_import_what_they_may, {"placement/claims.py": "import random\n"}, "a rule file may not import random"),
+        (
+            rooms_import_what_they_may,
+            {"placement/rules/claims.py": "import random\n"},
+            "a rule file may not import random",
+        ),
+        (services_files_are_in_rooms, {"network/a.py": DOC}, "in no room"),
         (rooms_import_what_they_may, {"network/model.py": "import asyncpg\n"}, "a model file may not import asyncpg"),
-        (rooms_import_what_they_may, {"network/a.py": "from roost.network.store import b\n"}, "a rule file may not"),
+        (
+            rooms_import_what_they_may,
+            {"network/rules/a.py": "from roost.network.store import b\n"},
+            "a rule file may not",
+        ),
         (rooms_import_what_they_may, {"network/api/a.py": "from roost.network import store\n"}, "calls its service"),
-        (rooms_import_what_they_may, {"network/service.py": "import starlette.routing\n"}, "a service file may not"),
-        (rooms_import_what_they_may, {"network/store.py": "from roost.network import service\n"}, "a store file may"),
+        (rooms_import_what_they_may, {"network/service/a.py": "import starlette.routing\n"}, "a service file may not"),
+        (rooms_import_what_they_may, {"network/store/a.py": "from roost.network import service\n"}, "a store file may"),
         (rules_are_pure, {"scheduling/a.py": "async def f() -> None: ...\n"}, "a rule file awaits nothing"),
         (rules_are_pure, {"scheduling/a.py": "x = datetime.now(UTC)\n"}, "may not call now()"),
         (rules_are_pure, {"scheduling/a.py": "x = uuid4()\n"}, "may not call uuid4()"),
         (sql_lives_in_constants_of_stores, {"network/api/a.py": 'X = "SELECT 1 FROM x"\n'}, "SQL outside a store"),
         (sql_lives_in_constants_of_stores, {"conductor/a.py": 'x("DELETE FROM a WHERE b")\n'}, "SQL outside a store"),
-        (sql_lives_in_constants_of_stores, {"network/store.py": 'X = "SELECT 1 FROM x"\n'}, "starts with `-- network."),
         (
             sql_lives_in_constants_of_stores,
-            {"network/store.py": 'def f():\n    return g("-- network.f\\nSELECT 1 FROM x")\n'},
+            {"network/store/a.py": 'X = "SELECT 1 FROM x"\n'},
+            "starts with `-- network.",
+        ),
+        (
+            sql_lives_in_constants_of_stores,
+            {"network/store/a.py": 'def f():\n    return g("-- network.f\\nSELECT 1 FROM x")\n'},
             "not a constant of the module",
         ),
         (transactions_belong_to_services, {"network/api/a.py": "x = d.transaction()\n"}, "opens no transaction"),
-        (wings_import_what_they_may, {"network/a.py": "import roost.compute.model\n"}, "network may not import"),
-        (wings_import_what_they_may, {"placement/a.py": "from roost.seams import network\n"}, "placement may not"),
+        (wings_import_what_they_may, {"network/rules/a.py": "import roost.compute.model\n"}, "network may not import"),
+        (
+            wings_import_what_they_may,
+            {"placement/rules/a.py": "from roost.seams import network\n"},
+            "placement may not",
+        ),
         (wings_import_what_they_may, {"conductor/a.py": "from roost.compute import store\n"}, "conductor may not"),
         (wings_import_what_they_may, {"agent/a.py": "from roost.seams import compute\n"}, "agent may not import"),
         (wings_import_what_they_may, {"attic/a.py": "from roost.seams import compute\n"}, "attic is no wing"),
@@ -320,11 +342,12 @@ def test_a_rule_notices_its_breach(rule: Callable[[House], Iterator[Breach]], fi
 
 def test_a_house_in_order_is_left_in_peace() -> None:
     files = {
-        "placement/claims.py": DOC + "import numpy\nfrom roost.placement.model import A\n",
+        "placement/rules/claims.py": DOC + "import numpy\nfrom roost.placement.model import A\n",
         "placement/model.py": DOC + "from msgspec import Struct\nclass A(Struct):\n    " + DOC,
-        "placement/store.py": DOC + 'F = """\n-- placement.f\nSELECT 1 FROM x\n"""\n',
-        "placement/service.py": DOC + "from roost.placement import claims, store\nx = d.transaction()\n",
-        "cli/main.py": DOC + "from roost.placement import service\nprint('SELECT 1 FROM x')\n",
+        "placement/store/claims.py": DOC + 'F = """\n-- placement.f\nSELECT 1 FROM x\n"""\n',
+        "placement/service/claims.py": DOC
+        + "from roost.placement.rules import claims\nfrom roost.placement.store import claims\nx = d.transaction()\n",
+        "cli/main.py": DOC + "from roost.placement.service import claims\nprint('SELECT 1 FROM x')\n",
     }
     house = [Module(path, text) for path, text in files.items()]
     assert [breach for rule in RULES for breach in rule(house)] == []

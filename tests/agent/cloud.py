@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from roost.compute.api.agent import routes
-from roost.compute.leases import Agent
+from roost.compute.rules.leases import Agent
 from roost.compute.service import Compute
 from roost.platform.database import Database
 from roost.platform.env import Env

@@ -13,10 +13,10 @@ from roost.cli.audit import AuditRequest, audit
 from roost.cli.ledger_target import LedgerTarget
 from roost.conductor.reconcile import audit_once as audit_servers
 from roost.network.model import PortRequest
-from roost.network.reconciler import audit_once as audit_network
 from roost.network.service import ports
-from roost.placement.service_audit import audit_once as audit_ledger
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.network.service.reconciler import audit_once as audit_network
+from roost.placement.service.audit import audit_once as audit_ledger
+from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.seams.audit import Kind
 

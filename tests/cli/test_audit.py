@@ -15,8 +15,8 @@ from tests.network.cloud import PROJECT
 
 from roost.network.errors import SubnetInUse
 from roost.network.model import PortRequest, SubnetChanges
-from roost.network.reconciler import reconcile_once
 from roost.network.service import networks, ports, subnet_changes, subnets
+from roost.network.service.reconciler import reconcile_once
 from roost.platform.database import Database
 from roost.seams.audit import Kind, Mend
 

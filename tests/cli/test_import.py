@@ -20,8 +20,8 @@ from roost.cli.keystone import KeystoneRefused, credentials_of
 from roost.cli.ledger_target import LedgerTarget
 from roost.cli.manage import ImportRequest, import_placement
 from roost.cli.placement_source import Read, Source, SourceRefused, read_placement
-from roost.placement import import_store
-from roost.placement.importing import LedgerState
+from roost.placement.rules.imports import LedgerState
+from roost.placement.store import imports as imports_store
 from roost.platform.database import Database
 
 MANAGE = [sys.executable, "-c", "from roost.cli.manage import main; main()"]
@@ -94,7 +94,7 @@ class SmallCloud:
 
 async def ledger_of(database: Database) -> LedgerState:
     async with database.transaction(snapshot=True) as tx:
-        return await import_store.read_ledger(tx)
+        return await imports_store.read_ledger(tx)
 
 
 async def test_an_import_takes_everything_and_a_repeat_finds_no_difference(

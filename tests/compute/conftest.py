@@ -15,7 +15,7 @@ from roost.clients.local_placement import LocalPlacement
 from roost.compute.api import routes
 from roost.compute.service import Compute
 from roost.network.service import Networks
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.auth import CALLER_KEY, Caller
 from roost.platform.database import Database
 from roost.platform.env import Env

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from roost.compute.agent_tokens import HostPatterns, check_patterns, token_hash
 from roost.compute.errors import AgentTokenNotFound, HostNotCovered
+from roost.compute.rules.agent_tokens import HostPatterns, check_patterns, token_hash
 from roost.compute.service import agent_tokens as service
 from roost.compute.service.agent_tokens import READ_PAUSE_S, REMEMBERED_S, AgentTokens
 from roost.platform.auth import Unauthorized

@@ -9,8 +9,8 @@ import pytest
 from tests.agent.cloud import AGENT
 from tests.compute.conftest import NetworkRows
 
-from roost.compute.builds import Build, find_wait
 from roost.compute.model import HostReport, Move, NicAsked, Placed, ServerRequest, Stage
+from roost.compute.rules.builds import Build, find_wait
 from roost.compute.service import Compute
 from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.compute.service.hosts import register_hosts

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roost.compute.audit import QuietServer, claim_of, judge_claim
+from roost.compute.rules.drift import QuietServer, claim_of, judge_claim
 from roost.seams.compute import FlavorGroup, RequestSpec
 from roost.seams.placement import Allocations
 

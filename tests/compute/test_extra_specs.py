@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from roost.compute.extra_specs import FlavorRequirements, read_extra_specs
+from roost.compute.rules.extra_specs import FlavorRequirements, read_extra_specs
 from roost.seams.compute import FlavorGroup
 
 

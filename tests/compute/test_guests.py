@@ -7,8 +7,8 @@ import pytest
 from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests
 from tests.blocked import until_blocked
 
-from roost.compute.guests import Guest, ReportOutcome, WorkState, decide_reports
 from roost.compute.model import GuestOrder, GuestReport, Stage
+from roost.compute.rules.guests import Guest, ReportOutcome, WorkState, decide_reports
 from roost.compute.service import Compute
 from roost.compute.service.audit import audit_guests
 from roost.compute.service.guests import BusyOrder, Polls, report

@@ -1,6 +1,6 @@
 import pytest
 
-from roost.compute.host_names import find_bad_host_name
+from roost.compute.rules.host_names import find_bad_host_name
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests
 
-from roost.compute.agent_tokens import HostPatterns
 from roost.compute.errors import HostHeld
-from roost.compute.guests import Guest, GuestList, KnownGuest, Refusal, decide_guest_list, decide_reports
-from roost.compute.leases import Agent, HostLease, list_held_elsewhere
 from roost.compute.model import GuestReport, HostReport
+from roost.compute.rules.agent_tokens import HostPatterns
+from roost.compute.rules.guests import Guest, GuestList, KnownGuest, Refusal, decide_guest_list, decide_reports
+from roost.compute.rules.leases import Agent, HostLease, list_held_elsewhere
 from roost.compute.service import Compute
 from roost.compute.service.audit import audit_guests
 from roost.compute.service.guests import Polls, compare_guests, report

@@ -11,7 +11,7 @@ from tests.agent.cloud import AGENT
 from roost.clients.local_compute import LocalCompute
 from roost.compute.errors import FilterInvalid, NetworkAmbiguous, ServerNotFound, ServerRefused
 from roost.compute.model import HostReport, Move, NicAsked, ServerFilter, ServerRequest
-from roost.compute.servers import Counts, nic_problem, number_nics, read_counts, server_names
+from roost.compute.rules.servers import Counts, nic_problem, number_nics, read_counts, server_names
 from roost.compute.service import Compute
 from roost.compute.service import hosts as hosts_service
 from roost.compute.service import servers as service

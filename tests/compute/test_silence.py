@@ -7,13 +7,13 @@ import pytest
 from tests.agent.cloud import AGENT
 from tests.compute.test_hosts import report_of, silent_for
 
+from roost.compute.rules.silence import Listening, has_listened, listen_on
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
 from roost.compute.service.guests import Polls
 from roost.compute.service.leases import renew_leases
 from roost.compute.service.silence import SilenceWatch
 from roost.compute.settings import ComputeSettings
-from roost.compute.silence import Listening, has_listened, listen_on
 from roost.platform.errors import DatabaseUnavailable
 from roost.seams.placement import DISABLED
 

@@ -16,8 +16,8 @@ from tests.next_call import after
 from roost.compute.service import servers as server_service
 from roost.network.errors import NetworkInUse, NetworkNotFound, SubnetInUse
 from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest, Subnet
-from roost.network.reconciler import reconcile_once
 from roost.network.service import networks, ports, subnets
+from roost.network.service.reconciler import reconcile_once
 from roost.platform.database import Database
 from roost.platform.errors import RoostError
 

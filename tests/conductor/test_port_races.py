@@ -17,10 +17,10 @@ from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
 from roost.compute.service.servers import get_server
-from roost.network import bindings
 from roost.network.model import Binding, FixedIpRequest, PortChanges, PortFilter, PortRequest
-from roost.network.reconciler import reconcile_once
+from roost.network.rules import bindings
 from roost.network.service import port_bindings, ports
+from roost.network.service.reconciler import reconcile_once
 from roost.platform.database import Database
 from roost.platform.errors import RoostError
 from roost.seams.network import Nic

@@ -16,8 +16,8 @@ from roost.compute.service.audit import audit_servers
 from roost.conductor.pipeline import run_once
 from roost.network.errors import PortInUse
 from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest
-from roost.network.reconciler import reconcile_once
 from roost.network.service import networks, ports
+from roost.network.service.reconciler import reconcile_once
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.seams.audit import Kind, Repairs

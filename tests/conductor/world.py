@@ -18,6 +18,7 @@ from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
 from roost.compute.model import GuestReport, HostReport, NicAsked, ServerRequest
+from roost.compute.rules.silence import Listening
 from roost.compute.service import Compute, guests
 from roost.compute.service import flavors as flavor_service
 from roost.compute.service import hosts as host_service
@@ -25,14 +26,13 @@ from roost.compute.service import servers as server_service
 from roost.compute.service.flavors import FlavorRequest
 from roost.compute.service.silence import SilenceWatch
 from roost.compute.service.work import lease_work
-from roost.compute.silence import Listening
 from roost.conductor.context import Build, Conductor, Lease
 from roost.conductor.pipeline import carry, run_once
 from roost.conductor.settings import ConductorSettings
 from roost.network.model import Network
-from roost.network.reconciler import reconcile_once as reconcile_ports
 from roost.network.service import Networks
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.network.service.reconciler import reconcile_once as reconcile_ports
+from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups

@@ -16,9 +16,9 @@ from tests.faults.conftest import LedgerServers
 from tests.invariants import ALWAYS, NOTE_OVERCLAIMS
 from tests.placement_client import Answer, PlacementClient, a_uuid, claim
 
-from roost.placement import service
 from roost.placement.errors import ProviderNotFound
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.service import claims as claims_service
+from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.errors import BadRequest, Conflict
 from roost.seams.placement import ClaimGroup, ConsumerClaim, Inventory, ProviderState
@@ -81,8 +81,8 @@ async def clear_up(database: Database) -> None:
     async with database.connection() as connection:
         consumers = [row[0] for row in await connection.fetch("SELECT uuid FROM placement.consumer")]
         providers = [row[0] for row in await connection.fetch("SELECT uuid FROM placement.provider")]
-    await service.release(ledger, consumers)
-    while len(left := await service.delete_providers(ledger, providers)) < len(providers):
+    await claims_service.release(ledger, consumers)
+    while len(left := await claims_service.delete_providers(ledger, providers)) < len(providers):
         providers = left  # parents go when their children are gone
     assert providers == []
 
@@ -167,11 +167,11 @@ class Storm:
             ]
             try:
                 await asyncio.gather(
-                    service.ensure_providers(self.ledger, states),
-                    service.claim(self.ledger, groups),
-                    service.delete_providers(self.ledger, random.sample(self.passing, 2)),
-                    service.release(self.ledger, random.sample(self.shared, 2)),
-                    service.set_placement_aggregates(
+                    claims_service.ensure_providers(self.ledger, states),
+                    claims_service.claim(self.ledger, groups),
+                    claims_service.delete_providers(self.ledger, random.sample(self.passing, 2)),
+                    claims_service.release(self.ledger, random.sample(self.shared, 2)),
+                    claims_service.set_placement_aggregates(
                         self.ledger,
                         {uuid: frozenset(random.sample(self.shared, 1)) for uuid in random.sample(self.lasting, 2)},
                         managed=frozenset(self.shared),

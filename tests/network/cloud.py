@@ -10,8 +10,8 @@ from unittest.mock import patch
 from tests.invariants import assert_books_agree
 
 from roost.clients.local_network import LocalNetwork
-from roost.network import addressing
 from roost.network.model import Network, Segment, Subnet
+from roost.network.rules import addressing
 from roost.network.service import Networks, networks, subnets
 from roost.platform.env import Env
 from roost.seams.network import Bound, EnsuredPorts, Nic, Port, PortBind, ServerNics

@@ -8,7 +8,7 @@ from tests.network.cloud import Cloud
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
 from roost.network.service import Networks
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.seams.compute import HostAggregateMembers, HostAggregateState, HostHeartbeat, PortsChange

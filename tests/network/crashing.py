@@ -13,7 +13,7 @@ from roost.clients.local_placement import LocalPlacement
 from roost.network.errors import SubnetInUse
 from roost.network.model import FixedIpRequest, Network, PortChanges, PortRequest, SubnetChanges
 from roost.network.service import Networks, networks, ports, subnet_changes, subnets
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.seams.network import Nic

@@ -5,8 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.network import addressing
-from roost.network.addressing import Demand
 from roost.network.errors import (
     GatewayConflictWithAllocationPools,
     InvalidInput,
@@ -14,6 +12,8 @@ from roost.network.errors import (
     OverlappingAllocationPools,
 )
 from roost.network.model import AddressRange
+from roost.network.rules import addressing
+from roost.network.rules.addressing import Demand
 
 
 def as_set(ranges: list[AddressRange]) -> set[int]:

@@ -12,9 +12,9 @@ from tests.invariants import SETTLED
 from tests.network.cloud import NEVER, PROJECT, Cloud, assert_sound
 from tests.next_call import after
 
-from roost.network import addressing
 from roost.network.errors import IpAddressAlreadyAllocated, IpAddressGenerationFailure, MacAddressInUse
 from roost.network.model import FixedIpRequest, Network, PortChanges, PortFilter, PortRequest, Subnet
+from roost.network.rules import addressing
 from roost.network.service import ports, subnets
 from roost.platform.errors import DatabaseUnavailable
 

@@ -8,11 +8,11 @@ from tests.network.cloud import Cloud
 from tests.network.test_ipv6 import SLAAC, STATELESS, addresses, bind, create, listed
 from tests.next_call import after
 
-from roost.network import uses
 from roost.network.errors import RevisionNumberConstraintFailed, SubnetInUse
 from roost.network.model import Port
-from roost.network.reconciler import reconcile_once
+from roost.network.rules import uses
 from roost.network.service import ports, subnets
+from roost.network.service.reconciler import reconcile_once
 from roost.network.store import ports as port_rows
 from roost.seams.compute import PortsChange
 from roost.seams.placement import IPV4_ADDRESS

@@ -3,9 +3,9 @@ import pytest
 from tests.network.cloud import NEVER, PROJECT, Cloud
 from tests.network.test_api import Api
 
-from roost.network.availability import AvailabilityFilter, Counts, Held, availabilities, wanted_networks
 from roost.network.errors import NetworkNotFound
 from roost.network.model import AddressRange, FixedIpRequest, Network, PortRequest, Subnet
+from roost.network.rules.availability import AvailabilityFilter, Counts, Held, availabilities, wanted_networks
 from roost.network.service import availability, ports
 
 ANY = AvailabilityFilter()

@@ -11,7 +11,6 @@ from tests.network.cloud import PROJECT, Cloud, execute
 from tests.network.test_subnet_updates import assert_books, joinable, only, pools, port
 from tests.next_call import after, before, instead
 
-from roost.network.availability import Counts
 from roost.network.errors import (
     IpAddressGenerationFailure,
     PublicationPending,
@@ -19,8 +18,9 @@ from roost.network.errors import (
     SubnetsNotAllAssociatedWithSegments,
 )
 from roost.network.model import FixedIpRequest, PortChanges, PortRequest, Segment, SubnetChanges
-from roost.network.reconciler import Reconciled, reconcile_once
+from roost.network.rules.availability import Counts
 from roost.network.service import audit_providers, availability, networks, ports, publications, subnet_changes, subnets
+from roost.network.service.reconciler import Reconciled, reconcile_once
 from roost.network.store import publications as publication_rows
 from roost.platform.errors import DatabaseUnavailable
 from roost.seams.audit import Repairs

@@ -7,7 +7,7 @@ import pytest
 from tests.invariants import SETTLED
 from tests.network.cloud import Cloud, assert_sound
 
-from roost.network.reconciler import Reconciled, reconcile_once
+from roost.network.service.reconciler import Reconciled, reconcile_once
 from roost.platform.crash import CRASH_POINTS
 
 POINTS = [name for name in CRASH_POINTS if name.startswith(("port.", "publish.", "reconcile.", "subnet."))]

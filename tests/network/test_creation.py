@@ -16,8 +16,8 @@ from roost.network.errors import (
     PortChanged,
 )
 from roost.network.model import Port, PortFilter, PortRequest
-from roost.network.reconciler import reconcile_once
 from roost.network.service import creation, ports, quotas
+from roost.network.service.reconciler import reconcile_once
 from roost.platform.errors import RoostError, TransactionVictim
 
 NOWHERE = "00000000-0000-4000-8000-00000000dead"

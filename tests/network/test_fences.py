@@ -9,11 +9,11 @@ from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud, assert_sound, execute
 from tests.next_call import after, instead
 
-from roost.network import bindings
 from roost.network.errors import IpAddressGenerationFailure, PortChanged, SubnetInUse
 from roost.network.model import FixedIpRequest, PortChanges, PortFilter, PortRequest
-from roost.network.reconciler import Reconciled, reconcile_once
+from roost.network.rules import bindings
 from roost.network.service import assignments, ports, publications, releases, subnets
+from roost.network.service.reconciler import Reconciled, reconcile_once
 from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as subnet_rows
 from roost.platform.errors import TransactionVictim

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from tests.network.cloud import NEVER, PROJECT, Cloud, assert_sound
 from tests.network.test_api import Api
 
-from roost.network import addressing, flat
 from roost.network.errors import InvalidInput, SubnetInUse
-from roost.network.flat import Allocation, FlatAddress
 from roost.network.model import AddressRange, FixedIpRequest, Network, PortRequest, Subnet
-from roost.network.reconciler import reconcile_once
+from roost.network.rules import addressing, flat
+from roost.network.rules.flat import Allocation, FlatAddress
 from roost.network.service import audit_flat
 from roost.network.service import networks as network_service
 from roost.network.service import ports as port_service
 from roost.network.service import subnets as subnet_service
+from roost.network.service.reconciler import reconcile_once
 from roost.seams.audit import Kind, Repairs
 from roost.seams.network import Allocated, AllocateRefused, EnsuredPorts, FlatNic, FlatWanted, Nic, PortsRefused
 from roost.seams.network import ServerNics as Server

@@ -25,8 +25,8 @@ from tests.platform.asgi import Answer, send_raw
 from roost.cli.access import VERSION_PATHS
 from roost.network.api import operations, policies, routes
 from roost.network.api.openapi import describe
-from roost.network.reconciler import reconcile_once
 from roost.network.service import audit
+from roost.network.service.reconciler import reconcile_once
 from roost.platform.authentication import Authentication, noauth2
 from roost.platform.database import Database
 from roost.platform.http import mount

@@ -11,9 +11,9 @@ from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
 from roost.compute.service import hosts as host_service
-from roost.network import segments
 from roost.network.errors import HostNotCompatibleWithFixedIps
 from roost.network.model import Network, PortChanges, PortFilter, PortRequest
+from roost.network.rules import segments
 from roost.network.service import audit, ports
 from roost.network.service import networks as network_service
 from roost.platform.database import Database

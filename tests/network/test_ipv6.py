@@ -13,8 +13,6 @@ from tests.blocked import until_blocked
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud
 
-from roost.network import uses
-from roost.network.addressing import show
 from roost.network.errors import (
     AllocationOnAutoAddressSubnet,
     FixedIpsSubnetsNotOnSameSegment,
@@ -22,8 +20,10 @@ from roost.network.errors import (
     IpAddressGenerationFailure,
 )
 from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest, Segment
-from roost.network.reconciler import reconcile_once
+from roost.network.rules import uses
+from roost.network.rules.addressing import show
 from roost.network.service import automatic, creation, ports
+from roost.network.service.reconciler import reconcile_once
 from roost.network.settings import NetworkSettings
 from roost.network.store import addresses as store
 from roost.seams.network import BindRefused, Bound, Nic, PortBind

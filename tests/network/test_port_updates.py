@@ -21,8 +21,8 @@ from roost.network.errors import (
     PortInUse,
 )
 from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortRequest
-from roost.network.reconciler import Reconciled, reconcile_once
 from roost.network.service import ports, subnets
+from roost.network.service.reconciler import Reconciled, reconcile_once
 from roost.seams.network import Nic
 from roost.seams.placement import IPV4_ADDRESS
 

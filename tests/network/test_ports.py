@@ -16,9 +16,9 @@ from roost.network.errors import (
     SubnetInUse,
 )
 from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest
-from roost.network.reconciler import reconcile_once
 from roost.network.service import networks as network_service
 from roost.network.service import ports, subnets
+from roost.network.service.reconciler import reconcile_once
 from roost.seams.network import Bound, EnsuredPorts, Nic, PortBind, PortsRefused
 
 

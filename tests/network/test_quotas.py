@@ -9,10 +9,10 @@ from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud
 from tests.network.test_api import Api
 
-from roost.network import quotas as rules
 from roost.network.errors import NetworkNotFound, OverQuota
 from roost.network.model import Port, PortRequest
-from roost.network.quotas import QuotaUsage
+from roost.network.rules import quotas as rules
+from roost.network.rules.quotas import QuotaUsage
 from roost.network.service import creation, ports, quotas
 from roost.seams.network import EnsuredPorts, Nic, PortsRefused
 

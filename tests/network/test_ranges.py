@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.network.test_availability import a_subnet
 
-from roost.network import audit
 from roost.network.model import AddressRange
-from roost.network.ranges import holds, intersect, join, subtract
-from roost.network.subnet_changes import Holding
+from roost.network.rules import drift
+from roost.network.rules.ranges import holds, intersect, join, subtract
+from roost.network.rules.subnet_changes import Holding
 
 SIZE = 40
 BASE = 2**127
@@ -54,7 +54,7 @@ def test_in_which_of_many_ranges_an_address_is_is_looked_up_and_not_searched_for
     held = [number + shift for number in range(10, 4010, 4) for shift in (0, 1)]
     subnet = a_subnet("10.0.0.0/8", *pools)
     Counted.compared = 0
-    assert audit.judge_free(subnet.id, "", pools, pools, held[::2]) is not None
-    marks = [audit.judge_marks(Holding(number, True, True), subnet) for number in held]
+    assert drift.judge_free(subnet.id, "", pools, pools, held[::2]) is not None
+    marks = [drift.judge_marks(Holding(number, True, True), subnet) for number in held]
     assert [mark is None for mark in marks] == [True, False] * 1000
     assert Counted.compared < 100 * len(held)

@@ -3,9 +3,9 @@ import asyncio
 from tests.network.cloud import PROJECT, Cloud, assert_sound
 
 from roost.network.model import PLAIN_NAME, PortFilter, PortRequest
-from roost.network.reconciler import Reconciled, reconcile_once
 from roost.network.service import networks as network_service
 from roost.network.service import ports, subnets
+from roost.network.service.reconciler import Reconciled, reconcile_once
 from roost.network.store import publications
 from roost.network.store import subnets as subnet_rows
 from roost.seams.network import Nic

@@ -11,8 +11,8 @@ from tests.network.cloud import PROJECT, Cloud, assert_sound, execute
 from tests.next_call import after, instead
 
 from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortRequest
-from roost.network.reconciler import Reconciled, reconcile_once
 from roost.network.service import ports, releases
+from roost.network.service.reconciler import Reconciled, reconcile_once
 from roost.platform.database import POOL_SIZE, Database
 from roost.seams.network import Nic
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim

@@ -15,7 +15,7 @@ from roost.network.errors import (
     SubnetsNotAllAssociatedWithSegments,
 )
 from roost.network.model import PortChanges, SubnetChanges
-from roost.network.requests import claimed_demands
+from roost.network.rules.requests import claimed_demands
 from roost.network.service import ports, subnet_changes, subnets
 from roost.seams.network import Nic
 from roost.seams.placement import IPV4_ADDRESS

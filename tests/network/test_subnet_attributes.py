@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from tests.network.cloud import NEVER, PROJECT, Cloud
 
-from roost.network import addressing, subnet_attributes
 from roost.network.errors import DNSNameServersExhausted, HostRoutesExhausted, InvalidInput
 from roost.network.model import HostRoute, Subnet
+from roost.network.rules import addressing, subnet_attributes
 from roost.network.service import subnets
 from roost.platform.errors import RoostError
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.network.test_ranges import BASE, numbers_of, points, ranges
 
-from roost.network.subnet_changes import Holding, begin_change, end_change
+from roost.network.rules.subnet_changes import Holding, begin_change, end_change
 
 
 @given(points, points, points, points, points, st.booleans(), st.booleans())

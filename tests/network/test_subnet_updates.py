@@ -10,8 +10,6 @@ import pytest
 from tests.invariants import ALWAYS, SETTLED, list_uncovered
 from tests.network.cloud import PROJECT, Cloud
 
-from roost.network import addressing
-from roost.network.addressing import Given
 from roost.network.errors import (
     GatewayConflictWithAllocationPools,
     GatewayIpInUse,
@@ -39,10 +37,12 @@ from roost.network.model import (
     Subnet,
     SubnetChanges,
 )
-from roost.network.reconciler import Reconciled, reconcile_once
+from roost.network.rules import addressing
+from roost.network.rules.addressing import Given
 from roost.network.service import networks as network_service
 from roost.network.service import ports, releases, subnet_changes, subnets
 from roost.network.service.audit import audit
+from roost.network.service.reconciler import Reconciled, reconcile_once
 from roost.network.store import addresses
 from roost.network.store import claims as claim_rows
 from roost.seams.audit import Repairs

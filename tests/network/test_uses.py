@@ -5,10 +5,10 @@ import itertools
 import pytest
 from tests.network.cloud import NEVER
 
-from roost.network import addressing, inventory, uses
 from roost.network.errors import InvalidInput, InvalidSubnetServiceType
 from roost.network.model import Subnet
-from roost.network.subnet_attributes import check_service_types
+from roost.network.rules import addressing, inventory, uses
+from roost.network.rules.subnet_attributes import check_service_types
 
 SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}
 

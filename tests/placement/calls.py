@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.types import Message
 
 from roost.placement.api import routes
-from roost.placement.service_ledger import Ledger
+from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Unrestricted
 from roost.platform.http import mount
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from tests.placement.worlds import fields_of
 
-from roost.placement.index import IndexedProvider
+from roost.placement.search.index import IndexedProvider
 from roost.seams.placement import SHARING, CandidateQuery, Distinct, RequestGroup
 
 Part = tuple[RequestGroup, Mapping[str, int]]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 
-from roost.placement.service_reshape import NewInventories
+from roost.placement.service.reshape import NewInventories
 from roost.seams.placement import ClaimGroup, ConsumerClaim, Inventory, ProviderState
 
 STANDARD_CLASSES = ("VCPU", "MEMORY_MB")

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 from tests.platform.asgi import Answer, send_raw
 
 from roost.placement.api import routes
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.authentication import Authentication, noauth2
 from roost.platform.database import Database

@@ -2,8 +2,8 @@
 
 import uuid
 
-from roost.placement import store
 from roost.placement.model import Changes
+from roost.placement.store import claims as claims_store
 from roost.platform.database import Connection
 from roost.seams.placement import VCPU, ClaimGroup, ConsumerClaim, Inventory, ProviderState
 
@@ -35,6 +35,6 @@ def claim_of(provider_uuid: str, amount: int) -> ClaimGroup:
 
 
 async def touch(tx: Connection, *uuids: str) -> list[int]:
-    ids = list((await store.lock_providers(tx, uuids)).values())
-    await store.write_changes(tx, Changes(consumers=(), used={}, provider_ids=frozenset(ids)))
+    ids = list((await claims_store.lock_providers(tx, uuids)).values())
+    await claims_store.write_changes(tx, Changes(consumers=(), used={}, provider_ids=frozenset(ids)))
     return ids

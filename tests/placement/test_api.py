@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.placement.calls import Api
 
-from roost.placement import service
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.service import claims as claims_service
+from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.seams.placement import IPV4_ADDRESS, SHARING, VCPU, Inventory, ProviderState
 
@@ -24,7 +24,7 @@ AGGREGATE, HOST, SEGMENT = (f"00000000-0000-4000-8000-00000000000{n}" for n in (
 async def api(database: Database) -> Api:
     ledger = Ledger(database)
     await sync_standard_names(ledger)
-    await service.ensure_providers(
+    await claims_service.ensure_providers(
         ledger,
         [
             ProviderState(

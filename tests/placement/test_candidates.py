@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.placement.naive import key_of, tried
 from tests.placement.worlds import CLASSES, RANDOM, a_query, a_world, host, index_of, provider, segment
 
-from roost.placement.answers import encode
-from roost.placement.candidates import SOLE_LIMIT_MIN, find, gather, search
-from roost.placement.combinations import Patience, combinations
-from roost.placement.index import Delta, Index, IndexedProvider, Usage
-from roost.placement.narrowing import make_plan
+from roost.placement.search.answers import encode
+from roost.placement.search.candidates import SOLE_LIMIT_MIN, find, gather, search
+from roost.placement.search.combinations import Patience, combinations
+from roost.placement.search.index import Delta, Index, IndexedProvider, Usage
+from roost.placement.search.narrowing import make_plan
 from roost.seams.placement import (
     DISK_GB,
     IPV4_ADDRESS,

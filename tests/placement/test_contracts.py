@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.placement.calls import Api
 
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 
 HOST, SEGMENT, NOBODY, CONSUMER, RACK = (f"00000000-0000-4000-8000-00000000000{n}" for n in range(1, 6))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from roost.placement import service
-from roost.placement.index import Index
-from roost.placement.refresh import IndexRefresher
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.search.index import Index
+from roost.placement.service import claims as claims_service
+from roost.placement.service.ledger import Ledger, sync_standard_names
+from roost.placement.service.refresh import IndexRefresher
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.migrate import upgrade
@@ -42,7 +42,7 @@ async def fill(dsn: str, *names: str) -> None:
         ProviderState(uuid=f"00000000-0000-4000-8000-{number:012}", name=name, inventories={VCPU: Inventory(total=8)})
         for number, name in enumerate(names)
     ]
-    await service.ensure_providers(ledger, states)
+    await claims_service.ensure_providers(ledger, states)
     await database.close()
 
 

@@ -19,7 +19,7 @@ from tests.platform.asgi import Answer
 from roost.placement.api import answer_schemas, operations, policies
 from roost.placement.api.bodies import FORMATS, SHOWN_MAX
 from roost.placement.api.openapi import refusals
-from roost.placement.service_ledger import Ledger
+from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Unrestricted
 from roost.platform.database import Database
 from roost.platform.policy import OsloPolicy

@@ -5,7 +5,7 @@ from hypothesis import given
 from msgspec.structs import replace
 from tests.placement.ledger_states import consumer, ledgers, provider, state, uuid_of
 
-from roost.placement.importing import (
+from roost.placement.rules.imports import (
     Change,
     Detail,
     ImportedProvider,

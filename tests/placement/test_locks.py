@@ -12,9 +12,11 @@ import pytest
 from tests.blocked import until_blocked
 from tests.invariants import ALWAYS
 
-from roost.placement import service, service_names, service_write
 from roost.placement.errors import ProviderNotFound
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.service import claims as claims_service
+from roost.placement.service import names as names_service
+from roost.placement.service import providers as providers_service
+from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.errors import BadRequest, Conflict, DatabaseUnavailable, LockTimeout, NotFound
 from roost.seams.placement import ClaimGroup, ConsumerClaim, Inventory, ProviderState
@@ -71,37 +73,41 @@ async def test_batches_of_new_providers_with_each_others_names(ledger: Ledger) -
             ProviderState(uuid=uuid_of(start + n), name=name) for n, name in zip((0, 399), names, strict=True)
         ]
         try:
-            await service.ensure_providers(ledger, [first, *middle, last])
+            await claims_service.ensure_providers(ledger, [first, *middle, last])
         finally:
-            await service.delete_providers(ledger, [uuid_of(start + n) for n in range(400)])
+            await claims_service.delete_providers(ledger, [uuid_of(start + n) for n in range(400)])
 
     await at_once(lambda: make("a", "b"), lambda: make("b", "a"))
 
 
 async def test_one_new_provider_and_a_batch_with_its_uuid_its_name_and_its_parent(ledger: Ledger) -> None:
     parent = uuid_of(0)
-    await service.ensure_providers(ledger, [ProviderState(uuid=parent, name="parent")])
+    await claims_service.ensure_providers(ledger, [ProviderState(uuid=parent, name="parent")])
     batch = [ProviderState(uuid=uuid_of(n), name=f"child {10 - n}", parent_uuid=parent) for n in range(1, 10)]
     batch.append(ProviderState(uuid=parent, name="parent", inventories={"VCPU": Inventory(total=8)}))
     await at_once(
-        lambda: service.ensure_providers(ledger, batch),
+        lambda: claims_service.ensure_providers(ledger, batch),
         *(
-            lambda n=n: service_write.create_provider(ledger, uuid=uuid_of(n), name=f"child {n}", parent_uuid=parent)
+            lambda n=n: providers_service.create_provider(
+                ledger, uuid=uuid_of(n), name=f"child {n}", parent_uuid=parent
+            )
             for n in (9, 5, 1)
         ),
-        lambda: service.claim(ledger, [claim_on(1, parent)]),
-        lambda: service.delete_providers(ledger, [uuid_of(n) for n in range(1, 10)]),
+        lambda: claims_service.claim(ledger, [claim_on(1, parent)]),
+        lambda: claims_service.delete_providers(ledger, [uuid_of(n) for n in range(1, 10)]),
     )
     await assert_trees_are_whole(ledger)
 
 
 async def test_providers_that_exchange_their_names(ledger: Ledger) -> None:
-    await service.ensure_providers(
+    await claims_service.ensure_providers(
         ledger, [ProviderState(uuid=uuid_of(number), name=name) for number, name in enumerate("ab")]
     )
 
     def rename(number: int, name: str) -> Write:
-        return lambda: service_write.update_provider(ledger, uuid_of(number), name=name, parent=None, may_reparent=True)
+        return lambda: providers_service.update_provider(
+            ledger, uuid_of(number), name=name, parent=None, may_reparent=True
+        )
 
     await at_once(rename(0, "b"), rename(1, "a"), rename(0, "a"), rename(1, "b"))
 
@@ -109,7 +115,7 @@ async def test_providers_that_exchange_their_names(ledger: Ledger) -> None:
 async def test_resource_classes_that_exchange_their_names_while_others_use_them(ledger: Ledger) -> None:
     names = ["CUSTOM_A", "CUSTOM_B", "CUSTOM_C"]
     hosts = [uuid_of(number) for number in range(2)]
-    await service.ensure_providers(
+    await claims_service.ensure_providers(
         ledger,
         [
             ProviderState(uuid=host, name=host, inventories={name: Inventory(total=90) for name in names})
@@ -118,21 +124,22 @@ async def test_resource_classes_that_exchange_their_names_while_others_use_them(
     )
 
     def rename(name: str, new_name: str) -> Write:
-        return lambda: service_names.rename_resource_class(ledger, name, new_name)
+        return lambda: names_service.rename_resource_class(ledger, name, new_name)
 
     def set_some(host: str, *chosen: str) -> Write:
         inventories = {name: Inventory(total=90) for name in chosen}
-        return lambda: service_write.set_inventories(ledger, host, inventories, generation=0)
+        return lambda: providers_service.set_inventories(ledger, host, inventories, generation=0)
 
     def ensure(host: str, *chosen: str) -> Write:
         state = ProviderState(uuid=host, name=host, inventories={name: Inventory(total=80) for name in chosen})
-        return lambda: service.ensure_providers(ledger, [state])
+        return lambda: claims_service.ensure_providers(ledger, [state])
 
     await at_once(
         rename("CUSTOM_A", "CUSTOM_X"), rename("CUSTOM_X", "CUSTOM_A"), rename("CUSTOM_B", "CUSTOM_A"),
         rename("CUSTOM_A", "CUSTOM_B"), set_some(hosts[0], "CUSTOM_C"), ensure(hosts[1], "CUSTOM_X", "CUSTOM_A"),
-        ensure(hosts[0], "CUSTOM_A", "CUSTOM_X"), lambda: service_write.delete_inventory(ledger, hosts[1], "CUSTOM_A"),
-        lambda: service.claim(ledger, [claim_on(1, *hosts, name="CUSTOM_B")]),
+        ensure(hosts[0], "CUSTOM_A", "CUSTOM_X"),
+        lambda: providers_service.delete_inventory(ledger, hosts[1], "CUSTOM_A"),
+        lambda: claims_service.claim(ledger, [claim_on(1, *hosts, name="CUSTOM_B")]),
     )  # fmt: skip
 
 
@@ -146,25 +153,25 @@ async def test_trees_that_move_below_each_other_while_they_grow_and_are_claimed(
         ProviderState(uuid=uuid, name=uuid, inventories=inventories, parent_uuid=parent)
         for uuid, parent in zip(providers, parents, strict=True)
     ]
-    await service.ensure_providers(ledger, states)
+    await claims_service.ensure_providers(ledger, states)
     numbers = iter(range(100, 10_000))
 
     async def move() -> None:
         uuid, parent = random.sample([*providers, None], 2)
         if uuid is not None:
-            await service_write.update_provider(ledger, uuid, name=uuid, parent=(parent,), may_reparent=True)
+            await providers_service.update_provider(ledger, uuid, name=uuid, parent=(parent,), may_reparent=True)
 
     async def create() -> None:
         uuid = uuid_of(next(numbers))
-        await service_write.create_provider(ledger, uuid=uuid, name=uuid, parent_uuid=random.choice(providers))
+        await providers_service.create_provider(ledger, uuid=uuid, name=uuid, parent_uuid=random.choice(providers))
 
     async def ensure() -> None:
         uuid = uuid_of(next(numbers))
         parent = random.choice(providers)
-        await service.ensure_providers(ledger, [ProviderState(uuid=uuid, name=uuid, parent_uuid=parent)])
+        await claims_service.ensure_providers(ledger, [ProviderState(uuid=uuid, name=uuid, parent_uuid=parent)])
 
     async def claim() -> None:
-        await service.claim(ledger, [claim_on(random.randrange(5), *random.sample(providers, 5))])
+        await claims_service.claim(ledger, [claim_on(random.randrange(5), *random.sample(providers, 5))])
 
     await at_once(move, move, move, create, ensure, claim, claim, claim)
     await assert_trees_are_whole(ledger)
@@ -172,7 +179,9 @@ async def test_trees_that_move_below_each_other_while_they_grow_and_are_claimed(
 
 async def test_a_parent_that_nobody_has_is_refused(ledger: Ledger) -> None:
     with pytest.raises(ProviderNotFound, match=uuid_of(7)):
-        await service.ensure_providers(ledger, [ProviderState(uuid=uuid_of(1), name="orphan", parent_uuid=uuid_of(7))])
+        await claims_service.ensure_providers(
+            ledger, [ProviderState(uuid=uuid_of(1), name="orphan", parent_uuid=uuid_of(7))]
+        )
 
 
 async def test_a_claim_that_another_statement_blocks_is_told_to_come_back_and_not_that_it_failed(dsn: str) -> None:
@@ -181,7 +190,7 @@ async def test_a_claim_that_another_statement_blocks_is_told_to_come_back_and_no
     ledger = Ledger(database)
     await sync_standard_names(ledger)
     hosts = [uuid_of(number) for number in range(2)]
-    await service.ensure_providers(
+    await claims_service.ensure_providers(
         ledger, [ProviderState(uuid=host, name=host, inventories={"VCPU": Inventory(total=9)}) for host in hosts]
     )
     async with database.connection() as operator:
@@ -189,19 +198,19 @@ async def test_a_claim_that_another_statement_blocks_is_told_to_come_back_and_no
         await operator.execute("SET idle_in_transaction_session_timeout = 0")
         await operator.execute("BEGIN")
         await operator.execute(f"SELECT FROM placement.provider WHERE uuid = '{hosts[1]}' FOR UPDATE")
-        claiming = asyncio.create_task(service.claim(ledger, [claim_on(1, *hosts)]))
+        claiming = asyncio.create_task(claims_service.claim(ledger, [claim_on(1, *hosts)]))
         await until_blocked(database, 1)
         await operator.execute(f"SELECT FROM placement.provider WHERE uuid = '{hosts[0]}' FOR UPDATE")
         with pytest.raises(LockTimeout):
             await claiming
         await operator.execute("ROLLBACK")
-    await service.claim(ledger, [claim_on(1, *hosts)])
+    await claims_service.claim(ledger, [claim_on(1, *hosts)])
     await database.close()
 
 
 async def test_old_consumers_with_new_ones_and_all_of_them_as_new(ledger: Ledger) -> None:
     """Who inserts what is there already waits for its updater; the updater must not wait in turn for a new one."""
-    await service.ensure_providers(
+    await claims_service.ensure_providers(
         ledger,
         [ProviderState(uuid=uuid_of(n), name=str(n), inventories={"VCPU": Inventory(total=10**6)}) for n in (1, 2)],
     )
@@ -213,11 +222,11 @@ async def test_old_consumers_with_new_ones_and_all_of_them_as_new(ledger: Ledger
         async with ledger.database.transaction() as tx:
             for _ in range(after):
                 await tx.execute("SELECT 1")
-            await service._claim(ledger, tx, [group], look=look)
+            await claims_service._claim(ledger, tx, [group], look=look)
 
     for after in range(0, 60, 2):  # the second begins a little later each time
-        await service.release(ledger, [uuid_of(10_000 + n) for n in new])
-        await service.claim(ledger, [claim_on(n, uuid_of(1)) for n in old])
+        await claims_service.release(ledger, [uuid_of(10_000 + n) for n in new])
+        await claims_service.claim(ledger, [claim_on(n, uuid_of(1)) for n in old])
         both = claim(1, look=True, after=0), claim(2, look=False, after=after)
         answers = await asyncio.gather(*both, return_exceptions=True)
         assert not [one for one in answers if isinstance(one, DatabaseUnavailable)], answers

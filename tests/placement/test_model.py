@@ -14,9 +14,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from tests.placement.naive_ledger import STANDARD_CLASSES, STANDARD_TRAITS, NaiveLedger
 
-from roost.placement import service, service_names, service_reshape, service_write
-from roost.placement.index import NO_ROW, NO_UNITS, Index
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.search.index import NO_ROW, NO_UNITS, Index
+from roost.placement.service import (
+    claims as claims_service,
+)
+from roost.placement.service import (
+    names as names_service,
+)
+from roost.placement.service import (
+    providers as providers_service,
+)
+from roost.placement.service import (
+    reshape as reshape_service,
+)
+from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.errors import RoostError
 from roost.seams.placement import ClaimGroup, ConsumerClaim, Inventory, ProviderState, Refused
@@ -151,7 +162,9 @@ class Story(RuleBasedStateMachine):
     @rule(uuid=a_provider, name=a_name, parent=a_parent)
     def create(self, uuid: str, name: str, parent: str) -> None:
         expected = self.model.create(uuid, name, parent)
-        self.do(expected, service_write.create_provider(self.ledger, uuid=uuid, name=name, parent_uuid=parent or None))
+        self.do(
+            expected, providers_service.create_provider(self.ledger, uuid=uuid, name=name, parent_uuid=parent or None)
+        )
 
     @rule(uuid=a_provider, name=a_name | st.none(), parent=a_parent | st.none(), may_reparent=st.booleans())
     def update(self, uuid: str, name: str | None, parent: str | None, may_reparent: bool) -> None:
@@ -159,12 +172,12 @@ class Story(RuleBasedStateMachine):
             name = self.model.providers[uuid].name if uuid in self.model.providers else "one"
         expected = self.model.update(uuid, name, parent, may_reparent=may_reparent)
         place = None if parent is None else (parent or None,)
-        work = service_write.update_provider(self.ledger, uuid, name=name, parent=place, may_reparent=may_reparent)
+        work = providers_service.update_provider(self.ledger, uuid, name=name, parent=place, may_reparent=may_reparent)
         self.do(expected, work)
 
     @rule(uuid=a_provider)
     def delete(self, uuid: str) -> None:
-        self.do(self.model.delete(uuid), service_write.delete_provider(self.ledger, uuid))
+        self.do(self.model.delete(uuid), providers_service.delete_provider(self.ledger, uuid))
 
     @rule(states=some_states)
     def ensure(self, states: list[ProviderState]) -> None:
@@ -175,7 +188,7 @@ class Story(RuleBasedStateMachine):
 
     def ensure_all(self, states: list[ProviderState]) -> None:
         """Of the generations only that they do not go back."""
-        self.do(self.model.ensure(states), service.ensure_providers(self.ledger, states))
+        self.do(self.model.ensure(states), claims_service.ensure_providers(self.ledger, states))
         self.adopt_generations(grown=set())
 
     @rule(uuids=st.lists(a_provider, unique=True, max_size=3))
@@ -184,7 +197,7 @@ class Story(RuleBasedStateMachine):
         busy = {provider.parent for provider in self.model.providers.values()}
         staying = {uuid for uuid in uuids if uuid in self.model.providers and uuid in busy}
         staying |= {uuid for uuid in uuids if uuid not in staying and self.model.delete(uuid) == "ProviderInUse"}
-        assert set(self.do("", service.delete_providers(self.ledger, uuids)) or ()) == staying
+        assert set(self.do("", claims_service.delete_providers(self.ledger, uuids)) or ()) == staying
 
     # What they have.
 
@@ -195,38 +208,40 @@ class Story(RuleBasedStateMachine):
             inventories = {**self.model.providers[uuid].inventories, **inventories}
         generation = self.generation(uuid, age)
         expected = self.model.set_inventories(uuid, inventories, generation)
-        self.do(expected, service_write.set_inventories(self.ledger, uuid, inventories, generation=generation))
+        self.do(expected, providers_service.set_inventories(self.ledger, uuid, inventories, generation=generation))
 
     @rule(uuid=a_provider, name=a_class, inventory=an_inventory)
     def add_inventory(self, uuid: str, name: str, inventory: Inventory) -> None:
         expected = self.model.add_inventory(uuid, name, inventory)
-        self.do(expected, service_write.add_inventory(self.ledger, uuid, name, inventory))
+        self.do(expected, providers_service.add_inventory(self.ledger, uuid, name, inventory))
 
     @rule(uuid=a_provider, name=a_class, inventory=an_inventory, age=an_age)
     def update_inventory(self, uuid: str, name: str, inventory: Inventory, age: int) -> None:
         generation = self.generation(uuid, age)
         expected = self.model.update_inventory(uuid, name, inventory, generation)
-        self.do(expected, service_write.update_inventory(self.ledger, uuid, name, inventory, generation=generation))
+        self.do(expected, providers_service.update_inventory(self.ledger, uuid, name, inventory, generation=generation))
 
     @rule(uuid=a_provider, name=a_class | st.just(""))
     def delete_inventories(self, uuid: str, name: str) -> None:
         """One, or all of them."""
         if name:
-            self.do(self.model.delete_inventory(uuid, name), service_write.delete_inventory(self.ledger, uuid, name))
+            self.do(
+                self.model.delete_inventory(uuid, name), providers_service.delete_inventory(self.ledger, uuid, name)
+            )
         else:
-            self.do(self.model.set_inventories(uuid, {}, None), service_write.delete_inventories(self.ledger, uuid))
+            self.do(self.model.set_inventories(uuid, {}, None), providers_service.delete_inventories(self.ledger, uuid))
 
     @rule(uuid=a_provider, traits=some_traits, age=an_age | st.none())
     def set_traits(self, uuid: str, traits: frozenset[str], age: int | None) -> None:
         generation = None if age is None else self.generation(uuid, age)
         expected = self.model.set_traits(uuid, traits, generation)
-        self.do(expected, service_write.set_traits(self.ledger, uuid, traits, generation=generation))
+        self.do(expected, providers_service.set_traits(self.ledger, uuid, traits, generation=generation))
 
     @rule(uuid=a_provider, aggregates=some_aggregates, age=an_age | st.none())
     def set_aggregates(self, uuid: str, aggregates: frozenset[str], age: int | None) -> None:
         generation = None if age is None else self.generation(uuid, age)
         expected = self.model.set_aggregates(uuid, aggregates, generation)
-        self.do(expected, service_write.set_aggregates(self.ledger, uuid, aggregates, generation=generation))
+        self.do(expected, providers_service.set_aggregates(self.ledger, uuid, aggregates, generation=generation))
 
     # Names.
 
@@ -236,19 +251,19 @@ class Story(RuleBasedStateMachine):
         ledger, model = self.ledger, self.model
         match what:
             case 0:
-                new = self.do("", service_names.create_resource_class(ledger, name))
+                new = self.do("", names_service.create_resource_class(ledger, name))
                 assert new == (name not in model.classes)
                 model.classes.add(name)
             case 1:
-                assert self.do("", service_names.create_trait(ledger, trait)) == (trait not in model.traits)
+                assert self.do("", names_service.create_trait(ledger, trait)) == (trait not in model.traits)
                 model.traits.add(trait)
             case 2:
                 expected = model.rename_class(name, new_name)
-                self.do(expected, service_names.rename_resource_class(ledger, name, new_name))
+                self.do(expected, names_service.rename_resource_class(ledger, name, new_name))
             case 3:
-                self.do(model.delete_class(name), service_names.delete_resource_class(ledger, name))
+                self.do(model.delete_class(name), names_service.delete_resource_class(ledger, name))
             case _:
-                self.do(model.delete_trait(trait), service_names.delete_trait(ledger, trait))
+                self.do(model.delete_trait(trait), names_service.delete_trait(ledger, trait))
 
     # Claims.
 
@@ -279,7 +294,7 @@ class Story(RuleBasedStateMachine):
         wanted = [ClaimGroup(tuple(self.claims(holders, blind=blind))) for holders in groups]
         before = {uuid: self.used_of(uuid) for uuid in self.model.providers}
         expected = self.model.claim(wanted)
-        answers = self.do("", service.claim(self.ledger, wanted)) or []
+        answers = self.do("", claims_service.claim(self.ledger, wanted)) or []
         assert [_rules(answer) for answer in answers] == expected
         self.adopt_generations(grown={uuid for uuid in before if before[uuid] != self.used_of(uuid)})
 
@@ -292,7 +307,7 @@ class Story(RuleBasedStateMachine):
                 if held == name:
                     self.model.update_inventory(uuid, name, inventory, self.generation(uuid, 0))
                     generation = self.generation(uuid, 1)
-                    work = service_write.update_inventory(self.ledger, uuid, name, inventory, generation=generation)
+                    work = providers_service.update_inventory(self.ledger, uuid, name, inventory, generation=generation)
                     self.do("", work)
             self.claim_groups([{consumer: (_by_provider(seen.held), 0, None)}], blind=False)
 
@@ -321,7 +336,7 @@ class Story(RuleBasedStateMachine):
         seen = {uuid: one.generation - (age or 0) for uuid, one in self.model.consumers.items()}
         generations = None if age is None else seen
         expected = self.model.release(uuids, generations)
-        assert self.do("", service.release(self.ledger, uuids, generations=generations)) == expected
+        assert self.do("", claims_service.release(self.ledger, uuids, generations=generations)) == expected
 
     @rule(
         new=st.dictionaries(a_provider, st.tuples(some_inventories, an_age), max_size=2),
@@ -337,11 +352,11 @@ class Story(RuleBasedStateMachine):
         for uuid, (inventories, age) in new.items():
             provider = self.model.providers.get(uuid)
             kept = provider.inventories if keep and provider else {}
-            shapes[uuid] = service_reshape.NewInventories(self.generation(uuid, age), {**kept, **inventories})
+            shapes[uuid] = reshape_service.NewInventories(self.generation(uuid, age), {**kept, **inventories})
         claims = self.claims(holders, blind=False)
         before = {uuid: self.used_of(uuid) for uuid in self.model.providers}
         expected, broken = self.model.reshape(shapes, claims)
-        answer = self.do(expected, service_reshape.reshape(self.ledger, shapes, claims))
+        answer = self.do(expected, reshape_service.reshape(self.ledger, shapes, claims))
         assert answer is None or _rules(answer) == broken
         grown = {uuid for uuid in before if before[uuid] != self.used_of(uuid)}
         self.adopt_generations(grown=grown | (shapes.keys() if answer and not broken else set()))

@@ -11,7 +11,7 @@ from roost.cli.access import placement_policy
 from roost.cli.access_words import PRESETS
 from roost.placement.api import operations, routes
 from roost.placement.api.policies import OPERATIONS, rules
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.settings import PlacementSettings
 from roost.platform.auth import Caller, Forbidden, Policy, Unrestricted
 from roost.platform.authentication import Authentication, noauth2

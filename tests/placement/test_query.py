@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.placement.errors import QueryKeyRepeated, QueryMalformed, QueryValueBad, QueryValueMissing
-from roost.placement.query import AMOUNT_MAX, LIMIT_MAX, decode_pairs, parse_candidates, parse_providers
-from roost.placement.query_schema import CANDIDATE_PARAMETERS, PROVIDER_PARAMETERS
+from roost.placement.search.query import AMOUNT_MAX, LIMIT_MAX, decode_pairs, parse_candidates, parse_providers
+from roost.placement.search.query_schema import CANDIDATE_PARAMETERS, PROVIDER_PARAMETERS
 from roost.seams.placement import CandidateQuery, Distinct, RequestGroup
 
 ONE, TWO = "11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222"

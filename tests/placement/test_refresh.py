@@ -8,11 +8,14 @@ import msgspec
 import pytest
 from tests.placement.providers import Undo, a_state, a_uuid, claim_of, touch
 
-from roost.placement import index_store, service, service_write, store
-from roost.placement.index import Index
 from roost.placement.model import Changes
-from roost.placement.refresh import CHANGES_KEPT, IndexRefresher, prune_changes
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.search.index import Index
+from roost.placement.service import claims as claims_service
+from roost.placement.service import providers as providers_service
+from roost.placement.service.ledger import Ledger, sync_standard_names
+from roost.placement.service.refresh import CHANGES_KEPT, IndexRefresher, prune_changes
+from roost.placement.store import claims as claims_store
+from roost.placement.store import index as index_store
 from roost.platform.database import Database
 from roost.seams.placement import SHARING, VCPU, Inventory, ProviderState
 
@@ -29,7 +32,7 @@ async def test_every_kind_of_change_reaches_the_index(ledger: Ledger) -> None:
     assert len(await refresher.fresh()) == 0
     root = a_state("h1", traits=frozenset({SHARING}), placement_aggregates=frozenset({a_uuid()}))
     child = a_state("h1-numa0", parent=root.uuid)
-    await service.ensure_providers(ledger, [root, child])
+    await claims_service.ensure_providers(ledger, [root, child])
     index = await refresher.fresh()
     row, child_row = index.find_row(root.uuid), index.find_row(child.uuid)
     assert row is not None
@@ -39,12 +42,12 @@ async def test_every_kind_of_change_reaches_the_index(ledger: Ledger) -> None:
     assert index.placement_aggregates[row] == root.placement_aggregates
     assert index.used[row] == {VCPU: 0}
 
-    await service.claim(ledger, [claim_of(root.uuid, 3)])
+    await claims_service.claim(ledger, [claim_of(root.uuid, 3)])
     index = await refresher.fresh()
     assert index.used[row] == {VCPU: 3}
     assert index.columns[VCPU].most[row] == 5
 
-    await service.ensure_providers(
+    await claims_service.ensure_providers(
         ledger, [ProviderState(uuid=root.uuid, name="renamed", inventories={VCPU: Inventory(total=4)})]
     )
     index = await refresher.fresh()
@@ -52,14 +55,14 @@ async def test_every_kind_of_change_reaches_the_index(ledger: Ledger) -> None:
     assert index.columns[VCPU].most[row] == 1
 
     grandchild, other = a_state("h1-numa0-pf0", parent=child.uuid), a_state("h2")
-    await service.ensure_providers(ledger, [grandchild, other])
+    await claims_service.ensure_providers(ledger, [grandchild, other])
     await refresher.fresh()
-    await service_write.update_provider(ledger, child.uuid, name="moved", parent=(other.uuid,), may_reparent=True)
+    await providers_service.update_provider(ledger, child.uuid, name="moved", parent=(other.uuid,), may_reparent=True)
     index = await refresher.fresh()
     row_of = index.row_by_uuid
     assert index.root_row[row_of[grandchild.uuid]] == index.root_row[row_of[child.uuid]] == row_of[other.uuid]
 
-    await service.delete_providers(ledger, [grandchild.uuid])
+    await claims_service.delete_providers(ledger, [grandchild.uuid])
     index = await refresher.fresh()
     assert index.find_row(grandchild.uuid) is None
     assert len(index) == 3
@@ -67,12 +70,12 @@ async def test_every_kind_of_change_reaches_the_index(ledger: Ledger) -> None:
 
 async def test_a_change_that_was_under_way_during_a_refresh_is_not_missed(ledger: Ledger) -> None:
     host, other = a_state("h1"), a_state("h2")
-    await service.ensure_providers(ledger, [host, other])
+    await claims_service.ensure_providers(ledger, [host, other])
     refresher = IndexRefresher(ledger.database)
     async with ledger.database.transaction() as slow:
-        ids = frozenset((await store.lock_providers(slow, [host.uuid])).values())
-        await store.write_changes(slow, Changes(consumers=(), used={}, provider_ids=ids))
-        await service.claim(ledger, [claim_of(other.uuid, 1)])  # younger, and committed earlier
+        ids = frozenset((await claims_store.lock_providers(slow, [host.uuid])).values())
+        await claims_store.write_changes(slow, Changes(consumers=(), used={}, provider_ids=ids))
+        await claims_service.claim(ledger, [claim_of(other.uuid, 1)])  # younger, and committed earlier
         index = await refresher.fresh()
         row = index.find_row(host.uuid)
         assert row is not None
@@ -83,12 +86,12 @@ async def test_a_change_that_was_under_way_during_a_refresh_is_not_missed(ledger
 
 async def test_requests_that_wait_share_a_refresh_and_each_sees_what_was_committed_before_it(ledger: Ledger) -> None:
     host = a_state("h1", total=100)
-    await service.ensure_providers(ledger, [host])
+    await claims_service.ensure_providers(ledger, [host])
     refresher = IndexRefresher(ledger.database)
 
     async def claim_and_look() -> None:
         nonlocal claimed
-        await service.claim(ledger, [claim_of(host.uuid, 1)])
+        await claims_service.claim(ledger, [claim_of(host.uuid, 1)])
         claimed += 1
         before = claimed
         index = await refresher.fresh()
@@ -104,7 +107,7 @@ async def test_a_refresh_after_nothing_happened_runs_one_statement(dsn: str) -> 
     database = await Database.open(dsn, size=1)
     ledger = Ledger(database)
     await sync_standard_names(ledger)
-    await service.ensure_providers(ledger, [a_state("h1")])
+    await claims_service.ensure_providers(ledger, [a_state("h1")])
     statements: list[str] = []
     async with database.lookups() as connection:
         connection.add_query_logger(lambda record: statements.append(record.query.partition("\n")[0]))
@@ -118,7 +121,7 @@ async def test_a_refresh_after_nothing_happened_runs_one_statement(dsn: str) -> 
 
 
 async def test_another_server_has_the_index_loaded_anew(ledger: Ledger) -> None:
-    await service.ensure_providers(ledger, [a_state("h1")])
+    await claims_service.ensure_providers(ledger, [a_state("h1")])
     refresher = IndexRefresher(ledger.database)
     first = await refresher.fresh()
     refresher._seen = msgspec.structs.replace(refresher._seen, server=("another", "00000001", 0.0))
@@ -133,7 +136,7 @@ def generations(index: Index) -> dict[str, int]:
 
 async def test_writers_that_take_long_are_seen_once_each_however_many_refreshes_lie_between(ledger: Ledger) -> None:
     hosts = [a_state(f"h{number}") for number in range(5)]
-    await service.ensure_providers(ledger, hosts)
+    await claims_service.ensure_providers(ledger, hosts)
     refresher = IndexRefresher(ledger.database)
     first, second, third, fourth, quick = (host.uuid for host in hosts)
     expected = generations(await refresher.fresh())
@@ -141,7 +144,7 @@ async def test_writers_that_take_long_are_seen_once_each_however_many_refreshes_
     async with database.transaction() as late, database.transaction() as later:
         await touch(later, second)
         await late.execute("UPDATE placement.provider SET name = 'renamed' WHERE uuid = $1", first)
-        await store.record_reshaped(late, await touch(late, first))
+        await claims_store.record_reshaped(late, await touch(late, first))
         async with late.transaction():  # a savepoint has an id of its own; the journal has its parent's
             await touch(late, third)
         for _ in range(3):
@@ -162,12 +165,12 @@ async def test_writers_that_take_long_are_seen_once_each_however_many_refreshes_
 
 async def test_a_refresh_reads_only_what_the_one_before_did_not_see(ledger: Ledger) -> None:
     host, slow_host = a_state("h1"), a_state("h2")
-    await service.ensure_providers(ledger, [host, slow_host])
+    await claims_service.ensure_providers(ledger, [host, slow_host])
     refresher = IndexRefresher(ledger.database)
     await refresher.fresh()
     async with ledger.database.transaction() as slow:
         await touch(slow, slow_host.uuid)  # holds xmin where it is
-        await service.claim(ledger, [claim_of(host.uuid, 1)])
+        await claims_service.claim(ledger, [claim_of(host.uuid, 1)])
         await refresher.fresh()
         async with ledger.database.lookups() as connection:
             news = await index_store.get_news(connection, refresher._seen)
@@ -179,13 +182,13 @@ async def test_a_refresh_reads_only_what_the_one_before_did_not_see(ledger: Ledg
 async def test_a_provider_that_was_deleted_and_made_again_is_the_new_one(ledger: Ledger) -> None:
     refresher = IndexRefresher(ledger.database)
     host = a_state("h1", total=4, traits=frozenset({SHARING}))
-    await service.ensure_providers(ledger, [host])
+    await claims_service.ensure_providers(ledger, [host])
     old = await refresher.fresh()
     old_id = old.ids[old.row_by_uuid[host.uuid]]
-    await service.delete_providers(ledger, [host.uuid])
+    await claims_service.delete_providers(ledger, [host.uuid])
     again = msgspec.structs.replace(host, inventories={VCPU: Inventory(total=6, max_unit=6)}, traits=frozenset())
-    await service.ensure_providers(ledger, [again])
-    await service.claim(ledger, [claim_of(host.uuid, 1)])
+    await claims_service.ensure_providers(ledger, [again])
+    await claims_service.claim(ledger, [claim_of(host.uuid, 1)])
     index = await refresher.fresh()
     row = index.find_row(host.uuid)
     assert row is not None
@@ -208,17 +211,17 @@ async def count_changes(ledger: Ledger) -> int:
 
 async def test_an_index_that_slept_past_the_horizon_is_loaded_anew_and_one_that_did_not_is_not(ledger: Ledger) -> None:
     host = a_state("h1")
-    await service.ensure_providers(ledger, [host])
+    await claims_service.ensure_providers(ledger, [host])
     await prune_changes(ledger.database)  # the database is a copy of one whose horizon may have been noted long ago
     asleep, awake = IndexRefresher(ledger.database), IndexRefresher(ledger.database)
     asleep_at_first, awake_at_first = await asleep.fresh(), await awake.fresh()
-    await service.claim(ledger, [claim_of(host.uuid, 3)])
+    await claims_service.claim(ledger, [claim_of(host.uuid, 3)])
     await prune_changes(ledger.database)
     assert await count_changes(ledger) > 0  # too young
     await grow_old(ledger)
     await prune_changes(ledger.database)  # notes this moment; the one before is the horizon now
     await awake.fresh()
-    await service.claim(ledger, [claim_of(host.uuid, 2)])
+    await claims_service.claim(ledger, [claim_of(host.uuid, 2)])
     await grow_old(ledger)
     await asyncio.gather(*(prune_changes(ledger.database) for _ in range(3)))
     assert await count_changes(ledger) == 1  # the younger claim
@@ -235,7 +238,7 @@ async def test_a_process_that_finds_another_at_the_horizon_leaves_it_to_that_one
     await grow_old(ledger)
     async with ledger.database.transaction() as other:
         noted = await other.fetchval("SELECT noted_xid FROM placement.change_horizon FOR UPDATE")
-        await service.ensure_providers(ledger, [a_state("h1")])
+        await claims_service.ensure_providers(ledger, [a_state("h1")])
         async with asyncio.timeout(60):
             await prune_changes(ledger.database)
     async with ledger.database.connection() as connection:
@@ -244,14 +247,14 @@ async def test_a_process_that_finds_another_at_the_horizon_leaves_it_to_that_one
 
 async def test_changes_of_a_transaction_under_way_outlive_the_horizon_and_reload_nothing(ledger: Ledger) -> None:
     host, other = a_state("h1"), a_state("h2")
-    await service.ensure_providers(ledger, [host, other])
+    await claims_service.ensure_providers(ledger, [host, other])
     refresher = IndexRefresher(ledger.database)
     at_first = await refresher.fresh()
     expected = generations(at_first)
     async with ledger.database.transaction() as slow:
         await touch(slow, host.uuid)
         for _ in range(3):
-            await service.claim(ledger, [claim_of(other.uuid, 1)])
+            await claims_service.claim(ledger, [claim_of(other.uuid, 1)])
             await grow_old(ledger)
             await prune_changes(ledger.database)
             await refresher.fresh()
@@ -264,11 +267,11 @@ async def test_changes_of_a_transaction_under_way_outlive_the_horizon_and_reload
 
 async def test_a_late_change_below_the_horizon_is_found_by_loading_anew(ledger: Ledger) -> None:
     host, other = a_state("h1"), a_state("h2")
-    await service.ensure_providers(ledger, [host, other])
+    await claims_service.ensure_providers(ledger, [host, other])
     refresher = IndexRefresher(ledger.database)
     async with ledger.database.transaction() as slow:
         await touch(slow, host.uuid)
-        await service.claim(ledger, [claim_of(other.uuid, 1)])
+        await claims_service.claim(ledger, [claim_of(other.uuid, 1)])
         before = generations(await refresher.fresh())
     horizons = []
     for _ in range(2):
@@ -283,26 +286,26 @@ async def test_a_late_change_below_the_horizon_is_found_by_loading_anew(ledger: 
 
 async def test_a_journal_that_came_with_a_dump_from_another_server_hides_nothing_and_goes(ledger: Ledger) -> None:
     host = a_state("h1")
-    await service.ensure_providers(ledger, [host])
+    await claims_service.ensure_providers(ledger, [host])
     async with ledger.database.transaction() as tx:
         await tx.execute("UPDATE placement.change SET xid = (xid::text::bigint + 1000000000)::text::xid8")
         await tx.execute("UPDATE placement.change_horizon SET xid = '900000000', noted_xid = '950000000'")
     refresher = IndexRefresher(ledger.database)
     for used in (1, 2):
-        await service.claim(ledger, [claim_of(host.uuid, 1)])
+        await claims_service.claim(ledger, [claim_of(host.uuid, 1)])
         index = await refresher.fresh()
         row = index.find_row(host.uuid)
         assert row is not None
         assert index.used[row] == {VCPU: used}
     await prune_changes(ledger.database)
     loaded = await refresher.fresh()
-    await service.claim(ledger, [claim_of(host.uuid, 1)])
+    await claims_service.claim(ledger, [claim_of(host.uuid, 1)])
     assert await refresher.fresh() is loaded
     assert loaded.used[loaded.row_by_uuid[host.uuid]] == {VCPU: 3}
 
 
 async def test_the_journal_is_pruned_in_batches(ledger: Ledger) -> None:
-    await service.ensure_providers(ledger, [a_state("h1")])
+    await claims_service.ensure_providers(ledger, [a_state("h1")])
     async with ledger.database.transaction() as tx:
         await tx.execute("INSERT INTO placement.change SELECT '5', false, '{1}' FROM generate_series(1, 25)")
         assert [await index_store.delete_changes(tx, horizon=6, limit=10) for _ in range(4)] == [10, 10, 5, 0]

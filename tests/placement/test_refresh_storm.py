@@ -11,11 +11,15 @@ import msgspec
 import pytest
 from tests.placement.providers import Undo, a_state, a_uuid, claim_of, touch
 
-from roost.placement import index_store, service, service_names, service_write, store
 from roost.placement.errors import ConcurrentUpdate
-from roost.placement.index import NO_ROW, Index, IndexedProvider
-from roost.placement.refresh import IndexRefresher
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.search.index import NO_ROW, Index, IndexedProvider
+from roost.placement.service import claims as claims_service
+from roost.placement.service import names as names_service
+from roost.placement.service import providers as providers_service
+from roost.placement.service.ledger import Ledger, sync_standard_names
+from roost.placement.service.refresh import IndexRefresher
+from roost.placement.store import claims as claims_store
+from roost.placement.store import index as index_store
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.seams.placement import SHARING, VCPU, Inventory, ProviderState
@@ -77,18 +81,18 @@ class Storm:
 
     async def claim(self) -> None:
         group = claim_of(self.lot.choice(list(self.states)), 1)
-        await service.claim(self.ledger, [group])
+        await claims_service.claim(self.ledger, [group])
         self.held.append(group.consumers[0].consumer_uuid)
 
     async def release(self) -> None:
         if self.held:
-            await service.release(self.ledger, [self.held.pop()])
+            await claims_service.release(self.ledger, [self.held.pop()])
 
     async def change_shape(self) -> None:
         state = self.lot.choice(list(self.states.values()))
         total = self.lot.randrange(500, 1000)
         traits = frozenset({SHARING}) if total % 2 else frozenset[str]()
-        await service.ensure_providers(
+        await claims_service.ensure_providers(
             self.ledger,
             [
                 ProviderState(
@@ -103,12 +107,12 @@ class Storm:
     async def move(self) -> None:
         """Under another name each time, so that no state comes back: the generation stays as it was."""
         uuid, parent = self.lot.choice(self.movable), self.lot.choice([None, *self.roots])
-        await service_write.update_provider(
+        await providers_service.update_provider(
             self.ledger, uuid, name=f"moved-{a_uuid()}", parent=(parent,), may_reparent=True
         )
 
     async def join(self) -> None:
-        await service_write.set_aggregates(
+        await providers_service.set_aggregates(
             self.ledger, self.lot.choice(self.movable), frozenset({a_uuid()}), generation=None
         )
 
@@ -116,23 +120,23 @@ class Storm:
         """Its inventories have another name, and no generation says so."""
         async with self.renaming:
             new = f"CUSTOM_{a_uuid().replace('-', '_').upper()}"
-            await service_names.rename_resource_class(self.ledger, self.rare_name, new)
+            await names_service.rename_resource_class(self.ledger, self.rare_name, new)
             self.rare_name = new
 
     async def replace(self) -> None:
         """Under another id, if it comes back."""
         state = a_state(f"child-{a_uuid()}", parent=self.lot.choice(self.roots))
-        await service.ensure_providers(self.ledger, [state])
-        await service.delete_providers(self.ledger, [state.uuid])
+        await claims_service.ensure_providers(self.ledger, [state])
+        await claims_service.delete_providers(self.ledger, [state.uuid])
         if self.lot.random() < 0.5:
-            await service.ensure_providers(self.ledger, [state])
+            await claims_service.ensure_providers(self.ledger, [state])
 
     async def dawdle(self) -> None:
         with suppress(Undo):
             async with self.ledger.database.transaction() as tx:
                 ids = await touch(tx, self.lot.choice(list(self.states)))
                 if self.lot.random() < 0.3:
-                    await store.record_reshaped(tx, ids)
+                    await claims_store.record_reshaped(tx, ids)
                 for _ in range(self.lot.randrange(12)):
                     await tx.execute("SELECT 1")
                 if self.lot.random() < 0.2:
@@ -155,9 +159,9 @@ async def test_in_a_storm_of_writers_every_refresh_shows_what_was_committed_befo
     ledger = Ledger(database)
     await sync_standard_names(ledger)
     storm = Storm(ledger, seed)
-    await service_names.create_resource_class(ledger, storm.rare_name)
+    await names_service.create_resource_class(ledger, storm.rare_name)
     rare = msgspec.structs.replace(storm.rare, inventories={storm.rare_name: Inventory(total=1)})
-    await service.ensure_providers(ledger, [*storm.states.values(), rare])
+    await claims_service.ensure_providers(ledger, [*storm.states.values(), rare])
     gone: set[int] = set()
     known: dict[tuple[object, ...], Shown] = {}
 

@@ -5,11 +5,11 @@ import uuid
 
 import pytest
 
-from roost.placement import service
 from roost.placement.errors import InventoryInUse, ProviderNameTaken
-from roost.placement.service_ledger import Ledger, sync_standard_names
-from roost.placement.service_read import get_provider
-from roost.placement.service_reshape import reshape_states
+from roost.placement.service import claims as claims_service
+from roost.placement.service.ledger import Ledger, sync_standard_names
+from roost.placement.service.reads import get_provider
+from roost.placement.service.reshape import reshape_states
 from roost.platform.database import Database
 from roost.seams.placement import (
     Claimed,
@@ -43,7 +43,9 @@ async def ledger(database: Database) -> Ledger:
 async def a_provider(ledger: Ledger, **totals: int) -> str:
     made = a_uuid()
     inventories = {name: Inventory(total=total, max_unit=total) for name, total in totals.items()}
-    await service.ensure_providers(ledger, [ProviderState(uuid=made, name=f"host-{made}", inventories=inventories)])
+    await claims_service.ensure_providers(
+        ledger, [ProviderState(uuid=made, name=f"host-{made}", inventories=inventories)]
+    )
     return made
 
 
@@ -73,7 +75,7 @@ async def test_sixteen_clients_race_for_ten_addresses_and_exactly_ten_win(ledger
     async def boot(number: int) -> Claimed | Refused:
         server = claim_of({hosts[number % 4]: {"VCPU": 1}})
         port = claim_of({segment: {"IPV4_ADDRESS": 1}})
-        return (await service.claim(ledger, [ClaimGroup((server, port))]))[0]
+        return (await claims_service.claim(ledger, [ClaimGroup((server, port))]))[0]
 
     answers = await asyncio.gather(*(boot(number) for number in range(16)))
     assert sum(isinstance(answer, Claimed) for answer in answers) == 10
@@ -82,7 +84,7 @@ async def test_sixteen_clients_race_for_ten_addresses_and_exactly_ten_win(ledger
             (shortfall,) = answer.shortfalls
             assert (shortfall.rule, shortfall.provider_uuid, shortfall.asked) == (Rule.CAPACITY, segment, 1)
             assert shortfall.free == 0
-    usages = await service.list_usages(ledger, [segment, *hosts])
+    usages = await claims_service.list_usages(ledger, [segment, *hosts])
     assert usages[segment]["IPV4_ADDRESS"] == (10, 10)
     assert sum(usages[host]["VCPU"][1] for host in hosts) == 10
     await assert_books_agree(ledger)
@@ -91,7 +93,7 @@ async def test_sixteen_clients_race_for_ten_addresses_and_exactly_ten_win(ledger
 async def test_a_refused_group_undoes_no_other_and_later_groups_see_earlier_ones(ledger: Ledger) -> None:
     host = await a_provider(ledger, VCPU=4)
     groups = [ClaimGroup((claim_of({host: {"VCPU": amount}}),)) for amount in (2, 3, 2, 1)]
-    answers = await service.claim(ledger, groups)
+    answers = await claims_service.claim(ledger, groups)
     assert [isinstance(answer, Claimed) for answer in answers] == [True, False, True, False]
     await assert_books_agree(ledger)
 
@@ -101,27 +103,27 @@ async def test_a_group_is_taken_whole_or_not_at_all_with_every_reason(ledger: Le
     segment = await a_provider(ledger, IPV4_ADDRESS=1)
     server = claim_of({host: {"VCPU": 5, "MEMORY_MB": 50, "DISK_GB": 1}})
     ports = [claim_of({segment: {"IPV4_ADDRESS": 1}}), claim_of({segment: {"IPV4_ADDRESS": 1}})]
-    (answer,) = await service.claim(ledger, [ClaimGroup((server, *ports))])
+    (answer,) = await claims_service.claim(ledger, [ClaimGroup((server, *ports))])
     assert isinstance(answer, Refused)
     found = {(shortfall.rule, shortfall.resource_class) for shortfall in answer.shortfalls}
     assert found == {
         (Rule.CAPACITY, "VCPU"), (Rule.MAX_UNIT, "VCPU"), (Rule.NO_INVENTORY, "DISK_GB"),
         (Rule.CAPACITY, "IPV4_ADDRESS"),
     }  # fmt: skip
-    assert await service.get_consumers(ledger, [server.consumer_uuid]) == {}
+    assert await claims_service.get_consumers(ledger, [server.consumer_uuid]) == {}
     await assert_books_agree(ledger)
 
 
 async def test_a_claim_replaces_what_the_consumer_held(ledger: Ledger) -> None:
     one, two = await a_provider(ledger, VCPU=4), await a_provider(ledger, VCPU=4)
     consumer = a_uuid()
-    (first,) = await service.claim(ledger, [ClaimGroup((claim_of({one: {"VCPU": 4}}, consumer),))])
+    (first,) = await claims_service.claim(ledger, [ClaimGroup((claim_of({one: {"VCPU": 4}}, consumer),))])
     assert isinstance(first, Claimed)
     assert first.generations == {consumer: 1}
-    (second,) = await service.claim(ledger, [ClaimGroup((claim_of({two: {"VCPU": 3}}, consumer, 1),))])
+    (second,) = await claims_service.claim(ledger, [ClaimGroup((claim_of({two: {"VCPU": 3}}, consumer, 1),))])
     assert isinstance(second, Claimed)
     assert second.generations == {consumer: 2}
-    held = await service.get_consumers(ledger, [consumer])
+    held = await claims_service.get_consumers(ledger, [consumer])
     assert held[consumer].allocations == {two: {"VCPU": 3}}
     await assert_books_agree(ledger)
 
@@ -129,9 +131,11 @@ async def test_a_claim_replaces_what_the_consumer_held(ledger: Ledger) -> None:
 async def test_a_claim_with_an_old_generation_changes_nothing(ledger: Ledger) -> None:
     host = await a_provider(ledger, VCPU=4)
     consumer = a_uuid()
-    await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 1}}, consumer),))])
+    await claims_service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 1}}, consumer),))])
     for generation in (None, 0, 2):
-        (answer,) = await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 2}}, consumer, generation),))])
+        (answer,) = await claims_service.claim(
+            ledger, [ClaimGroup((claim_of({host: {"VCPU": 2}}, consumer, generation),))]
+        )
         assert isinstance(answer, Refused)
         assert answer.shortfalls[0].rule is Rule.CONSUMER_GENERATION
         assert answer.shortfalls[0].free == 1
@@ -144,7 +148,7 @@ async def test_many_claims_for_one_new_consumer_at_once_give_it_one_claim(ledger
     other = [a_uuid() for _ in range(8)]
     answers = await asyncio.gather(
         *(
-            service.claim(
+            claims_service.claim(
                 ledger,
                 [
                     ClaimGroup((claim_of({host: {"VCPU": 1}}, consumer),)),
@@ -156,32 +160,32 @@ async def test_many_claims_for_one_new_consumer_at_once_give_it_one_claim(ledger
     )
     assert sum(isinstance(answer[0], Claimed) for answer in answers) == 1
     assert all(isinstance(answer[1], Claimed) for answer in answers)
-    assert (await service.list_usages(ledger, [host]))[host]["VCPU"][1] == 9
+    assert (await claims_service.list_usages(ledger, [host]))[host]["VCPU"][1] == 9
     await assert_books_agree(ledger)
 
 
 async def test_release_gives_back_everything_but_only_at_the_named_generation(ledger: Ledger) -> None:
     host = await a_provider(ledger, VCPU=4)
     consumer = a_uuid()
-    await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 2}}, consumer),))])
-    await service.release(ledger, [consumer], generations={consumer: 7})
-    assert (await service.list_usages(ledger, [host]))[host]["VCPU"][1] == 2
-    await service.release(ledger, [consumer], generations={consumer: 1})
-    await service.release(ledger, [consumer])
-    assert (await service.list_usages(ledger, [host]))[host]["VCPU"][1] == 0
+    await claims_service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 2}}, consumer),))])
+    await claims_service.release(ledger, [consumer], generations={consumer: 7})
+    assert (await claims_service.list_usages(ledger, [host]))[host]["VCPU"][1] == 2
+    await claims_service.release(ledger, [consumer], generations={consumer: 1})
+    await claims_service.release(ledger, [consumer])
+    assert (await claims_service.list_usages(ledger, [host]))[host]["VCPU"][1] == 0
     await assert_books_agree(ledger)
 
 
 async def test_a_change_that_worsens_nothing_is_allowed_on_an_over_capacity_provider(ledger: Ledger) -> None:
     host = await a_provider(ledger, VCPU=8)
     consumer = a_uuid()
-    await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 8}}, consumer),))])
-    await service.ensure_providers(
+    await claims_service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 8}}, consumer),))])
+    await claims_service.ensure_providers(
         ledger, [ProviderState(uuid=host, name=f"host-{host}", inventories={"VCPU": Inventory(total=4)})]
     )
-    (fewer,) = await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 6}}, consumer, 1),))])
+    (fewer,) = await claims_service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 6}}, consumer, 1),))])
     assert isinstance(fewer, Claimed)
-    (more,) = await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 7}}, consumer, 2),))])
+    (more,) = await claims_service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 7}}, consumer, 2),))])
     assert isinstance(more, Refused)
 
 
@@ -193,11 +197,11 @@ async def test_traits_that_the_sender_does_not_manage_stay(ledger: Ledger) -> No
         return (await get_provider(ledger, uuid)).traits
 
     uuid = a_uuid()
-    await service.ensure_providers(ledger, [state(None, "CUSTOM_OPERATORS")])
+    await claims_service.ensure_providers(ledger, [state(None, "CUSTOM_OPERATORS")])
     managed = frozenset({"COMPUTE_STATUS_DISABLED"})
-    await service.ensure_providers(ledger, [state(managed, "COMPUTE_STATUS_DISABLED")])
+    await claims_service.ensure_providers(ledger, [state(managed, "COMPUTE_STATUS_DISABLED")])
     assert await traits() == {"CUSTOM_OPERATORS", "COMPUTE_STATUS_DISABLED"}
-    await service.ensure_providers(ledger, [state(managed)])
+    await claims_service.ensure_providers(ledger, [state(managed)])
     assert await traits() == {"CUSTOM_OPERATORS"}
 
 
@@ -211,39 +215,39 @@ async def test_ensuring_a_provider_twice_does_nothing_the_second_time(ledger: Le
         async with ledger.database.connection() as connection:
             return await connection.fetchval("SELECT generation FROM placement.provider")
 
-    await service.ensure_providers(ledger, [state])
+    await claims_service.ensure_providers(ledger, [state])
     first = await generation()
-    await service.ensure_providers(ledger, [state])
+    await claims_service.ensure_providers(ledger, [state])
     assert await generation() == first
 
 
 async def test_inventory_in_use_and_a_taken_name_are_refused_whole(ledger: Ledger) -> None:
     host = await a_provider(ledger, VCPU=4)
-    await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 1}}),))])
+    await claims_service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 1}}),))])
     with pytest.raises(InventoryInUse, match="VCPU"):
-        await service.ensure_providers(ledger, [ProviderState(uuid=host, name="renamed", inventories={})])
+        await claims_service.ensure_providers(ledger, [ProviderState(uuid=host, name="renamed", inventories={})])
     with pytest.raises(ProviderNameTaken):
-        await service.ensure_providers(ledger, [ProviderState(uuid=a_uuid(), name=f"host-{host}")])
-    assert await service.delete_providers(ledger, [host]) == [host]
+        await claims_service.ensure_providers(ledger, [ProviderState(uuid=a_uuid(), name=f"host-{host}")])
+    assert await claims_service.delete_providers(ledger, [host]) == [host]
 
 
 async def test_children_follow_their_parents_and_keep_them(ledger: Ledger) -> None:
     parent, child = a_uuid(), a_uuid()
-    await service.ensure_providers(
+    await claims_service.ensure_providers(
         ledger,
         [ProviderState(uuid=child, name="child", parent_uuid=parent), ProviderState(uuid=parent, name="parent")],
     )
-    assert await service.delete_providers(ledger, [parent]) == [parent]
-    assert await service.delete_providers(ledger, [child]) == []
-    assert await service.delete_providers(ledger, [parent]) == []
+    assert await claims_service.delete_providers(ledger, [parent]) == [parent]
+    assert await claims_service.delete_providers(ledger, [child]) == []
+    assert await claims_service.delete_providers(ledger, [parent]) == []
 
 
 async def test_a_new_consumer_that_exists_and_holds_the_last_unit_is_told_that_it_exists(ledger: Ledger) -> None:
     """New consumers are not looked for at first: short of what it holds itself, the group must be looked at again."""
     host = await a_provider(ledger, VCPU=1)
     consumer = a_uuid()
-    await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 1}}, consumer),))])
-    (answer,) = await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 1}}, consumer),))])
+    await claims_service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 1}}, consumer),))])
+    (answer,) = await claims_service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 1}}, consumer),))])
     assert isinstance(answer, Refused)
     assert [shortfall.rule for shortfall in answer.shortfalls] == [Rule.CONSUMER_GENERATION]
 
@@ -252,14 +256,14 @@ async def test_a_consumer_that_a_group_released_is_a_new_one_to_the_next_group(l
     """As if the groups came one by one: who was there before leaves nothing, not even a generation."""
     host = await a_provider(ledger, VCPU=4)
     was, was_not = a_uuid(), a_uuid()
-    await service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 4}}, was),))])
+    await claims_service.claim(ledger, [ClaimGroup((claim_of({host: {"VCPU": 4}}, was),))])
     groups = [
         ClaimGroup((claim_of({}, was, 1), claim_of({}, was_not))),
         ClaimGroup((claim_of({host: {"VCPU": 3}}, was), claim_of({host: {"VCPU": 1}}, was_not))),
     ]
-    answers = await service.claim(ledger, groups)
+    answers = await claims_service.claim(ledger, groups)
     assert all(isinstance(answer, Claimed) for answer in answers)
-    held = await service.get_consumers(ledger, [was, was_not])
+    held = await claims_service.get_consumers(ledger, [was, was_not])
     assert {uuid: state.generation for uuid, state in held.items()} == {was: 1, was_not: 1}
     await assert_books_agree(ledger)
 
@@ -269,7 +273,9 @@ async def test_a_reshape_of_states_moves_inventory_and_claims_or_neither(ledger:
     network, segment = await a_provider(ledger, IPV4_ADDRESS=5), a_uuid()
     held, pending = a_uuid(), a_uuid()
     claims = [claim_of({network: {"IPV4_ADDRESS": 1}}, consumer) for consumer in (held, pending)]
-    assert all(isinstance(one, Claimed) for one in await service.claim(ledger, [ClaimGroup((c,)) for c in claims]))
+    assert all(
+        isinstance(one, Claimed) for one in await claims_service.claim(ledger, [ClaimGroup((c,)) for c in claims])
+    )
     states = [
         ProviderState(uuid=segment, name="segment", inventories={"IPV4_ADDRESS": Inventory(total=5, max_unit=5)}),
         ProviderState(uuid=network, name=f"host-{network}", inventories={}),
@@ -278,9 +284,9 @@ async def test_a_reshape_of_states_moves_inventory_and_claims_or_neither(ledger:
     answer = await reshape_states(ledger, states, [moved])
     assert isinstance(answer, Refused)
     assert {shortfall.rule for shortfall in answer.shortfalls} == {Rule.IN_USE}
-    assert (await service.list_usages(ledger, [network, segment]))[network] == {"IPV4_ADDRESS": (5, 2)}
-    assert not (await service.list_usages(ledger, [segment])).get(segment)
-    await service.release(ledger, [pending])
+    assert (await claims_service.list_usages(ledger, [network, segment]))[network] == {"IPV4_ADDRESS": (5, 2)}
+    assert not (await claims_service.list_usages(ledger, [segment])).get(segment)
+    await claims_service.release(ledger, [pending])
     stale = claim_of({segment: {"IPV4_ADDRESS": 1}}, held, 7)
     answer = await reshape_states(ledger, states, [stale])
     assert isinstance(answer, Refused)
@@ -288,7 +294,7 @@ async def test_a_reshape_of_states_moves_inventory_and_claims_or_neither(ledger:
     for generation in (1, 2):
         again = claim_of({segment: {"IPV4_ADDRESS": 1}}, held, generation)
         assert isinstance(await reshape_states(ledger, states, [again]), Claimed)
-        usages = await service.list_usages(ledger, [network, segment])
+        usages = await claims_service.list_usages(ledger, [network, segment])
         assert usages[segment] == {"IPV4_ADDRESS": (5, 1)}
         assert not usages.get(network)
     await assert_books_agree(ledger)

@@ -7,11 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from msgspec.structs import replace
 from tests.placement.ledger_states import consumer, ledgers, provider, state, uuid_of
 
-from roost.placement import import_store, service
-from roost.placement.importing import LedgerState
-from roost.placement.service_import import LedgerBusy, compare_ledger, import_ledger
-from roost.placement.service_ledger import Ledger
-from roost.placement.service_read import get_provider
+from roost.placement.rules.imports import LedgerState
+from roost.placement.service import claims as claims_service
+from roost.placement.service.imports import LedgerBusy, compare_ledger, import_ledger
+from roost.placement.service.ledger import Ledger
+from roost.placement.service.reads import get_provider
+from roost.placement.store import imports as imports_store
 from roost.platform.database import Database
 from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, Inventory
 
@@ -39,7 +40,7 @@ async def ledger(database: Database) -> Ledger:
 
 async def held_by(ledger: Ledger) -> LedgerState:
     async with ledger.database.transaction(snapshot=True) as tx:
-        return await import_store.read_ledger(tx)
+        return await imports_store.read_ledger(tx)
 
 
 async def assert_is(ledger: Ledger, source: LedgerState) -> None:
@@ -92,8 +93,8 @@ SERVER = consumer(1, {HOST.uuid: {"VCPU": 3}}, generation=5)
 
 async def test_a_provider_over_its_capacity_is_taken_as_it_is(ledger: Ledger) -> None:
     await import_ledger(ledger, state([HOST], [SERVER]), delete=False, overwrite=False)
-    assert await service.list_usages(ledger, [HOST.uuid]) == {HOST.uuid: {"VCPU": (0, 3)}}
-    held = await service.get_consumers(ledger, [SERVER.consumer_uuid])
+    assert await claims_service.list_usages(ledger, [HOST.uuid]) == {HOST.uuid: {"VCPU": (0, 3)}}
+    held = await claims_service.get_consumers(ledger, [SERVER.consumer_uuid])
     assert held[SERVER.consumer_uuid].generation == 5
 
 
@@ -126,7 +127,7 @@ async def test_a_database_without_a_ledger_is_compared_as_an_empty_one(dsn: str)
         assert compared == await compare_ledger(None, state([HOST], [SERVER]), delete=False, overwrite=False)
         assert {one.key for one in compared.plan.differences} == {HOST.uuid, SERVER.consumer_uuid}
         async with database.connection() as connection:
-            assert not await import_store.has_ledger(connection)
+            assert not await imports_store.has_ledger(connection)
     finally:
         await database.close()
 
@@ -149,7 +150,7 @@ async def test_claims_race_an_import_and_both_are_done(ledger: Ledger) -> None:
                     consumer_uuid=uuid, generation=generation, consumer_type="INSTANCE", project_id="p", user_id="u",
                     allocations={hosts[(number + claimed) % 20].uuid: {"VCPU": 1}},
                 )  # fmt: skip
-                (answer,) = await service.claim(ledger, [ClaimGroup((one,))])
+                (answer,) = await claims_service.claim(ledger, [ClaimGroup((one,))])
                 # An import may have removed the consumer in between.
                 assert isinstance(answer, Claimed) or generation is not None
 
@@ -169,7 +170,7 @@ async def test_claims_race_an_import_and_both_are_done(ledger: Ledger) -> None:
 
 async def test_an_import_that_never_gets_the_ledger_says_so(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     await import_ledger(ledger, state([HOST]), delete=False, overwrite=False)
-    monkeypatch.setattr("roost.placement.service_import.LOCK_ROUNDS_MAX", 2)
+    monkeypatch.setattr("roost.placement.service.imports.LOCK_ROUNDS_MAX", 2)
     async with ledger.database.transaction() as tx:
         await tx.execute("LOCK TABLE placement.consumer IN ROW EXCLUSIVE MODE")
         with pytest.raises(LedgerBusy):

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from roost.placement.index import Delta, Index, IndexedProvider
+from roost.placement.search.index import Delta, Index, IndexedProvider
 from roost.seams.placement import (
     DISK_GB,
     IPV4_ADDRESS,

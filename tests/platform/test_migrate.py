@@ -7,9 +7,9 @@ import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 
-from roost.placement import service
-from roost.placement.refresh import IndexRefresher
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.service import claims as claims_service
+from roost.placement.service.ledger import Ledger, sync_standard_names
+from roost.placement.service.refresh import IndexRefresher
 from roost.platform.database import Database
 from roost.platform.migrate import SCHEMAS, SchemaTooNew, configuration, head, list_outdated, upgrade
 from roost.platform.postgres import PrivatePostgres
@@ -81,7 +81,7 @@ async def _use(dsn: str) -> None:
         consumer_uuid=SERVER, generation=None, consumer_type=None, project_id="p", user_id="u",
         allocations={HOST: {VCPU: 3}},
     )  # fmt: skip
-    await service.claim(ledger, [ClaimGroup((server,))])
+    await claims_service.claim(ledger, [ClaimGroup((server,))])
     index = await refresher.fresh()
     assert index is loaded
     assert index.used[index.row_by_uuid[HOST]] == {VCPU: 3}

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from roost.placement.candidates import search
-from roost.placement.index import Delta, Index, IndexedProvider
+from roost.placement.search.candidates import search
+from roost.placement.search.index import Delta, Index, IndexedProvider
 from roost.scheduling.explain import ALL_OPEN, SEGMENTS_MAX, ClosedHosts, Explanation, addresses_asked, explain
 from roost.scheduling.filters import apply_filters
 from roost.scheduling.request import Request, alternatives, build_query, build_request

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from roost.cli.ledger_target import LedgerTarget, TargetRefused, open_ledger
-from roost.compute.agent_tokens import AgentToken
+from roost.compute.rules.agent_tokens import AgentToken
 from roost.compute.service import agent_tokens as service
 from roost.platform.database import Database
 from roost.platform.migrate import list_outdated

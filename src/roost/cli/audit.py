@@ -24,8 +24,8 @@ from roost.cli.settings import Settings, read_settings
 from roost.compute.service import audit as compute_audit
 from roost.compute.service import guests as compute_guests
 from roost.network.service import audit as network_audit
-from roost.placement.service_audit import audit_ledger
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.service.audit import audit_ledger
+from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.auth import Unrestricted
 from roost.platform.database import Database
 from roost.platform.env import Env

@@ -24,10 +24,10 @@ from roost.conductor.context import Conductor
 from roost.conductor.reconcile import audit_once as audit_servers
 from roost.conductor.reconcile import reconcile_once as reconcile_claims
 from roost.network import api as network_api
-from roost.network.reconciler import audit_once as audit_network
-from roost.network.reconciler import reconcile_once as reconcile_network
 from roost.network.service import Networks
-from roost.placement.service_ledger import Ledger
+from roost.network.service.reconciler import audit_once as audit_network
+from roost.network.service.reconciler import reconcile_once as reconcile_network
+from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy
 from roost.platform.authentication import AdminsOnly
 from roost.platform.repeat import repeat

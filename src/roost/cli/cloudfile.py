@@ -16,7 +16,7 @@ import msgspec
 import yaml
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from roost.compute.host_names import find_bad_host_name
+from roost.compute.rules.host_names import find_bad_host_name
 from roost.platform.errors import RoostError
 
 HOSTS_MAX = 100_000

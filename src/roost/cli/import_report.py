@@ -10,8 +10,8 @@ from rich.text import Text
 
 from roost.cli.placement_source import Read
 from roost.cli.plurals import many
-from roost.placement.importing import Change, Detail, Difference, Kind
-from roost.placement.service_import import Imported
+from roost.placement.rules.imports import Change, Detail, Difference, Kind
+from roost.placement.service.imports import Imported
 from roost.seams.placement import Inventory
 
 ROWS_SHOWN, SENTENCES_SHOWN = 40, 10

@@ -429,7 +429,7 @@ def _agent_hosts(names: list[str] | None, fleet: str | None, like: "HostReport")
 
 
 def _check_host_names(names: Sequence[str]) -> None:
-    from roost.compute.host_names import find_bad_host_name
+    from roost.compute.rules.host_names import find_bad_host_name
 
     if (flaw := find_bad_host_name(names)) is not None:
         _misused(f"--host: {flaw}")

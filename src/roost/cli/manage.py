@@ -22,8 +22,8 @@ from roost.cli.keystone import credentials_of
 from roost.cli.ledger_target import LedgerTarget, open_ledger
 from roost.cli.placement_source import Source, read_placement
 from roost.cli.story_output import Bars
-from roost.placement.service_import import compare_ledger, import_ledger
-from roost.placement.service_ledger import Ledger
+from roost.placement.service.imports import compare_ledger, import_ledger
+from roost.placement.service.ledger import Ledger
 from roost.platform.logs import configure_logging
 
 WIDTH_WITHOUT_TERMINAL = 160

@@ -14,9 +14,9 @@ from roost.cli import access
 from roost.cli.roles import ProcessConfig, is_placement_alone
 from roost.cli.settings import Settings, read_settings
 from roost.placement import api as placement_api
-from roost.placement.refresh import prune_changes
-from roost.placement.service_audit import audit_once
-from roost.placement.service_ledger import Ledger, sync_standard_names
+from roost.placement.service.audit import audit_once
+from roost.placement.service.ledger import Ledger, sync_standard_names
+from roost.placement.service.refresh import prune_changes
 from roost.platform.auth import Policy
 from roost.platform.database import Database
 from roost.platform.env import Env

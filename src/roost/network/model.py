@@ -154,8 +154,8 @@ class SubnetChange(Struct, frozen=True, kw_only=True):
 class SubnetKind(Struct, frozen=True, kw_only=True):
     """What of a subnet decides who gets which addresses of it. deleting: it gives none but those claimed before.
 
-    service_types: the device owners that it is for; none: for all. See roost.network.uses. cell: of a flat network, the
-    cell whose pool it is.
+    service_types: the device owners that it is for; none: for all. See roost.network.rules.uses. cell: of a flat
+    network, the cell whose pool it is.
     """
 
     id: str

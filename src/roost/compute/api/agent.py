@@ -13,9 +13,9 @@ from starlette.routing import Route
 
 from roost.compute.api.agent_access import PROBLEMS, agent_problem, hosts_allowed
 from roost.compute.api.host_bodies import HOSTS_MAX, VALUES_MAX, Count, HostBody, Name, check_host_names, read_hosts
-from roost.compute.guests import KnownGuest
-from roost.compute.leases import Agent
 from roost.compute.model import GuestReport
+from roost.compute.rules.guests import KnownGuest
+from roost.compute.rules.leases import Agent
 from roost.compute.service import Compute, guests, hosts, leases
 from roost.platform.http import Api, json_response, read_json
 

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.compute.api.requests import page_limit, timestamp
-from roost.compute.builds import Build, find_wait
+from roost.compute.rules.builds import Build, find_wait
 from roost.compute.service import Compute
 from roost.compute.service import builds as service
 from roost.platform.http import Endpoint, json_response

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from roost.compute.host_names import find_bad_host_name
 from roost.compute.model import HostReport
+from roost.compute.rules.host_names import find_bad_host_name
 from roost.platform.errors import BadRequest
 
 HOSTS_MAX = 20_000

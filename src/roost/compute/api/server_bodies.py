@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.compute.api.requests import Name, Whole, flag
 from roost.compute.model import NicAsked, ServerRequest
-from roost.compute.servers import read_counts, read_destination
+from roost.compute.rules.servers import read_counts, read_destination
 from roost.platform.errors import BadRequest
 from roost.platform.http import Version, canonical_uuid, is_uuid
 

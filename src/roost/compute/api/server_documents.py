@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from roost.compute.api.requests import links, timestamp, timestamp_with_microseconds
 from roost.compute.model import Flavor, Server, ServerFault
-from roost.compute.servers import VM_STATES, ZONE, fault_details, power_state
+from roost.compute.rules.servers import VM_STATES, ZONE, fault_details, power_state
 
 
 def show_brief(request: Request, server: Server) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from roost.compute.api.requests import check_parameters, flag, page_limit, text_parameter
 from roost.compute.model import ServerFilter
-from roost.compute.servers import VM_STATES, ZONE
+from roost.compute.rules.servers import VM_STATES, ZONE
 from roost.compute.service import Compute
 from roost.platform.auth import OPERATOR, caller_of
 from roost.platform.errors import BadRequest

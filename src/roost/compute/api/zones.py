@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from roost.compute.api.requests import timestamp_with_microseconds
 from roost.compute.model import Host
-from roost.compute.servers import ZONE
+from roost.compute.rules.servers import ZONE
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
 from roost.platform.http import Endpoint, json_response

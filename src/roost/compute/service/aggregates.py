@@ -5,9 +5,9 @@ Aggregates that somebody else put a provider into are never touched.
 
 from collections.abc import Mapping, Sequence
 
-from roost.compute.aggregates import decide_memberships
 from roost.compute.errors import HostAggregateExists, HostAggregateNotFound, HostAggregatesBusy
 from roost.compute.model import HostAggregate
+from roost.compute.rules.aggregates import decide_memberships
 from roost.compute.service.context import Compute
 from roost.compute.store import aggregates as store
 from roost.seams.compute import HostAggregateState

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from roost.compute import audit as rules
-from roost.compute.audit import QuietServer
+from roost.compute.rules import drift as rules
+from roost.compute.rules.drift import QuietServer
 from roost.compute.service.aggregates import mirror_hosts
 from roost.compute.service.context import Compute
 from roost.compute.service.hosts import provider_state, publish_hosts

@@ -1,6 +1,6 @@
 """What is being built, deleted or put back at the moment."""
 
-from roost.compute.builds import Build
+from roost.compute.rules.builds import Build
 from roost.compute.service.context import Compute
 from roost.compute.store import builds as store
 

@@ -1,6 +1,6 @@
 """What agents ask and say: orders for their hosts, and reports on guests. One function, one transaction.
 
-The orders come from the pipeline, the consequences of a report go to it; `compute/guests.py` decides them.
+The orders come from the pipeline, the consequences of a report go to it; `compute/rules/guests.py` decides them.
 """
 
 import asyncio
@@ -9,12 +9,12 @@ from collections.abc import Collection, Sequence
 import structlog
 from msgspec import Struct
 
-from roost.compute import guests as rules
-from roost.compute.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.errors import GuestNotFound, GuestWanted
-from roost.compute.guests import Guest, GuestKey, GuestList, KnownGuest, ReportAnswer
-from roost.compute.leases import Agent, HeldElsewhere
 from roost.compute.model import Failure, GuestOrder, GuestReport
+from roost.compute.rules import guests as rules
+from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
+from roost.compute.rules.guests import Guest, GuestKey, GuestList, KnownGuest, ReportAnswer
+from roost.compute.rules.leases import Agent, HeldElsewhere
 from roost.compute.service import Compute
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.hosts import publish_hosts

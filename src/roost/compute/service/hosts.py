@@ -10,8 +10,8 @@ import structlog
 from msgspec import Struct
 
 from roost.compute.errors import HostHeld, HostNotFound
-from roost.compute.leases import Agent, list_held_elsewhere
 from roost.compute.model import Host, HostReport
+from roost.compute.rules.leases import Agent, list_held_elsewhere
 from roost.compute.service.aggregates import mirror_hosts
 from roost.compute.service.context import Compute
 from roost.compute.store import aggregates as aggregates_store

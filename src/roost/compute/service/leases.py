@@ -1,12 +1,12 @@
-"""The leases that agents hold on hosts: taken and renewed by their polls. `compute/leases.py` has the rules."""
+"""The leases that agents hold on hosts: taken and renewed by their polls. `compute/rules/leases.py` has the rules."""
 
 from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
-from roost.compute.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.errors import HostHeld
-from roost.compute.leases import Agent, HeldElsewhere, HostLease, list_held_elsewhere
+from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
+from roost.compute.rules.leases import Agent, HeldElsewhere, HostLease, list_held_elsewhere
 from roost.compute.service.context import Compute
 from roost.compute.store import guests as guest_rows
 from roost.compute.store import leases as store

@@ -5,9 +5,9 @@ The network service says which servers are concerned; what their ports are now i
 
 from collections.abc import Sequence
 
-from roost.compute.audit import network_information, own_ports
 from roost.compute.errors import PortsChanging
-from roost.compute.nics import end_builds
+from roost.compute.rules.drift import network_information, own_ports
+from roost.compute.rules.nics import end_builds
 from roost.compute.service.context import Compute
 from roost.compute.store import guests as guest_rows
 from roost.compute.store import nics as store

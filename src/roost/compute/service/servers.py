@@ -6,9 +6,9 @@ import asyncpg
 from msgspec import Struct
 
 from roost.compute.errors import FilterInvalid, HostClosed, NetworkAmbiguous, ServerNotFound, ServerRefused
-from roost.compute.extra_specs import FlavorRequirements, read_extra_specs
 from roost.compute.model import Flavor, NewServers, NicAsked, Server, ServerFilter, ServerRequest
-from roost.compute.servers import SERVERS_MAX, nic_problem, number_nics, server_names
+from roost.compute.rules.extra_specs import FlavorRequirements, read_extra_specs
+from roost.compute.rules.servers import SERVERS_MAX, nic_problem, number_nics, server_names
 from roost.compute.service.context import Compute
 from roost.compute.service.flavors import FLAVORS_NAMED_MAX
 from roost.compute.store import flavors as flavors_store

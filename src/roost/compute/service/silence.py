@@ -4,10 +4,10 @@ from datetime import datetime
 
 import structlog
 
-from roost.compute import silence as rules
+from roost.compute.rules import silence as rules
+from roost.compute.rules.silence import Listening
 from roost.compute.service.context import Compute
 from roost.compute.service.hosts import publish_hosts
-from roost.compute.silence import Listening
 from roost.compute.store import hosts as store
 
 NAMES_LOGGED_MAX = 20

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from roost.compute.model import Launch, Marks, Move, Stage, Work
-from roost.compute.nics import BUILDING
+from roost.compute.rules.nics import BUILDING
 from roost.compute.service.context import Compute
 from roost.compute.store import servers
 from roost.compute.store import work as store

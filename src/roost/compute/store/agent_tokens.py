@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from roost.compute.agent_tokens import AgentToken, LiveToken
+from roost.compute.rules.agent_tokens import AgentToken, LiveToken
 from roost.platform.database import Connection
 
 INSERT = """-- compute.insert_agent_token

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from roost.compute.aggregates import Membership, Memberships
 from roost.compute.model import HostAggregate
+from roost.compute.rules.aggregates import Membership, Memberships
 from roost.platform.database import Connection
 from roost.seams.compute import HostAggregateState
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from roost.compute.audit import QuietServer
+from roost.compute.rules.drift import QuietServer
 from roost.platform.database import Connection
 from roost.seams.compute import RequestSpec, ServerPort
 

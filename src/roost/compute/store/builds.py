@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from roost.compute.builds import Build
 from roost.compute.model import Stage
+from roost.compute.rules.builds import Build
 from roost.platform.database import Connection
 
 LIST_BUILDS = """-- compute.list_builds

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from roost.compute.guests import Guest, GuestKey, KnownGuest, Retreat, WorkState
 from roost.compute.model import Failure, GuestOrder, Stage
+from roost.compute.rules.guests import Guest, GuestKey, KnownGuest, Retreat, WorkState
 from roost.platform.database import Connection
 from roost.seams.compute import RequestSpec, ServerPort
 

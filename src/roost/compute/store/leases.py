@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from roost.compute.leases import Agent, HostLease
+from roost.compute.rules.leases import Agent, HostLease
 from roost.compute.store.hosts import HEARD_WITHIN
 from roost.platform.database import Connection
 

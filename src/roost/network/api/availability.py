@@ -8,8 +8,8 @@ from roost.network.api import listing
 from roost.network.api.documents import Uuid
 from roost.network.api.protocol import Operation, Operations, path_id
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
-from roost.network.availability import AvailabilityFilter, Counts, NetworkAvailability, SubnetAvailability
 from roost.network.errors import InvalidInput, NetworkNotFound
+from roost.network.rules.availability import AvailabilityFilter, Counts, NetworkAvailability, SubnetAvailability
 from roost.network.service import Networks
 from roost.network.service import availability as service
 from roost.platform.http import canonical_uuid, is_uuid, json_response

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from roost.network.errors import InvalidInput
-from roost.network.links import SEGMENTATION_ID_MAX
+from roost.network.rules.links import SEGMENTATION_ID_MAX
 from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, is_uuid
 

@@ -14,8 +14,8 @@ from roost.network.api.bodies import (
     refuse_unserved,
 )
 from roost.network.errors import InvalidInput, SegmentsSetInConjunctionWithProviders
-from roost.network.links import refuse_link
 from roost.network.model import MTU_DEFAULT, Link, Network, NetworkChanges
+from roost.network.rules.links import refuse_link
 from roost.platform.env import Env
 
 MTU_MAX = 65535

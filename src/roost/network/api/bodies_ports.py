@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from roost.network import addressing, requests
 from roost.network.api.bodies import BULK_MAX, Items, Text, Unserved, parse_project, parse_uuid, refuse_unserved, said
 from roost.network.errors import InvalidInput
 from roost.network.model import FixedIpRequest, PortChanges, PortRequest
-from roost.network.tags import TAGS_MAX, replaced
+from roost.network.rules import addressing, requests
+from roost.network.rules.tags import TAGS_MAX, replaced
 
 VnicType = Literal[
     "normal", "direct", "macvtap", "baremetal", "direct-physical", "virtio-forwarder", "smart-nic", "vdpa",

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from roost.network import addressing
 from roost.network.model import VIF_TYPE_UNBOUND, Network, Port, Segment, Subnet
+from roost.network.rules import addressing
 
 Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]
 Time = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$")]

@@ -13,7 +13,7 @@ from roost.network.api.bodies import Text, Unserved, refuse_unserved
 from roost.network.api.protocol import Operation, Operations
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import InvalidInput
-from roost.network.quotas import MAXIMUM_MAX, RESOURCES, UNLIMITED, Resource
+from roost.network.rules.quotas import MAXIMUM_MAX, RESOURCES, UNLIMITED, Resource
 from roost.network.service import Networks
 from roost.network.service import quotas as service
 from roost.platform.auth import caller_of

@@ -5,17 +5,17 @@ If this process dies in between, the intent expires and the reconciler gives the
 
 from collections.abc import Sequence, Set
 
-from roost.network import addressing, requests, uses
-from roost.network.addressing import Demand, FreeChange, Given
 from roost.network.errors import (
     IpAddressAlreadyAllocated,
     IpAddressGenerationFailure,
     NetworkNotFound,
     PortChanged,
 )
-from roost.network.holdings import added
 from roost.network.model import FixedIpRequest, Host, SubnetKind
-from roost.network.requests import NetworkState, Placing
+from roost.network.rules import addressing, requests, uses
+from roost.network.rules.addressing import Demand, FreeChange, Given
+from roost.network.rules.holdings import added
+from roost.network.rules.requests import NetworkState, Placing
 from roost.network.service import Networks, exhaustions, releases
 from roost.network.store import addresses, claims, ports
 from roost.network.store import networks as store

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from roost.network import audit as rules
-from roost.network.addressing import FreeChange
-from roost.network.inventory import counts
-from roost.network.ranges import Ranges
+from roost.network.rules import drift as rules
+from roost.network.rules.addressing import FreeChange
+from roost.network.rules.inventory import counts
+from roost.network.rules.ranges import Ranges
 from roost.network.service import Networks, assignments, releases
 from roost.network.store import addresses, claims, ports, subnet_changes
 from roost.network.store import audit as store

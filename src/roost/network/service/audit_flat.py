@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 
-from roost.network import flat as rules
-from roost.network.flat import FlatAddress
+from roost.network.rules import flat as rules
+from roost.network.rules.flat import FlatAddress
 from roost.network.service import Networks, flat
 from roost.network.store import flat as store
 from roost.network.store import subnets as subnet_rows

@@ -10,10 +10,10 @@ from functools import partial
 
 import msgspec
 
-from roost.network import audit as rules
 from roost.network.errors import PortNotFound, RevisionNumberConstraintFailed
-from roost.network.holdings import claim_of, covers
 from roost.network.model import Port, PortFilter
+from roost.network.rules import drift as rules
+from roost.network.rules.holdings import claim_of, covers
 from roost.network.service import Networks, builds, ports
 from roost.network.service.notices import is_server_id
 from roost.network.store import audit as store

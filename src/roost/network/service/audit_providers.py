@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from roost.network import audit as rules
-from roost.network import inventory, segments
 from roost.network.errors import PublicationPending
 from roost.network.model import FLAT_NAME, PLAIN_NAME, ROUTED_NAME, ProviderSource
+from roost.network.rules import drift as rules
+from roost.network.rules import inventory, segments
 from roost.network.service import Networks, publications
 from roost.network.store import audit as store
 from roost.network.store import networks as network_rows

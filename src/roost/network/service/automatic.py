@@ -5,9 +5,9 @@ Nothing of it is claimed. Who gets its first addresses gets these with them; see
 
 from collections.abc import Iterable, Sequence
 
-from roost.network import uses
 from roost.network.errors import SubnetInUse
 from roost.network.model import Port, Subnet, SubnetKind
+from roost.network.rules import uses
 from roost.network.service import Networks, assignments, notices
 from roost.network.store import addresses
 from roost.network.store import ports as port_rows

@@ -1,8 +1,8 @@
 """How many addresses networks have, and how many of them are held."""
 
-from roost.network import availability as rules
-from roost.network.availability import AvailabilityFilter, NetworkAvailability
 from roost.network.errors import NetworkNotFound
+from roost.network.rules import availability as rules
+from roost.network.rules.availability import AvailabilityFilter, NetworkAvailability
 from roost.network.service import Networks
 from roost.network.store import availability as store
 from roost.network.store import networks as network_rows

@@ -5,10 +5,10 @@ All in sets, in a fixed number of statements. Claims for these ports are the con
 
 from collections.abc import Mapping, Sequence
 
-from roost.network import addressing, bindings
-from roost.network.bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.errors import InvalidInput, PortChanged
 from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortFilter, PortOrigin
+from roost.network.rules import addressing, bindings
+from roost.network.rules.bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.service import Networks, assignments, exhaustions, flat, notices, quotas, releases
 from roost.network.service.macs import new_mac
 from roost.network.store import addresses, claims, ports, subnets

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from roost.network import addressing, inventory
 from roost.network.errors import PublicationPending
-from roost.network.holdings import claim_of, same
 from roost.network.model import PLAIN_NAME, Address, Port, PortFilter, Subnet
-from roost.network.ranges import holds
+from roost.network.rules import addressing, inventory
+from roost.network.rules.holdings import claim_of, same
+from roost.network.rules.ranges import holds
+from roost.network.rules.subnet_changes import Holding
 from roost.network.service import Networks, releases
 from roost.network.store import addresses, claims, ports, subnets
 from roost.network.store import subnet_changes as store
-from roost.network.subnet_changes import Holding
 from roost.platform.crash import crash_point
 from roost.seams.placement import ConsumerClaim, ConsumerState, ConsumerType, ProviderState, Refused, Rule
 

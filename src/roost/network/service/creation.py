@@ -12,8 +12,6 @@ from dataclasses import dataclass
 import msgspec
 import structlog
 
-from roost.network import addressing, flat, quotas, requests, uses
-from roost.network.addressing import FreeChange, Given
 from roost.network.errors import (
     IpAddressAlreadyAllocated,
     IpAddressGenerationFailure,
@@ -23,7 +21,9 @@ from roost.network.errors import (
     PortChanged,
 )
 from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Host, Port, PortRequest, SubnetKind
-from roost.network.requests import NetworkState, Placing
+from roost.network.rules import addressing, flat, quotas, requests, uses
+from roost.network.rules.addressing import FreeChange, Given
+from roost.network.rules.requests import NetworkState, Placing
 from roost.network.service import Networks, assignments, exhaustions, notices, releases
 from roost.network.service import quotas as quota_service
 from roost.network.service.macs import canonical_mac, new_mac

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from roost.network import exhaustion, inventory, uses
-from roost.network.addressing import count
-from roost.network.exhaustion import Room
 from roost.network.model import Network, Segment, Subnet
+from roost.network.rules import exhaustions, inventory, uses
+from roost.network.rules.addressing import count
+from roost.network.rules.exhaustions import Room
 from roost.network.service import Networks
 from roost.network.store import availability
 from roost.network.store import networks as store
@@ -55,8 +55,8 @@ async def describe_subnets(tx: Connection, provider_uuid: str, subnet_ids: Seque
         Room(subnet.name or subnet.id, {uses.class_of(subnet.ip_version): room})
         for subnet, room in await _list_rooms(tx, [s for s in subnets if not uses.is_automatic(s)])
     ]
-    full = [exhaustion.named(subnet) for subnet in subnets if subnet.id in subnet_ids]
-    return exhaustion.sentence(full, network, rooms)
+    full = [exhaustions.named(subnet) for subnet in subnets if subnet.id in subnet_ids]
+    return exhaustions.sentence(full, network, rooms)
 
 
 async def _read(tx: Connection, provider_uuids: Sequence[str]) -> tuple[Network, list[Segment], list[Subnet]] | None:
@@ -87,5 +87,5 @@ def _sentence(
     names = {segment.id: segment.name or segment.id for segment in segments}
     rooms = [Room(names.get(uuid, network.name or network.id), of_provider) for uuid, of_provider in left.items()]
     rooms.sort(key=lambda room: room.name)
-    full = [exhaustion.named(segment) for segment in segments if segment.id in provider_uuids]
-    return exhaustion.sentence(full or [exhaustion.named(network)], network, rooms)
+    full = [exhaustions.named(segment) for segment in segments if segment.id in provider_uuids]
+    return exhaustions.sentence(full or [exhaustions.named(network)], network, rooms)

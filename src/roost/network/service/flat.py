@@ -6,11 +6,11 @@ assigned after that, and unassigned before. Two that are at a server at once are
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from roost.network import addressing, flat
-from roost.network.addressing import Demand
 from roost.network.errors import PortChanged
-from roost.network.flat import Allocation, FlatAddress, FlatDemand
 from roost.network.model import Network, Subnet
+from roost.network.rules import addressing, flat
+from roost.network.rules.addressing import Demand
+from roost.network.rules.flat import Allocation, FlatAddress, FlatDemand
 from roost.network.service import Networks, assignments
 from roost.network.service.macs import new_mac
 from roost.network.store import addresses

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import msgspec
 
-from roost.network import flat, links, subnet_updates, uses
 from roost.network.errors import (
     InvalidSharedSetting,
     NetworkInUse,
@@ -16,7 +15,8 @@ from roost.network.errors import (
     SubnetsNotAllAssociatedWithSegments,
 )
 from roost.network.model import Link, Network, NetworkChanges, NetworkOwner, Segment, SegmentChanges
-from roost.network.revisions import refuse_other_revision
+from roost.network.rules import flat, links, subnet_updates, uses
+from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, publications, quotas, releases
 from roost.network.service.subnets import lock_network
 from roost.network.store import addresses, ports

@@ -7,8 +7,6 @@ Source: Network API, extension binding-extended; Neutron, plugins/ml2/plugin.py.
 
 import msgspec
 
-from roost.network import requests
-from roost.network.bindings import is_of_server
 from roost.network.errors import (
     PortBindingAlreadyActive,
     PortBindingAlreadyExists,
@@ -19,6 +17,8 @@ from roost.network.errors import (
     RevisionNumberConstraintFailed,
 )
 from roost.network.model import VIF_TYPE_BOUND, Binding, Port, PortChanges, PortFilter
+from roost.network.rules import requests
+from roost.network.rules.bindings import is_of_server
 from roost.network.service import Networks, assignments, port_updates
 from roost.network.store import bindings as store
 from roost.network.store import ports as port_rows

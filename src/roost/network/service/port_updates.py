@@ -10,14 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from roost.network import readdressing, requests, uses
-from roost.network.bindings import is_of_server
 from roost.network.errors import (
     PortChanged,
     PortInUse,
     PortNotFound,
 )
-from roost.network.holdings import added, claim_of, covers, same
 from roost.network.model import (
     VIF_TYPE_BOUND,
     VIF_TYPE_UNBOUND,
@@ -28,8 +25,11 @@ from roost.network.model import (
     PortFilter,
     SubnetKind,
 )
-from roost.network.requests import Placing
-from roost.network.revisions import refuse_other_revision
+from roost.network.rules import readdressing, requests, uses
+from roost.network.rules.bindings import is_of_server
+from roost.network.rules.holdings import added, claim_of, covers, same
+from roost.network.rules.requests import Placing
+from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, assignments, automatic, notices, releases
 from roost.network.service.macs import canonical_mac
 from roost.network.store import addresses, bindings, claims, subnet_changes

@@ -6,7 +6,7 @@ import asyncpg
 
 from roost.network.errors import MacAddressInUse, PortNotFound
 from roost.network.model import Port, PortChanges, PortFilter, PortRequest
-from roost.network.revisions import refuse_other_revision
+from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, creation, notices, port_updates, quotas, releases
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point

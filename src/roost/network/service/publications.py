@@ -7,9 +7,9 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from roost.network import inventory, segments
 from roost.network.errors import PublicationPending
 from roost.network.model import CELL_DEFAULT, Host, ProviderSource
+from roost.network.rules import inventory, segments
 from roost.network.service import Networks, claim_moves
 from roost.network.store import networks as store
 from roost.network.store import publications, subnet_changes

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from roost.network.errors import InvalidInput, OverQuota, TenantQuotaNotFound
-from roost.network.quotas import RESOURCES, Quotas, QuotaUsage, Resource, effective, refusal, refusal_of_limit
+from roost.network.rules.quotas import RESOURCES, Quotas, QuotaUsage, Resource, effective, refusal, refusal_of_limit
 from roost.network.service import Networks
 from roost.network.store import quotas as store
 from roost.platform.database import Connection

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from roost.network.holdings import claim_of, covers, same
 from roost.network.model import Address, Port
+from roost.network.rules.holdings import claim_of, covers, same
 from roost.network.service import Networks
 from roost.network.store import claims, ports
 from roost.platform.crash import crash_point

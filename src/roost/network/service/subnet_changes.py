@@ -8,11 +8,13 @@ Whoever comes by may end a change, and the reconciler does.
 
 import msgspec
 
-from roost.network import subnet_changes, subnet_updates, uses
 from roost.network.errors import PublicationPending, SubnetInUse, SubnetNotFound
-from roost.network.inventory import counts
 from roost.network.model import Network, Subnet, SubnetChange, SubnetChanges
-from roost.network.revisions import refuse_other_revision
+from roost.network.rules import subnet_changes, subnet_updates, uses
+from roost.network.rules.inventory import counts
+from roost.network.rules.revisions import refuse_other_revision
+from roost.network.rules.subnet_changes import Holding
+from roost.network.rules.subnet_updates import Surroundings
 from roost.network.service import Networks, publications, releases
 from roost.network.service.subnets import get_subnet
 from roost.network.store import addresses, claims
@@ -20,8 +22,6 @@ from roost.network.store import networks as network_rows
 from roost.network.store import publications as publication_rows
 from roost.network.store import subnet_changes as store
 from roost.network.store import subnets as subnet_rows
-from roost.network.subnet_changes import Holding
-from roost.network.subnet_updates import Surroundings
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.platform.errors import Conflict

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import structlog
 
-from roost.network import addressing, flat, links, subnet_attributes, subnet_updates, uses
 from roost.network.errors import (
     InvalidInput,
     NetworkIdsDontMatch,
@@ -19,7 +18,8 @@ from roost.network.errors import (
     SubnetsNotAllAssociatedWithSegments,
 )
 from roost.network.model import Network, Segment, Subnet
-from roost.network.revisions import refuse_other_revision
+from roost.network.rules import addressing, flat, links, subnet_attributes, subnet_updates, uses
+from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, automatic, notices, publications, quotas, releases
 from roost.network.store import addresses
 from roost.network.store import networks as network_rows

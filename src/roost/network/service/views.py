@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from roost.network import inventory, segments, uses
-from roost.network.flat import pool_names
 from roost.network.model import COMPUTE_OWNER, Network, PortFilter, Segment, Subnet
+from roost.network.rules import inventory, segments, uses
+from roost.network.rules.flat import pool_names
 from roost.network.service import Networks
 from roost.network.store import audit as audit_rows
 from roost.network.store import flat as flat_rows

@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from roost.network import addressing
 from roost.network.model import AddressRange
-from roost.network.uses import class_of
+from roost.network.rules import addressing
+from roost.network.rules.uses import class_of
 from roost.platform.database import Connection
 
 LIST_HOLDERS = """

@@ -5,8 +5,8 @@ Lock order: these rows, by server and tag, then subnets, as with ports.
 
 from collections.abc import Mapping, Sequence
 
-from roost.network import addressing
-from roost.network.flat import FlatAddress
+from roost.network.rules import addressing
+from roost.network.rules.flat import FlatAddress
 from roost.platform.database import Connection
 
 _ADDRESS = "server_id, tag, network_id, subnet_id, address, mac_address, ticket"

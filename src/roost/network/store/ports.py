@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from roost.network.bindings import NewPort, Parting, Reserved
 from roost.network.model import VIF_TYPE_UNBOUND, Address, Port, PortFilter, PortOrigin
+from roost.network.rules.bindings import NewPort, Parting, Reserved
 from roost.network.store import addresses
 from roost.platform.database import Connection
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.network.quotas import Quotas, Resource
+from roost.network.rules.quotas import Quotas, Resource
 from roost.platform.database import Connection
 
 LIST_QUOTAS = """

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from roost.network import addressing
 from roost.network.model import AddressRange, Subnet
+from roost.network.rules import addressing
+from roost.network.rules.subnet_changes import Holding
 from roost.network.store import addresses
-from roost.network.subnet_changes import Holding
 from roost.platform.database import Connection
 
 UPDATE_SUBNET = """

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from roost.network import addressing
 from roost.network.model import AddressRange, HostRoute, ProviderSource, Subnet, SubnetChange
+from roost.network.rules import addressing
 from roost.platform.database import Connection
 
 LIST_SUBNETS = """

@@ -14,7 +14,7 @@ from roost.placement.api.protocol import API, MICROVERSIONS, Operation, Operatio
 from roost.placement.api.providers import Aggregates, Providers
 from roost.placement.api.reshaper import reshaper_operations
 from roost.placement.api.usages import usage_operations
-from roost.placement.service_ledger import Ledger
+from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.http import show
 

@@ -13,14 +13,15 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from roost.placement import service, service_read
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import VALUES_MAX, check, decode, work_on
 from roost.placement.api.errors import refusal
 from roost.placement.api.protocol import Operation, Operations, answer, provider_uuid, version_of
 from roost.placement.errors import ConsumerNotFound, ResourceClassNotFound
-from roost.placement.service_ledger import Ledger
-from roost.placement.service_names import check_resource_classes
+from roost.placement.service import claims as claims_service
+from roost.placement.service import reads as reads_service
+from roost.placement.service.ledger import Ledger
+from roost.placement.service.names import check_resource_classes
 from roost.platform.errors import BadRequest
 from roost.platform.http import Version, canonical_uuid, is_uuid, read_bytes
 from roost.seams.placement import ClaimGroup, ConsumerClaim, Refused
@@ -73,7 +74,7 @@ class Allocations:
     async def show(self, request: Request) -> Response:
         text: str = request.path_params["uuid"]
         head, held = (
-            await service_read.find_consumer(self.ledger, canonical_uuid(text)) if is_uuid(text) else (None, {})
+            await reads_service.find_consumer(self.ledger, canonical_uuid(text)) if is_uuid(text) else (None, {})
         )
         allocations = {
             uuid: {"generation": generation, "resources": resources} for uuid, (generation, resources) in held.items()
@@ -112,12 +113,12 @@ class Allocations:
 
     async def release(self, request: Request) -> Response:
         text: str = request.path_params["uuid"]
-        if not is_uuid(text) or not await service.release(self.ledger, [canonical_uuid(text)]):
+        if not is_uuid(text) or not await claims_service.release(self.ledger, [canonical_uuid(text)]):
             raise ConsumerNotFound(f"No allocations for consumer '{text}'")
         return Response(None, 204)
 
     async def show_provider(self, request: Request) -> Response:
-        generation, held = await service_read.get_provider_allocations(self.ledger, provider_uuid(request))
+        generation, held = await reads_service.get_provider_allocations(self.ledger, provider_uuid(request))
         with_generations = version_of(request) >= GENERATIONS_SINCE
         allocations = {
             uuid: {"resources": one.resources, **({"consumer_generation": one.generation} if with_generations else {})}
@@ -131,7 +132,7 @@ class Allocations:
             await check_resource_classes(self.ledger, names)
         except ResourceClassNotFound as error:
             raise ResourceClassNotFound(f"Unable to allocate inventory {whose}{error}") from error
-        answered = await service.claim_one(self.ledger, group)
+        answered = await claims_service.claim_one(self.ledger, group)
         if isinstance(answered, Refused):
             raise refusal(answered)
 

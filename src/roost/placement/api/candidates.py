@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from roost.placement import service_read
-from roost.placement.answers import encode
 from roost.placement.api import answer_schemas
 from roost.placement.api.protocol import Operation, Operations, Versions, answer, answer_bytes, version_of
-from roost.placement.query import read_candidates
-from roost.placement.query_schema import CANDIDATE_PARAMETERS, LONG_SUFFIXES_SINCE, candidate_schema
-from roost.placement.service_ledger import Ledger
+from roost.placement.search.answers import encode
+from roost.placement.search.query import read_candidates
+from roost.placement.search.query_schema import CANDIDATE_PARAMETERS, LONG_SUFFIXES_SINCE, candidate_schema
+from roost.placement.service import reads as reads_service
+from roost.placement.service.ledger import Ledger
 from roost.seams.placement import CandidateQuery, Funnel
 
 CANDIDATES_SINCE = (1, 10)
@@ -34,13 +34,13 @@ class CandidateOperations:
 
     async def list_candidates(self, request: Request) -> Response:
         version = version_of(request)
-        matches = await service_read.match_candidates(self.ledger, _query(request))
+        matches = await reads_service.match_candidates(self.ledger, _query(request))
         body = encode(matches.index, matches.plan, matches.found, version)
         why = {} if matches.funnel is None else {EXPLAIN_HEADER: _short(describe(matches.funnel))}
         return answer_bytes(request, body, headers=why)
 
     async def explain(self, request: Request) -> Response:
-        funnel = await service_read.explain_candidates(self.ledger, _query(request))
+        funnel = await reads_service.explain_candidates(self.ledger, _query(request))
         steps = [
             {
                 "requirement": step.requirement.name.lower(), "description": step.describe(), "group": step.suffix,

@@ -8,12 +8,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from roost.placement import service_read, service_write
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import read_body
 from roost.placement.api.protocol import Operation, Operations, answer, provider_uuid, version_of
 from roost.placement.errors import InventoryMalformed, InventoryMissing
-from roost.placement.service_ledger import Ledger
+from roost.placement.service import providers as providers_service
+from roost.placement.service import reads as reads_service
+from roost.placement.service.ledger import Ledger
 from roost.platform.http import Version, root_url
 from roost.seams.placement import Inventory
 
@@ -27,7 +28,7 @@ class Inventories:
     ledger: Ledger
 
     async def list_inventories(self, request: Request) -> Response:
-        provider = await service_read.get_provider(self.ledger, provider_uuid(request))
+        provider = await reads_service.get_provider(self.ledger, provider_uuid(request))
         return _all_answer(request, provider.inventories, provider.generation)
 
     async def replace_all(self, request: Request) -> Response:
@@ -36,7 +37,7 @@ class Inventories:
         inventories = read_inventories(body["inventories"])
         for name, inventory in inventories.items():
             check_capacity(uuid, name, inventory, version_of(request), "update")
-        generation = await service_write.set_inventories(
+        generation = await providers_service.set_inventories(
             self.ledger, uuid, inventories, generation=body["resource_provider_generation"]
         )
         return _all_answer(request, inventories, generation)
@@ -46,16 +47,16 @@ class Inventories:
         body = await read_body(request, schemas.INVENTORY_CREATE)
         name, inventory = body["resource_class"], read_inventory(body)
         check_capacity(uuid, name, inventory, version_of(request), "create")
-        generation = await service_write.add_inventory(self.ledger, uuid, name, inventory)
+        generation = await providers_service.add_inventory(self.ledger, uuid, name, inventory)
         url = f"{root_url(request)}/resource_providers/{uuid}/inventories/{name}"
         return answer(request, _one(inventory, generation), 201, {"Location": url})
 
     async def delete_all(self, request: Request) -> Response:
-        await service_write.delete_inventories(self.ledger, provider_uuid(request))
+        await providers_service.delete_inventories(self.ledger, provider_uuid(request))
         return Response(None, 204)
 
     async def show(self, request: Request) -> Response:
-        provider = await service_read.get_provider(self.ledger, provider_uuid(request))
+        provider = await reads_service.get_provider(self.ledger, provider_uuid(request))
         name: str = request.path_params["resource_class"]
         if name not in provider.inventories:
             raise InventoryMissing(f"No inventory of class {name} for {provider.uuid}")
@@ -66,13 +67,15 @@ class Inventories:
         body = await read_body(request, schemas.INVENTORY_UPDATE)
         name, inventory = request.path_params["resource_class"], read_inventory(body)
         check_capacity(uuid, name, inventory, version_of(request), "update")
-        generation = await service_write.update_inventory(
+        generation = await providers_service.update_inventory(
             self.ledger, uuid, name, inventory, generation=body["resource_provider_generation"]
         )
         return answer(request, _one(inventory, generation))
 
     async def delete(self, request: Request) -> Response:
-        await service_write.delete_inventory(self.ledger, provider_uuid(request), request.path_params["resource_class"])
+        await providers_service.delete_inventory(
+            self.ledger, provider_uuid(request), request.path_params["resource_class"]
+        )
         return Response(None, 204)
 
     def operations(self) -> Operations:

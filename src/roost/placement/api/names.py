@@ -6,7 +6,6 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from roost.placement import service_names, service_read, service_write
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import check, read_body, read_query
 from roost.placement.api.protocol import (
@@ -18,7 +17,10 @@ from roost.placement.api.protocol import (
     version_of,
 )
 from roost.placement.errors import ResourceClassTaken
-from roost.placement.service_ledger import Ledger
+from roost.placement.service import names as names_service
+from roost.placement.service import providers as providers_service
+from roost.placement.service import reads as reads_service
+from roost.placement.service.ledger import Ledger
 from roost.platform.errors import BadRequest
 
 BODILESS_SINCE = (1, 7)
@@ -31,31 +33,31 @@ class ResourceClasses:
     ledger: Ledger
 
     async def list_all(self, request: Request) -> Response:
-        names = await service_names.list_resource_classes(self.ledger)
+        names = await names_service.list_resource_classes(self.ledger)
         return answer(request, {"resource_classes": [_class_body(request, name) for name in names]})
 
     async def create(self, request: Request) -> Response:
         name = (await read_body(request, schemas.CLASS_CREATE))["name"]
-        if not await service_names.create_resource_class(self.ledger, name):
+        if not await names_service.create_resource_class(self.ledger, name):
             raise ResourceClassTaken(f"Conflicting resource class already exists: {name}")
         return Response(None, 201, {"Location": link_to(request, f"/resource_classes/{name}")})
 
     async def show(self, request: Request) -> Response:
-        name = await service_names.get_resource_class(self.ledger, request.path_params["name"])
+        name = await names_service.get_resource_class(self.ledger, request.path_params["name"])
         return answer(request, _class_body(request, name))
 
     async def ensure(self, request: Request) -> Response:
         name: str = request.path_params["name"]
         if version_of(request) < BODILESS_SINCE:
             new_name = (await read_body(request, schemas.CLASS_CREATE))["name"]
-            await service_names.rename_resource_class(self.ledger, name, new_name)
+            await names_service.rename_resource_class(self.ledger, name, new_name)
             return answer(request, _class_body(request, new_name))
         check({"name": name}, schemas.CLASS_NAME, "JSON does not validate")
-        created = await service_names.create_resource_class(self.ledger, name)
+        created = await names_service.create_resource_class(self.ledger, name)
         return Response(None, 201 if created else 204, {"Location": link_to(request, f"/resource_classes/{name}")})
 
     async def delete(self, request: Request) -> Response:
-        await service_names.delete_resource_class(self.ledger, request.path_params["name"])
+        await names_service.delete_resource_class(self.ledger, request.path_params["name"])
         return Response(None, 204)
 
     def operations(self) -> Operations:
@@ -120,11 +122,11 @@ class Traits:
 
     async def list_all(self, request: Request) -> Response:
         names, prefix, associated = _read_filters(request)
-        found = await service_names.list_traits(self.ledger, names=names, prefix=prefix, associated=associated)
+        found = await names_service.list_traits(self.ledger, names=names, prefix=prefix, associated=associated)
         return answer(request, {"traits": found})
 
     async def show(self, request: Request) -> Response:
-        await service_names.get_trait(self.ledger, request.path_params["name"])
+        await names_service.get_trait(self.ledger, request.path_params["name"])
         return answer(request, None, 204)
 
     async def ensure(self, request: Request) -> Response:
@@ -136,13 +138,13 @@ class Traits:
                 "The trait is invalid. A valid trait must be no longer than 255 characters, start with the prefix "
                 '"CUSTOM_" and use following characters: "A"-"Z", "0"-"9" and "_"'
             ) from error
-        created = await service_names.create_trait(self.ledger, name)
+        created = await names_service.create_trait(self.ledger, name)
         response = answer(request, None, 201 if created else 204)
         response.headers["Location"] = link_to(request, f"/traits/{name}")
         return response
 
     async def delete(self, request: Request) -> Response:
-        await service_names.delete_trait(self.ledger, request.path_params["name"])
+        await names_service.delete_trait(self.ledger, request.path_params["name"])
         return Response(None, 204)
 
     def operations(self) -> Operations:
@@ -198,19 +200,19 @@ class ProviderTraits:
     ledger: Ledger
 
     async def show(self, request: Request) -> Response:
-        provider = await service_read.get_provider(self.ledger, provider_uuid(request))
+        provider = await reads_service.get_provider(self.ledger, provider_uuid(request))
         return _held_answer(request, sorted(provider.traits), provider.generation)
 
     async def replace(self, request: Request) -> Response:
         body = await read_body(request, schemas.TRAITS_SET)
         traits = frozenset(body["traits"])
-        generation = await service_write.set_traits(
+        generation = await providers_service.set_traits(
             self.ledger, provider_uuid(request), traits, generation=body["resource_provider_generation"]
         )
         return _held_answer(request, sorted(traits), generation)
 
     async def drop(self, request: Request) -> Response:
-        await service_write.set_traits(self.ledger, provider_uuid(request), frozenset(), generation=None)
+        await providers_service.set_traits(self.ledger, provider_uuid(request), frozenset(), generation=None)
         return Response(None, 204)
 
     def operations(self) -> Operations:

@@ -6,15 +6,16 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from roost.placement import service_read, service_write
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import read_body
 from roost.placement.api.protocol import Operation, Operations, Versions, answer, link_to, provider_uuid, version_of
 from roost.placement.model import ProviderHead
-from roost.placement.query import decode_pairs, parse_providers
-from roost.placement.query_schema import PROVIDER_PARAMETERS, provider_schema
-from roost.placement.service_ledger import Ledger
-from roost.placement.service_read import ProviderView
+from roost.placement.search.query import decode_pairs, parse_providers
+from roost.placement.search.query_schema import PROVIDER_PARAMETERS, provider_schema
+from roost.placement.service import providers as providers_service
+from roost.placement.service import reads as reads_service
+from roost.placement.service.ledger import Ledger
+from roost.placement.service.reads import ProviderView
 from roost.platform.http import canonical_uuid
 
 RELATIONS = (
@@ -42,13 +43,13 @@ class Providers:
 
     async def list_providers(self, request: Request) -> Response:
         query = parse_providers(decode_pairs(request.scope["query_string"]), version_of(request))
-        providers = await service_read.list_providers(self.ledger, query)
+        providers = await reads_service.list_providers(self.ledger, query)
         return answer(request, {"resource_providers": [_body(request, provider) for provider in providers]})
 
     async def create(self, request: Request) -> Response:
         body = await read_body(request, schemas.PROVIDER_CREATE)
         parent = body.get("parent_provider_uuid")
-        made = await service_write.create_provider(
+        made = await providers_service.create_provider(
             self.ledger,
             uuid=canonical_uuid(body["uuid"]) if "uuid" in body else self.ledger.env.new_uuid(),
             name=body["name"],
@@ -60,13 +61,13 @@ class Providers:
         return answer(request, _body(request, made), headers=headers)
 
     async def show(self, request: Request) -> Response:
-        return answer(request, _body(request, await service_read.get_provider(self.ledger, provider_uuid(request))))
+        return answer(request, _body(request, await reads_service.get_provider(self.ledger, provider_uuid(request))))
 
     async def update(self, request: Request) -> Response:
         uuid = provider_uuid(request)
         body = await read_body(request, schemas.PROVIDER_UPDATE)
         parent = body.get("parent_provider_uuid")
-        changed = await service_write.update_provider(
+        changed = await providers_service.update_provider(
             self.ledger,
             uuid,
             name=body["name"],
@@ -76,7 +77,7 @@ class Providers:
         return answer(request, _body(request, changed))
 
     async def delete(self, request: Request) -> Response:
-        await service_write.delete_provider(self.ledger, provider_uuid(request))
+        await providers_service.delete_provider(self.ledger, provider_uuid(request))
         return Response(None, 204)
 
     def operations(self) -> Operations:
@@ -133,18 +134,20 @@ class Aggregates:
     ledger: Ledger
 
     async def show(self, request: Request) -> Response:
-        provider = await service_read.get_provider(self.ledger, provider_uuid(request))
+        provider = await reads_service.get_provider(self.ledger, provider_uuid(request))
         return _aggregates_answer(request, sorted(provider.placement_aggregates), provider.generation)
 
     async def replace(self, request: Request) -> Response:
         uuid = provider_uuid(request)
-        await service_read.get_provider(self.ledger, uuid)
+        await reads_service.get_provider(self.ledger, uuid)
         body = await read_body(request, schemas.AGGREGATES_SET)
         generation = None
         if version_of(request) >= AGGREGATE_GENERATION_SINCE:
             body, generation = body["aggregates"], body["resource_provider_generation"]
         aggregates = [canonical_uuid(aggregate) for aggregate in body]
-        generation = await service_write.set_aggregates(self.ledger, uuid, frozenset(aggregates), generation=generation)
+        generation = await providers_service.set_aggregates(
+            self.ledger, uuid, frozenset(aggregates), generation=generation
+        )
         return _aggregates_answer(request, list(dict.fromkeys(aggregates)), generation)
 
     def operations(self) -> Operations:

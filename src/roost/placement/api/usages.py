@@ -5,11 +5,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from roost.placement import service_read
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import read_query
 from roost.placement.api.protocol import Operation, Operations, answer, provider_uuid, version_of
-from roost.placement.service_ledger import Ledger
+from roost.placement.service import reads as reads_service
+from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy, caller_of
 
 CONSUMER_TYPES_SINCE = (1, 38)
@@ -21,14 +21,14 @@ def usage_operations(ledger: Ledger, policy: Policy) -> Operations:
     """The operations of usages."""
 
     async def show_provider(request: Request) -> Response:
-        provider = await service_read.get_provider(ledger, provider_uuid(request))
+        provider = await reads_service.get_provider(ledger, provider_uuid(request))
         return answer(request, {"usages": provider.used, "resource_provider_generation": provider.generation})
 
     async def show_project(request: Request) -> Response:
         # Who may look at a project's usage depends on the project, so policy comes after its parameter.
         policy.enforce(caller_of(request.scope), RULE, {"project_id": request.query_params.get("project_id", "")})
         parameters = read_query(request, schemas.USAGES_QUERY)
-        usages = await service_read.list_project_usages(
+        usages = await reads_service.list_project_usages(
             ledger, parameters["project_id"], user_id=parameters.get("user_id")
         )
         if version_of(request) < CONSUMER_TYPES_SINCE:

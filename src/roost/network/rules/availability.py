@@ -1,0 +1,132 @@
+"""Decides how many addresses networks and subnets have: in all, in pools, held, left.
+
+Whole numbers of any size: an IPv6 subnet has more addresses than 64 bits can count.
+Source: Neutron's extensions network-ip-availability and network-ip-availability-details.
+"""
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from roost.network.model import Network, Subnet
+from roost.network.rules import addressing
+
+
+class Held(Struct, frozen=True):
+    """How many addresses of a subnet ports hold: all of them, and those that are in its pools."""
+
+    all: int = 0
+    in_pools: int = 0
+
+
+class Counts(Struct, frozen=True, kw_only=True):
+    """Addresses of a subnet, or of all of a network's.
+
+    total: of the pools, or of the whole CIDR where there are none. in_subnet: what hosts can have; in_pools: what the
+    pools have. reserved: in no pool and held by nobody, so that only who names one gets it. free: in a pool and held
+    by nobody. in_subnet = used_in_pools + used_outside + reserved + free.
+    """
+
+    total: int = 0
+    in_subnet: int = 0
+    in_pools: int = 0
+    used: int = 0
+    used_in_pools: int = 0
+
+    @property
+    def used_outside(self) -> int:
+        """Held, in no pool."""
+        return self.used - self.used_in_pools
+
+    @property
+    def reserved(self) -> int:
+        """In no pool, and held by nobody."""
+        return self.in_subnet - self.in_pools - self.used_outside
+
+    @property
+    def free(self) -> int:
+        """In a pool, and held by nobody."""
+        return self.in_pools - self.used_in_pools
+
+
+class SubnetAvailability(Struct, frozen=True):
+    """A subnet and its counts."""
+
+    subnet: Subnet
+    counts: Counts
+
+
+class NetworkAvailability(Struct, frozen=True):
+    """A network, its counts, and those of its subnets."""
+
+    network: Network
+    counts: Counts
+    subnets: tuple[SubnetAvailability, ...]
+
+
+class AvailabilityFilter(Struct, frozen=True, kw_only=True):
+    """Which networks are wanted, None is any; with ip_versions only such subnets, and networks that have one."""
+
+    network_ids: tuple[str, ...] | None = None
+    network_names: tuple[str, ...] | None = None
+    project_ids: tuple[str, ...] | None = None
+    ip_versions: tuple[int, ...] | None = None
+
+
+def wanted_networks(networks: Sequence[Network], wanted: AvailabilityFilter) -> list[Network]:
+    """Those of the networks that the filter means, as far as that can be said without their subnets."""
+    asked = (wanted.network_ids, wanted.network_names, wanted.project_ids)
+    ids, names, projects = (None if values is None else frozenset(values) for values in asked)
+    return [
+        network
+        for network in networks
+        if (ids is None or network.id in ids)
+        and (names is None or network.name in names)
+        and (projects is None or network.project_id in projects)
+    ]
+
+
+def availabilities(
+    networks: Sequence[Network], subnets: Sequence[Subnet], held: Mapping[str, Held], wanted: AvailabilityFilter
+) -> list[NetworkAvailability]:
+    """The networks, in order, with their subnets, by id. held: by subnet id; one that is left out holds nothing.
+
+    A subnet on its way out is none. A network without subnets has nought of everything; asked by IP version, it is not
+    there.
+    """
+    by_network: dict[str, list[SubnetAvailability]] = {network.id: [] for network in networks}
+    for subnet in sorted(subnets, key=lambda item: item.id):
+        if not subnet.deleting and (wanted.ip_versions is None or subnet.ip_version in wanted.ip_versions):
+            counts = _counts(subnet, held.get(subnet.id, Held()))
+            by_network[subnet.network_id].append(SubnetAvailability(subnet, counts))
+    return [
+        NetworkAvailability(
+            network, _sum([item.counts for item in by_network[network.id]]), tuple(by_network[network.id])
+        )
+        for network in networks
+        if by_network[network.id] or wanted.ip_versions is None
+    ]
+
+
+def _counts(subnet: Subnet, held: Held) -> Counts:
+    block = ipaddress.ip_network(subnet.cidr)
+    in_pools = addressing.count(subnet.pools)
+    unusable = 2 if block.version == 4 and block.prefixlen < 31 else 0
+    return Counts(
+        total=in_pools if subnet.pools else block.num_addresses,
+        in_subnet=block.num_addresses - unusable,
+        in_pools=in_pools,
+        used=held.all,
+        used_in_pools=held.in_pools,
+    )
+
+
+def _sum(parts: Sequence[Counts]) -> Counts:
+    return Counts(
+        total=sum(part.total for part in parts),
+        in_subnet=sum(part.in_subnet for part in parts),
+        in_pools=sum(part.in_pools for part in parts),
+        used=sum(part.used for part in parts),
+        used_in_pools=sum(part.used_in_pools for part in parts),
+    )

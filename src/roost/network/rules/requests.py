@@ -1,0 +1,342 @@
+"""Decides what a client's port needs: which addresses on which segment, now, later or not at all.
+
+Source: Neutron's IPAM with routed networks: no host and nothing named is deferred; a name or a host is immediate.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence, Set, Sized
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from roost.network.errors import (
+    AllocationOnAutoAddressSubnet,
+    FixedIpsSubnetsNotOnSameSegment,
+    HostNotCompatibleWithFixedIps,
+    HostNotConnectedToAnySegment,
+    InvalidInput,
+    InvalidIpForNetwork,
+    InvalidIpForSubnet,
+    IpAddressGenerationFailureNoMatchingSubnet,
+    PortChanged,
+)
+from roost.network.model import Address, FixedIpRequest, Host, Network, Port, Subnet, SubnetKind
+from roost.network.rules import addressing, inventory, segments, uses
+from roost.network.rules.addressing import Demand
+from roost.seams.placement import IPV6_ADDRESS, Allocations
+
+FIXED_IPS_MAX = 16
+TOLD_MAX = 8
+"""How many segments a refusal names."""
+
+IMMEDIATE, DEFERRED, NONE = "immediate", "deferred", "none"
+
+
+class NetworkState(Struct, frozen=True, kw_only=True):
+    """A network as read at one instant. By provider UUID: its physical network, and what people call it."""
+
+    network: Network
+    subnets: tuple[Subnet, ...]
+    physical_networks: Mapping[str, str | None]
+    names: Mapping[str, str] = {}
+
+
+class Placing(Struct, frozen=True):
+    """One way to give a port what it wants: these addresses, all on one provider, and there those that follow from its
+    MAC. rank: lower ones are better, however much the others have free."""
+
+    provider_uuid: str
+    demands: tuple[Demand, ...]
+    rank: int = 0
+
+    @property
+    def claimed(self) -> dict[str, int]:
+        """Resource class -> how many of the addresses are capacity."""
+        found: dict[str, int] = {}
+        for demand in self.demands:
+            if demand.claimed:
+                name = uses.class_of(demand.ip_version)
+                found[name] = found.get(name, 0) + 1
+        return found
+
+    @property
+    def claim(self) -> Allocations:
+        """What of it is claimed in the ledger; empty: nothing."""
+        return {self.provider_uuid: self.claimed} if self.claimed else {}
+
+
+class AddressPlan(Struct, frozen=True):
+    """What becomes of a port's addresses; placings: alternatives, for `immediate` only."""
+
+    ip_allocation: str
+    placings: tuple[Placing, ...] = ()
+
+
+def plan_addresses(
+    port_id: str,
+    state: NetworkState,
+    *,
+    device_owner: str,
+    host: Host | None,
+    host_name: str,
+    fixed_ips: Sequence[FixedIpRequest] | None,
+) -> AddressPlan:
+    """Say which addresses a new port needs, or one that is bound for the first time.
+
+    host_name: "" without a host; host None: one that nobody reported. fixed_ips: None when nothing is named: then it is
+    one IPv4 and one IPv6 address, of those that there are, and those that follow from its MAC.
+    Raises InvalidInput, InvalidIpForNetwork, InvalidIpForSubnet, AllocationOnAutoAddressSubnet,
+    FixedIpsSubnetsNotOnSameSegment, HostNotCompatibleWithFixedIps, IpAddressGenerationFailureNoMatchingSubnet,
+    HostNotConnectedToAnySegment.
+    """
+    state = _for_owner(state, device_owner)
+    if fixed_ips is not None and len(fixed_ips) == 0:
+        if state.subnets:
+            _refuse_unconnected(state, host=host, host_name=host_name)
+        return AddressPlan(NONE)
+    subnets = [subnet for subnet in state.subnets if uses.may_use(subnet, device_owner)]
+    if fixed_ips is not None:
+        state = replace(state, subnets=tuple(subnets))
+        named = _named(port_id, state, device_owner, host=host, host_name=host_name, fixed_ips=fixed_ips)
+        return AddressPlan(IMMEDIATE, (named,))
+    if not state.subnets:
+        # Source: Neutron, which has nothing to defer there; a subnet made later gives this port no address of itself.
+        return AddressPlan(IMMEDIATE)
+    if not subnets:
+        raise IpAddressGenerationFailureNoMatchingSubnet(
+            f"No subnet of network {state.network.id} is for ports of device owner '{device_owner}': its service types "
+            "say for whose they are."
+        )
+    if state.network.segmented and not host_name:
+        # Where the port will be is not known: what is on no segment is everywhere.
+        subnets = [subnet for subnet in subnets if subnet.segment_id is None]
+        if not subnets:
+            return AddressPlan(DEFERRED)
+    _refuse_unconnected(state, host=host, host_name=host_name)
+    by_provider: dict[str, list[Subnet]] = {}
+    for subnet in subnets:
+        if not host_name or segments.reaches(host, state.physical_networks[subnet.provider_uuid]):
+            by_provider.setdefault(subnet.provider_uuid, []).append(subnet)
+    if not by_provider:
+        raise IpAddressGenerationFailureNoMatchingSubnet(
+            f"No subnet that host {host_name} reaches on network {state.network.id} is for ports of device owner "
+            f"'{device_owner}': their service types say for whose they are."
+        )
+    return AddressPlan(
+        IMMEDIATE,
+        tuple(
+            Placing(provider, demands, rank)
+            for provider, found in by_provider.items()
+            for rank, demands in enumerate(alternatives(port_id, found))
+        ),
+    )
+
+
+def refuse_many(fixed_ips: Sized) -> None:
+    """Raise InvalidInput for more than a port may have."""
+    if len(fixed_ips) > FIXED_IPS_MAX:
+        raise InvalidInput(f"A port has at most {FIXED_IPS_MAX} fixed_ips, {len(fixed_ips)} were given.")
+
+
+def _for_owner(state: NetworkState, device_owner: str) -> NetworkState:
+    """A routed network without its subnets on no segment, for whoever may not use them: no host is where they are."""
+    hidden = {s.id for s in state.subnets if s.segment_id is None and not uses.may_use(s, device_owner)}
+    if not state.network.segmented or not hidden:
+        return state
+    subnets = tuple(subnet for subnet in state.subnets if subnet.id not in hidden)
+    on = {subnet.provider_uuid for subnet in subnets}
+    reach = {uuid: reached for uuid, reached in state.physical_networks.items() if uuid in on}
+    return replace(state, subnets=subnets, physical_networks=reach)
+
+
+def alternatives(port_id: str, subnets: Sequence[SubnetKind]) -> list[tuple[Demand, ...]]:
+    """The ways to give a port one address of each IP version out of these subnets of one provider, the best first.
+
+    Subnets with service types come first, and those on their way out last. Capacity and what is none do not mix in one
+    demand: whether it is claimed is settled before it is known which subnet has one.
+    """
+    choices: list[list[Demand]] = []
+    for version in (4, 6):
+        usable = sorted(
+            (subnet for subnet in subnets if subnet.ip_version == version and not uses.is_automatic(subnet)),
+            key=lambda subnet: (subnet.deleting, not subnet.service_types),
+        )
+        groups = [[s.id for s in usable if inventory.counts(s) is counted] for counted in (False, True)]
+        found = [
+            Demand(port_id, tuple(ids), claimed=counted, ip_version=version)
+            for counted, ids in zip((False, True), groups, strict=True)
+            if ids
+        ]
+        if found:
+            choices.append(found)
+    return list(itertools.product(*choices))
+
+
+def demands_today(placing: Placing, subnets: Sequence[SubnetKind]) -> tuple[Demand, ...]:
+    """The demands, of those of their subnets that are still the provider's, and count as they did when it was planned.
+
+    subnets: of the provider, locked. Raises PortChanged when a demand has none of them left.
+    """
+    by_id = {subnet.id: subnet for subnet in subnets}
+
+    def is_as_planned(subnet_id: str, demand: Demand) -> bool:
+        subnet = by_id.get(subnet_id)
+        return subnet is not None and (not demand.in_pool or inventory.counts(subnet) is demand.claimed)
+
+    found = [
+        replace(demand, subnet_ids=tuple(s for s in demand.subnet_ids if is_as_planned(s, demand)))
+        for demand in placing.demands
+    ]
+    if not all(demand.subnet_ids for demand in found):
+        raise PortChanged(f"The subnets of {placing.provider_uuid} changed just now: repeat the request.")
+    return tuple(found)
+
+
+def claimed_demands(port_id: str, classes: Sequence[str], subnets: Sequence[SubnetKind]) -> list[Demand]:
+    """One address for each class that a server's port has claimed on a provider with these subnets."""
+    counted = sorted(
+        (subnet for subnet in subnets if inventory.counts(subnet)),
+        key=lambda subnet: (subnet.deleting, not subnet.service_types),
+    )
+    return [
+        Demand(
+            port_id,
+            tuple(subnet.id for subnet in counted if uses.class_of(subnet.ip_version) == name),
+            ip_version=6 if name == IPV6_ADDRESS else 4,
+        )
+        for name in classes
+    ]
+
+
+def refuse_host(
+    port: Port, addresses: Sequence[Address], state: NetworkState, *, host: Host | None, host_name: str
+) -> None:
+    """Raise HostNotConnectedToAnySegment, HostNotCompatibleWithFixedIps unless the port can be bound to the host.
+
+    addresses: of the port, all of which it has to reach; without any, it has to reach some segment.
+    """
+    providers = {item.provider_uuid for item in addresses}
+    which = f"the existing fixed_ips on port {port.id}"
+    _refuse_unreached(providers, state, host=host, host_name=host_name, which=which)
+    state = _for_owner(state, port.device_owner)
+    if not addresses and state.subnets:
+        _refuse_unconnected(state, host=host, host_name=host_name)
+
+
+def _refuse_unreached(
+    providers: Set[str], state: NetworkState, *, host: Host | None, host_name: str, which: str
+) -> None:
+    lost = sorted(uuid for uuid in providers if not segments.reaches(host, state.physical_networks.get(uuid)))
+    if not lost:
+        return
+    _refuse_unconnected(state, host=host, host_name=host_name)
+    raise HostNotCompatibleWithFixedIps(
+        f"Host {host_name} is not connected to a segment where {which} will function: they are on "
+        f"{_told(lost, state)}, the host reaches {_told(_reached(state, host), state)}."
+    )
+
+
+def _refuse_unconnected(state: NetworkState, *, host: Host | None, host_name: str) -> None:
+    """Raise HostNotConnectedToAnySegment for a host that reaches nothing of the network that has a subnet."""
+    if host_name and not _reached(state, host):
+        why = (
+            f"it reports {', '.join(sorted(host.physical_networks)) or 'none'}" if host else "no agent has reported it"
+        )
+        needs = sorted({name for name in state.physical_networks.values() if name is not None})
+        raise HostNotConnectedToAnySegment(
+            f"Host {host_name} is not connected to any segment of network {state.network.id} that has a subnet: {why}. "
+            f"Have it report the physical network of {_told(sorted(state.physical_networks), state)} ({_some(needs)}), "
+            "or choose another host."
+        )
+
+
+def _reached(state: NetworkState, host: Host | None) -> list[str]:
+    return sorted(uuid for uuid, carried_by in state.physical_networks.items() if segments.reaches(host, carried_by))
+
+
+def _told(providers: Sequence[str], state: NetworkState) -> str:
+    """The providers as people know them: the first of them, if there are many."""
+    kind = "segment" if state.network.segmented else "network"
+    told = [
+        f"{kind} {state.names[uuid]} ({uuid})" if state.names.get(uuid, uuid) != uuid else f"{kind} {uuid}"
+        for uuid in providers[:TOLD_MAX]
+    ]
+    return _some([*told, *providers[TOLD_MAX:]])
+
+
+def _some(told: Sequence[str]) -> str:
+    """The first of them, if there are many."""
+    return ", ".join([*told[:TOLD_MAX], *([f"{len(told) - TOLD_MAX} more"] if len(told) > TOLD_MAX else [])])
+
+
+def _named(
+    port_id: str,
+    state: NetworkState,
+    device_owner: str,
+    *,
+    host: Host | None,
+    host_name: str,
+    fixed_ips: Sequence[FixedIpRequest],
+) -> Placing:
+    """state: with those of the subnets that the port may use."""
+    refuse_many(fixed_ips)
+    if not state.subnets:
+        raise InvalidInput(f"fixed_ips: network {state.network.id} has no subnets that the port may use.")
+    pairs = [_resolve(port_id, state, device_owner, item) for item in fixed_ips]
+    providers = {subnet.provider_uuid for subnet, _ in pairs}
+    if len(providers) > 1:
+        raise FixedIpsSubnetsNotOnSameSegment(
+            f"The fixed_ips name subnets of {len(providers)} segments: all addresses of a port are on one."
+        )
+    demands = tuple(demand for _, demand in pairs if demand is not None)
+    asked = [demand.address for demand in demands if demand.address is not None]
+    if len(asked) != len(set(asked)):
+        raise InvalidInput("An address is named twice in fixed_ips.")
+    (provider,) = providers
+    if host_name:
+        _refuse_unreached({provider}, state, host=host, host_name=host_name, which="the requested fixed_ips")
+    return Placing(provider, demands)
+
+
+def _resolve(
+    port_id: str, state: NetworkState, device_owner: str, item: FixedIpRequest
+) -> tuple[Subnet, Demand | None]:
+    """The subnet that is meant, and what is wanted of it; nothing where an address follows from the MAC anyway."""
+    subnets = [subnet for subnet in state.subnets if not subnet.deleting]
+    if item.subnet_id is not None:
+        subnets = [subnet for subnet in subnets if subnet.id == item.subnet_id]
+        if not subnets:
+            raise InvalidInput(
+                f"fixed_ips: network {state.network.id} has no subnet {item.subnet_id} that the port may use."
+            )
+    if item.ip_address is None:
+        if item.subnet_id is None:
+            raise InvalidInput("fixed_ips: each needs a subnet_id, an ip_address, or both.")
+        subnet = subnets[0]
+        follows = uses.is_automatic(subnet) and uses.gets_automatic(device_owner)
+        return subnet, None if follows else _demand(port_id, subnet)
+    address = addressing.parse(item.ip_address)
+    for subnet in subnets:
+        hosts = addressing.host_range(subnet.cidr)
+        if not hosts.first <= address <= hosts.last:
+            continue
+        if uses.is_automatic(subnet) and uses.gets_automatic(device_owner):
+            raise AllocationOnAutoAddressSubnet(
+                f"IPv6 address {item.ip_address} cannot be directly assigned to a port on subnet {subnet.id}, where "
+                "addresses follow from MAC addresses: name the subnet alone."
+            )
+        return subnet, _demand(port_id, subnet, address)
+    if item.subnet_id is not None:
+        raise InvalidIpForSubnet(
+            f"{item.ip_address} is no host address of subnet {item.subnet_id}, which has {subnets[0].cidr}."
+        )
+    raise InvalidIpForNetwork(
+        f"{item.ip_address} is not a host address of any subnet of network {state.network.id} that the port may use: "
+        f"{_some(sorted(subnet.cidr for subnet in subnets)) or 'there is none'}."
+    )
+
+
+def _demand(port_id: str, subnet: Subnet, address: int | None = None) -> Demand:
+    in_pool = address is None or addressing.contains((*subnet.pools, *subnet.leaving), address)
+    claimed = in_pool and inventory.counts(subnet)
+    return Demand(port_id, (subnet.id,), address, in_pool, claimed=claimed, ip_version=subnet.ip_version)

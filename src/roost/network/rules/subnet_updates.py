@@ -1,0 +1,194 @@
+"""Decides what becomes of a subnet that a client changes, and which of that the ledger must be told.
+
+Source: Neutron, update_subnet and the rules of its segments plugin.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from roost.network.errors import (
+    GatewayIpInUse,
+    InvalidInput,
+    NetworkIdsDontMatch,
+    NoUpdateSubnetWhenMultipleSegmentsOnNetwork,
+    SegmentNotFound,
+    SubnetSegmentAssociationChangeNotAllowed,
+    SubnetsNotAllAssociatedWithSegments,
+)
+from roost.network.model import AddressRange, Network, Segment, Subnet, SubnetChanges, SubnetState
+from roost.network.rules import addressing, inventory, subnet_attributes, uses
+from roost.network.rules.ranges import subtract
+
+
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """What a subnet is changed among.
+
+    peers: the subnets of its network. segment: the one that the change names, if there is such a one. gateway_port: a
+    router's port that holds the gateway's address.
+    """
+
+    network: Network
+    peers: tuple[Subnet, ...]
+    segment: Segment | None
+    gateway_port: str | None
+
+
+def decide_update(subnet: Subnet, changes: SubnetChanges, around: Surroundings) -> Subnet:
+    """The subnet as it is to be.
+
+    Raises InvalidInput, InvalidSubnetServiceType, DNSNameServersExhausted, HostRoutesExhausted, GatewayIpInUse,
+    OutOfBoundsAllocationPool, OverlappingAllocationPools, GatewayConflictWithAllocationPools,
+    SubnetsNotAllAssociatedWithSegments, SubnetSegmentAssociationChangeNotAllowed,
+    NoUpdateSubnetWhenMultipleSegmentsOnNetwork, SegmentNotFound, NetworkIdsDontMatch.
+    """
+    gateway_ip = _gateway(subnet, changes, around)
+    after = msgspec.structs.replace(
+        subnet,
+        name=subnet.name if changes.name is None else changes.name,
+        description=subnet.description if changes.description is None else changes.description,
+        enable_dhcp=subnet.enable_dhcp if changes.enable_dhcp is None else changes.enable_dhcp,
+        gateway_ip=gateway_ip,
+        pools=_pools(subnet, changes, gateway_ip),
+        segment_id=_segment(subnet, changes, around),
+    )
+    if changes.dns_nameservers is not None:
+        found = subnet_attributes.check_nameservers(changes.dns_nameservers, subnet.ip_version)
+        after = msgspec.structs.replace(after, dns_nameservers=found)
+    if changes.service_types is not None:
+        found = subnet_attributes.check_service_types(changes.service_types)
+        after = msgspec.structs.replace(after, service_types=found)
+        routed = around.network.segmented or len(around.network.segment_ids) > 1
+        if routed and after.segment_id is None and not uses.needs_no_segment(after):
+            raise SubnetsNotAllAssociatedWithSegments(
+                f"Subnet {subnet.id} is on no segment, and those of network {around.network.id} have to be: only one "
+                f"with the service type {uses.ROUTED_OWNER} may be."
+            )
+    if changes.host_routes is not None:
+        # What is shown comes back: the routes to the peers are not the owner's, whoever sends them.
+        computed = {
+            *subnet_attributes.peer_routes(subnet, around.peers),
+            *subnet_attributes.peer_routes(after, around.peers),
+        }
+        own = [route for route in changes.host_routes if route not in computed]
+        after = msgspec.structs.replace(after, host_routes=subnet_attributes.check_host_routes(own, subnet.ip_version))
+    if subnet.enable_dhcp and not after.enable_dhcp:
+        uses.check_modes(
+            subnet.ip_version,
+            subnet.cidr,
+            enable_dhcp=False,
+            ra_mode=subnet.ipv6_ra_mode,
+            address_mode=subnet.ipv6_address_mode,
+        )
+    if after.enable_dhcp and not subnet.enable_dhcp:
+        subnet_attributes.check_dhcp(subnet.cidr)
+    if after.cell is not None and changes_capacity(subnet, after):
+        raise InvalidInput(f"Subnet {subnet.id} is a pool of a flat network: make another one, or delete it.")
+    return after
+
+
+def changes_capacity(before: Subnet, after: Subnet) -> bool:
+    """Whether the ledger must be told of it."""
+    return (before.pools, before.segment_id, inventory.counts(before)) != (
+        after.pools,
+        after.segment_id,
+        inventory.counts(after),
+    )
+
+
+def shrinks(before: Subnet, after: Subnet) -> bool:
+    """Whether there may be less for those who have a claim and no address yet."""
+    lost = subtract(before.pools, after.pools)
+    return inventory.counts(before) and (
+        bool(lost) or not inventory.counts(after) or before.segment_id != after.segment_id
+    )
+
+
+def state_of(subnet: Subnet) -> SubnetState:
+    """What of the subnet a client changes, to be put back."""
+    return SubnetState(
+        name=subnet.name,
+        description=subnet.description,
+        gateway_ip=subnet.gateway_ip,
+        enable_dhcp=subnet.enable_dhcp,
+        dns_nameservers=subnet.dns_nameservers,
+        host_routes=subnet.host_routes,
+        service_types=subnet.service_types,
+        segment_id=subnet.segment_id,
+        pools=tuple((addressing.show(pool.first), addressing.show(pool.last)) for pool in subnet.pools),
+    )
+
+
+def put_back(subnet: Subnet) -> Subnet:
+    """The subnet as it was before its change in progress."""
+    assert subnet.change is not None
+    state = subnet.change.before
+    return msgspec.structs.replace(
+        subnet,
+        name=state.name,
+        description=state.description,
+        gateway_ip=state.gateway_ip,
+        enable_dhcp=state.enable_dhcp,
+        dns_nameservers=state.dns_nameservers,
+        host_routes=state.host_routes,
+        service_types=state.service_types,
+        segment_id=state.segment_id,
+        pools=tuple(AddressRange(addressing.parse(first), addressing.parse(last)) for first, last in state.pools),
+    )
+
+
+def taken_back(subnets: Iterable[Subnet]) -> list[Subnet]:
+    """The subnets as they are when all their changes in progress are taken back."""
+    return [subnet if subnet.change is None else put_back(subnet) for subnet in subnets]
+
+
+def _gateway(subnet: Subnet, changes: SubnetChanges, around: Surroundings) -> str | None:
+    if changes.gateway_ip is UNSET or changes.gateway_ip is None:
+        return subnet.gateway_ip if changes.gateway_ip is UNSET else None
+    assert isinstance(changes.gateway_ip, str)
+    gateway = addressing.parse(changes.gateway_ip)
+    addressing.refuse_gateway(subnet.cidr, gateway)
+    shown = addressing.show(gateway)
+    if shown != subnet.gateway_ip and around.gateway_port is not None:
+        raise GatewayIpInUse(
+            f"Current gateway ip {subnet.gateway_ip} already in use by port {around.gateway_port}. Unable to update."
+        )
+    return shown
+
+
+def _pools(subnet: Subnet, changes: SubnetChanges, gateway_ip: str | None) -> tuple[AddressRange, ...]:
+    gateway = None if gateway_ip is None else addressing.parse(gateway_ip)
+    if changes.pools is not None and uses.is_automatic(subnet):
+        raise InvalidInput(f"Addresses of subnet {subnet.id} follow from MAC addresses: its pools cannot be changed.")
+    if changes.pools is not None:
+        return addressing.plan_pools(subnet.cidr, gateway, changes.pools)
+    if gateway is not None and gateway_ip != subnet.gateway_ip:
+        addressing.refuse_gateway_in_pools(gateway, subnet.pools)
+    return subnet.pools
+
+
+def _segment(subnet: Subnet, changes: SubnetChanges, around: Surroundings) -> str | None:
+    """Source: Neutron's _validate_segment on update; the same value again is no change (LP 1793391)."""
+    if changes.segment_id is UNSET or changes.segment_id == subnet.segment_id:
+        return subnet.segment_id
+    network = around.network
+    if len(around.peers) > 1:
+        raise SubnetsNotAllAssociatedWithSegments(
+            f"Network {network.id} has {len(around.peers)} subnets: an existing one joins a segment only if it is the "
+            "only one."
+        )
+    if subnet.segment_id is not None:
+        raise SubnetSegmentAssociationChangeNotAllowed(
+            f"Subnet {subnet.id} belongs to segment {subnet.segment_id}, which cannot be changed."
+        )
+    if len(network.segment_ids) > 1:
+        raise NoUpdateSubnetWhenMultipleSegmentsOnNetwork(
+            f"Network {network.id} has {len(network.segment_ids)} segments: an existing subnet joins one only if it is "
+            "the only one."
+        )
+    if around.segment is None:
+        raise SegmentNotFound(f"Segment {changes.segment_id} could not be found.")
+    if around.segment.network_id != network.id:
+        raise NetworkIdsDontMatch(f"Segment {around.segment.id} is not of network {network.id}.")
+    return around.segment.id

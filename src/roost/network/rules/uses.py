@@ -1,0 +1,99 @@
+"""Decides which ports may have addresses of which subnets, and which addresses follow from a port's MAC address.
+
+Source: Neutron's subnet service types, and its IPv6 modes: in SLAAC and DHCPv6-stateless subnets a port's address is
+its EUI-64. Unlike upstream, any type `compute:...` is for every `compute:...` owner: a server's zone is not known when
+the ledger counts, and an address that only some servers may have is no capacity.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+
+from roost.network.errors import InvalidInput
+from roost.network.model import COMPUTE_OWNER, Port, SubnetKind
+from roost.network.rules.addressing import Given
+from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
+
+MODES = ("slaac", "dhcpv6-stateful", "dhcpv6-stateless")
+AUTOMATIC_MODES = ("slaac", "dhcpv6-stateless")
+DHCP_OWNER = "network:dhcp"
+ROUTED_OWNER = "network:routed"
+INTERFACE_OWNERS = (
+    "network:router_interface",
+    "network:ha_router_replicated_interface",
+    "network:router_interface_distributed",
+)
+"""Ports by which routers are on subnets."""
+
+ROUTER_OWNERS = (*INTERFACE_OWNERS, "network:router_centralized_snat")
+
+
+def is_automatic(subnet: SubnetKind) -> bool:
+    """Whether ports get the address there that follows from their MAC, and no other."""
+    return subnet.ipv6_address_mode in AUTOMATIC_MODES or subnet.ipv6_ra_mode in AUTOMATIC_MODES
+
+
+def needs_no_segment(subnet: SubnetKind) -> bool:
+    """Whether it may be without a segment where all others have one: what is routed to is on none of them."""
+    return ROUTED_OWNER in subnet.service_types
+
+
+def may_use(subnet: SubnetKind, device_owner: str) -> bool:
+    """Whether a port of this owner may have addresses of the subnet at all."""
+    if not subnet.service_types or device_owner in subnet.service_types:
+        return True
+    if device_owner == DHCP_OWNER and subnet.enable_dhcp:
+        return True
+    return device_owner.startswith(COMPUTE_OWNER) and any(t.startswith(COMPUTE_OWNER) for t in subnet.service_types)
+
+
+def gets_automatic(device_owner: str) -> bool:
+    """Whether a port of this owner gets addresses from its MAC; those of routers name theirs."""
+    return device_owner not in ROUTER_OWNERS
+
+
+def class_of(ip_version: int) -> str:
+    """The resource class of addresses."""
+    return IPV6_ADDRESS if ip_version == 6 else IPV4_ADDRESS
+
+
+def automatic(port: Port, subnets: Iterable[SubnetKind]) -> list[Given]:
+    """The addresses that follow from the port's MAC in these subnets: one in each that is for ports like it."""
+    if not gets_automatic(port.device_owner):
+        return []
+    return [
+        Given(port.id, subnet.id, eui64(subnet.cidr, port.mac_address), in_pool=False, claimed=False)
+        for subnet in subnets
+        if is_automatic(subnet) and may_use(subnet, port.device_owner) and not subnet.deleting
+    ]
+
+
+def eui64(cidr: str, mac_address: str) -> int:
+    """The address of a /64 that follows from a MAC address. Source: RFC 4291, appendix A."""
+    octets = bytes.fromhex(mac_address.replace(":", ""))
+    identifier = bytes([octets[0] ^ 2, *octets[1:3], 0xFF, 0xFE, *octets[3:]])
+    return int(ipaddress.IPv6Network(cidr).network_address) + int.from_bytes(identifier)
+
+
+def check_modes(
+    ip_version: int, cidr: str, *, enable_dhcp: bool, ra_mode: str | None, address_mode: str | None
+) -> None:
+    """Raise InvalidInput unless a subnet may have these IPv6 modes. cidr: as addressing.plan_subnet checked it."""
+    given = {"ipv6_ra_mode": ra_mode, "ipv6_address_mode": address_mode}
+    for name, mode in given.items():
+        if mode is None:
+            continue
+        if ip_version == 4:
+            raise InvalidInput(f"{name} is not valid when ip_version is 4: leave it out.")
+        if mode not in MODES:
+            raise InvalidInput(f"{name} '{mode}': expected one of {', '.join(MODES)}.")
+        if not enable_dhcp:
+            raise InvalidInput(f"{name} cannot be set when enable_dhcp is set to false.")
+    if ra_mode is not None and address_mode is not None and ra_mode != address_mode:
+        raise InvalidInput(
+            f"ipv6_ra_mode set to '{ra_mode}' with ipv6_address_mode set to '{address_mode}' is not valid: if both are "
+            "set, they must be the same."
+        )
+    if (ra_mode in AUTOMATIC_MODES or address_mode in AUTOMATIC_MODES) and not cidr.endswith("/64"):
+        raise InvalidInput(
+            f"cidr {cidr}: addresses that follow from MAC addresses (slaac, dhcpv6-stateless) need a prefix of /64."
+        )

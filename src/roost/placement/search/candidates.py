@@ -1,0 +1,282 @@
+"""Who could take a request: the search over the index for allocation candidates.
+
+`narrowing.py` says which trees can satisfy each part of the request by itself. Where only one provider can fill each
+part, arrays give the candidates of all such trees at once; for the others `combinations.py` enumerates, only as far as
+the limit asks. Which candidate is best is for scheduling to say; whether it can be claimed is for `claims.py`.
+
+Source: Placement API 1.39, GET /allocation_candidates, and its guide "Modeling with Provider Trees".
+"""
+
+from collections.abc import Container, Iterator, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from roost.placement.search.combinations import Chosen, Options, Patience, combinations, only_combination
+from roost.placement.search.funnel import explain
+from roost.placement.search.index import I64, NO_ROW, Index, Mask
+from roost.placement.search.narrowing import Plan, Slot, make_plan
+from roost.seams.placement import Candidate, CandidateQuery, Candidates, ProviderSummary
+
+ROOTS_AT_ONCE = 64
+"""Roots taken out of an array in one go: a search with a small limit leaves most of them there."""
+
+SOLE_LIMIT_MIN = 32
+"""From so many candidates on, arrays find them faster than one tree after the other."""
+
+
+class Found(Struct, frozen=True):
+    """One candidate by rows: the root of its tree, and the provider of each slot of the plan."""
+
+    root: int
+    rows: Chosen
+
+
+class Gathered(Struct, frozen=True):
+    """Candidates by rows. sole: int64, shape (slots, candidates), of trees that give one each; others: all the rest."""
+
+    sole: I64
+    others: list[Chosen]
+
+    def __len__(self) -> int:
+        """How many candidates there are."""
+        return int(self.sole.shape[1]) + len(self.others)
+
+
+def search(index: Index, query: CandidateQuery, *, start: int = 0) -> Candidates:
+    """The candidates of a query, or the funnel that says why there are none.
+
+    start: which of the viable hosts comes first; searchers that start elsewhere meet less on one host.
+    Cost: some array operations over all rows, and some steps for each candidate.
+    """
+    plan = make_plan(index, query)
+    found = list(find(index, plan, limit=query.limit, start=start))
+    if not found:
+        return Candidates((), {}, explain(index, query))
+    candidates = tuple(_candidate(index, query, plan, one) for one in found)
+    rows = dict.fromkeys(row for one in found for row in one.rows)
+    return Candidates(candidates, {index.uuids[row]: summarize(index, row) for row in rows})
+
+
+def find(index: Index, plan: Plan, *, limit: int, start: int = 0, depth_first: bool = False) -> Iterator[Found]:
+    """The candidates of a plan, limit 0 for all of them.
+
+    One of each tree comes before a second of any; depth_first: all of a tree before the first of the next.
+    """
+    return _find(index, plan, plan.viable, set(), limit=limit, start=start, depth_first=depth_first)
+
+
+def gather(index: Index, plan: Plan, *, limit: int, start: int = 0, depth_first: bool = False) -> Gathered:
+    """The same candidates as `find` gives, as a whole, and those of trees that give only one first.
+
+    Cost: some array operations for each slot, and some steps for each candidate that is not the only one of its tree.
+    """
+    if 0 < limit < SOLE_LIMIT_MIN or plan.subtrees or plan.flat:
+        found = find(index, plan, limit=limit, start=start, depth_first=depth_first)
+        return Gathered(np.empty((len(plan.slots), 0), np.int64), [one.rows for one in found])
+    sole, picks = _sole(index, plan)
+    rows = _in_order(index, sole, start)
+    columns = np.stack([pick[rows] for pick in picks])
+    columns, seen = _once(index, columns)
+    if limit and columns.shape[1] >= limit:
+        return Gathered(columns[:, :limit], [])
+    rest = limit - columns.shape[1] if limit else 0
+    found = _find(index, plan, plan.viable & ~sole, seen, limit=rest, start=start, depth_first=depth_first)
+    return Gathered(columns, [one.rows for one in found])
+
+
+def rows_by_suffix(plan: Plan, chosen: Chosen) -> dict[str, tuple[int, ...]]:
+    """The mapping of a candidate: suffix -> the rows of its providers, without repetition."""
+    rows: dict[str, tuple[int, ...]] = {}
+    for slot, row in zip(plan.slots, chosen, strict=True):
+        held = rows.get(slot.suffix, ())
+        if row not in held:
+            rows[slot.suffix] = (*held, row)
+    return rows
+
+
+def amounts_of(plan: Plan, chosen: Chosen) -> dict[int, dict[str, int]]:
+    """What a candidate takes: row -> resource class -> amount, of all its groups together."""
+    amounts: dict[int, dict[str, int]] = {}
+    for slot, row in zip(plan.slots, chosen, strict=True):
+        for want in slot.wants:
+            taken = amounts.setdefault(row, {})
+            taken[want.resource_class] = taken.get(want.resource_class, 0) + want.amount
+    return amounts
+
+
+def summarize(index: Index, row: int) -> ProviderSummary:
+    """What a provider has of every class: (capacity, used)."""
+    used = index.used[row]
+    return ProviderSummary(
+        index.uuids[row],
+        index.names[row],
+        {name: (inventory.capacity, used[name]) for name, inventory in index.inventories[row].items()},
+    )
+
+
+def _candidate(index: Index, query: CandidateQuery, plan: Plan, found: Found) -> Candidate:
+    uuids = index.uuids
+    by_suffix = rows_by_suffix(plan, found.rows)
+    return Candidate(
+        uuids[found.root],
+        {group.suffix: tuple(uuids[row] for row in by_suffix.get(group.suffix, ())) for group in query.groups},
+        {uuids[row]: taken for row, taken in amounts_of(plan, found.rows).items()},
+    )
+
+
+# The only candidate of each tree, for all trees at once.
+
+
+def _sole(index: Index, plan: Plan) -> tuple[Mask, list[I64]]:
+    """Mark the viable roots whose slots have one provider each, no two groups the same one; and these, by root."""
+    sole, picks = plan.viable, list[I64]()
+    for slot in plan.slots:
+        count, pick = _options_by_root(index, slot)
+        sole = sole & (count == 1)
+        if slot.suffix:
+            # What groups take together of one provider has to be looked at, and whether they may share it.
+            for other in picks:
+                sole &= pick != other
+        picks.append(pick)
+    return sole, picks
+
+
+def _options_by_root(index: Index, slot: Slot) -> tuple[I64, I64]:
+    """How many rows may fill a slot for each root, and one of them; int64, shape (rows,)."""
+    rows = index.rows
+    if index.trees().nested:
+        own = np.flatnonzero(slot.own)
+        roots = index.root_row[own]
+        count = np.bincount(roots, minlength=rows)
+        pick = np.full(rows, NO_ROW, np.int64)
+        pick[roots] = own
+    else:
+        count, pick = slot.own.astype(np.int64), np.where(slot.own, index.root_row, NO_ROW)
+    if slot.shared is not None:
+        sharing = index.sharing()
+        serves = slot.shared[sharing.edge_row]
+        roots = sharing.edge_root[serves]
+        count += np.bincount(roots, minlength=rows)
+        pick[roots] = sharing.edge_row[serves]
+    return count, pick
+
+
+def _once(index: Index, columns: I64) -> tuple[I64, set[Chosen]]:
+    """Leave out candidates of sharing providers alone that another tree gave as well; and those candidates."""
+    shares = np.zeros(index.rows, np.bool_)
+    shares[index.sharing().rows] = True
+    alone = shares[columns].all(axis=0)
+    if not alone.any():
+        return columns, set()
+    keep = np.ones(columns.shape[1], np.bool_)
+    seen: set[Chosen] = set()
+    for at in np.flatnonzero(alone).tolist():
+        chosen = tuple(columns[:, at].tolist())
+        keep[at] = chosen not in seen
+        seen.add(chosen)
+    return columns[:, keep], seen
+
+
+# One tree after the other.
+
+
+def _in_order(index: Index, mask: Mask, start: int) -> I64:
+    """Roots: host trees first, from `start` on and around; then the trees of sharing providers."""
+    of_hosts = index.trees().hosts
+    hosts = np.flatnonzero(mask & of_hosts)
+    first = start % len(hosts) if len(hosts) else 0
+    return np.concatenate((hosts[first:], hosts[:first], np.flatnonzero(mask & ~of_hosts)))
+
+
+def _find(
+    index: Index, plan: Plan, viable: Mask, seen: set[Chosen], *, limit: int, start: int, depth_first: bool
+) -> Iterator[Found]:
+    """Candidates of the viable trees that are not in `seen`."""
+    repeats = all(slot.shared is not None for slot in plan.slots)
+    left = limit
+    for root, chosen in _walk(index, plan, viable, start, depth_first):
+        if repeats:
+            if chosen in seen:
+                continue  # the same providers, found from another tree that they serve as well
+            seen.add(chosen)
+        yield Found(root, chosen)
+        left -= 1
+        if left == 0:
+            return
+
+
+def _walk(index: Index, plan: Plan, viable: Mask, start: int, depth_first: bool) -> Iterator[tuple[int, Chosen]]:
+    """The combinations of all viable trees, each with its root: in rounds, or one tree after the other."""
+    dead: set[tuple[int, ...]] = set()
+    patience = Patience()
+    contagious: bool | None = None
+    waiting: list[tuple[int, Iterator[Chosen]]] = []
+    for root, options in _options(index, plan, viable, start, dead):
+        only = only_combination(plan, options)
+        if only is not None:
+            yield root, only
+            continue
+        choices = combinations(index, plan, options, patience)
+        first = next(choices, None)
+        if first is None:
+            contagious = _fails_by_sharing_alone(index, plan) if contagious is None else contagious
+            if contagious:
+                dead.add(index.sharing().rows_by_root.get(root, ()))
+            continue
+        yield root, first
+        if depth_first:
+            yield from ((root, chosen) for chosen in choices)
+        else:
+            waiting.append((root, choices))
+    while waiting:
+        still_waiting = []
+        for root, choices in waiting:
+            chosen = next(choices, None)
+            if chosen is not None:
+                yield root, chosen
+                still_waiting.append((root, choices))
+        waiting = still_waiting
+
+
+def _options(
+    index: Index, plan: Plan, viable: Mask, start: int, dead: Container[tuple[int, ...]]
+) -> Iterator[tuple[int, Options]]:
+    """Each viable root with the rows that may fill each slot; hosts served by `dead` sharing providers are left out."""
+    trees, sharing = index.trees(), index.sharing()
+    shared_options: dict[tuple[int, ...], list[list[int]]] = {}
+    roots = _in_order(index, viable, start)
+    for at in range(0, len(roots), ROOTS_AT_ONCE):
+        for root in roots[at : at + ROOTS_AT_ONCE].tolist():
+            serving = sharing.rows_by_root.get(root, ())
+            if serving in dead and trees.hosts[root]:
+                continue
+            shared = shared_options.get(serving)
+            if shared is None:
+                shared = shared_options[serving] = [_rows_of(slot.shared, serving) for slot in plan.slots]
+            rows = trees.rows_of(root)
+            options: list[list[int]] = []
+            for slot, theirs in zip(plan.slots, shared, strict=True):
+                if slot.twin >= 0:
+                    options.append(options[slot.twin])
+                else:
+                    # In ascending order, so that exchangeable groups are filled in the same order from every tree.
+                    own = _rows_of(slot.own, rows)
+                    options.append(sorted(own + theirs) if theirs else own)
+            yield root, options
+
+
+def _fails_by_sharing_alone(index: Index, plan: Plan) -> bool:
+    """Whether a host tree that fails takes with it every other host tree that the same sharing providers serve.
+
+    So it is when granular groups can only be served by sharing providers and the unsuffixed one only by the tree: then
+    what each can take was checked before, and only the granular groups together ask for too much.
+    """
+    if plan.any_of or plan.flat:
+        return False
+    in_host_tree = index.trees().hosts[index.root_row]
+    return not any((slot.own & in_host_tree).any() if slot.suffix else slot.shared is not None for slot in plan.slots)
+
+
+def _rows_of(mask: Mask | None, rows: Sequence[int]) -> list[int]:
+    return [] if mask is None else [row for row in rows if mask[row]]

@@ -1,0 +1,108 @@
+"""Why a search found nothing: how many host trees each requirement of a query left, one after the other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from roost.placement.search.combinations import Options, Patience, combinations, only_combination
+from roost.placement.search.index import Index
+from roost.placement.search.narrowing import Plan, make_plan
+from roost.seams.placement import CandidateQuery, Funnel, FunnelStep, RequestGroup, Requirement
+
+
+def explain(index: Index, query: CandidateQuery) -> Funnel:
+    """Count the host trees that the requirements leave, one requirement after the other.
+
+    First what the root is, then what providers are (inventory, traits, trees, placement aggregates), of every group;
+    then what they have free; then what the groups ask of each other. Cost: a search's narrowing for each requirement,
+    and the first combination of each tree that is left for each of the last ones; when the patience of one search is
+    used up, the trees that were not looked at count as failing.
+    """
+    hosts = index.trees().hosts
+    steps = [FunnelStep(requirement=Requirement.HOSTS, hosts_left=int(np.count_nonzero(hosts)))]
+    for step, asked in _growing(query):
+        viable = make_plan(index, asked).viable
+        steps.append(replace(step, hosts_left=int(np.count_nonzero(viable & hosts))))
+    patience = Patience()  # one for all: explaining must not cost more than searching did
+    for step, asked in _together(query):
+        if steps[-1].hosts_left == 0:
+            break
+        plan = make_plan(index, asked)
+        rows = np.flatnonzero(plan.viable & hosts).tolist()
+        left = sum(1 for root in rows if _has_combination(index, plan, root, patience))
+        steps.append(replace(step, hosts_left=left))
+    return Funnel(tuple(steps))
+
+
+def _growing(query: CandidateQuery) -> Iterator[tuple[FunnelStep, CandidateQuery]]:
+    """The query built up requirement by requirement, as far as each tree can be judged part by part."""
+    asked = CandidateQuery(groups=())
+    for names, requirement, field in (
+        (sorted(query.root_required), Requirement.ROOT_TRAIT, "root_required"),
+        (sorted(query.root_forbidden), Requirement.NO_ROOT_TRAIT, "root_forbidden"),
+    ):
+        for number, trait in enumerate(names, 1):
+            asked = replace(asked, **{field: frozenset(names[:number])})
+            yield FunnelStep(requirement=requirement, names=(trait,)), asked
+    groups: list[RequestGroup] = []
+    for group in query.groups:
+        groups.append(RequestGroup(suffix=group.suffix, resources=dict.fromkeys(group.resources, 0)))
+        for requirement, about, changes in _shape_of(group):
+            groups[-1] = replace(groups[-1], **changes)
+            step = FunnelStep(requirement=requirement, suffix=group.suffix, names=tuple(about))
+            yield step, replace(asked, groups=tuple(groups))
+    for number, group in enumerate(query.groups):
+        for name, amount in group.resources.items():
+            groups[number] = replace(groups[number], resources={**groups[number].resources, name: amount})
+            step = FunnelStep(requirement=Requirement.FREE, suffix=group.suffix, names=(name,), amount=amount)
+            yield step, replace(asked, groups=tuple(groups))
+
+
+def _shape_of(group: RequestGroup) -> Iterator[tuple[Requirement, Sequence[str], Mapping[str, object]]]:
+    """What a group asks for beside amounts: (requirement, its names, the fields of the group that say so)."""
+    if group.resources:
+        yield Requirement.INVENTORY, list(group.resources), {}
+    forbidden = sorted(group.forbidden)
+    for number, trait in enumerate(forbidden, 1):
+        yield Requirement.NO_TRAIT, [trait], {"forbidden": frozenset(forbidden[:number])}
+    for number, traits in enumerate(group.required, 1):
+        yield Requirement.TRAIT, sorted(traits), {"required": group.required[:number]}
+    if group.in_tree is not None:
+        yield Requirement.IN_TREE, [group.in_tree], {"in_tree": group.in_tree}
+    if group.forbidden_aggregates:
+        names = sorted(group.forbidden_aggregates)
+        yield Requirement.NOT_MEMBER_OF, names, {"forbidden_aggregates": group.forbidden_aggregates}
+    for number, aggregates in enumerate(group.member_of, 1):
+        yield Requirement.MEMBER_OF, sorted(aggregates), {"member_of": group.member_of[:number]}
+
+
+def _together(query: CandidateQuery) -> Iterator[tuple[FunnelStep, CandidateQuery]]:
+    """What the parts ask of each other, one requirement after the other; the last is the whole query."""
+    asked = replace(query, group_policy="none", same_subtree=(), nested=True)
+    yield FunnelStep(requirement=Requirement.TOGETHER), asked
+    if not query.nested:
+        asked = replace(asked, nested=False)
+        yield FunnelStep(requirement=Requirement.FLAT), asked
+    if query.group_policy == "isolate":
+        asked = replace(asked, group_policy="isolate")
+        yield FunnelStep(requirement=Requirement.ISOLATED), asked
+    for number, suffixes in enumerate(query.same_subtree, 1):
+        asked = replace(asked, same_subtree=query.same_subtree[:number])
+        yield FunnelStep(requirement=Requirement.SAME_SUBTREE, names=tuple(sorted(suffixes))), asked
+
+
+def _has_combination(index: Index, plan: Plan, root: int, patience: Patience) -> bool:
+    options = options_of(index, plan, root)
+    if only_combination(plan, options) is not None:
+        return True
+    return next(combinations(index, plan, options, patience), None) is not None
+
+
+def options_of(index: Index, plan: Plan, root: int) -> Options:
+    """The rows that may fill each slot for one root."""
+    own, serving = index.trees().rows_of(root), index.sharing().rows_by_root.get(root, ())
+    return [
+        [row for row in own if slot.own[row]] + [row for row in serving if slot.shared is not None and slot.shared[row]]
+        for slot in plan.slots
+    ]

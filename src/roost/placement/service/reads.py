@@ -1,0 +1,133 @@
+"""The ledger's operations that only read: answered from the index as of now, or from one statement or two."""
+
+from collections.abc import Mapping, Sequence, Set
+
+import numpy as np
+from msgspec import Struct
+
+from roost.placement.errors import ProviderNotFound, ResourceClassNotFound, TraitNotFound
+from roost.placement.search.candidates import Gathered, gather
+from roost.placement.search.funnel import explain
+from roost.placement.search.index import NO_ROW, Index
+from roost.placement.search.narrowing import Plan, fitting, make_plan
+from roost.placement.search.query import ProviderQuery
+from roost.placement.service.ledger import STANDARD_CLASSES, STANDARD_TRAITS, Ledger
+from roost.placement.service.names import check_resource_classes, check_traits
+from roost.placement.store import reads as reads_store
+from roost.placement.store.reads import ConsumerHead, HeldResources, TypeUsage
+from roost.seams.placement import CandidateQuery, Funnel, Inventory, RequestGroup
+
+
+class ProviderView(Struct, frozen=True, kw_only=True):
+    """A provider as the API shows it, with all that it has."""
+
+    uuid: str
+    name: str
+    generation: int
+    parent_uuid: str | None
+    root_uuid: str
+    inventories: Mapping[str, Inventory]
+    used: Mapping[str, int]
+    traits: frozenset[str]
+    placement_aggregates: frozenset[str]
+
+
+class Matches(Struct, frozen=True):
+    """The candidates of a query by rows of the index, which holds until the next await. funnel: if there are none."""
+
+    index: Index
+    plan: Plan
+    found: Gathered
+    funnel: Funnel | None
+
+
+async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
+    """The candidates of one query. Raises ResourceClassNotFound, TraitNotFound."""
+    index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
+    plan = make_plan(index, query)
+    settings = ledger.settings
+    start = ledger.env.random.randrange(2**16) if settings.randomize_allocation_candidates else 0
+    found = gather(index, plan, limit=settings.limit(query.limit), start=start, depth_first=settings.depth_first)
+    return Matches(index, plan, found, None if len(found) else explain(index, query))
+
+
+async def explain_candidates(ledger: Ledger, query: CandidateQuery) -> Funnel:
+    """How many hosts each requirement of a query leaves. Raises ResourceClassNotFound, TraitNotFound."""
+    index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
+    return explain(index, query)
+
+
+async def list_providers(ledger: Ledger, query: ProviderQuery) -> list[ProviderView]:
+    """The providers that satisfy the query, each by itself. Raises ResourceClassNotFound, TraitNotFound."""
+    try:
+        index = await _knowing_index(ledger, [query.group], frozenset())
+    except TraitNotFound as error:
+        raise TraitNotFound(f'Invalid trait(s) in "required" parameter: {error}') from error
+    if query.uuid is not None:
+        row = index.find_row(query.uuid)
+        rows = [] if row is None else [row]
+        fits = fitting(index, query.group)
+        rows = [row for row in rows if fits[row]]
+    else:
+        rows = np.flatnonzero(fitting(index, query.group)).tolist()
+    return [_view(index, row) for row in rows if query.name is None or index.names[row] == query.name]
+
+
+async def get_provider(ledger: Ledger, uuid: str) -> ProviderView:
+    """One provider. Raises ProviderNotFound."""
+    index = await ledger.index.fresh()
+    row = index.find_row(uuid)
+    if row is None:
+        raise ProviderNotFound(f"No resource provider with uuid {uuid} found")
+    return _view(index, row)
+
+
+async def get_provider_allocations(ledger: Ledger, uuid: str) -> tuple[int, dict[str, HeldResources]]:
+    """A provider's generation, and what each consumer holds of it. Raises ProviderNotFound."""
+    async with ledger.database.transaction(snapshot=True) as tx:
+        generation = await reads_store.find_provider_generation(tx, uuid)
+        if generation is None:
+            raise ProviderNotFound(f"Resource provider '{uuid}' not found: No resource provider with uuid {uuid} found")
+        return generation, await reads_store.list_provider_allocations(tx, uuid)
+
+
+async def find_consumer(ledger: Ledger, uuid: str) -> tuple[ConsumerHead | None, dict[str, tuple[int, dict[str, int]]]]:
+    """A consumer, None when it holds nothing; by provider UUID the provider's generation and what is held there."""
+    async with ledger.database.connection() as connection:
+        return await reads_store.find_consumer(connection, uuid)
+
+
+async def list_project_usages(ledger: Ledger, project_id: str, *, user_id: str | None) -> list[TypeUsage]:
+    """What a project holds, or one user of it, by consumer type."""
+    async with ledger.database.connection() as connection:
+        return await reads_store.list_project_usages(connection, project_id, user_id)
+
+
+def _view(index: Index, row: int) -> ProviderView:
+    parent = int(index.parent_row[row])
+    return ProviderView(
+        uuid=index.uuids[row], name=index.names[row], generation=index.generations[row],
+        parent_uuid=None if parent == NO_ROW else index.uuids[parent], root_uuid=index.uuids[index.root_row[row]],
+        inventories=index.inventories[row], used=index.used[row], traits=index.traits[row],
+        placement_aggregates=index.placement_aggregates[row],
+    )  # fmt: skip
+
+
+async def _knowing_index(ledger: Ledger, groups: Sequence[RequestGroup], traits: Set[str]) -> Index:
+    """The index as of now, which knows every name of the groups, and these traits.
+
+    Raises ResourceClassNotFound, TraitNotFound. Only names that no provider has are looked up in the database.
+    """
+    index = await ledger.index.fresh()
+    classes = {name for group in groups for name in group.resources}
+    strange_classes = {name for name in classes - STANDARD_CLASSES if not index.has_class(name)}
+    named = {trait for group in groups for any_of in (*group.required, group.forbidden) for trait in any_of}
+    strange_traits = (named | traits) - index.trait_masks.keys() - STANDARD_TRAITS
+    if not strange_classes and not strange_traits:
+        return index
+    try:
+        await check_resource_classes(ledger, strange_classes)
+    except ResourceClassNotFound as error:
+        raise ResourceClassNotFound(f"Invalid resource class in resources parameter: {error}") from error
+    await check_traits(ledger, strange_traits)
+    return await ledger.index.fresh()  # the one from before the database was asked may have changed
