@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.machine import Server, get_server
 from benchmarks.rows import Kind, Row
+from roost.cli.roles import SCHEMAS
 from roost.placement.search.answers import encode
 from roost.placement.search.candidates import gather, search
 from roost.placement.search.index import Index
@@ -208,7 +209,7 @@ async def private_database() -> AsyncIterator[Database]:
         postgres = PrivatePostgres(directory)
         postgres.start()
         try:
-            await asyncio.to_thread(upgrade, postgres.dsn)  # migrations run a loop of their own
+            await asyncio.to_thread(upgrade, postgres.dsn, SCHEMAS)  # migrations run a loop of their own
             database = await Database.open(postgres.dsn)
             try:
                 yield database

@@ -24,6 +24,7 @@ from tests.postgres_servers import PG_BIN
 
 from roost.cli.cloud_client import CloudClient
 from roost.cli.cloudfile import parse_cloud
+from roost.cli.roles import SCHEMAS
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.migrate import upgrade
@@ -192,7 +193,7 @@ def _template() -> str:
     server = PrivatePostgres(directory, pg_bin=PG_BIN)
     server.start()
     with ThreadPoolExecutor() as elsewhere:  # a test's event loop may be running here
-        elsewhere.submit(upgrade, server.dsn).result()
+        elsewhere.submit(upgrade, server.dsn, SCHEMAS).result()
     server.stop()
     return str(directory)
 

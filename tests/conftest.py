@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.postgres_servers import PG_BIN
 
+from roost.cli.roles import SCHEMAS
 from roost.platform.database import Database
 from roost.platform.migrate import upgrade
 from roost.platform.postgres import PrivatePostgres
@@ -38,7 +39,7 @@ def postgres(reachable_dir: Path) -> Iterator[PrivatePostgres]:
     server = PrivatePostgres(reachable_dir, pg_bin=PG_BIN, settings={"fsync": "off"})
     server.start()
     server._query("CREATE DATABASE template")
-    upgrade(server.dsn.replace("/roost?", "/template?"))
+    upgrade(server.dsn.replace("/roost?", "/template?"), SCHEMAS)
     yield server
     server.stop()
 

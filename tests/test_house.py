@@ -7,7 +7,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ ENTRY_POINTS = {"roost.cli.main", "roost.cli.manage", "roost.cli.process"}
 ROOMS = {
     **{"model.py": "model", "errors.py": "model", "settings.py": "model"},
     **{"rules": "rule", "search": "rule", "store": "store", "service": "service", "api": "api"},
+    "migrations": "migration",
 }
 """A file or folder of a service's wing -> its room."""
 
@@ -98,6 +99,7 @@ House = Sequence[Module]
 Breach = tuple[Module, int, str]
 
 
+@cache
 def read_house(root: Path) -> list[Module]:
     return [Module(str(path.relative_to(root)), path.read_text()) for path in sorted(root.rglob("*.py"))]
 
@@ -211,6 +213,13 @@ def wings_import_what_they_may(house: House) -> Iterator[Breach]:
                 yield module, line, f"{module.wing} may not import {imported}"
 
 
+def platform_names_no_wing(house: House) -> Iterator[Breach]:
+    for module in house:
+        for node in ast.walk(module.tree) if module.wing == "platform" else ():
+            if isinstance(node, ast.Constant) and node.value in WINGS and node.value != "platform":
+                yield module, node.lineno, f"platform names the wing {node.value}"
+
+
 def _edges(house: House) -> dict[str, dict[str, int]]:
     """Module -> module it imports -> line."""
     names = {module.name for module in house}
@@ -260,6 +269,7 @@ RULES: tuple[Callable[[House], Iterator[Breach]], ...] = (
     sql_lives_in_constants_of_stores,
     transactions_belong_to_services,
     wings_import_what_they_may,
+    platform_names_no_wing,
     imports_make_no_circle,
     every_file_is_used,
 )
@@ -324,6 +334,7 @@ DOC = '"""What it is."""\n'
         ),
         (wings_import_what_they_may, {"conductor/a.py": "from roost.compute import store\n"}, "conductor may not"),
         (wings_import_what_they_may, {"agent/a.py": "from roost.seams import compute\n"}, "agent may not import"),
+        (platform_names_no_wing, {"platform/a.py": 'x = ("network",)\n'}, "platform names the wing network"),
         (wings_import_what_they_may, {"attic/a.py": "from roost.seams import compute\n"}, "attic is no wing"),
         (
             imports_make_no_circle,

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from roost.compute.api.agent import routes
+from roost.compute.model import CHANNELS, GUEST_CHANNEL, WORK_CHANNEL
 from roost.compute.rules.leases import Agent
 from roost.compute.service import Compute
 from roost.platform.database import Database
@@ -43,7 +44,9 @@ class Neighbours:
 def compute_of(database: Database) -> Compute:
     """A compute service with next to no neighbours: guests need none of them, hosts only to register."""
     neighbours = cast("Any", Neighbours())
-    return Compute(database=database, env=Env(), placement=neighbours, network=neighbours, wakeups=Wakeups(database))
+    return Compute(
+        database=database, env=Env(), placement=neighbours, network=neighbours, wakeups=Wakeups(database, CHANNELS)
+    )
 
 
 def free_port() -> int:
@@ -109,7 +112,7 @@ async def order_guests(compute: Compute, hosts: Sequence[str], *, attempt: int =
             " SELECT id, host, $3, 'running' FROM unnest($1::uuid[], $2::text[]) AS g (id, host)",
             server_ids, hosts, attempt,
         )  # fmt: skip
-    compute.wake("roost_guest")
+    compute.wake(GUEST_CHANNEL)
     return server_ids
 
 
@@ -122,7 +125,7 @@ async def delete_servers(compute: Compute, server_ids: Sequence[str]) -> None:
             " WHERE server_id = ANY($1::uuid[])",
             server_ids,
         )
-    compute.wake("roost_guest")
+    compute.wake(GUEST_CHANNEL)
 
 
 async def until(compute: Compute, sql: str, *arguments: Any, gives: Any) -> None:
@@ -131,12 +134,12 @@ async def until(compute: Compute, sql: str, *arguments: Any, gives: Any) -> None
     assert wakeups is not None
     async with asyncio.timeout(DEADLINE_S):
         while True:
-            heard = wakeups.count("roost_work")
+            heard = wakeups.count(WORK_CHANNEL)
             async with compute.database.connection() as connection:
                 found = await connection.fetchval(sql, *arguments)
             if found == gives:
                 return
-            await wakeups.wait("roost_work", 0.1, since=heard)
+            await wakeups.wait(WORK_CHANNEL, 0.1, since=heard)
 
 
 async def until_true(condition: Callable[[], bool]) -> None:

@@ -13,15 +13,16 @@ from starlette.routing import Mount
 
 from roost.cli import cloudfile
 from roost.cli.cloud_wiring import CloudParts
+from roost.cli.crash_points import CRASH_POINTS
 from roost.cli.main import app
 from roost.cli.manage import app as manage_app
 from roost.cli.roles import SERVICES, ProcessConfig
 from roost.cli.settings import Settings, read_settings
 from roost.cli.wiring import Parts, agent_app, main_app
 from roost.compute.service import Compute
-from roost.platform.crash import CRASH_POINTS
 from roost.platform.http import MethodRoute
 
+SRC = Path(__file__).parents[2] / "src" / "roost"
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 
@@ -79,6 +80,13 @@ def shown(default: Any) -> str:
 def test_every_crash_point_is_in_the_reference() -> None:
     text = (REFERENCE / "crash-points.md").read_text()
     assert [name for name in CRASH_POINTS if name not in text] == []
+
+
+def test_the_code_passes_every_crash_point_that_is_listed_and_no_other() -> None:
+    texts = [path.read_text() for path in SRC.rglob("*.py")]
+    named = {name for text in texts for name in re.findall(r'crash_point\(f?"([^"]+)"\)', text)}
+    by_stage = {name.replace("{stage}", stage) for name in named for stage in ("fail", "delete")}
+    assert by_stage == set(CRASH_POINTS)
 
 
 def methods_served() -> set[tuple[str, str]]:

@@ -17,7 +17,7 @@ from tests.next_call import instead
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
-from roost.compute.model import GuestReport, HostReport, NicAsked, ServerRequest
+from roost.compute.model import CHANNELS, GuestReport, HostReport, NicAsked, ServerRequest
 from roost.compute.rules.silence import Listening
 from roost.compute.service import Compute, guests
 from roost.compute.service import flavors as flavor_service
@@ -85,7 +85,7 @@ class World:
             placement,
             compute.network,
             env,
-            Wakeups(database),
+            Wakeups(database, CHANNELS),
             ConductorSettings(lease_s=LEASE_S, recheck_s=60),
         )
         await flavor_service.create_flavor(compute, FlavorRequest(name="small", vcpus=1, ram_mb=512, disk_gb=1))

@@ -21,7 +21,7 @@ from tests.faults.crashing import (
 )
 
 from roost.cli.cloud_client import CloudClient
-from roost.platform.crash import CRASH_POINTS
+from roost.cli.crash_points import CRASH_POINTS
 
 CLOUD = """
 flavors:

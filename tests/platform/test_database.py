@@ -103,12 +103,12 @@ async def test_every_session_has_the_limits_of_the_lease(database: Database) -> 
 async def test_a_connection_that_heard_wake_ups_keeps_its_limits(database: Database) -> None:
     limited = await Database.open(database.dsn, size=1, lease_s=8)
     try:
-        wakeups = Wakeups(limited)
+        wakeups = Wakeups(limited, ["roost_test"])
         running = asyncio.create_task(wakeups.run())
         async with database.connection() as other, asyncio.timeout(60):
-            while not wakeups.count("roost_work"):
-                await other.execute("NOTIFY roost_work")
-                await wakeups.wait("roost_work", 0.1, since=0)
+            while not wakeups.count("roost_test"):
+                await other.execute("NOTIFY roost_test")
+                await wakeups.wait("roost_test", 0.1, since=0)
         running.cancel()
         await asyncio.wait([running])
         async with limited.connection() as connection:

@@ -7,11 +7,12 @@ import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 
+from roost.cli.roles import SCHEMAS
 from roost.placement.service import claims as claims_service
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.refresh import IndexRefresher
 from roost.platform.database import Database
-from roost.platform.migrate import SCHEMAS, SchemaTooNew, configuration, head, list_outdated, upgrade
+from roost.platform.migrate import SchemaTooNew, configuration, head, list_outdated, upgrade
 from roost.platform.postgres import PrivatePostgres
 from roost.seams.placement import VCPU, ClaimGroup, ConsumerClaim
 
@@ -22,12 +23,12 @@ def test_the_last_migration_by_its_file_name_is_alembics_head(schema: str) -> No
 
 
 async def test_a_schema_that_is_missing_or_not_at_its_head_is_outdated(database: Database) -> None:
-    assert await list_outdated(database) == []
+    assert await list_outdated(database, SCHEMAS) == []
     async with database.transaction() as tx:
         await tx.execute("UPDATE network.alembic_version SET version_num = 'network_0000'")
         await tx.execute("DROP SCHEMA placement CASCADE")
         await tx.execute("DELETE FROM compute.alembic_version")
-    assert await list_outdated(database) == ["placement", "network", "compute"]
+    assert await list_outdated(database, SCHEMAS) == ["placement", "network", "compute"]
     assert await list_outdated(database, ["compute"]) == ["compute"]
 
 
@@ -36,7 +37,7 @@ async def test_a_schema_that_is_newer_than_this_roost_is_refused_by_name(databas
         await tx.execute("UPDATE network.alembic_version SET version_num = 'network_9999'")
     sentence = f"schema network in the database is at network_9999, and this Roost knows it up to {head('network')}"
     with pytest.raises(SchemaTooNew, match=sentence):
-        await list_outdated(database)
+        await list_outdated(database, SCHEMAS)
     assert await list_outdated(database, ["placement"]) == []
 
 

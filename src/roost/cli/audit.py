@@ -20,7 +20,9 @@ from roost.cli.audit_report import (
 )
 from roost.cli.cloud_wiring import CloudParts
 from roost.cli.ledger_target import LedgerTarget, TargetRefused, open_ledger
+from roost.cli.roles import SCHEMAS
 from roost.cli.settings import Settings, read_settings
+from roost.compute.model import CHANNELS
 from roost.compute.service import audit as compute_audit
 from roost.compute.service import guests as compute_guests
 from roost.network.service import audit as network_audit
@@ -107,10 +109,10 @@ async def destroy_guest(target: LedgerTarget, server_id: str, host: str, *, conf
 
 async def _open_books(database: Database, settings: Settings) -> Books:
     """Raises TargetRefused where the database is not of this version of Roost."""
-    missing = await list_missing(database)
+    missing = await list_missing(database, SCHEMAS)
     if "placement" in missing:
         raise TargetRefused("there is no ledger in the database")
-    outdated = [schema for schema in await list_outdated(database) if schema not in missing]
+    outdated = [schema for schema in await list_outdated(database, SCHEMAS) if schema not in missing]
     if outdated or len(missing) == 1:
         raise TargetRefused(
             f"the schemas {', '.join([*outdated, *missing])} of the database are not of this version of Roost: "
@@ -118,7 +120,9 @@ async def _open_books(database: Database, settings: Settings) -> Books:
         )
     ledger = Ledger(database, Env(), settings.placement)
     await sync_standard_names(ledger)
-    return Books(ledger, None if missing else CloudParts.wire(ledger, Wakeups(database), settings, Unrestricted()))
+    return Books(
+        ledger, None if missing else CloudParts.wire(ledger, Wakeups(database, CHANNELS), settings, Unrestricted())
+    )
 
 
 async def _repair(books: Books) -> tuple[list[Drift], list[Drift]]:

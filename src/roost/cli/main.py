@@ -18,6 +18,7 @@ import typer
 from roost.cli import asking, endings
 from roost.cli.access_words import AUTHS, PRESETS, check_policy_word
 from roost.cli.asking import DEFAULT_API, DEFAULT_LISTEN, Api, CaFile, Token, check_api
+from roost.cli.crash_points import CRASH_POINTS
 from roost.cli.help_text import PlainCommand, PlainGroup, show_version
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import SERVICES
@@ -32,6 +33,7 @@ from roost.cli.tls_options import (
     listener_tls,
     path_text,
 )
+from roost.platform.crash import check_crash_point
 from roost.platform.errors import BadRequest, RoostError, reason_of
 from roost.platform.logs import configure_logging
 
@@ -462,6 +464,7 @@ def _misused(text: str) -> NoReturn:
 
 def _begin(name: str, *, until_stdin_ends: bool) -> None:
     """Have the logs of a command that stays, and its end."""
+    check_crash_point(CRASH_POINTS)
     configure_logging(name)
     if until_stdin_ends:
         end_with_stdin(patience_s=STOP_PATIENCE_S)

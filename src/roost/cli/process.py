@@ -21,11 +21,13 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server
 from starlette.types import ASGIApp
 
+from roost.cli.crash_points import CRASH_POINTS
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import ProcessConfig, is_placement_alone
 from roost.cli.settings import read_settings
 from roost.cli.wiring import Parts, agent_listener, background_tasks, main_listener
 from roost.platform.connection_limits import ConnectionLimits, raise_descriptor_limit, reserve
+from roost.platform.crash import check_crash_point
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.logs import configure_logging
@@ -148,6 +150,7 @@ def main() -> None:
     line = sys.stdin.buffer.readline()
     if not line:
         return  # the supervisor is gone
+    check_crash_point(CRASH_POINTS)
     config = msgspec.json.decode(line, type=ProcessConfig)
     configure_logging(f"{config.role}-{config.number}")
     end_with_stdin(patience_s=STOP_TIMEOUT_S + 1)

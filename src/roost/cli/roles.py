@@ -7,6 +7,8 @@ from msgspec import Struct
 from roost.platform.tls import ListenerTls
 
 SERVICES = ("placement", "network", "compute", "conductor")
+SCHEMAS = ("placement", "network", "compute")
+"""Of the database: those services keep something."""
 
 
 class ProcessConfig(Struct, frozen=True, kw_only=True):

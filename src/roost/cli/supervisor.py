@@ -21,11 +21,11 @@ import msgspec
 import structlog
 
 from roost.cli.access_words import PRESETS
-from roost.cli.roles import ProcessConfig, is_placement_alone
+from roost.cli.roles import SCHEMAS, ProcessConfig, is_placement_alone
 from roost.cli.settings import read_settings
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseTooOld, DatabaseUnavailable, RoostError
-from roost.platform.migrate import SCHEMAS, list_outdated, upgrade
+from roost.platform.migrate import list_outdated, upgrade
 from roost.platform.postgres import PostgresError, PrivatePostgres
 from roost.platform.tls import ListenerTls, unverified_context
 

@@ -56,13 +56,14 @@ class Parts:
     async def wire(cls, database: Database, config: ProcessConfig) -> "Parts":
         """Build the parts that these services need, on one pool of connections."""
         settings = read_settings(config.config)
-        wakeups = Wakeups(database)
         ledger = Ledger(database, Env(), settings.placement)
         await sync_standard_names(ledger)
-        cloud = None
+        wakeups, cloud = Wakeups(database, ()), None
         if not is_placement_alone(config.services):
             from roost.cli.cloud_wiring import CloudParts
+            from roost.compute.model import CHANNELS
 
+            wakeups = Wakeups(database, CHANNELS)
             rules = access.read_network_policy(settings, auth=config.auth, policy=config.policy, config=config.config)
             cloud = CloudParts.wire(ledger, wakeups, settings, rules)
         keystone = None

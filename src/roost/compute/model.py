@@ -8,6 +8,12 @@ from msgspec import Struct
 
 from roost.seams.compute import RequestSpec, ServerPort
 
+WORK_CHANNEL = "roost_work"
+"""Wakes conductors: a server has a stage to do."""
+GUEST_CHANNEL = "roost_guest"
+"""Wakes agents that poll: a host has an order."""
+CHANNELS = (WORK_CHANNEL, GUEST_CHANNEL)
+
 
 class Stage(Enum):
     """Where a server's work stands; docs/design.md section 6.

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 import structlog
 
-from roost.compute.model import Stage
+from roost.compute.model import WORK_CHANNEL, Stage
 from roost.compute.service.work import lease_work
 from roost.conductor.allocate import allocate
 from roost.conductor.build import bind
@@ -57,7 +57,7 @@ async def run(conductor: Conductor) -> None:
 async def _run_batches(conductor: Conductor) -> None:
     each_minute = EachMinute()
     while True:
-        heard = conductor.wakeups.count("roost_work")
+        heard = conductor.wakeups.count(WORK_CHANNEL)
         try:
             busy = await run_once(conductor)
         except DatabaseUnavailable as error:
@@ -70,7 +70,7 @@ async def _run_batches(conductor: Conductor) -> None:
             log.exception("a batch failed")
             busy = False
         if not busy:
-            await conductor.wakeups.wait("roost_work", conductor.settings.poll_s, since=heard)
+            await conductor.wakeups.wait(WORK_CHANNEL, conductor.settings.poll_s, since=heard)
 
 
 async def run_once(conductor: Conductor) -> bool:

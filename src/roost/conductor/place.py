@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from roost.compute.model import Failure, Move, Placed, Stage
+from roost.compute.model import WORK_CHANNEL, Failure, Move, Placed, Stage
 from roost.compute.service.hosts import count_closed_hosts, list_quiet_hosts
 from roost.compute.service.work import get_host_names
 from roost.conductor.allocate import own_cells, read_flat_nics, with_claims
@@ -113,7 +113,7 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     ports = {placing.build.work.server_id: placing.ports for placing in placings}
     advanced = await lease.advance(builds, moves, ports=ports)
     if any(move.stage is not Stage.PLACE and not move.keep for move in moves):
-        conductor.compute.wake("roost_work")  # conductors of other cells go on with these
+        conductor.compute.wake(WORK_CHANNEL)  # conductors of other cells go on with these
     await _give_back(lease, [p for p in placings if p.build.work.server_id in advanced.lost])
     return advanced.going_on
 

@@ -1,4 +1,4 @@
-"""Bring the schemas of the three services up to date; each has a history of its own, so each can live alone."""
+"""Bring schemas of the database up to date: each is a wing's, whose `migrations/` are its history."""
 
 import re
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from roost.platform.errors import RoostError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-SCHEMAS = ("placement", "network", "compute")
-_MIGRATIONS = Path(__file__).parent / "migrations"
+_ENVIRONMENT = Path(__file__).parent / "migrations"
+_WINGS = Path(__file__).parents[1]
 
 
 class SchemaTooNew(RoostError):
     """The database was migrated by a newer Roost."""
 
 
-async def list_outdated(database: Database, schemas: Sequence[str] = SCHEMAS) -> list[str]:
+async def list_outdated(database: Database, schemas: Sequence[str]) -> list[str]:
     """Those of `schemas` that are not at their last migration: missing, or older than this Roost.
 
     Raises SchemaTooNew for one that is newer: what this Roost wrote there could be wrong.
@@ -39,7 +39,7 @@ async def list_outdated(database: Database, schemas: Sequence[str] = SCHEMAS) ->
     return outdated
 
 
-async def list_missing(database: Database, schemas: Sequence[str] = SCHEMAS) -> list[str]:
+async def list_missing(database: Database, schemas: Sequence[str]) -> list[str]:
     """Those of `schemas` that the database does not have at all."""
     async with database.connection() as connection:
         return [
@@ -51,11 +51,11 @@ async def list_missing(database: Database, schemas: Sequence[str] = SCHEMAS) -> 
 
 def head(schema: str) -> str:
     """The last migration's name, by the rule that `NNNN_what.py` is `schema_NNNN`."""
-    last = max(path.name for path in (_MIGRATIONS / schema).glob("[0-9]*.py"))
+    last = max(path.name for path in _versions(schema).glob("[0-9]*.py"))
     return f"{schema}_{last.split('_')[0]}"
 
 
-def upgrade(dsn: str, schemas: Sequence[str] = SCHEMAS) -> None:
+def upgrade(dsn: str, schemas: Sequence[str]) -> None:
     """Create or upgrade `schemas` in the database at `dsn`; doing it twice, or by two processes at once, is fine."""
     from alembic import command  # 0.3 s, which a schema that is up to date need not wait for
 
@@ -68,12 +68,16 @@ def configuration(dsn: str, schema: str) -> "Config":
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS))
-    config.set_main_option("version_locations", str(_MIGRATIONS / schema))
+    config.set_main_option("script_location", str(_ENVIRONMENT))
+    config.set_main_option("version_locations", str(_versions(schema)))
     config.set_main_option("path_separator", "os")
     config.attributes["dsn"] = dsn
     config.attributes["schema"] = schema
     return config
+
+
+def _versions(schema: str) -> Path:
+    return _WINGS / schema / "migrations"
 
 
 def statements(sql: str) -> list[str]:

@@ -5,22 +5,22 @@ NOTIFY inside a claim would serialise the commits, so a process sends one after 
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 
 from roost.platform.database import UNAVAILABLE, Connection, Database
 from roost.platform.errors import DatabaseUnavailable
 
-CHANNELS = ("roost_work", "roost_guest")
 COALESCE_S = 0.002
 RECONNECT_S = 0.5
 
 
 class Wakeups:
-    """Sends and hears wake-ups on named channels. Run `run()` in a TaskGroup."""
+    """Sends and hears wake-ups on the given channels. Run `run()` in a TaskGroup."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, channels: Sequence[str]) -> None:
         self._database = database
-        self._counts = dict.fromkeys(CHANNELS, 0)
-        self._events = {channel: asyncio.Event() for channel in CHANNELS}
+        self._counts = dict.fromkeys(channels, 0)
+        self._events = {channel: asyncio.Event() for channel in channels}
         self._due: set[str] = set()
         self._due_event = asyncio.Event()
 
@@ -46,12 +46,12 @@ class Wakeups:
         while True:
             try:
                 async with self._database.connection() as connection:
-                    for channel in CHANNELS:
+                    for channel in self._counts:
                         await connection.add_listener(channel, self._hear)
                     try:
                         await self._send_due(connection)
                     finally:
-                        for channel in CHANNELS:
+                        for channel in self._counts:
                             await connection.remove_listener(channel, self._hear)
             except (DatabaseUnavailable, *UNAVAILABLE):
                 await asyncio.sleep(RECONNECT_S)

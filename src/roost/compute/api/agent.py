@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from roost.compute.api.agent_access import PROBLEMS, agent_problem, hosts_allowed
 from roost.compute.api.host_bodies import HOSTS_MAX, VALUES_MAX, Count, HostBody, Name, check_host_names, read_hosts
-from roost.compute.model import GuestReport
+from roost.compute.model import GUEST_CHANNEL, GuestReport
 from roost.compute.rules.guests import KnownGuest
 from roost.compute.rules.leases import Agent
 from roost.compute.service import Compute, guests, hosts, leases
@@ -158,7 +158,7 @@ def _host_routes(api: Api, compute: Compute) -> list[Route]:
         reports = read_hosts(body.hosts)
         (await hosts_allowed(request)()).check(host.name for host in body.hosts)
         registered = await hosts.register_hosts(compute, reports, agent=body.agent.known())
-        compute.wake("roost_guest")  # a fleet that polls for every declared host has new ones
+        compute.wake(GUEST_CHANNEL)  # a fleet that polls for every declared host has new ones
         return json_response({"hosts": registered})
 
     async def release(request: Request) -> Response:

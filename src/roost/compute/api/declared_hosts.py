@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.compute.api.host_bodies import HOSTS_MAX, VALUES_MAX, HostBody, read_hosts
+from roost.compute.model import GUEST_CHANNEL
 from roost.compute.service import Compute, guests, hosts
 from roost.platform.http import Endpoint, json_response, read_json
 
@@ -25,7 +26,7 @@ def endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
     async def declare_hosts(request: Request) -> Response:
         body = await read_json(request, _Hosts, values_max=VALUES_MAX)
         declared = await hosts.register_hosts(compute, read_hosts(body.hosts), agent=None)
-        compute.wake("roost_guest")  # a fleet that polls for every declared host has new ones
+        compute.wake(GUEST_CHANNEL)  # a fleet that polls for every declared host has new ones
         return json_response({"hosts": [host.name for host in declared]})
 
     return {"/hosts": {"GET": list_hosts, "PUT": declare_hosts}}

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from roost.compute.model import GUEST_CHANNEL
 from roost.compute.rules import drift as rules
 from roost.compute.rules.drift import QuietServer
 from roost.compute.service.aggregates import mirror_hosts
@@ -47,7 +48,7 @@ async def audit_guests(compute: Compute, *, repairs: Repairs) -> list[Drift]:
         if strays and repairing:
             await store.withdraw_stray_guests(tx, [server_id for server_id, _ in strays])
     if strays and repairing:
-        compute.wake("roost_guest")
+        compute.wake(GUEST_CHANNEL)
     return [
         *(
             Drift(kind=Kind.GUEST_STRAY, key=server_id, says=f"host {host} has it", repaired=repairing)

@@ -10,7 +10,7 @@ import structlog
 from msgspec import Struct
 
 from roost.compute.errors import GuestNotFound, GuestWanted
-from roost.compute.model import Failure, GuestOrder, GuestReport
+from roost.compute.model import GUEST_CHANNEL, WORK_CHANNEL, Failure, GuestOrder, GuestReport
 from roost.compute.rules import guests as rules
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.guests import Guest, GuestKey, GuestList, KnownGuest, ReportAnswer
@@ -87,7 +87,7 @@ class Polls:
         names: list[str] | None = None
         renewed_at = asked_at
         while True:
-            heard = compute.wakeups.count("roost_guest") if compute.wakeups else 0
+            heard = compute.wakeups.count(GUEST_CHANNEL) if compute.wakeups else 0
             covered = await allowed()
             names_now = list(hosts) if hosts is not None else await _list_declared(compute, covered)
             if names_now != names:
@@ -117,7 +117,7 @@ class Polls:
                 recheck_s = left_s if allowed is every_host else min(left_s, TOKEN_RECHECK_S)
                 await self._waits.wait(renewed.held, recheck_s, since=heard)
             elif compute.wakeups:  # a host may be declared meanwhile
-                await compute.wakeups.wait("roost_guest", min(RECHECK_S, left_s), since=heard)
+                await compute.wakeups.wait(GUEST_CHANNEL, min(RECHECK_S, left_s), since=heard)
             else:
                 await asyncio.sleep(min(RECHECK_S, left_s))
 
@@ -171,7 +171,7 @@ async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Age
         await store.lose_guests(tx, _failures(outcome.lost))
         await store.find_guests_again(tx, outcome.found_again)
     if outcome.moves_work:
-        compute.wake("roost_work")
+        compute.wake(WORK_CHANNEL)
     _log_lost(outcome.lost, agent)
     return outcome.answers
 
@@ -218,8 +218,8 @@ async def compare_guests(
             await store.find_guests_again(tx, changes.found_again)
         await store.set_unknown_guests(tx, outcome.unknown, hosts=hosts)
     if outcome.changes_guests:
-        compute.wake("roost_work")
-        compute.wake("roost_guest")
+        compute.wake(WORK_CHANNEL)
+        compute.wake(GUEST_CHANNEL)
     _log_lost(outcome.lost, agent)
     return list(outcome.superseded)
 
@@ -235,7 +235,7 @@ async def destroy_unknown_guest(compute: Compute, server_id: str, host: str) -> 
             raise GuestNotFound(f"host {host} lists no unknown guest of server {server_id}")
         if desired == "running":
             raise GuestWanted(f"server {server_id} is to run on host {host}: delete the server first")
-    compute.wake("roost_guest")
+    compute.wake(GUEST_CHANNEL)
 
 
 def _failures(keys: Collection[GuestKey]) -> dict[GuestKey, Failure]:

@@ -10,7 +10,7 @@ import structlog
 from msgspec import Struct
 
 from roost.compute.errors import HostHeld, HostNotFound
-from roost.compute.model import Host, HostReport
+from roost.compute.model import WORK_CHANNEL, Host, HostReport
 from roost.compute.rules.leases import Agent, list_held_elsewhere
 from roost.compute.service.aggregates import mirror_hosts
 from roost.compute.service.context import Compute
@@ -208,7 +208,7 @@ async def force_down(compute: Compute, name: str, forced_down: bool) -> Host:
     Raises HostNotFound.
     """
     host = await _set_state(compute, name, forced_down=forced_down)
-    compute.wake("roost_work")
+    compute.wake(WORK_CHANNEL)
     return host
 
 

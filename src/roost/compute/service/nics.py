@@ -6,6 +6,7 @@ The network service says which servers are concerned; what their ports are now i
 from collections.abc import Sequence
 
 from roost.compute.errors import PortsChanging
+from roost.compute.model import WORK_CHANNEL
 from roost.compute.rules.drift import network_information, own_ports
 from roost.compute.rules.nics import end_builds
 from roost.compute.service.context import Compute
@@ -27,7 +28,7 @@ async def ports_changed(compute: Compute, changes: Sequence[PortsChange]) -> Non
             endings = end_builds(await guest_rows.lock_works(tx, list(lost)), lost)
             await store.end_builds(tx, now=endings.now, marked=endings.marked)
         if endings.now:
-            compute.wake("roost_work")
+            compute.wake(WORK_CHANNEL)
     await _refresh(compute, sorted({change.server_id for change in changes}))
 
 

@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
+from roost.compute.model import GUEST_CHANNEL
 from roost.platform.wakeup import Wakeups
 
 RECHECK_S = 2.0
 """It is looked again at least so often: a lost wake-up costs no more."""
-CHANNEL = "roost_guest"
 
 
 class PollWaits:
@@ -29,7 +29,7 @@ class PollWaits:
         since: the count of wake-ups before the caller looked. Another one since then ends the wait at once, as what it
         tells of may have been looked at before this poll was among those that wait.
         """
-        if self._wakeups.count(CHANNEL) != since:
+        if self._wakeups.count(GUEST_CHANNEL) != since:
             return
         names = set(hosts)
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -49,7 +49,7 @@ class PollWaits:
 
     async def _wake_those_with_orders(self) -> None:
         while self._polls_by_host:
-            heard = self._wakeups.count(CHANNEL)
+            heard = self._wakeups.count(GUEST_CHANNEL)
             try:
                 hosts = await self._look()
             except Exception:
@@ -58,4 +58,4 @@ class PollWaits:
                 for woken in self._polls_by_host[host]:
                     if not woken.done():
                         woken.set_result(None)
-            await self._wakeups.wait(CHANNEL, RECHECK_S, since=heard)
+            await self._wakeups.wait(GUEST_CHANNEL, RECHECK_S, since=heard)

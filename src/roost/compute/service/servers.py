@@ -6,7 +6,7 @@ import asyncpg
 from msgspec import Struct
 
 from roost.compute.errors import FilterInvalid, HostClosed, NetworkAmbiguous, ServerNotFound, ServerRefused
-from roost.compute.model import Flavor, NewServers, NicAsked, Server, ServerFilter, ServerRequest
+from roost.compute.model import WORK_CHANNEL, Flavor, NewServers, NicAsked, Server, ServerFilter, ServerRequest
 from roost.compute.rules.extra_specs import FlavorRequirements, read_extra_specs
 from roost.compute.rules.servers import SERVERS_MAX, nic_problem, number_nics, server_names
 from roost.compute.service.context import Compute
@@ -71,7 +71,7 @@ async def create_servers(compute: Compute, request: ServerRequest, *, project_id
             spec=spec,
         )
         await store.insert_servers(tx, new)
-    compute.wake("roost_work")
+    compute.wake(WORK_CHANNEL)
     return Accepted(server_ids=ids, reservation_id=reservation_id)
 
 
@@ -171,7 +171,7 @@ async def delete_server(compute: Compute, server_id: str) -> None:
         found = await store.want_delete(tx, [server_id])
         if not found:
             raise ServerNotFound(f"Instance {server_id} could not be found.")
-    compute.wake("roost_work")
+    compute.wake(WORK_CHANNEL)
 
 
 async def list_unfinished(compute: Compute, server_ids: Sequence[str]) -> set[str]:

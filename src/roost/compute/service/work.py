@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from roost.compute.model import Launch, Marks, Move, Stage, Work
+from roost.compute.model import GUEST_CHANNEL, Launch, Marks, Move, Stage, Work
 from roost.compute.rules.nics import BUILDING
 from roost.compute.service.context import Compute
 from roost.compute.store import servers
@@ -39,7 +39,7 @@ async def move(compute: Compute, moves: Sequence[Move], *, owner: str, lease_s: 
         await store.move_work(tx, ours, lease_s=lease_s)
         await store.finish_work(tx, ours)
     if compute.wakeups and any(move.guest_host for move in ours):
-        compute.wakeups.send("roost_guest")
+        compute.wakeups.send(GUEST_CHANNEL)
     return {move.server_id: move for move in ours}
 
 
@@ -66,7 +66,7 @@ async def withdraw_guests(compute: Compute, server_ids: Sequence[str], *, owner:
         if remaining:
             await servers.mark_gone(tx, list(remaining))
     if compute.wakeups and remaining:
-        compute.wakeups.send("roost_guest")
+        compute.wakeups.send(GUEST_CHANNEL)
     return remaining | (set(server_ids) - held.keys())
 
 
