@@ -52,7 +52,9 @@ class CloudParts:
         compute = Compute(database, env, placement, wakeups=wakeups, settings=settings.compute)
         networks = Networks(database, env, placement, LocalCompute(compute), settings=settings.network)
         compute.network = LocalNetwork(networks)
-        conductor = Conductor(compute, placement, compute.network, env, wakeups, settings.conductor)
+        conductor = Conductor(
+            compute, placement, compute.network, env, wakeups, settings.conductor, settings.scheduling
+        )
         return cls(networks=networks, compute=compute, conductor=conductor, network_policy=network_policy)
 
     def apis(self) -> dict[str, Callable[[], list[Route]]]:

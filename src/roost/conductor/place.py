@@ -251,7 +251,7 @@ async def _search_and_claim(
         alike.setdefault((_request(placing, networks), _may_leave(placing)), []).append(placing)
     possible: list[tuple[list[Request], list[_Placing]]] = []
     for (bare, _), group in alike.items():
-        asked = [apply_filters(one) for one in alternatives(bare)]
+        asked = [apply_filters(one, lease.conductor.scheduling) for one in alternatives(bare)]
         going = [request for request in asked if request.impossible is None]
         if going:
             possible.append((going, group))
@@ -272,6 +272,7 @@ async def _search_and_claim(
             answer,
             len(group),
             lease.conductor.env.random,
+            lease.conductor.scheduling,
             excluded=excluded,
             quiet=quiet if excluded else frozenset(),
             elsewhere=_may_leave(group[0]),

@@ -248,9 +248,14 @@ class FunnelStep(Struct, frozen=True, kw_only=True):
 
 
 class Funnel(Struct, frozen=True):
-    """How many host trees each requirement left, in order; no step leaves more than the one before it."""
+    """How many host trees each requirement left, in order; no step leaves more than the one before it.
+
+    turned: where something was free nowhere that the amounts before it were free, the amounts once more, with that one
+    first; empty where it is free nowhere at all.
+    """
 
     steps: tuple[FunnelStep, ...]
+    turned: tuple[FunnelStep, ...] = ()
 
 
 class Candidates(Struct, frozen=True):
