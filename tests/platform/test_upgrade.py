@@ -16,8 +16,8 @@ from roost.platform.postgres import PrivatePostgres
 
 MANAGE = (sys.executable, "-c", "from roost.cli.manage import main; main()")
 DUMP = Path(__file__).parent / "data" / "cloud-before-leases.sql"
-"""By pg_dump of version 67cb3ef: twelve ACTIVE servers on a routed, a flat and a plain network, over two cells, one with
-a user's port and an address of the user's choice; and two ports of nobody, with and without an address."""
+"""By pg_dump of version 67cb3ef: twelve ACTIVE servers on a routed, a flat and a plain network, over two cells, one of
+them with a user's port and an address of the user's choice; and two ports of nobody, with and without an address."""
 
 COUNTS = """
 SELECT (SELECT count(*) FROM compute.server WHERE status = 'ACTIVE') AS servers,
