@@ -24,7 +24,7 @@ class LocalCloudFailed(RoostError):
 
 @dataclass(frozen=True)
 class LocalCloud:
-    """A Roost that answers at `url`, its processes by their commands, and the file of their logs, theirs from a byte."""
+    """A Roost that answers at `url`, its processes by their commands, and their log: of a file, what follows a byte."""
 
     url: str
     client: CloudClient
