@@ -185,7 +185,7 @@ async def test_a_ledger_in_use_is_not_overwritten_by_mistake(
     code, refused = await report(upstream.url)
     assert (code, refused["written"]) == (1, False)
     (obstacle,) = refused["obstacles"]
-    assert obstacle.startswith(f"1 providers have a higher generation in Roost than at the source ({cloud.name})")
+    assert obstacle.startswith(f"1 provider has a higher generation in Roost than at the source ({cloud.name})")
     code, dry = await report(upstream.url, dry_run=True)
     assert (code, dry["obstacles"]) == (3, [obstacle])
     assert (await report(upstream.url, overwrite=True))[0] == 0
