@@ -59,7 +59,7 @@ def test_one_command_serves_loads_and_runs_and_ctrl_c_ends_it_all(dev: "subproce
     assert created == "Created 1 flavor, 1 network, 3 segments, 3 subnets, 12 hosts, 40 servers.\n"
     assert up == "12 hosts are up.\n"
     assert hint == (
-        f"Ask it from another terminal: roost status --api {url}, roost servers --api {url}. Ctrl-C stops everything.\n"
+        f"Ask it from another terminal: roost status --api {url}, roost servers --api {url}. Ctrl-C stops it all.\n"
     )
     status = status_when(url, "builds_total", 0)
     assert [(one["segment"], one["total"], one["used"], one["free"]) for one in status["segments"]] == [
