@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.cluster import Cluster, cluster
+from tests.cluster import Cluster, cluster, until
 from tests.faults.test_connections import processes
 
 
@@ -31,13 +31,16 @@ def call(roost: Cluster, path: str) -> None:
         answer.read()
 
 
-def test_any_worker_answers_for_all_processes_and_every_request_is_counted(roost: Cluster) -> None:
+async def test_any_worker_answers_for_all_processes_and_every_request_is_counted(roost: Cluster) -> None:
     for _ in range(30):
         call(roost, "/compute/v2.1/servers")
+    everybody = {"api-1", "api-2", "api-3", "agent-api-1", "conductor-1"}
+
+    async def all_up() -> bool:
+        return {labels["process"] for labels, value in samples(roost, "roost_process_up") if value == 1} == everybody
+
+    await until(all_up)
     for _ in range(5):  # whoever is asked
-        assert {labels["process"] for labels, value in samples(roost, "roost_process_up") if value == 1} == {
-            *("api-1", "api-2", "api-3", "agent-api-1", "conductor-1"),
-        }
         counted = {
             labels["process"]: value
             for labels, value in samples(roost, "roost_operation_seconds_count")

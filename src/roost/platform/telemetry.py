@@ -20,7 +20,8 @@ from starlette.routing import Route
 
 from roost.platform.http import Api
 
-ANSWER_TIMEOUT_S = 1.0
+ANSWER_TIMEOUT_S = 3.0
+"""Of the 10 s that Prometheus waits by default."""
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 UP = "roost_process_up"
 
