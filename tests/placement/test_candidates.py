@@ -12,7 +12,15 @@ from tests.placement.naive import key_of, tried
 from tests.placement.worlds import CLASSES, RANDOM, a_query, a_world, host, index_of, provider, segment
 
 from roost.placement.search.answers import encode
-from roost.placement.search.candidates import SOLE_LIMIT_MIN, find, gather, search
+from roost.placement.search.candidates import (
+    SOLE_LIMIT_MIN,
+    amounts_of,
+    find,
+    gather,
+    rows_by_suffix,
+    search,
+    summarize,
+)
 from roost.placement.search.combinations import Patience, combinations
 from roost.placement.search.index import Delta, Index, IndexedProvider, Usage
 from roost.placement.search.narrowing import make_plan
@@ -25,6 +33,7 @@ from roost.seams.placement import (
     CandidateQuery,
     Candidates,
     Distinct,
+    Inventory,
     RequestGroup,
 )
 
@@ -294,6 +303,33 @@ def test_the_funnel_ends_at_nothing_when_only_the_whole_does_not_fit() -> None:
         ("1 IPV4_ADDRESS free (group _1)", 1),
         ("all of it together", 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rows", "amounts"),
+    [
+        ((1, 1, 2, 2), {"": (1,), "_0": (2,), "_1": (2,)}, {1: {VCPU: 1, MEMORY_MB: 2}, 2: {IPV4_ADDRESS: 7}}),
+        ((1, 2, 2, 3), {"": (1, 2), "_0": (2,), "_1": (3,)},
+         {1: {VCPU: 1}, 2: {MEMORY_MB: 2, IPV4_ADDRESS: 3}, 3: {IPV4_ADDRESS: 4}}),
+        ((2, 1, 1, 2), {"": (2, 1), "_0": (1,), "_1": (2,)},
+         {2: {VCPU: 1, IPV4_ADDRESS: 4}, 1: {MEMORY_MB: 2, IPV4_ADDRESS: 3}}),
+    ],
+    ids=["groups on one provider are added up", "a group on that of a class", "in the order of the slots"],
+)  # fmt: skip
+def test_a_candidate_maps_groups_to_providers_and_takes_what_they_ask(
+    chosen: tuple[int, ...], rows: dict[str, tuple[int, ...]], amounts: dict[int, dict[str, int]]
+) -> None:
+    server = RequestGroup(suffix="", resources={VCPU: 1, MEMORY_MB: 2})
+    plan = make_plan(index_of(), CandidateQuery(groups=(server, nic("_0", amount=3), nic("_1", amount=4))))
+    assert rows_by_suffix(plan, chosen) == rows
+    assert amounts_of(plan, chosen) == amounts
+
+
+def test_a_summary_has_every_class_with_its_capacity_and_use() -> None:
+    inventories = {VCPU: Inventory(4, reserved=1, allocation_ratio=2.0), DISK_GB: Inventory(9)}
+    summary = summarize(index_of(provider(1, totals=inventories, used={VCPU: 5})), 0)
+    assert (summary.uuid, summary.name) == ("p1", "p1")
+    assert summary.resources == {VCPU: (6, 5), DISK_GB: (9, 0)}
 
 
 # Against a search that tries everything.

@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.placement.errors import QueryKeyRepeated, QueryMalformed, QueryValueBad, QueryValueMissing
-from roost.placement.search.query import AMOUNT_MAX, LIMIT_MAX, decode_pairs, parse_candidates, parse_providers
+from roost.placement.search.query import (
+    AMOUNT_MAX,
+    LIMIT_MAX,
+    check_parameters,
+    decode_pairs,
+    parse_candidates,
+    parse_group,
+    parse_providers,
+    read_candidates,
+)
 from roost.placement.search.query_schema import CANDIDATE_PARAMETERS, PROVIDER_PARAMETERS
 from roost.seams.placement import CandidateQuery, Distinct, RequestGroup
 
@@ -208,3 +217,66 @@ def test_no_query_string_is_answered_but_by_a_query_or_a_refusal(pairs, version:
             parse(pairs, (1, max(version, 10)))
         except QueryMalformed as refused:
             assert str(refused)  # noqa: PT017  # both outcomes are fine
+
+
+@pytest.mark.parametrize("query_string", ["resources=VCPU:1", "resources=VCPU:1&limit=3&group_policy=isolate"])
+def test_a_query_string_is_read_as_its_pairs_are(query_string: str) -> None:
+    read = read_candidates(query_string.encode(), (1, 39))
+    assert read == candidates(query_string)
+    assert read_candidates(query_string.encode(), (1, 39)) is read, "what was read once is kept"
+    assert read_candidates(query_string.encode(), (1, 28)) == candidates(query_string, 28), "for each microversion"
+
+
+def test_a_query_string_that_is_refused_is_refused_again() -> None:
+    for _ in range(2):
+        with pytest.raises(QueryMalformed):
+            read_candidates(b"resources=", (1, 39))
+
+
+@pytest.mark.parametrize(
+    ("query_string", "version", "refused"),
+    [
+        ("resources=VCPU:1", 10, False),
+        ("resources=", 10, False),  # what a value means is for the groups
+        ("resources1=VCPU:1", 24, True),
+        ("resources1=VCPU:1", 25, False),
+        ("", 24, True),
+        ("", 25, False),
+        ("resources=VCPU:1&limit=1", 15, True),
+        ("resources=VCPU:1&limit=1", 16, False),
+        ("resources=VCPU:1&limit=01", 16, True),
+        ("resources=VCPU:1&limit=\u0661", 16, True),  # a digit, but none of ASCII
+        ("resources=VCPU:1&limit=1&limit=0", 16, True),
+        ("resources=VCPU:1&group_policy=none&group_policy=all", 25, True),
+        ("resources=VCPU:1&Limit=1", 39, True),
+    ],
+)
+def test_parameters_have_a_name_and_a_value_that_exist(query_string: str, version: int, refused: bool) -> None:
+    pairs = decode_pairs(query_string.encode())
+    if refused:
+        with pytest.raises(QueryMalformed, match=r"^Invalid query string parameters: "):
+            check_parameters(pairs, (1, version))
+    else:
+        check_parameters(pairs, (1, version))
+
+
+@pytest.mark.parametrize(
+    ("values", "version", "fields"),
+    [
+        ({}, 39, {}),
+        ({"resources": ["VCPU:2, MEMORY_MB : 1"]}, 39, {"resources": {"VCPU": 2, " MEMORY_MB ": 1}}),
+        ({"resources": ["VCPU:2", "DISK_GB:1"]}, 39, {"resources": {"DISK_GB": 1}}),
+        ({"resources": ["VCPU:+0002"]}, 39, {"resources": {"VCPU": 2}}),
+        ({"resources": ["VCPU:" + "9" * 30]}, 39, {"resources": {"VCPU": AMOUNT_MAX}}),
+        ({"required": ["A, !B"]}, 22, {"required": (frozenset("A"),), "forbidden": frozenset("B")}),
+        ({"required": ["A", "A,B"]}, 39, {"required": (frozenset("A"), frozenset("B"))}),
+        ({"required": ["in:A, B"]}, 39, {"required": (frozenset("AB"),)}),
+        ({"member_of": [ONE]}, 39, {"member_of": (frozenset({ONE}),)}),
+        ({"member_of": [f"in:{ONE},{TWO}", ONE]}, 39, {"member_of": (frozenset({ONE, TWO}), frozenset({ONE}))}),
+        ({"member_of": [f"!{ONE}", f"!in:{TWO}"]}, 39, {"forbidden_aggregates": frozenset({ONE, TWO})}),
+        ({"in_tree": [f" {TWO} "]}, 39, {"in_tree": TWO}),
+        ({"in_tree": [ONE, TWO]}, 39, {"in_tree": TWO}),
+    ],
+)
+def test_a_group_is_what_its_values_say(values: dict[str, list[str]], version: int, fields: dict[str, object]) -> None:
+    assert parse_group("_1", values, (1, version)) == RequestGroup(**{"suffix": "_1", "resources": {}, **fields})

@@ -1,0 +1,206 @@
+"""docs/style.md section 7: a rule has a table of cases. Every public rule is called by some test of its own.
+
+A rule is a public function of a rule file (rules/, search/, scheduling), or one of the conductor or a seam that awaits
+nothing; or a public method or property of what a seam hands around. Found by their syntax: nothing is imported.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+from tests.test_house import SRC, Module, read_house
+
+TESTS = Path(__file__).parent
+WINGS = ("placement", "compute", "conductor", "scheduling", "seams")
+"""Wings in which no rule may be without a test; the network's are listed below until they have theirs."""
+
+UNCALLED_IN_NETWORK = frozenset(
+    {
+        "network.rules.addressing.block_range",
+        "network.rules.addressing.contains",
+        "network.rules.addressing.difference",
+        "network.rules.addressing.host_range",
+        "network.rules.addressing.plan_pools",
+        "network.rules.addressing.refuse_gateway",
+        "network.rules.addressing.refuse_gateway_in_pools",
+        "network.rules.bindings.decide_bind",
+        "network.rules.bindings.decide_parting",
+        "network.rules.bindings.decide_reservations",
+        "network.rules.bindings.is_of_server",
+        "network.rules.bindings.needs_automatic",
+        "network.rules.bindings.refuse_over_quota",
+        "network.rules.bindings.view",
+        "network.rules.drift.free_of",
+        "network.rules.drift.is_free_right",
+        "network.rules.drift.judge_aggregate",
+        "network.rules.drift.judge_claim",
+        "network.rules.drift.judge_provider",
+        "network.rules.drift.marked",
+        "network.rules.drift.wanted_members",
+        "network.rules.exhaustions.named",
+        "network.rules.exhaustions.sentence",
+        "network.rules.flat.refuse_network",
+        "network.rules.flat.refuse_port",
+        "network.rules.flat.refuse_segment",
+        "network.rules.flat.show_claim",
+        "network.rules.holdings.added",
+        "network.rules.holdings.claim_of",
+        "network.rules.holdings.covers",
+        "network.rules.holdings.same",
+        "network.rules.inventory.classes",
+        "network.rules.inventory.provider_state",
+        "network.rules.links.exclusive",
+        "network.rules.links.refuse_link",
+        "network.rules.links.refuse_other_link",
+        "network.rules.links.refuse_small_mtu",
+        "network.rules.links.refuse_taken",
+        "network.rules.quotas.effective",
+        "network.rules.quotas.refusal_of_limit",
+        "network.rules.readdressing.match",
+        "network.rules.readdressing.refuse_mac_address",
+        "network.rules.readdressing.refuse_spread",
+        "network.rules.readdressing.renews",
+        "network.rules.readdressing.settle",
+        "network.rules.requests.alternatives",
+        "network.rules.requests.demands_today",
+        "network.rules.requests.plan_addresses",
+        "network.rules.requests.refuse_host",
+        "network.rules.requests.refuse_many",
+        "network.rules.revisions.refuse_other_revision",
+        "network.rules.segments.aggregates_by_host",
+        "network.rules.segments.host_aggregate",
+        "network.rules.segments.is_plain_aggregate",
+        "network.rules.segments.plain_aggregate",
+        "network.rules.segments.provider_name",
+        "network.rules.segments.reaches",
+        "network.rules.subnet_attributes.peer_routes",
+        "network.rules.subnet_updates.changes_capacity",
+        "network.rules.subnet_updates.decide_update",
+        "network.rules.subnet_updates.put_back",
+        "network.rules.subnet_updates.shrinks",
+        "network.rules.subnet_updates.state_of",
+        "network.rules.subnet_updates.taken_back",
+        "network.rules.tags.added",
+        "network.rules.tags.removed",
+        "network.rules.tags.replaced",
+        "network.rules.uses.automatic",
+        "network.rules.uses.class_of",
+        "network.rules.uses.gets_automatic",
+        "network.rules.uses.needs_no_segment",
+    }
+)
+"""module.function of rules that no test calls yet. The list may only shrink: a new rule comes with its table."""
+
+Rule = tuple[str, str]
+"""(module, name of a function, or Class.name of a method)."""
+
+
+def is_rule_file(module: Module) -> bool:
+    """Whether a file decides and does nothing else."""
+    return module.room == "rule" or (module.wing in ("conductor", "seams") and not module.path.endswith("__init__.py"))
+
+
+def rules_of(module: Module) -> Iterator[Rule]:
+    """The public rules of a file, in order. Protocols promise and decide nothing."""
+    for node in module.tree.body:
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            yield module.name, node.name
+        elif isinstance(node, ast.ClassDef) and module.wing == "seams" and not _is_protocol(node):
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef) and not inner.name.startswith("_"):
+                    yield module.name, f"{node.name}.{inner.name}"
+
+
+def _is_protocol(node: ast.ClassDef) -> bool:
+    return any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases)
+
+
+def calls_of(text: str) -> Iterator[Rule]:
+    """What of Roost a test file calls, or hands on to be called: as a name that it imports, or of a module.
+
+    Of a method only its name is seen: it counts for every class of the modules that the file imports from.
+    """
+    tree = ast.parse(text)
+    meaning: dict[str, tuple[str, str]] = {}
+    modules = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("roost"):
+            modules.add(node.module)
+            meaning |= {alias.asname or alias.name: (node.module, alias.name) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names if alias.name.startswith("roost")}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in meaning:
+            yield meaning[node.id]
+        elif isinstance(node, ast.Attribute):
+            yield from ((module, f"*.{node.attr}") for module in modules)
+            if isinstance(node.value, ast.Name) and node.value.id in meaning:
+                parent, last = meaning[node.value.id]
+                yield f"{parent}.{last}", node.attr
+            elif (dotted := ast.unparse(node.value)) in modules:
+                yield dotted, node.attr
+
+
+def uncalled(house: Iterable[Module], tests: Mapping[str, str]) -> list[str]:
+    """The rules that no test calls, as module.name without `roost.`."""
+    called = {call for text in tests.values() for call in calls_of(text)}
+    return [
+        f"{module}.{name}".removeprefix("roost.")
+        for one in house
+        if is_rule_file(one)
+        for module, name in rules_of(one)
+        if (module, name) not in called and (module, f"*.{name.partition('.')[2]}") not in called
+    ]
+
+
+@cache
+def uncalled_here() -> tuple[str, ...]:
+    return tuple(uncalled(read_house(SRC), {str(path): path.read_text() for path in sorted(TESTS.rglob("test_*.py"))}))
+
+
+@pytest.mark.parametrize("wing", WINGS)
+def test_every_rule_is_called_by_a_test(wing: str) -> None:
+    uncalled_rules = [rule for rule in uncalled_here() if rule.startswith(f"{wing}.")]
+    assert not uncalled_rules, "a rule comes with its table of cases:\n" + "\n".join(uncalled_rules)
+
+
+def test_the_list_of_the_networks_rules_that_no_test_calls_only_shrinks() -> None:
+    found = {rule for rule in uncalled_here() if rule.startswith("network.")}
+    new, done = sorted(found - UNCALLED_IN_NETWORK), sorted(UNCALLED_IN_NETWORK - found)
+    assert not new, "a rule comes with its table of cases:\n" + "\n".join(new)
+    assert not done, "these are called, or gone: take them off the list:\n" + "\n".join(done)
+
+
+RULES = {
+    "network/rules/links.py": "def shown(): ...\ndef _hidden(): ...\nasync def awaits(): ...\n",
+    "network/service/links.py": "def no_rule(): ...\n",
+    "scheduling/filters.py": "def narrow(): ...\n",
+    "conductor/place.py": "def choose(): ...\nasync def place(): ...\n",
+    "seams/audit.py": "class Kind:\n    def show(self): ...\nclass Client(Protocol):\n    def ask(self): ...\n",
+}
+ALL = ["network.rules.links.shown", "scheduling.filters.narrow", "conductor.place.choose", "seams.audit.Kind.show"]
+
+
+@pytest.mark.parametrize(
+    ("test", "called"),
+    [
+        ("", ()),
+        ("from roost.network.rules.links import shown\n", ()),
+        ("from roost.network.rules.links import shown\nshown()\n", ALL[:1]),
+        ("from roost.network.rules.links import shown as s\nTABLE = [(s, 1)]\n", ALL[:1]),
+        ("from roost.network.rules import links\nlinks.shown()\n", ALL[:1]),
+        ("from roost.network.rules import links\nlinks.other()\n", ()),
+        ("import roost.network.rules.links\nroost.network.rules.links.shown()\n", ALL[:1]),
+        ("from roost.network.rules.other import shown\nshown()\n", ()),
+        ("def shown(): ...\nshown()\n", ()),
+        ("from roost.scheduling.filters import narrow\nfrom roost.conductor.place import choose\n"
+         "narrow(choose())\n", ALL[1:3]),
+        ("from roost.seams.audit import Kind\nKind().show()\n", ALL[3:]),
+        ("from roost.seams.other import Kind\nKind().show()\n", ()),
+    ],
+)  # fmt: skip
+def test_a_rule_is_called_where_its_own_name_is(test: str, called: Iterable[str]) -> None:
+    house = [Module(path, text) for path, text in RULES.items()]
+    assert uncalled(house, {"test": test}) == [rule for rule in ALL if rule not in called]
