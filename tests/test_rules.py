@@ -1,7 +1,7 @@
 """docs/style.md section 7: a rule has a table of cases. Every public rule is called by some test of its own.
 
 A rule is a public function of a rule file (rules/, search/, scheduling), or one of the conductor or a seam that awaits
-nothing; or a public method or property of what a seam hands around. Found by their syntax: nothing is imported.
+nothing, or a public method or property of their classes. Found by their syntax: nothing is imported.
 """
 
 import ast
@@ -107,7 +107,7 @@ def rules_of(module: Module) -> Iterator[Rule]:
     for node in module.tree.body:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             yield module.name, node.name
-        elif isinstance(node, ast.ClassDef) and module.wing == "seams" and not _is_protocol(node):
+        elif isinstance(node, ast.ClassDef) and module.wing in ("conductor", "seams") and not _is_protocol(node):
             for inner in node.body:
                 if isinstance(inner, ast.FunctionDef) and not inner.name.startswith("_"):
                     yield module.name, f"{node.name}.{inner.name}"

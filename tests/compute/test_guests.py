@@ -8,7 +8,7 @@ from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, 
 from tests.blocked import until_blocked
 
 from roost.compute.model import GuestOrder, GuestReport, Stage
-from roost.compute.rules.guests import Guest, ReportOutcome, WorkState, decide_reports
+from roost.compute.rules.guests import Guest, ReportOutcome, WorkState, decide_reports, lost_guest_sentence
 from roost.compute.service import Compute
 from roost.compute.service.audit import GUESTS
 from roost.compute.service.guests import BusyOrder, Polls, report
@@ -221,3 +221,7 @@ async def test_an_audit_that_waits_for_a_guest_holds_none_that_comes_after_it(co
     assert [(drift.key, drift.repaired) for drift in await auditing] == [(first, True), (last, True)]
     async with compute.database.connection() as connection:
         assert await connection.fetchval("SELECT count(*) FROM compute.guest WHERE desired = 'absent'") == 2
+
+
+def test_a_fault_names_the_host_that_lost_its_guest() -> None:
+    assert lost_guest_sentence("h1") == "its guest is gone from host h1"

@@ -10,8 +10,18 @@ from tests.agent.cloud import AGENT
 
 from roost.clients.local_compute import LocalCompute
 from roost.compute.errors import FilterInvalid, NetworkAmbiguous, ServerNotFound, ServerRefused
-from roost.compute.model import HostReport, Move, NicAsked, ServerFilter, ServerRequest
-from roost.compute.rules.servers import Counts, nic_problem, number_nics, read_counts, server_names
+from roost.compute.model import HostReport, Move, NicAsked, ServerFault, ServerFilter, ServerRequest
+from roost.compute.rules.servers import (
+    Counts,
+    Destination,
+    fault_details,
+    nic_problem,
+    number_nics,
+    power_state,
+    read_counts,
+    read_destination,
+    server_names,
+)
 from roost.compute.service import Compute
 from roost.compute.service import hosts as hosts_service
 from roost.compute.service import servers as service
@@ -57,6 +67,57 @@ def test_several_servers_are_numbered_from_one() -> None:
 )
 def test_nics_that_cannot_be(nics: Any, count: int, part: str) -> None:
     assert part in (nic_problem(nics, count=count) or "")
+
+
+@pytest.mark.parametrize(
+    ("zone", "host", "hypervisor", "means"),
+    [
+        (None, None, None, Destination(None, None)),
+        ("", None, None, Destination(None, None)),
+        ("nova", None, None, Destination("nova", None)),
+        ("nova:h1", None, None, Destination("nova", "h1")),
+        ("nova:h1:h1", None, None, Destination("nova", "h1")),
+        ("nova::h1", None, None, Destination("nova", "h1")),
+        (":h1", None, None, Destination(None, "h1")),
+        ("nova::", None, None, Destination("nova", None)),
+        (None, "h1", None, Destination(None, "h1")),
+        (None, None, "h1", Destination(None, "h1")),
+        ("nova", "h1", "h1", Destination("nova", "h1")),
+        ("mars", None, None, "The requested availability zone is not available: mars."),
+        ("mars:h1", None, None, "The requested availability zone is not available: mars."),
+        ("nova:h1:h1:h1", None, None, "Unable to parse availability_zone nova:h1:h1:h1"),
+        ("nova:h1", "h1", None, "mutually exclusive"),
+        ("nova::h1", None, "h1", "mutually exclusive"),
+        ("nova:h1:h2", None, None, "h1 and h2 are two hosts"),
+        (None, "h2", "h1", "h1 and h2 are two hosts"),
+    ],
+)
+def test_where_a_request_wants_its_servers(zone: Any, host: Any, hypervisor: Any, means: Destination | str) -> None:
+    read = read_destination(zone, host=host, hypervisor=hypervisor)
+    if isinstance(means, Destination):
+        assert read == means
+    else:
+        assert isinstance(read, str)
+        assert means in read
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, ""),
+        ({"details": "It burns."}, "It burns."),
+        ({"host": "h1"}, "host: h1"),
+        ({"funnel": (("hosts", 3), ("1 VCPU free", 0))}, "hosts: 3 hosts left\n1 VCPU free: 0 hosts left"),
+        ({"details": "It burns.", "host": "h1", "funnel": (("hosts", 0),)}, "It burns.\nhost: h1\nhosts: 0 hosts left"),
+    ],
+)
+def test_a_fault_says_where_it_failed_and_how_many_hosts_were_left(fields: Any, said: str) -> None:
+    assert fault_details(ServerFault(message="No valid host was found.", **fields)) == said
+
+
+@pytest.mark.parametrize(("status", "state"), [("ACTIVE", 1), ("BUILD", 0), ("ERROR", 0), ("DELETED", 0)])
+def test_only_an_active_server_has_power(status: str, state: int) -> None:
+    assert power_state(status) == state
 
 
 def test_every_nic_has_a_tag_of_its_own() -> None:
