@@ -1,11 +1,24 @@
 """Requests and filters: what a server's NICs ask of the ledger."""
 
+import pytest
 from msgspec.structs import replace
 
 from roost.scheduling.filters import apply_filters
-from roost.scheduling.request import KINDS_MAX, alternatives, build_query, build_request
+from roost.scheduling.request import (
+    KINDS_MAX,
+    NicRequest,
+    address_group,
+    alternatives,
+    build_query,
+    build_request,
+    kinds_of,
+    place_of,
+    reached_through,
+    stays,
+    suffix_of,
+)
 from roost.seams.compute import FlavorGroup, ForcedHost, RequestSpec
-from roost.seams.network import NetworkView, Port, Segment
+from roost.seams.network import FlatNic, NetworkView, Port, Segment
 from roost.seams.placement import DISABLED
 
 SPEC = RequestSpec(vcpus=1, memory_mb=512, disk_gb=0)
@@ -151,3 +164,115 @@ def test_a_request_that_asks_for_nothing_more_is_what_it_was() -> None:
     (request,) = alternatives(build_request(SPEC, [a_port()], NETWORKS))
     query = build_query(apply_filters(request), limit=10)
     assert (query.groups[0].in_tree, query.groups[0].required, query.group_policy) == (None, (), "none")
+
+
+@pytest.mark.parametrize(
+    ("provider_uuid", "fixed_ip", "free_to_leave", "kept"),
+    [
+        (None, None, False, False), (None, None, True, False), (None, "10.0.0.1", True, False),
+        ("pool", None, False, True), ("pool", None, True, False), ("pool", "10.0.0.1", False, True),
+        ("pool", "10.0.0.1", True, True),
+    ],
+)  # fmt: skip
+def test_a_claimed_address_of_a_flat_network_stays_unless_it_may_be_left(
+    provider_uuid: str | None, fixed_ip: str | None, free_to_leave: bool, kept: bool
+) -> None:
+    nic = FlatNic(tag="0", network_id="n", provider_uuid=provider_uuid, fixed_ip=fixed_ip)
+    assert stays(nic, free_to_leave=free_to_leave) is kept
+
+
+def nowhere(network: NetworkView, *numbers: int, **fields: object) -> NetworkView:
+    """The network with other fields for some of its segments."""
+    segments = tuple(replace(one, **fields) if n in numbers else one for n, one in enumerate(network.segments))
+    return replace(network, segments=segments)
+
+
+@pytest.mark.parametrize(
+    ("network", "kinds"),
+    [
+        pytest.param(unlike("n"), (None,), id="no segments"),
+        pytest.param(unlike("n", (V4,), (V4,)), ((V4,),), id="all alike"),
+        pytest.param(unlike("n", (), (V4,), (V6,), (V4, V6)), ((V4, V6), (V6,), (V4,), ()),
+                     id="those that give most first"),
+        pytest.param(nowhere(unlike("n", (V4,), (V6,)), 1, gives_addresses=False), ((V4,),), id="a dry segment"),
+        pytest.param(nowhere(unlike("n", (V4,), (V6,)), 0, placement_aggregate=None), ((V6,),), id="unreached"),
+        pytest.param(nowhere(unlike("n", (V4,)), 0, gives_addresses=False), (None,), id="nothing but dry ones"),
+    ],
+)  # fmt: skip
+def test_the_kinds_of_a_network_are_those_where_a_port_gets_addresses(network: NetworkView, kinds: tuple) -> None:
+    assert kinds_of(network) == kinds
+
+
+MIXED = nowhere(unlike("n", (V4,), (V4, V6), (), (V4,)), 3, placement_aggregate=None)
+DRY = nowhere(MIXED, 0, gives_addresses=False)
+
+
+@pytest.mark.parametrize(
+    ("network", "pinned_to", "classes", "reached"),
+    [
+        pytest.param(MIXED, None, None, {"an0", "an1", "an2"}, id="all that hosts reach"),
+        pytest.param(MIXED, None, (V4,), {"an0"}, id="those of a kind"),
+        pytest.param(MIXED, None, (V4, V6), {"an1"}, id="those of another kind"),
+        pytest.param(MIXED, None, (), {"an2"}, id="those where nothing runs out"),
+        pytest.param(MIXED, "n1", None, {"an1"}, id="the one of its address"),
+        pytest.param(MIXED, "n1", (V4,), {"an1"}, id="the one of its address, of whatever kind"),
+        pytest.param(MIXED, "n3", None, set(), id="the one of its address, that no host reaches"),
+        pytest.param(DRY, None, (V4,), {"an0"}, id="a dry one is left to the group"),
+        pytest.param(DRY, None, (), {"an2"}, id="a dry one is not without addresses that run out"),
+    ],
+)
+def test_a_nic_is_reached_through_the_segments_that_it_may_be_on(
+    network: NetworkView, pinned_to: str | None, classes: tuple[str, ...] | None, reached: set[str]
+) -> None:
+    nic = NicRequest(tag="0", network=network, needs_address=True, pinned_to=pinned_to, classes=classes)
+    assert reached_through(nic) == reached
+
+
+FLAT = replace(ROUTED, flat=True)
+
+
+@pytest.mark.parametrize(
+    ("network", "pinned_to", "classes", "words"),
+    [
+        (PLAIN, None, None, "network backend"),
+        (PLAIN, "plain", None, "network backend"),
+        (ROUTED, None, None, "network public"),
+        (ROUTED, None, (V4,), "network public"),
+        (ROUTED, "seg2", None, "segment rack2 of network public"),
+        (ROUTED, "gone", None, "network public"),
+        (FLAT, "seg1", None, "cell rack1 of network public"),
+        (MIXED, None, (V4, V6), "network n where it has IPv4 and IPv6"),
+        (MIXED, None, (V4,), "network n where it has IPv4 alone"),
+        (MIXED, None, (), "network n where it has no addresses that run out"),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) and " " in value else "",
+)
+def test_a_place_is_said_in_words(
+    network: NetworkView, pinned_to: str | None, classes: tuple[str, ...] | None, words: str
+) -> None:
+    nic = NicRequest(tag="0", network=network, needs_address=False, pinned_to=pinned_to, classes=classes)
+    assert place_of(nic) == words
+
+
+@pytest.mark.parametrize("tag", ["0", "eth0"])
+def test_the_suffix_of_a_group_is_its_nics_tag(tag: str) -> None:
+    assert suffix_of(tag) == f"_nic{tag}"
+
+
+@pytest.mark.parametrize(
+    ("network", "pinned_to", "classes", "where"),
+    [
+        pytest.param(PLAIN, None, (V4,), {"in_tree": "plain"}, id="the provider of a plain network"),
+        pytest.param(FLAT, "seg2", (V4,), {"in_tree": "seg2"}, id="the pool that it is held to"),
+        pytest.param(ROUTED, None, (V4,), {"member_of": ({"agg1", "agg2"},)}, id="any segment"),
+        pytest.param(MIXED, None, (V4, V6), {"member_of": ({"an1"},)}, id="a segment of its kind"),
+        pytest.param(MIXED, None, (V4,), {"member_of": ({"an0"},)}, id="a segment of its kind that hosts reach"),
+    ],
+)
+def test_a_nics_group_asks_for_one_address_of_each_class(
+    network: NetworkView, pinned_to: str | None, classes: tuple[str, ...], where: dict[str, object]
+) -> None:
+    nic = NicRequest(tag="7", network=network, needs_address=True, pinned_to=pinned_to, classes=classes)
+    group = address_group(nic)
+    assert (group.suffix, group.resources) == ("_nic7", dict.fromkeys(classes, 1))
+    assert (group.in_tree, group.member_of) == (where.get("in_tree"), where.get("member_of", ()))

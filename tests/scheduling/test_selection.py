@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.scheduling.selection import select
+from roost.scheduling.selection import join, select
 from roost.scheduling.settings import Preference, SchedulingSettings
 from roost.seams.placement import Candidate, Candidates, ProviderSummary
 
@@ -98,3 +98,16 @@ def test_what_is_chosen_always_fits_and_nothing_that_fits_is_left_out(
         capacity, used = found.summaries[uuid].resources[name]
         assert amount <= capacity - used
     assert len(chosen) == min(count, sum(min(room, 4) for room in free.values()))
+
+
+def test_one_search_is_its_own_answer() -> None:
+    found = world({"a": 1}, {"a": 1})
+    assert join([found]) is found
+
+
+def test_the_answers_of_several_searches_are_chosen_from_together() -> None:
+    one, other = world({"a": 2}, {"a": 1}), world({"a": 1, "b": 2}, {"a": 1, "b": 5})
+    joined = join([one, Candidates((), {}), other])
+    assert joined.candidates == (*one.candidates, *other.candidates)
+    assert joined.summaries == {**one.summaries, **other.summaries}
+    assert joined.funnel is None
