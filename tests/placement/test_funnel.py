@@ -91,3 +91,36 @@ def test_the_options_of_a_tree_are_all_its_rows_that_fit() -> None:
     plan = make_plan(index, CandidateQuery(groups=(SERVER, RequestGroup(suffix="_1", resources={MEMORY_MB: 1}))))
     assert options_of(index, plan, 0) == [[1, 2], [0]]
     assert options_of(index, plan, 3) == [[3], [3]]
+
+
+def test_a_sharing_provider_that_does_not_fit_is_no_option() -> None:
+    index = index_of(host(1, "a"), segment(10, "a", addresses=1), segment(11, "a", addresses=1, used=1))
+    plan = make_plan(index, CandidateQuery(groups=(SERVER, NIC)))
+    assert options_of(index, plan, 0) == [[0], [1]]
+
+
+CPU, RAM, ADDRESS = "1 VCPU free", "1 MEMORY_MB free", "1 IPV4_ADDRESS free (group _0)"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "turned"),
+    [
+        pytest.param([(1, 1, "a")], [], id="it all fits, but for what is asked together"),
+        pytest.param([(0, 1, "a"), (0, 0, "a")], [], id="what is free nowhere at all"),
+        pytest.param([(1, 0, "a"), (0, 1, "a"), (0, 1, "a")], [(RAM, 2), (CPU, 0)], id="not where the other is"),
+        pytest.param([(1, 1, "b"), (1, 0, "a"), (0, 1, "a")], [(ADDRESS, 2), (CPU, 1), (RAM, 0)],
+                     id="the third, and then those before it in order"),
+    ],
+)  # fmt: skip
+def test_what_ran_out_is_counted_first_once_more(
+    hosts: list[tuple[int, int, str]], turned: list[tuple[str, int]]
+) -> None:
+    world = [
+        provider(n, totals={VCPU: 1, MEMORY_MB: 1}, used={VCPU: 1 - cpu, MEMORY_MB: 1 - ram},
+                 placement_aggregates=frozenset(near))
+        for n, (cpu, ram, near) in enumerate(hosts)
+    ]  # fmt: skip
+    world += [segment(50, "a", addresses=1), segment(51, "b", addresses=1, used=1)]
+    group = RequestGroup(suffix="", resources={VCPU: 1, MEMORY_MB: 1})
+    funnel = explain(index_of(*world), CandidateQuery(groups=(group, NIC)))
+    assert [(step.describe(), step.hosts_left) for step in funnel.turned] == turned

@@ -181,3 +181,27 @@ def test_a_sharing_provider_serves_where_it_is_in_the_aggregates_itself() -> Non
 
     assert viable() == viable("b") == {0}
     assert viable("a") == set()
+
+
+DISK = provider(9, totals={"DISK_GB": 9}, placement_aggregates=frozenset("a"), traits=frozenset({SHARING}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "viable"),
+    [
+        pytest.param({}, {0, 1}, id="the tree and who shares with it"),
+        pytest.param({"in_tree": "p1"}, set(), id="within one tree nobody shares"),
+        pytest.param({"forbidden_aggregates": frozenset("b")}, {0}, id="a root in a shunned aggregate"),
+        pytest.param({"forbidden_aggregates": frozenset("a")}, set(), id="who shares is in a shunned aggregate"),
+    ],
+)
+def test_the_unsuffixed_group_is_narrowed_with_its_whole_tree(fields: dict, viable: set[int]) -> None:
+    """The root of p2 is in b as well, its child, which has the VCPU, is in none."""
+    world = [
+        provider(1, totals={VCPU: 1}, placement_aggregates=frozenset("a")),
+        provider(2, placement_aggregates=frozenset("ab")),
+        provider(3, totals={VCPU: 1}, parent_id=2, root_id=2),
+        DISK,
+    ]
+    group = RequestGroup(suffix="", resources={VCPU: 1, "DISK_GB": 1}, **fields)
+    assert numbers(make_plan(index_of(*world), CandidateQuery(groups=(group,))).viable) == viable
