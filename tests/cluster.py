@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.invariants import assert_books_agree, list_problems
+from tests.memory import roomy_memory
 from tests.postgres_servers import PG_BIN
 
 from roost.cli.cloud_client import CloudClient
@@ -187,7 +188,7 @@ class Cluster:
 @functools.cache
 def _template() -> str:
     """What every cluster's data directory begins as a copy of: an empty database with all schemas."""
-    directory = Path(tempfile.mkdtemp(prefix="roost-template-"))
+    directory = Path(tempfile.mkdtemp(prefix="roost-template-", dir=roomy_memory()))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     directory.chmod(0o711)
     server = PrivatePostgres(directory, pg_bin=PG_BIN)
@@ -201,7 +202,7 @@ def _template() -> str:
 @contextmanager
 def cluster(environment: Mapping[str, str] = QUICK) -> Iterator[Cluster]:
     """A cluster in a temporary directory that PostgreSQL's user may enter. environment: of all its processes."""
-    with tempfile.TemporaryDirectory(prefix="roost-cluster-") as name:
+    with tempfile.TemporaryDirectory(prefix="roost-cluster-", dir=roomy_memory()) as name:
         directory = Path(name)
         directory.chmod(0o711)
         made = Cluster(directory, environment)

@@ -14,10 +14,11 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.memory import roomy_memory
+
 STOP_TIMEOUT_S = 10.0
 ASK_AGAIN_S = 0.02
 LOG_TAIL_CHARACTERS = 2000
-MEMORY, ROOM_BYTES = Path("/dev/shm"), 2**30
 
 
 class ServerError(Exception):
@@ -36,7 +37,7 @@ class FreshServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> str:
-        self.workdir = Path(tempfile.mkdtemp(prefix="roost-conformance-", dir=_roomy_memory()))
+        self.workdir = Path(tempfile.mkdtemp(prefix="roost-conformance-", dir=roomy_memory()))
         self.workdir.chmod(0o711)  # a server may run its database as another user
         try:
             return self._start()
@@ -93,11 +94,6 @@ def _signals_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
-
-
-def _roomy_memory() -> Path | None:
-    """Where files are held in memory, if there is room for a few servers: a busy disk would double the time."""
-    return MEMORY if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM_BYTES else None
 
 
 def expand(command: str, **values: object) -> list[str]:
