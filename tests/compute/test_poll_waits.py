@@ -1,7 +1,7 @@
 import asyncio
 from typing import Any, cast
 
-from roost.compute.model import GUEST_CHANNEL
+from roost.compute.model import CHANNELS, GUEST_CHANNEL
 from roost.compute.service.poll_waits import PollWaits
 from roost.platform.wakeup import Wakeups
 
@@ -9,7 +9,7 @@ LONG_S = 60.0
 
 
 def wakeups() -> Wakeups:
-    return Wakeups(cast("Any", None))  # those of this process need no database
+    return Wakeups(cast("Any", None), CHANNELS)  # those of this process need no database
 
 
 async def test_only_polls_whose_hosts_have_orders_are_woken() -> None:
