@@ -60,7 +60,9 @@ class Cluster:
         self.url = ""
         self.processes: list[subprocess.Popen[str]] = []
         self._agents = 0
+        self._spawned = 0
         self._hosts: set[str] = set()
+        self._log_by_pid: dict[int, Path] = {}
 
     @property
     def dsn(self) -> str:
@@ -71,7 +73,8 @@ class Cluster:
         self, *arguments: str, environment: Mapping[str, str] | None = None, directory: Path | None = None
     ) -> subprocess.Popen[str]:
         """A `roost` process, in that directory. Its log goes to a file of the cluster's directory."""
-        log = (self.directory / f"{arguments[0]}-{len(self.processes)}.log").open("w")
+        self._spawned += 1
+        log = (self.directory / f"{arguments[0]}-{self._spawned}.log").open("w")
         process = subprocess.Popen(
             [*ROOST, *arguments],
             stdout=subprocess.PIPE,
@@ -87,6 +90,7 @@ class Cluster:
             },
         )
         log.close()
+        self._log_by_pid[process.pid] = Path(log.name)
         self.processes.append(process)
         return process
 
@@ -161,6 +165,10 @@ class Cluster:
     def logs(self) -> str:
         """What all processes said, for a failed assertion."""
         return "\n".join(f"== {log.name}\n{log.read_text()[-4000:]}" for log in self.directory.glob("*.log"))
+
+    def said(self, words: str) -> bool:
+        """Whether a process that was not stopped since has these words in its log."""
+        return any(words in self._log_by_pid[process.pid].read_text() for process in self.processes)
 
     def stop(self, process: subprocess.Popen[str], number: int = signal.SIGTERM) -> None:
         """End a process that was started here."""

@@ -1,5 +1,6 @@
 """What happens to a cloud whose processes are killed at crash points: the same for networks of all kinds."""
 
+import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
@@ -32,9 +33,14 @@ def without_conductor(cloud: str) -> Iterator[Cluster]:
 
 @asynccontextmanager
 async def crashing(made: Cluster, point: str, *agent_options: str) -> AsyncIterator[CloudClient]:
-    """Agents, and a conductor that is killed at the point and started again; both end with this."""
-    made.agent(*agent_options)
-    agent = made.processes[-1]
+    """Agents, and a conductor that is killed at the point and started again; it ends with this.
+
+    So do agents with options; one without serves the next test too.
+    """
+    if agent_options:
+        stop_agents(made)
+    if agent_options or not agents(made):
+        made.agent(*agent_options)
     made.serve("conductor", environment={"ROOST_CRASH_AT": point})
     conductor = made.processes[-1]
     try:
@@ -42,6 +48,18 @@ async def crashing(made: Cluster, point: str, *agent_options: str) -> AsyncItera
             yield client
     finally:
         made.stop(conductor)
+        if agent_options:
+            stop_agents(made)
+
+
+def agents(made: Cluster) -> list[subprocess.Popen[str]]:
+    """The agents that are there."""
+    return [process for process in made.processes if "agent" in process.args]
+
+
+def stop_agents(made: Cluster) -> None:
+    """End them, so that another one can have their hosts."""
+    for agent in agents(made):
         made.stop(agent)
 
 
@@ -72,6 +90,7 @@ async def fail_and_move(made: Cluster, point: str, networks: Sequence[str]) -> N
 
 async def kill_agent(made: Cluster, point: str, network: str) -> None:
     """The agent is killed while it makes servers, and goes on where it was."""
+    stop_agents(made)
     made.agent(environment={"ROOST_CRASH_AT": point}, state=f"agent-{point}")
     agent = made.processes[-1]
     made.serve("conductor")
@@ -80,6 +99,7 @@ async def kill_agent(made: Cluster, point: str, network: str) -> None:
         async with CloudClient.connect(made.url) as client:
             await boot(client, (await network_ids(client))[network], count=4)
             assert agent.wait(30) == -9
+            made.stop(agent)
             made.agent(state=f"agent-{point}")
             await settle(made)
             assert await statuses(client) == ["ACTIVE"] * 4
@@ -87,7 +107,7 @@ async def kill_agent(made: Cluster, point: str, network: str) -> None:
             await delete_all(made, client)
     finally:
         made.stop(conductor)
-        made.stop(made.processes[-1])
+        stop_agents(made)
 
 
 async def kill_publisher(cloud: str, point: str, network: str, *, count: int) -> None:
@@ -134,7 +154,7 @@ async def crashed(made: Cluster, point: str) -> None:
     """The point was really come by: a supervisor says that a child was killed."""
 
     async def said() -> bool:
-        return '"status": -9' in made.logs()
+        return made.said('"status": -9')
 
     await until(said, what=f"nothing came by {point}: {made.logs()}")
 
