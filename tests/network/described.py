@@ -8,7 +8,8 @@ from typing import Any
 import jsonschema
 
 from roost.network.api import operations
-from roost.network.api.openapi import describe
+from roost.network.api.openapi import ABOUT
+from roost.platform.openapi import describe
 
 Check = Callable[[str, str, int, Any], None]
 """(method, path, status, decoded body or None); fails for an answer that is not described."""
@@ -17,7 +18,7 @@ Check = Callable[[str, str, int, Any], None]
 @cache
 def _document() -> Any:
     nothing: Any = None
-    return describe(operations(nothing), server="/network")
+    return describe(ABOUT, operations(nothing), server="/network")
 
 
 @cache
