@@ -199,7 +199,6 @@ async def test_of_the_presets_only_cors_lets_pages_in(policy: str | None) -> Non
         auth="noauth2",
         policy=policy,
         services=("placement",),
-        admins_only={},
         proxy=ProxySettings(),
         cors=CorsSettings(),
     )

@@ -121,7 +121,7 @@ class Api:
 
     def __init__(self, cloud: Cloud) -> None:
         app = Starlette(routes=[mount("/network", routes(cloud.networks, OsloPolicy(policies.rules())))])
-        self.app = Authentication(app, noauth2, open_paths=OPEN, admins_only={})
+        self.app = Authentication(app, noauth2, open_paths=OPEN)
         self.document = describe(ABOUT, operations(cloud.networks), server="/network")
 
     async def send(self, sent: Sent) -> Answer:

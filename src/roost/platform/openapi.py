@@ -187,7 +187,7 @@ class _Writer:
         self.version = version
         self.version_text = about.version if version is None else show(version)
         self.asks_callers = asks_callers
-        bodies = [operation.body for operation in operations if _is_type(operation.body)]
+        bodies = [body for operation in operations if _is_type(body := self._at(operation.body))]
         results = [operation.result for operation in operations if _is_type(operation.result)]
         errors = [about.error] if _is_type(about.error) else []
         kinds = list(dict.fromkeys([*bodies, *results, *errors]))

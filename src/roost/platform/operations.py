@@ -25,11 +25,11 @@ Schema = Mapping[str, Any]
 
 
 class Versions(Struct, frozen=True):
-    """A schema that changes with the microversion. schemas: the first version of each, ascending -> the schema."""
+    """A schema, or a type, that changes with the microversion. schemas: the first version of each, ascending -> it."""
 
-    schemas: Mapping[Version, Schema]
+    schemas: Mapping[Version, Any]
 
-    def at(self, version: Version) -> Schema:
+    def at(self, version: Version) -> Any:
         """Return the schema in force; the lowest one below all of them."""
         in_force = next(iter(self.schemas.values()))
         for since, schema in self.schemas.items():
@@ -42,12 +42,12 @@ class Operation(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
     rule: of oslo.policy; None where the endpoint enforces one itself, or nobody is asked. since, until: the first and
-    the last microversion that have it, None: the API's own; at others the answer is status_before. body: what is read,
-    whole: a schema, or the type that it is decoded as. query: the schema of the parameters. path: parameters of the
-    path that are narrower than others of their name. status: of success; other_status: of success that changed nothing.
-    result: the body of success at the highest microversion, None for none. errors: statuses of refusals that do not
-    follow from all this. needs_token: whether callers are asked who they are. owner_may: the rule is not asked about
-    the caller's own project, which the path names.
+    the last microversion that have it, None: the API's own; at others the answer is status_before, with text_before if
+    there is one. body: what is read, whole: a schema, or the type that it is decoded as. query: the schema of the
+    parameters. path: parameters of the path that are narrower than others of their name. status: of success;
+    other_status: of success that changed nothing. result: the body of success at the highest microversion, None for
+    none. errors: statuses of refusals that do not follow from all this. needs_token: whether callers are asked who they
+    are. owner_may: the rule is not asked about the caller's own project, which the path names.
     """
 
     summary: str
@@ -56,6 +56,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     since: Version | None = None
     until: Version | None = None
     status_before: int = 404
+    text_before: str | None = None
     body: Any = None
     query: Any = None
     path: Mapping[str, Schema] = {}
@@ -116,7 +117,7 @@ def version_check(operation: Operation) -> Check | None:
 
     def check(request: Request) -> None:
         if not operation.serves(version_of(request)):
-            raise HTTPException(operation.status_before)
+            raise HTTPException(operation.status_before, operation.text_before)
 
     return check
 
