@@ -8,11 +8,13 @@ import asyncpg
 import msgspec
 import pytest
 from starlette.applications import Starlette
+from tests.described import Described
 
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
-from roost.compute.api import routes
+from roost.compute.api import operations, routes
+from roost.compute.api.openapi import ABOUT
 from roost.compute.api.policies import rules
 from roost.compute.service import DEFAULT_PROJECT, Compute
 from roost.network.service import Networks
@@ -21,8 +23,14 @@ from roost.platform.auth import CALLER_KEY, Caller
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.http import mount
+from roost.platform.openapi import describe
 from roost.platform.policy import OsloPolicy
 from roost.seams.placement import PlacementClient
+
+NOTHING: Any = None
+HIGHEST = "2.74"
+
+check_described = Described(lambda: describe(ABOUT, operations(NOTHING), server="/compute")).check
 
 
 class NetworkRows:
@@ -133,11 +141,14 @@ def call(compute: Compute, callers: list[Caller]) -> Call:
         if callers:
             scope[CALLER_KEY] = callers[-1]
         await app(scope, receive, send)
-        return Answer(
+        answer = Answer(
             sent[0]["status"],
             {name.decode(): value.decode() for name, value in sent[0]["headers"]},
             b"".join(message.get("body", b"") for message in sent[1:]),
         )
+        if version == HIGHEST:
+            check_described(method, path, answer.status, answer.body if answer.raw else None)
+        return answer
 
     return answer
 
