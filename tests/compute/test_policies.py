@@ -141,7 +141,7 @@ SPECS = {"extra_specs": {"a:b": "c"}}
 
 TABLE: list[tuple[str, str, Any, dict[str, int]]] = [
     # Of a project.
-    ("GET", "/servers", None, IN_PROJECT), ("GET", "/servers/detail", None, IN_PROJECT),
+    ("GET", "/servers", None, IN_PROJECT), ("GET", "/servers/detail", None, IN_PROJECT | {"service": 200}),
     ("GET", "/servers/{server}", None, OWN), ("GET", "/servers/{server}/ips", None, OWN),
     ("GET", "/servers/{server}/ips/none", None, OWN | {"admin": 404, "member": 404, "reader": 404}),
     ("DELETE", "/servers/{server}", None, {"reader": 403, "nobody": 403, "other": NO, "service": NO, "system": NO}),
@@ -150,7 +150,7 @@ TABLE: list[tuple[str, str, Any, dict[str, int]]] = [
     ("POST", "/servers", {"server": {"name": "a", "flavorRef": "small", "networks": "none"}},
         {"admin": 202, "member": 202, "other": 202, "reader": 403, "service": 403, "nobody": 403, "system": 403}),
     ("GET", "/servers?all_tenants=1", None, IN_PROJECT | {"member": 403, "reader": 403, "other": 403}),
-    ("GET", "/servers/detail?all_tenants=1", None, IN_PROJECT | {"member": 403, "reader": 403, "other": 403}),
+    ("GET", "/servers/detail?all_tenants=1", None, ROOSTS | {"other": 403}),
     ("GET", "/servers?all_tenants=0&project_id=mine", None, {"admin": 200, "member": 200, "other": 403}),
     ("GET", "/servers?host=h1", None, {"admin": 200, "member": 403, "reader": 403}),
     ("GET", "/servers?name=w&status=BUILD&limit=1", None, {"member": 200, "reader": 200}),
@@ -165,14 +165,16 @@ TABLE: list[tuple[str, str, Any, dict[str, int]]] = [
     ("GET", "/os-availability-zone", None, EVERYBODY), ("GET", "/extensions", None, EVERYBODY),
     ("GET", "/extensions/OS-DCF", None, EVERYBODY),
     # An administrator's.
-    ("POST", "/flavors", FLAVOR, ADMIN),
+    ("POST", "/flavors", FLAVOR,
+        {"service": 200, "member": 403, "reader": 403, "nobody": 403, "system": 403}),
+    ("POST", "/flavors", FLAVOR, {"admin": 409}),
     ("POST", "/flavors/small/os-extra_specs", SPECS, ADMIN),
     ("DELETE", "/flavors/small/os-extra_specs/x", None, ADMIN | {"admin": 404}),
     ("GET", "/os-hypervisors", None, ADMIN), ("GET", "/os-hypervisors/detail", None, ADMIN),
     ("GET", "/os-hypervisors/{host}", None, ADMIN),
     ("GET", "/os-hypervisors/{host}/uptime", None, ADMIN | {"admin": 501}),
     ("GET", "/os-hypervisors/h/search", None, ADMIN), ("GET", "/os-hypervisors/h/servers", None, ADMIN),
-    ("GET", "/os-services", None, ADMIN), ("PUT", "/os-services/{host}", {"status": "enabled"}, ADMIN),
+    ("GET", "/os-services", None, ROOSTS), ("PUT", "/os-services/{host}", {"status": "enabled"}, ADMIN),
     ("GET", "/os-aggregates", None, ADMIN), ("GET", "/os-aggregates/1", None, ADMIN),
     ("GET", "/os-availability-zone/detail", None, ADMIN),
     ("DELETE", "/flavors/small", None, ADMIN | {"admin": 202}),

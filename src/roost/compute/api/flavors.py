@@ -14,6 +14,8 @@ from roost.compute.api.policies import FLAVOR_EXTRA_SPECS
 from roost.compute.api.requests import (
     INTEGER_MAX,
     LIMIT,
+    NO,
+    YES,
     Name,
     Parameter,
     Parameters,
@@ -21,6 +23,7 @@ from roost.compute.api.requests import (
     check_parameters,
     flag,
     links,
+    one_of,
     path_text,
     query,
     read_body,
@@ -41,7 +44,7 @@ DESCRIPTION_FROM, EXTRA_SPECS_FROM = (2, 55), (2, 61)
 PARAMETERS: Parameters = {
     "limit": LIMIT,
     "marker": Parameter(),
-    "is_public": Parameter(schema={"enum": ["true", "false", "None"]}),
+    "is_public": Parameter(schema=one_of({"none", *YES, *NO})),
     "minRam": Parameter(schema={"type": "integer", "minimum": 0}),
     "minDisk": Parameter(schema={"type": "integer", "minimum": 0}),
     "sort_key": Parameter(schema={"const": "flavorid"}),

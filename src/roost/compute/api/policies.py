@@ -1,8 +1,8 @@
 """The Compute API's rules: which operation asks which, and whom it lets in unless a policy file says otherwise.
 
 Names and defaults are upstream's new ones, without those that they replaced, so that operators' policy files mean here
-what they mean there. Roost's own paths have rules of their own, which let the role `service` in beside `admin`.
-Source: Nova 34, nova/policies.
+what they mean there. Besides, the role `service` may what Roost's commands need that load a cloud and show it: those
+rules say SERVICE. Roost's own paths have rules of their own. Source: Nova 34, nova/policies.
 """
 
 from typing import TYPE_CHECKING
@@ -47,13 +47,13 @@ FLAVOR_EXTRA_SPECS = "os_compute_api:os-flavor-extra-specs:index"
 
 OPERATIONS = {
     f"{SERVERS}index": READER,
-    f"{SERVERS}detail": READER,
+    f"{SERVERS}detail": f"{READER} or rule:service_api",
     SHOW_SERVER: READER,
     f"{SERVERS}create": MEMBER,
     f"{SERVERS}delete": MEMBER,
     "os_compute_api:ips:index": READER,
     "os_compute_api:ips:show": READER,
-    "os_compute_api:os-flavor-manage:create": ADMIN,
+    "os_compute_api:os-flavor-manage:create": SERVICE,
     "os_compute_api:os-flavor-manage:delete": ADMIN,
     FLAVOR_EXTRA_SPECS: READER,
     "os_compute_api:os-flavor-extra-specs:show": READER,
@@ -65,7 +65,7 @@ OPERATIONS = {
     "os_compute_api:os-hypervisors:uptime": ADMIN,
     "os_compute_api:os-hypervisors:search": ADMIN,
     "os_compute_api:os-hypervisors:servers": ADMIN,
-    "os_compute_api:os-services:list": ADMIN,
+    "os_compute_api:os-services:list": SERVICE,
     "os_compute_api:os-services:update": ADMIN,
     "os_compute_api:os-aggregates:index": ADMIN,
     "os_compute_api:os-aggregates:show": ADMIN,
@@ -80,7 +80,7 @@ OPERATIONS = {
 
 PARTS = {
     f"{SERVERS}index:get_all_tenants": ADMIN,
-    f"{SERVERS}detail:get_all_tenants": ADMIN,
+    f"{SERVERS}detail:get_all_tenants": SERVICE,
     ALL_FILTERS: ADMIN,
     FORCED_HOST: ADMIN,
     REQUESTED_HOST: ADMIN,

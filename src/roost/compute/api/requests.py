@@ -1,6 +1,6 @@
 """What every endpoint of the Compute API reads from a request, so that nothing malformed reaches the service."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
@@ -29,6 +29,12 @@ async def read_body(request: Request, kind: type[T]) -> T:
     return await read_json(request, kind)
 
 
+def one_of(words: Iterable[str]) -> Schema:
+    """Return the schema of a text that is one of the words, in any case and with blanks around it."""
+    choices = "|".join("".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in word) for word in sorted(words))
+    return {"type": "string", "pattern": f"^ *({choices}) *$"}
+
+
 class Parameter(Struct, frozen=True, kw_only=True):
     """A parameter of a query string. since: the microversion that brought it. repeated: it may be given often."""
 
@@ -41,7 +47,7 @@ Parameters = Mapping[str, Parameter]
 """By name."""
 
 LIMIT = Parameter(schema={"type": "integer", "minimum": 0})
-FLAG = Parameter(schema={"enum": ["true", "false", "1", "0"]})
+FLAG = Parameter(schema=one_of(YES | NO))
 
 
 def query(parameters: Parameters) -> Versions:

@@ -9,7 +9,17 @@ from starlette.requests import Request
 
 from roost.compute.api.access import Access
 from roost.compute.api.policies import ALL_FILTERS
-from roost.compute.api.requests import FLAG, LIMIT, Parameter, Parameters, check_parameters, flag, text_parameter
+from roost.compute.api.requests import (
+    FLAG,
+    LIMIT,
+    NO,
+    Parameter,
+    Parameters,
+    check_parameters,
+    flag,
+    one_of,
+    text_parameter,
+)
 from roost.compute.model import ServerFilter
 from roost.compute.rules.servers import VM_STATES, ZONE
 from roost.platform.errors import BadRequest
@@ -17,7 +27,8 @@ from roost.platform.http import canonical_uuid, is_uuid
 
 PARAMETERS: Parameters = {
     "limit": LIMIT,
-    **dict.fromkeys(("all_tenants", "deleted", "soft_deleted"), FLAG),
+    "all_tenants": FLAG,
+    **dict.fromkeys(("deleted", "soft_deleted"), Parameter(schema=one_of(NO))),
     "sort_key": Parameter(schema={"const": "created_at"}, repeated=True),
     "sort_dir": Parameter(schema={"enum": ["asc", "desc"]}, repeated=True),
     "status": Parameter(repeated=True),
@@ -26,7 +37,7 @@ PARAMETERS: Parameters = {
     **dict.fromkeys(("project_id", "tenant_id", "user_id", "image", "image_ref", "flavor"), Parameter()),
     **dict.fromkeys(("host", "node", "reservation_id", "name", "display_name"), Parameter()),
     **dict.fromkeys(("vm_state", "task_state", "ip", "ip6"), Parameter()),
-    "locked": Parameter(schema=FLAG.schema, since=(2, 73)),
+    "locked": Parameter(schema=one_of(NO), since=(2, 73)),
 }
 """Of a list."""
 
