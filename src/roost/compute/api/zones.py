@@ -19,13 +19,14 @@ def zone_operations(compute: Compute) -> Operations:
     """Return the operations of availability zones, by path below /v2.1."""
 
     async def list_zones(_request: Request) -> Response:
-        hosts = await service.list_hosts(compute)
-        return json_response({"availabilityZoneInfo": [_show(hosts) | {"hosts": None}]})
+        available = await service.has_enabled_host(compute)
+        return json_response({"availabilityZoneInfo": [_show(available=available) | {"hosts": None}]})
 
     async def list_zones_detail(_request: Request) -> Response:
         hosts = await service.list_hosts(compute)
+        available = any(not host.disabled for host in hosts)
         shown = {host.name: {"nova-compute": _show_service(host)} for host in hosts}
-        return json_response({"availabilityZoneInfo": [_show(hosts) | {"hosts": shown}]})
+        return json_response({"availabilityZoneInfo": [_show(available=available) | {"hosts": shown}]})
 
     return {
         "/os-availability-zone": {
@@ -47,8 +48,8 @@ def zone_operations(compute: Compute) -> Operations:
     }
 
 
-def _show(hosts: list[Host]) -> dict[str, Any]:
-    return {"zoneName": ZONE, "zoneState": {"available": any(not host.disabled for host in hosts)}}
+def _show(*, available: bool) -> dict[str, Any]:
+    return {"zoneName": ZONE, "zoneState": {"available": available}}
 
 
 def _show_service(host: Host) -> dict[str, Any]:

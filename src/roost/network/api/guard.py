@@ -6,7 +6,6 @@ project (segments, availabilities, quotas) is forbidden to who may not see it, w
 
 import re
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -35,38 +34,29 @@ def checks(networks: Networks, policy: Policy) -> ChecksOf:
     """Return the check before each endpoint; none where nobody is asked, or nothing has to be."""
 
     def checks_of(path: str, method: str, operation: Operation) -> tuple[Check, ...]:
-        if isinstance(policy, Unrestricted) or operation.rule is None:
+        rule = operation.rule
+        if isinstance(policy, Unrestricted) or rule is None:
             return ()
         parts = PATH.fullmatch(path)
         assert parts is not None, path
-        return (partial(_check, networks, policy, OWNED.get(parts[1]), parts[2], method, operation),)
+        resource, parameter = OWNED.get(parts[1]), parts[2]
+
+        async def check(request: Request) -> None:
+            caller = caller_of(request.scope)
+            access = await Access.of(networks, policy, caller, owned=resource is not None)
+            request.scope[ACCESS_KEY] = access
+            if resource is None:
+                own = operation.owner_may and request.path_params[parameter] == caller.project_id
+                if not own:
+                    access.enforce(rule, owned_by(caller.project_id))
+            elif parameter is not None:
+                await _check_one(networks, access, resource, operation, request, request.path_params[parameter])
+            elif method == "POST":
+                await _check_new(access, resource, operation, request)
+
+        return (check,)
 
     return checks_of
-
-
-async def _check(
-    networks: Networks,
-    policy: Policy,
-    resource: Resource[Any] | None,
-    parameter: str | None,
-    method: str,
-    operation: Operation,
-    request: Request,
-) -> None:
-    """Raise what keeps the caller from it. resource: None for what belongs to no project."""
-    rule = operation.rule
-    assert rule is not None
-    caller = caller_of(request.scope)
-    access = await Access.of(networks, policy, caller, owned=resource is not None)
-    request.scope[ACCESS_KEY] = access
-    if resource is None:
-        own = operation.owner_may and request.path_params[parameter or ""] == caller.project_id
-        if not own:
-            access.enforce(rule, owned_by(caller.project_id))
-    elif parameter is not None:
-        await _check_one(networks, access, resource, operation, request, request.path_params[parameter])
-    elif method == "POST":
-        await _check_new(access, resource, operation, request)
 
 
 async def _check_one(
