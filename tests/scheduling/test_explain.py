@@ -154,8 +154,25 @@ def test_each_resource_that_is_missing_is_named_and_what_follows_it_is_not_to_bl
     assert cloud.ask(port()).message == (
         "No valid host was found: 4 hosts considered, 4 enabled, 4 reach network public, 3 with 1 VCPU free, "
         "0 with 1024 MB memory free, and so 0 with 10 GB disk free, 0 with a free address on network public. "
+        "1 host has 1024 MB memory free but not 1 VCPU free; 3 hosts have 1 VCPU free but not 1024 MB memory free. "
         "Addresses of network public: rack1 3 of 5 free, rack2 0 of 0 free, rack3 0 of 0 free."
     )
+
+
+def test_two_things_that_are_short_in_different_places_are_both_said() -> None:
+    """Rack 1 has addresses and no CPU, rack 2 CPU and no addresses."""
+    cloud = Cloud().hosts(3, "rack1", free=(0, 4096, 100)).segment("rack1", 5, 2)
+    cloud.hosts(2, "rack2").segment("rack2", 7, 7)
+    said = cloud.ask(port(), networks=(network("net", "public", "rack1", "rack2"),)).message
+    assert said.endswith(
+        "3 hosts have a free address on network public but not 1 VCPU free; "
+        "2 hosts have 1 VCPU free but not a free address on network public. "
+        "No host that is left reaches a free address of network public: rack1 3 of 5 free, rack2 0 of 7 free."
+    )
+
+
+def test_one_thing_that_is_short_everywhere_is_said_once() -> None:
+    assert "but not" not in racks(13, 13, 5).ask(port()).message
 
 
 def test_free_addresses_that_only_full_hosts_reach_are_not_called_out() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost.scheduling.selection import select
+from roost.scheduling.settings import Preference, SchedulingSettings
 from roost.seams.placement import Candidate, Candidates, ProviderSummary
 
 
@@ -33,6 +34,30 @@ def test_servers_of_one_request_share_what_is_free() -> None:
 def test_each_host_is_taken_once_before_any_is_taken_twice() -> None:
     chosen = select(world({"a": 5}, {"a": 100}), 5, Random(1))
     assert len({candidate.root_uuid for candidate in chosen}) == 5
+
+
+@pytest.mark.parametrize(
+    ("addresses", "memory", "chosen"),
+    [
+        ("spread", "spread", ("b", "1")),
+        ("spread", "pack", ("b", "0")),
+        ("pack", "spread", ("a", "1")),
+        ("pack", "pack", ("a", "0")),
+        ("ignore", "pack", ("", "0")),
+    ],
+)
+def test_settings_say_where_servers_go_first(
+    addresses: Preference, memory: Preference, chosen: tuple[str, str]
+) -> None:
+    """Segment a has less addresses free than b; of its hosts, the first has less memory free than the second."""
+    found = world({"a": 2, "b": 2}, {"a": 5, "b": 500})
+    for number in (0, 1):
+        for segment in "ab":
+            host = f"{segment}-{number}"
+            found.summaries[host].resources["MEMORY_MB"] = (1000, 500 - 100 * number)  # type: ignore[index]
+    (candidate,) = select(found, 1, Random(1), SchedulingSettings(addresses=addresses, memory=memory))
+    segment, number = candidate.root_uuid.split("-")
+    assert (chosen[0] or segment, chosen[1]) == (segment, number)
 
 
 def test_excluded_hosts_are_not_chosen() -> None:

@@ -59,7 +59,9 @@ class CloudParts:
         compute = Compute(database, env, placement, wakeups=wakeups, settings=settings.compute)
         networks = Networks(database, env, placement, LocalCompute(compute), settings=settings.network)
         compute.network = LocalNetwork(networks)
-        conductor = Conductor(compute, placement, compute.network, env, wakeups, settings.conductor)
+        conductor = Conductor(
+            compute, placement, compute.network, env, wakeups, settings.conductor, settings.scheduling
+        )
         return cls(networks, compute, conductor, network_policy, compute_policy)
 
     def apis(self) -> dict[str, Callable[[], list[Route]]]:

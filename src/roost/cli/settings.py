@@ -12,6 +12,7 @@ from roost.network.settings import NetworkSettings
 from roost.placement.settings import PlacementSettings
 from roost.platform.config import check_names, load_section
 from roost.platform.settings import ApiSettings, CorsSettings, KeystoneSettings, ListenerSettings, ProxySettings
+from roost.scheduling.settings import SchedulingSettings
 
 
 class Settings(Struct, frozen=True, kw_only=True):
@@ -21,6 +22,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     network: NetworkSettings
     compute: ComputeSettings
     conductor: ConductorSettings
+    scheduling: SchedulingSettings
     api: ApiSettings
     listeners: ListenerSettings
     keystone: KeystoneSettings
@@ -34,13 +36,5 @@ def read_settings(file: Path | str | None) -> Settings:
     sections = {section.name: section.type for section in msgspec.structs.fields(Settings)}
     check_names(sections, file=path, environment=os.environ)
     return Settings(
-        placement=load_section(PlacementSettings, "placement", file=path, environment=os.environ),
-        network=load_section(NetworkSettings, "network", file=path, environment=os.environ),
-        compute=load_section(ComputeSettings, "compute", file=path, environment=os.environ),
-        conductor=load_section(ConductorSettings, "conductor", file=path, environment=os.environ),
-        api=load_section(ApiSettings, "api", file=path, environment=os.environ),
-        listeners=load_section(ListenerSettings, "listeners", file=path, environment=os.environ),
-        keystone=load_section(KeystoneSettings, "keystone", file=path, environment=os.environ),
-        proxy=load_section(ProxySettings, "proxy", file=path, environment=os.environ),
-        cors=load_section(CorsSettings, "cors", file=path, environment=os.environ),
+        **{name: load_section(kind, name, file=path, environment=os.environ) for name, kind in sections.items()}
     )

@@ -11,6 +11,7 @@ from roost.compute.service.work import list_held, move
 from roost.conductor.settings import ConductorSettings
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups
+from roost.scheduling.settings import SchedulingSettings
 from roost.seams.network import NetworkClient, Port, ServerNics
 from roost.seams.placement import PlacementClient
 
@@ -25,6 +26,7 @@ class Conductor:
     env: Env
     wakeups: Wakeups
     settings: ConductorSettings = field(default_factory=ConductorSettings)
+    scheduling: SchedulingSettings = field(default_factory=SchedulingSettings)
 
 
 @dataclass(frozen=True)

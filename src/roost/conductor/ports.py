@@ -2,28 +2,22 @@
 
 from collections.abc import Sequence
 
-from roost.compute.model import Failure, Stage
+from roost.compute.model import Failure, Move, Stage
 from roost.conductor.context import Build, Lease, moved
 from roost.platform.crash import crash_point
-from roost.seams.network import EnsuredPorts, PortsRefused
+from roost.seams.network import EnsuredPorts, Port, PortsRefused
 
 
 async def create_ports(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """Make and reserve each server's ports, or end it in ERROR with the reason why one cannot be had."""
-    ensured = await ensure_ports(lease, builds)
-    moves = []
-    for build, answer in zip(builds, ensured, strict=True):
-        if isinstance(answer, PortsRefused):
-            failure = Failure(message=answer.reason)
-            moves.append(moved(build.work, Stage.FAIL, failure=failure, keep=True))
-        else:
-            moves.append(moved(build.work, Stage.PLACE, keep=True))
-    ports = {answer.server_id: answer.ports for answer in ensured if isinstance(answer, EnsuredPorts)}
+    answers = await ensure_ports(lease, builds)
+    ports, moves = _sort_answers(builds, answers)
+    moves += [moved(build.work, Stage.PLACE, keep=True) for build in builds if build.work.server_id in ports]
     return (await lease.advance(builds, moves, ports=ports)).going_on
 
 
 async def ensure_ports(lease: Lease, builds: Sequence[Build]) -> list[EnsuredPorts | PortsRefused]:
-    """The ports of each server, in order; servers without NICs are not asked about."""
+    """Return the ports of each server, in order; servers without NICs are not asked about."""
     crash_point("create_ports.before-ensure")
     asked = [build.nics for build in builds if build.work.spec.nics]
     answers = (
@@ -31,3 +25,30 @@ async def ensure_ports(lease: Lease, builds: Sequence[Build]) -> list[EnsuredPor
     )
     crash_point("create_ports.after-ensure")
     return [answers.get(build.work.server_id) or EnsuredPorts(build.work.server_id, ()) for build in builds]
+
+
+async def ports_held(
+    lease: Lease, builds: Sequence[Build], answers: Sequence[EnsuredPorts | PortsRefused]
+) -> tuple[dict[str, tuple[Port, ...]], list[Move]]:
+    """Return the ports of the servers that the lease still holds, and the moves that end those that were refused.
+
+    To be called after all else was read of the servers: a revision or a generation counts only if it was read under
+    the lease. Servers whose lease is lost are in neither.
+    """
+    # R15: with a later one, this conductor would overwrite what the one that took over has done.
+    held = {build.work.server_id for build in await lease.held(builds)} if builds else set()
+    pairs = [(b, answer) for b, answer in zip(builds, answers, strict=True) if b.work.server_id in held]
+    return _sort_answers([build for build, _ in pairs], [answer for _, answer in pairs])
+
+
+def _sort_answers(
+    builds: Sequence[Build], answers: Sequence[EnsuredPorts | PortsRefused]
+) -> tuple[dict[str, tuple[Port, ...]], list[Move]]:
+    ports: dict[str, tuple[Port, ...]] = {}
+    moves = []
+    for build, answer in zip(builds, answers, strict=True):
+        if isinstance(answer, PortsRefused):
+            moves.append(moved(build.work, Stage.FAIL, failure=Failure(message=answer.reason), keep=True))
+        else:
+            ports[build.work.server_id] = answer.ports
+    return ports, moves

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from roost.scheduling.request import NicRequest, Request, place_of, reached_through, suffix_of
+from roost.scheduling.filters import ENABLED
+from roost.scheduling.request import Narrowing, NicRequest, Request, place_of
 from roost.seams.network import NetworkView, Port
 from roost.seams.placement import (
     ADDRESS_CLASSES,
-    DISABLED,
     DISK_GB,
     FAMILY_WORDS,
     MEMORY_MB,
@@ -76,11 +76,12 @@ def explain(
         list(_rows(asked, found, closed)) if asked.impossible is None and found else [] for asked, found in tried
     ]
     best = max(range(len(tried)), key=lambda number: sum(row.hosts_left > 0 for row in funnels[number]))
-    request, rows = tried[best][0], funnels[best]
+    (request, found_best), rows = tried[best], funnels[best]
     empty = next((row for row in rows if row.hosts_left == 0), None)
     sentences = [
         _headline(request, rows),
         *_advice(request, empty, rows, closed),
+        *_short_elsewhere(request, found_best, closed),
         *_others(rows, [others for number, others in enumerate(funnels) if number != best]),
         *_held(request, ports),
         *_addresses(request, empty, usages),
@@ -105,55 +106,47 @@ def _rows(request: Request, found: Candidates, closed: ClosedHosts) -> Iterator[
         yield Row("with all that was asked for", len(roots))
         yield Row("where the server has not failed before", 0)
         return
-    nics_by_suffix = {suffix_of(nic.tag): nic for nic in request.nics}
-    waiting = list(request.nics)
-    said: set[tuple[str, str]] = set()
+    waiting = list(request.narrowings)
+    told: set[tuple[str, str]] = set()
     before = 0
     for step in found.funnel.steps if found.funnel else ():
-        nic = nics_by_suffix.get(step.suffix) or _take_nic(waiting, step)
-        words = _words(request, step, nic, closed)
+        narrowing = _take_narrowing(waiting, step)
+        words, nic = _words(request, step, narrowing, closed), narrowing.nic if narrowing else None
         key = (words, nic.network.id if nic else "")
         # What placement asks for twice, or on the way to something else, is a line only where it cost a host.
         silent = step.requirement is Requirement.INVENTORY or (step.suffix != "" and step.requirement in SHAPE)
-        if step.hosts_left < before or not (silent or key in said):
+        if step.hosts_left < before or not (silent or key in told):
             yield Row(words, step.hosts_left, step.requirement, nic)
-            said.add(key)
+            told.add(key)
             before = step.hosts_left
 
 
-def _take_nic(waiting: list[NicRequest], step: FunnelStep) -> NicRequest | None:
-    """The NIC for which the host itself has to be in these placement aggregates; each NIC asks for them once."""
-    if step.suffix or step.requirement is not Requirement.MEMBER_OF:
-        return None
-    for nic in waiting:
-        if reached_through(nic) == frozenset(step.names):
-            waiting.remove(nic)
-            return nic
+def _take_narrowing(waiting: list[Narrowing], step: FunnelStep) -> Narrowing | None:
+    """Return what a filter said of this step, once where several filters ask for the same."""
+    for narrowing in waiting:
+        if narrowing.suffix != step.suffix or narrowing.requirement not in (None, step.requirement):
+            continue
+        if narrowing.requirement is None:
+            return narrowing
+        if narrowing.names in ((), step.names):
+            waiting.remove(narrowing)
+            return narrowing
     return None
 
 
-def _words(request: Request, step: FunnelStep, nic: NicRequest | None, closed: ClosedHosts) -> str:
+def _words(request: Request, step: FunnelStep, narrowing: Narrowing | None, closed: ClosedHosts) -> str:
+    """Return the step as operators read it: as its filter says, or in placement's words."""
+    if narrowing is not None:
+        return f"up and enabled ({closed.down} down)" if narrowing.words == ENABLED and closed.down else narrowing.words
     match step.requirement:
         case Requirement.HOSTS:
             return "considered"
-        case Requirement.NO_TRAIT if step.names == (DISABLED,):
-            return f"up and enabled ({closed.down} down)" if closed.down else "enabled"
-        case Requirement.IN_TREE if request.forced_host is not None and step.suffix == "":
-            return f"named {request.forced_host.name}"
         case Requirement.TOGETHER:
             return f"with {_together(request)}"
-        case Requirement.FREE if nic is not None and nic.classes and len(nic.classes) > 1:
-            return f"with a free {FAMILY_WORDS.get(step.names[0], step.names[0])} address on network {nic.network.name}"
-        case Requirement.FREE if nic is not None:
-            return f"with a free address on network {nic.network.name}"
         case Requirement.FREE if step.suffix == "":
             return f"with {_amount(step.names[0], step.amount)} free"
-        case Requirement.MEMBER_OF if nic is not None and step.suffix == "":
-            return f"reach {place_of(nic)}"
         case Requirement.INVENTORY if step.suffix == "":
             return f"with {_joined([CLASS_WORDS.get(name, name) for name in step.names])} at all"
-        case _ if nic is not None:
-            return f"reach a subnet of network {nic.network.name}"
     return f"with {step.describe()}"
 
 
@@ -237,6 +230,28 @@ def _advice(request: Request, empty: Row | None, rows: Sequence[Row], closed: Cl
             yield f"{who} {place_of(nic)}: {what}, or have its agent report {_physical(nic)}."
         case Row(requirement=requirement, nic=NicRequest() as nic) if requirement in SHAPE:
             yield f"Hosts reach network {nic.network.name} only where it has no subnet: add a subnet there."
+
+
+def _short_elsewhere(request: Request, found: Candidates | None, closed: ClosedHosts) -> Iterator[str]:
+    """Say of two things that are both there, in different places: some hosts have one of them, others the other."""
+    funnel = found.funnel if found else None
+    if funnel is None or not funnel.turned:
+        return
+    turned, steps = funnel.turned, funnel.steps
+    short = next(number for number, step in enumerate(turned) if step.hosts_left == 0)
+    empty = next(number for number, step in enumerate(steps) if step.hosts_left == 0)
+    one, other = (
+        _words(request, step, _take_narrowing(list(request.narrowings), step), closed).removeprefix("with ")
+        for step in (turned[0], turned[short])
+    )
+    yield (
+        f"{_have(turned[short - 1].hosts_left)} {one} but not {other}; "
+        f"{_have(steps[empty - 1].hosts_left)} {other} but not {one}."
+    )
+
+
+def _have(hosts: int) -> str:
+    return "1 host has" if hosts == 1 else f"{hosts} hosts have"
 
 
 def _others(rows: Sequence[Row], funnels: Sequence[Sequence[Row]]) -> Iterator[str]:

@@ -1,36 +1,43 @@
 """Request filters: small functions, in order, that narrow a request before candidates are asked for.
 
-Each returns the request unchanged where it has nothing to say. Source: docs/design.md section 7.
+Each returns the request unchanged where it has nothing to ask, and names what it asks for in the operator's words,
+which `explain` prints where the funnel counts it. Source: docs/design.md section 7.
 """
 
 from collections.abc import Callable
 
-from roost.scheduling.request import Request, address_group, place_of, reached_through
-from roost.seams.placement import DISABLED, RequestGroup
+from roost.scheduling.request import Narrowing, NicRequest, Request, address_group, place_of, reached_through, suffix_of
+from roost.scheduling.settings import SchedulingSettings
+from roost.seams.placement import DISABLED, FAMILY_WORDS, RequestGroup, Requirement
 
-Filter = Callable[[Request], Request]
+Filter = Callable[[Request, SchedulingSettings], Request]
+ENABLED = "enabled"
+DEFAULTS = SchedulingSettings()
 
 
-def disabled_hosts(request: Request) -> Request:
+def disabled_hosts(request: Request, _settings: SchedulingSettings) -> Request:
     """Leave out hosts that their operator disabled or forced down; the compute service gives them the trait."""
-    return request.narrowed("hosts that are not disabled", forbidden_traits=request.forbidden_traits | {DISABLED})
+    enabled = Narrowing(words=ENABLED, requirement=Requirement.NO_TRAIT, names=(DISABLED,))
+    return request.narrowed(enabled, forbidden_traits=request.forbidden_traits | {DISABLED})
 
 
-def forced_host(request: Request) -> Request:
-    """Only the host that an operator named for the server, which still has to meet everything else."""
+def forced_host(request: Request, _settings: SchedulingSettings) -> Request:
+    """Ask for the one host that an operator named for the server, which still has to meet everything else."""
     host = request.forced_host
-    return request if host is None else request.narrowed(f"only host {host.name}", in_tree=host.provider_uuid)
+    if host is None:
+        return request
+    named = Narrowing(words=f"named {host.name}", requirement=Requirement.IN_TREE, names=(host.provider_uuid,))
+    return request.narrowed(named, in_tree=host.provider_uuid)
 
 
-def flavor_requirements(request: Request) -> Request:
-    """Traits of the host, and granular groups, as the flavor's extra specs ask for them.
+def flavor_requirements(request: Request, _settings: SchedulingSettings) -> Request:
+    """Ask for traits of the host, and for granular groups, as the flavor's extra specs ask for them.
 
     How its groups share providers holds for all groups of the query: with `isolate` also two NICs need two segments.
     """
     for group in request.flavor_groups:
         if group.suffix == "":
             request = request.narrowed(
-                "the flavor's traits",
                 required_traits=request.required_traits | group.required,
                 forbidden_traits=request.forbidden_traits | group.forbidden,
             )
@@ -41,14 +48,14 @@ def flavor_requirements(request: Request) -> Request:
             required=tuple(frozenset({trait}) for trait in sorted(group.required)),
             forbidden=group.forbidden,
         )
-        request = request.narrowed(f"the flavor's group {group.suffix}", groups=(*request.groups, granular))
+        request = request.narrowed(groups=(*request.groups, granular))
     if request.isolated:
-        request = request.narrowed("each group on a provider of its own", group_policy="isolate")
+        request = request.narrowed(group_policy="isolate")
     return request
 
 
-def routed_networks(request: Request) -> Request:
-    """Only hosts that reach the networks: OR over a network's segments, AND over the NICs.
+def routed_networks(request: Request, _settings: SchedulingSettings) -> Request:
+    """Ask for hosts that reach the networks: OR over a network's segments, AND over the NICs.
 
     A port with an address holds the server to its segment. A segment without an aggregate is skipped.
     """
@@ -56,16 +63,21 @@ def routed_networks(request: Request) -> Request:
         aggregates = reached_through(nic)
         if not aggregates:
             return request.narrowed(
-                f"{place_of(nic)} can be reached from nowhere",
                 impossible=f"no host reaches {place_of(nic)}, for it has no host aggregate; "
                 "give it a physical network that the agent of some host reports",
             )
-        request = request.narrowed(f"hosts that reach {place_of(nic)}", member_of=(*request.member_of, aggregates))
+        reach = Narrowing(
+            words=f"reach {place_of(nic)}",
+            requirement=Requirement.MEMBER_OF,
+            names=tuple(sorted(aggregates)),
+            nic=nic,
+        )
+        request = request.narrowed(reach, member_of=(*request.member_of, aggregates))
     return request
 
 
-def ip_aware(request: Request) -> Request:
-    """One granular group of one address of each class for every NIC that needs some, from that NIC's network.
+def ip_aware(request: Request, _settings: SchedulingSettings) -> Request:
+    """Ask for one granular group of one address of each class for every NIC that needs some, from that NIC's network.
 
     Where all that a port gets is no capacity, reaching the network is enough.
     """
@@ -74,25 +86,41 @@ def ip_aware(request: Request) -> Request:
             continue
         if not any(segment.gives_addresses for segment in nic.network.segments):
             return request.narrowed(
-                f"network {nic.network.name} has no addresses",
                 impossible=f"network {nic.network.name} has no subnet with an allocation pool that servers may use; "
                 "add a subnet to it",
             )
         if not nic.classes:
             continue
-        request = request.narrowed(
-            f"a free address on {nic.network.name}", groups=(*request.groups, address_group(nic))
-        )
+        request = request.narrowed(*_address_narrowings(nic), groups=(*request.groups, address_group(nic)))
     return request
+
+
+def _address_narrowings(nic: NicRequest) -> list[Narrowing]:
+    """Return what the NIC's group asks for: an address of each class, and to be where there is such a subnet."""
+    suffix, network = suffix_of(nic.tag), f"network {nic.network.name}"
+    families = {name: f"{FAMILY_WORDS[name]} " if len(nic.classes or ()) > 1 else "" for name in nic.classes or ()}
+    return [
+        *(
+            Narrowing(
+                words=f"with a free {family}address on {network}",
+                requirement=Requirement.FREE,
+                suffix=suffix,
+                names=(name,),
+                nic=nic,
+            )
+            for name, family in families.items()
+        ),
+        Narrowing(words=f"reach a subnet of {network}", suffix=suffix, nic=nic),
+    ]
 
 
 FILTERS: tuple[Filter, ...] = (disabled_hosts, forced_host, flavor_requirements, routed_networks, ip_aware)
 
 
-def apply_filters(request: Request) -> Request:
+def apply_filters(request: Request, settings: SchedulingSettings = DEFAULTS) -> Request:
     """Narrow a request by every filter in order, up to one that finds it impossible."""
     for narrow in FILTERS:
-        request = narrow(request)
+        request = narrow(request, settings)
         if request.impossible is not None:
             break
     return request

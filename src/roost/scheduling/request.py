@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from roost.seams.compute import FlavorGroup, ForcedHost, RequestSpec
 from roost.seams.network import FlatNic, NetworkView, Port, Segment
-from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS, CandidateQuery, RequestGroup
+from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS, CandidateQuery, RequestGroup, Requirement
 
 KINDS_MAX = 64
 """Combinations of unlike segments that one server's NICs may be on, each of which is a search of its own."""
@@ -37,12 +37,27 @@ class NicRequest(Struct, frozen=True, kw_only=True):
     classes: tuple[str, ...] | None = None
 
 
+class Narrowing(Struct, frozen=True, kw_only=True):
+    """One requirement that a filter added, in the operator's words, with where placement's funnel counts it.
+
+    requirement: None for all of the group's that no other narrowing names. suffix: of the request group, "" for the
+    host's own. names: as in the funnel's step; none: any. nic: whom it is about.
+    """
+
+    words: str
+    requirement: Requirement | None = None
+    suffix: str = ""
+    names: tuple[str, ...] = ()
+    nic: NicRequest | None = None
+
+
 class Request(Struct, frozen=True, kw_only=True):
     """What one server, or many alike, ask of the ledger; servers with equal requests are placed together.
 
     resources: of the host itself. flavor_groups, isolated, forced_host: as in the request spec. required_traits,
     forbidden_traits, in_tree, member_of: what the filters ask of the host. groups: granular groups, each with its
-    suffix; group_policy: how they share providers. trace: what each filter did, in words.
+    suffix; group_policy: how they share providers. narrowings: what each filter asked for.
+    impossible: why no host can do, found without asking the ledger.
     """
 
     resources: tuple[tuple[str, int], ...]
@@ -57,12 +72,12 @@ class Request(Struct, frozen=True, kw_only=True):
     member_of: tuple[frozenset[str], ...] = ()
     groups: tuple[RequestGroup, ...] = ()
     group_policy: str = "none"
-    trace: tuple[str, ...] = ()
+    narrowings: tuple[Narrowing, ...] = ()
     impossible: str | None = None
 
-    def narrowed(self, trace: str, **changes: object) -> "Request":
-        """The request with changes, and a line of trace that says why."""
-        return replace(self, trace=(*self.trace, trace), **changes)
+    def narrowed(self, *narrowings: Narrowing, **changes: object) -> "Request":
+        """Return the request with changes, and what they ask for."""
+        return replace(self, narrowings=(*self.narrowings, *narrowings), **changes)
 
 
 def build_request(
@@ -127,7 +142,7 @@ def alternatives(request: Request) -> list[Request]:
             f"combinations of them, of which at most {KINDS_MAX} are tried; give the segments of a network "
             "subnets of the same IP versions, or name ports that have addresses"
         )
-        return [request.narrowed("too many combinations of kinds of segments", impossible=reason)]
+        return [replace(request, impossible=reason)]
     return [
         replace(
             request,

@@ -3,14 +3,18 @@
 from collections.abc import Mapping, Sequence
 from random import Random
 
+from roost.scheduling.settings import SchedulingSettings
 from roost.scheduling.weighers import weigh
 from roost.seams.placement import Candidate, Candidates
+
+DEFAULTS = SchedulingSettings()
 
 
 def select(
     found: Candidates,
     count: int,
     random: Random,
+    settings: SchedulingSettings = DEFAULTS,
     *,
     excluded: frozenset[str] = frozenset(),
     quiet: frozenset[str] = frozenset(),
@@ -30,7 +34,7 @@ def select(
     if not ranked and not elsewhere:
         ranked = allowed
     random.shuffle(ranked)
-    ranked.sort(key=lambda candidate: weigh(candidate, found.summaries), reverse=True)
+    ranked.sort(key=lambda candidate: weigh(candidate, found.summaries, settings), reverse=True)
     free: dict[tuple[str, str], int] = {
         (uuid, name): capacity - used
         for uuid, summary in found.summaries.items()

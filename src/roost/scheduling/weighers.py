@@ -2,33 +2,35 @@
 
 from collections.abc import Callable, Mapping
 
+from roost.scheduling.settings import Preference, SchedulingSettings
 from roost.seams.placement import ADDRESS_CLASSES, MEMORY_MB, Candidate, ProviderSummary
 
 Summaries = Mapping[str, ProviderSummary]
-Weigher = Callable[[Candidate, Summaries], float]
+Weigher = Callable[[Candidate, Summaries, SchedulingSettings], float]
+
+SIGNS: Mapping[Preference, int] = {"spread": 1, "pack": -1, "ignore": 0}
 
 
-def free_addresses(candidate: Candidate, summaries: Summaries) -> float:
-    """The share of addresses that the candidate's fullest segment has free, in tenths: load is spread over segments."""
+def free_addresses(candidate: Candidate, summaries: Summaries, settings: SchedulingSettings) -> float:
+    """Return the share of addresses that the candidate's fullest segment has free, in tenths: segments are spread."""
     shares = [
         1 - summaries[uuid].resources[name][1] / max(summaries[uuid].resources[name][0], 1)
         for uuid, resources in candidate.allocations.items()
         for name in ADDRESS_CLASSES
         if name in resources
     ]
-    return round(min(shares, default=1.0) * 10)
+    return SIGNS[settings.addresses] * round(min(shares, default=1.0) * 10)
 
 
-def free_memory(candidate: Candidate, summaries: Summaries) -> float:
-    """Memory that the host has free: load is spread over hosts."""
-    resources = summaries[candidate.root_uuid].resources
-    capacity, used = resources.get(MEMORY_MB, (0, 0))
-    return capacity - used
+def free_memory(candidate: Candidate, summaries: Summaries, settings: SchedulingSettings) -> float:
+    """Return the memory that the host has free, in MB: hosts are spread."""
+    capacity, used = summaries[candidate.root_uuid].resources.get(MEMORY_MB, (0, 0))
+    return SIGNS[settings.memory] * (capacity - used)
 
 
 WEIGHERS: tuple[Weigher, ...] = (free_addresses, free_memory)
 
 
-def weigh(candidate: Candidate, summaries: Summaries) -> tuple[float, ...]:
-    """How good a candidate is, for sorting."""
-    return tuple(weigher(candidate, summaries) for weigher in WEIGHERS)
+def weigh(candidate: Candidate, summaries: Summaries, settings: SchedulingSettings) -> tuple[float, ...]:
+    """Return how good a candidate is, for sorting."""
+    return tuple(weigher(candidate, summaries, settings) for weigher in WEIGHERS)

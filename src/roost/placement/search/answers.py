@@ -52,10 +52,10 @@ def _requests(index: Index, plan: Plan, gathered: Gathered, version: Version) ->
         text, order = _template(plan, pattern, version)
         columns = [[uuids[row] for row in gathered.sole[pattern.index(number)].tolist()] for number in set(pattern)]
         yield from [text % of_one for of_one in zip(*(columns[number] for number in order), strict=True)]
-        others: Iterable[Chosen] = gathered.others
+        rest: Iterable[Chosen] = ()
     else:
-        others = [*zip(*gathered.sole.tolist(), strict=True), *gathered.others]
-    for chosen in others:
+        rest = zip(*gathered.sole.tolist(), strict=True)
+    for chosen in (*rest, *(one.rows for one in gathered.others)):
         distinct = tuple(dict.fromkeys(chosen))
         pattern = tuple([distinct.index(row) for row in chosen])
         template = templates.get(pattern)
@@ -126,9 +126,9 @@ def _summarized(index: Index, plan: Plan, gathered: Gathered, version: Version) 
     """The providers that are summarized: those that give resources, from TREES_SINCE on all of their trees."""
     giving = [number for number, slot in enumerate(plan.slots) if slot.wants]
     rows = dict.fromkeys(np.unique(gathered.sole[giving]).tolist())
-    for chosen in gathered.others:
+    for one in gathered.others:
         for number in giving:
-            rows[chosen[number]] = None
+            rows[one.rows[number]] = None
     trees = index.trees()
     if version < TREES_SINCE or not trees.nested:
         return rows

@@ -33,14 +33,24 @@ class Found(Struct, frozen=True):
 
 
 class Gathered(Struct, frozen=True):
-    """Candidates by rows. sole: int64, shape (slots, candidates), of trees that give one each; others: all the rest."""
+    """Candidates by rows.
+
+    sole: int64, shape (slots, candidates), of trees that give one each; sole_roots: int64, shape (candidates,), the
+    roots of these trees; others: all the rest.
+    """
 
     sole: I64
-    others: list[Chosen]
+    sole_roots: I64
+    others: list[Found]
 
     def __len__(self) -> int:
         """How many candidates there are."""
         return int(self.sole.shape[1]) + len(self.others)
+
+    def all(self) -> list[Found]:
+        """Every candidate, those of `sole` first."""
+        columns = zip(*self.sole.tolist(), strict=True)
+        return [*map(Found, self.sole_roots.tolist(), columns), *self.others]
 
 
 def search(index: Index, query: CandidateQuery, *, start: int = 0) -> Candidates:
@@ -50,7 +60,7 @@ def search(index: Index, query: CandidateQuery, *, start: int = 0) -> Candidates
     Cost: some array operations over all rows, and some steps for each candidate.
     """
     plan = make_plan(index, query)
-    found = list(find(index, plan, limit=query.limit, start=start))
+    found = gather(index, plan, limit=query.limit, start=start).all()
     if not found:
         return Candidates((), {}, explain(index, query))
     candidates = tuple(_candidate(index, query, plan, one) for one in found)
@@ -73,16 +83,17 @@ def gather(index: Index, plan: Plan, *, limit: int, start: int = 0, depth_first:
     """
     if 0 < limit < SOLE_LIMIT_MIN or plan.subtrees or plan.flat:
         found = find(index, plan, limit=limit, start=start, depth_first=depth_first)
-        return Gathered(np.empty((len(plan.slots), 0), np.int64), [one.rows for one in found])
+        return Gathered(np.empty((len(plan.slots), 0), np.int64), np.empty(0, np.int64), list(found))
     sole, picks = _sole(index, plan)
     rows = _in_order(index, sole, start)
     columns = np.stack([pick[rows] for pick in picks])
-    columns, seen = _once(index, columns)
+    keep, seen = _once(index, columns)
+    columns, rows = columns[:, keep], rows[keep]
     if limit and columns.shape[1] >= limit:
-        return Gathered(columns[:, :limit], [])
+        return Gathered(columns[:, :limit], rows[:limit], [])
     rest = limit - columns.shape[1] if limit else 0
     found = _find(index, plan, plan.viable & ~sole, seen, limit=rest, start=start, depth_first=depth_first)
-    return Gathered(columns, [one.rows for one in found])
+    return Gathered(columns, rows, list(found))
 
 
 def rows_by_suffix(plan: Plan, chosen: Chosen) -> dict[str, tuple[int, ...]]:
@@ -162,20 +173,20 @@ def _options_by_root(index: Index, slot: Slot) -> tuple[I64, I64]:
     return count, pick
 
 
-def _once(index: Index, columns: I64) -> tuple[I64, set[Chosen]]:
-    """Leave out candidates of sharing providers alone that another tree gave as well; and those candidates."""
+def _once(index: Index, columns: I64) -> tuple[Mask, set[Chosen]]:
+    """Mark the candidates but those of sharing providers alone that an earlier tree gave; and all of that kind."""
     shares = np.zeros(index.rows, np.bool_)
     shares[index.sharing().rows] = True
     alone = shares[columns].all(axis=0)
-    if not alone.any():
-        return columns, set()
     keep = np.ones(columns.shape[1], np.bool_)
+    if not alone.any():
+        return keep, set()
     seen: set[Chosen] = set()
     for at in np.flatnonzero(alone).tolist():
         chosen = tuple(columns[:, at].tolist())
         keep[at] = chosen not in seen
         seen.add(chosen)
-    return columns[:, keep], seen
+    return keep, seen
 
 
 # One tree after the other.

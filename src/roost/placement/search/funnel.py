@@ -20,10 +20,16 @@ def explain(index: Index, query: CandidateQuery) -> Funnel:
     used up, the trees that were not looked at count as failing.
     """
     hosts = index.trees().hosts
+
+    def count(step: FunnelStep, asked: CandidateQuery) -> FunnelStep:
+        return replace(step, hosts_left=int(np.count_nonzero(make_plan(index, asked).viable & hosts)))
+
     steps = [FunnelStep(requirement=Requirement.HOSTS, hosts_left=int(np.count_nonzero(hosts)))]
-    for step, asked in _growing(query):
-        viable = make_plan(index, asked).viable
-        steps.append(replace(step, hosts_left=int(np.count_nonzero(viable & hosts))))
+    shape = CandidateQuery(groups=())
+    for step, shape in _shapes(query):
+        steps.append(count(step, shape))
+    amounts = [count(step, asked) for step, asked in _amounts(shape, list(_amounts_of(query)))]
+    steps += amounts
     patience = Patience()  # one for all: explaining must not cost more than searching did
     for step, asked in _together(query):
         if steps[-1].hosts_left == 0:
@@ -32,11 +38,31 @@ def explain(index: Index, query: CandidateQuery) -> Funnel:
         rows = np.flatnonzero(plan.viable & hosts).tolist()
         left = sum(1 for root in rows if _has_combination(index, plan, root, patience))
         steps.append(replace(step, hosts_left=left))
-    return Funnel(tuple(steps))
+    turned = [count(step, asked) for step, asked in _amounts(shape, _with_shortest_first(query, amounts))]
+    return Funnel(tuple(steps), tuple(turned) if turned and turned[0].hosts_left else ())
 
 
-def _growing(query: CandidateQuery) -> Iterator[tuple[FunnelStep, CandidateQuery]]:
-    """The query built up requirement by requirement, as far as each tree can be judged part by part."""
+_Amount = tuple[int, str, int]
+"""The number of a group in its query, a resource class, how much of it."""
+
+
+def _amounts_of(query: CandidateQuery) -> Iterator[_Amount]:
+    for number, group in enumerate(query.groups):
+        for name, amount in group.resources.items():
+            yield number, name, amount
+
+
+def _with_shortest_first(query: CandidateQuery, amounts: Sequence[FunnelStep]) -> list[_Amount]:
+    """Return the query's amounts, the one that left nobody first; none where all left some."""
+    ordered = list(_amounts_of(query))
+    empty = next((number for number, step in enumerate(amounts) if step.hosts_left == 0), None)
+    if empty is None:
+        return []
+    return [ordered[empty], *ordered[:empty]]
+
+
+def _shapes(query: CandidateQuery) -> Iterator[tuple[FunnelStep, CandidateQuery]]:
+    """Build the query up requirement by requirement, as far as it asks what providers are."""
     asked = CandidateQuery(groups=())
     for names, requirement, field in (
         (sorted(query.root_required), Requirement.ROOT_TRAIT, "root_required"),
@@ -50,13 +76,18 @@ def _growing(query: CandidateQuery) -> Iterator[tuple[FunnelStep, CandidateQuery
         groups.append(RequestGroup(suffix=group.suffix, resources=dict.fromkeys(group.resources, 0)))
         for requirement, about, changes in _shape_of(group):
             groups[-1] = replace(groups[-1], **changes)
-            step = FunnelStep(requirement=requirement, suffix=group.suffix, names=tuple(about))
-            yield step, replace(asked, groups=tuple(groups))
-    for number, group in enumerate(query.groups):
-        for name, amount in group.resources.items():
-            groups[number] = replace(groups[number], resources={**groups[number].resources, name: amount})
-            step = FunnelStep(requirement=Requirement.FREE, suffix=group.suffix, names=(name,), amount=amount)
-            yield step, replace(asked, groups=tuple(groups))
+            asked = replace(asked, groups=tuple(groups))
+            yield FunnelStep(requirement=requirement, suffix=group.suffix, names=tuple(about)), asked
+
+
+def _amounts(shape: CandidateQuery, amounts: Sequence[_Amount]) -> Iterator[tuple[FunnelStep, CandidateQuery]]:
+    """Add one amount after the other to what the query asks providers to be."""
+    groups = list(shape.groups)
+    for number, name, amount in amounts:
+        group = groups[number]
+        groups[number] = replace(group, resources={**group.resources, name: amount})
+        step = FunnelStep(requirement=Requirement.FREE, suffix=group.suffix, names=(name,), amount=amount)
+        yield step, replace(shape, groups=tuple(groups))
 
 
 def _shape_of(group: RequestGroup) -> Iterator[tuple[Requirement, Sequence[str], Mapping[str, object]]]:
