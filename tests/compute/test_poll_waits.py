@@ -1,14 +1,15 @@
 import asyncio
 from typing import Any, cast
 
-from roost.compute.service.poll_waits import CHANNEL, PollWaits
+from roost.compute.model import GUEST_CHANNEL
+from roost.compute.service.poll_waits import PollWaits
 from roost.platform.wakeup import Wakeups
 
 LONG_S = 60.0
 
 
 def wakeups() -> Wakeups:
-    return Wakeups(cast("Any", None))  # those of this process need no database
+    return Wakeups(cast("Any", None), [GUEST_CHANNEL])  # those of this process need no database
 
 
 async def test_only_polls_whose_hosts_have_orders_are_woken() -> None:
@@ -25,19 +26,19 @@ async def test_only_polls_whose_hosts_have_orders_are_woken() -> None:
     while looks < 1:
         await asyncio.sleep(0)
     orders.add("h2")
-    heard.send(CHANNEL)
+    heard.send(GUEST_CHANNEL)
     await asyncio.wait_for(first, LONG_S)
     assert looks == 2
     assert not any(other.done() for other in others)
     orders.update(f"x{number}" for number in range(100))
-    heard.send(CHANNEL)
+    heard.send(GUEST_CHANNEL)
     await asyncio.wait_for(asyncio.gather(*others), LONG_S)
     assert looks == 3
 
 
 async def test_a_wake_up_between_a_polls_look_and_its_wait_is_not_missed() -> None:
     heard = wakeups()
-    heard.send(CHANNEL)
+    heard.send(GUEST_CHANNEL)
 
     async def look() -> set[str]:
         return set()
