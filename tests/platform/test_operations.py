@@ -16,9 +16,8 @@ from roost.platform.operations import (
     Operation,
     Operations,
     Versions,
-    accept_check,
-    content_type_check,
     make_routes,
+    media_type_check,
     policy_check,
     version_check,
 )
@@ -80,7 +79,7 @@ async def test_checks_stand_before_the_endpoint_in_their_order() -> None:
 
 async def test_media_types_are_looked_at_where_an_api_wants_it() -> None:
     table = {"/a": {"GET": operation(result=dict[str, bool]), "PUT": operation(body=dict[str, int])}}
-    routed = app(table, content_type_check, accept_check)
+    routed = app(table, media_type_check)
     for method, headers, status in (
         ("GET", {}, 200), ("GET", {"Accept": "application/json"}, 200), ("GET", {"Accept": "text/html"}, 406),
         ("GET", {"Content-Length": "2"}, 400), ("PUT", {"Content-Type": "application/json; charset=utf-8"}, 200),

@@ -44,7 +44,6 @@ UNAUTHENTICATED = {
 RESPONSES = {401: "unauthenticated", 503: "unavailable"}
 """The names of the answers that any API may give before it looks at a request."""
 
-
 Components = Mapping[str, Schema]
 """Name -> schema."""
 
@@ -225,10 +224,10 @@ class _Writer:
 
     def components(self) -> dict[str, Any]:
         """Return what operations refer to."""
-        error = self.schema(self.about.error)
+        error, service = self.schema(self.about.error), self.about.microversions
         return {
             "schemas": {name: self._inner(schema) for name, schema in self._components.items()},
-            **(self._version_components() if self.about.microversions else {}),
+            **({} if service is None else _version_components(f"{service.service} {self.version_text}")),
             "responses": {
                 "refusal": self._response("what is wrong", error),
                 "unauthenticated": {
@@ -313,19 +312,16 @@ class _Writer:
                 "description": "each property is a parameter of its own; its name is one that a pattern allows",
             }  # fmt: skip
 
-    def _version_components(self) -> dict[str, Any]:
-        assert self.about.microversions
-        parameter = {
-            "name": "OpenStack-API-Version", "in": "header", "required": False,
-            "schema": {"const": f"{self.about.microversions.service} {self.version_text}"},
-            "description": "the version that this document describes; without it, the lowest one answers",
-        }  # fmt: skip
-        return {
-            "parameters": {"version": parameter},
-            "headers": {"version": {"description": "the version that answers", "schema": {"type": "string"}}},
-        }
-
 
 def _is_type(schema: Any) -> bool:
     """Return whether it is a type that msgspec describes: a struct, or such as dict[str, str]."""
     return schema is not None and not isinstance(schema, Mapping | Versions | list | tuple | str | int | float)
+
+
+def _version_components(version: str) -> dict[str, Any]:
+    parameter = {
+        "name": "OpenStack-API-Version", "in": "header", "required": False, "schema": {"const": version},
+        "description": "the version that this document describes; without it, the lowest one answers",
+    }  # fmt: skip
+    header = {"description": "the version that answers", "schema": {"type": "string"}}
+    return {"parameters": {"version": parameter}, "headers": {"version": header}}

@@ -122,8 +122,9 @@ def version_check(operation: Operation) -> Check | None:
     return check
 
 
-def content_type_check(operation: Operation) -> Check:
-    """Return the check that a body says it is JSON, and is there where one is read."""
+def media_type_check(operation: Operation) -> Check:
+    """Return the check that a body says it is JSON and is there if one is read; else, that the client takes JSON."""
+    shows_only = operation.result is not None and operation.body is None
 
     def check(request: Request) -> None:
         given = request.headers.get("content-type", "").partition(";")[0].strip()
@@ -131,19 +132,11 @@ def content_type_check(operation: Operation) -> Check:
             raise BadRequest("content-type header required when content-length > 0")
         if operation.body is not None and given.lower() != JSON:
             raise HTTPException(415, f"The media type {given or None} is not supported, use {JSON}")
+        accept = request.headers.get("accept") if shows_only else None
+        if accept and "*/*" not in accept and JSON not in accept and "application/*" not in accept:
+            raise HTTPException(406, f"Only {JSON} is provided")
 
     return check
-
-
-def accept_check(operation: Operation) -> Check | None:
-    """Return the check that the client takes JSON, of operations that only show something."""
-    return None if operation.result is None or operation.body is not None else _check_accept
-
-
-def _check_accept(request: Request) -> None:
-    accept = request.headers.get("accept")
-    if accept and "*/*" not in accept and JSON not in accept and "application/*" not in accept:
-        raise HTTPException(406, f"Only {JSON} is provided")
 
 
 def policy_check(policy: Policy, operation: Operation) -> Check | None:

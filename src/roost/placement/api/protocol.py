@@ -17,8 +17,7 @@ from roost.platform.operations import (
     Check,
     ChecksOf,
     Operation,
-    accept_check,
-    content_type_check,
+    media_type_check,
     policy_check,
     version_check,
     version_of,
@@ -34,13 +33,8 @@ def checks(policy: Policy) -> ChecksOf:
     """Return the checks before each endpoint, in upstream's order: its clients rely on which error comes first."""
 
     def checks_of(_path: str, _method: str, operation: Operation) -> Sequence[Check | None]:
-        return (
-            version_check(operation),
-            _check_path,
-            content_type_check(operation),
-            accept_check(operation),
-            policy_check(policy, operation),
-        )
+        media_types, policy_rule = media_type_check(operation), policy_check(policy, operation)
+        return version_check(operation), _check_path, media_types, policy_rule
 
     return checks_of
 
