@@ -11,14 +11,41 @@ from tests.network.cloud import PROJECT
 
 from roost.cli.audit import AuditRequest, audit
 from roost.cli.ledger_target import LedgerTarget
-from roost.conductor.reconcile import audit_once as audit_servers
+from roost.compute.rules.drift import (
+    HOST_WRONG,
+    MIRROR_WRONG,
+    SERVER_CLAIM_STRAY,
+    SERVER_CLAIM_WRONG,
+    SERVER_PORTS_WRONG,
+)
+from roost.compute.service import audit as compute_audit
 from roost.network.model import PortRequest
+from roost.network.rules.drift import (
+    ADDRESS_STRAY,
+    ADDRESS_WRONG,
+    AGGREGATE_STRAY,
+    AGGREGATE_WRONG,
+    FLAT_CLAIM_WRONG,
+    FLAT_STRAY,
+    FREE_WRONG,
+    PORT_CLAIM_IDLE,
+    PORT_CLAIM_LARGE,
+    PORT_CLAIM_SMALL,
+    PORT_CLAIM_STRAY,
+    PORT_LATE,
+    PORT_RESERVED,
+    PORT_STRAY,
+    PORT_UNOWNED,
+    PROVIDER_STRAY,
+    PROVIDER_WRONG,
+)
+from roost.network.service import audit as network_audit
 from roost.network.service import ports
-from roost.network.service.reconciler import audit_once as audit_network
-from roost.placement.service.audit import audit_once as audit_ledger
+from roost.placement.service import audit as ledger_audit
+from roost.placement.service.audit import ALLOCATION_STRAY, ALLOCATION_UNBACKED, CONSUMER_EMPTY, ROOT_WRONG, USE_WRONG
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
-from roost.seams.audit import Kind
+from roost.platform.drift import Kind
 
 NOBODY = "99999999-9999-4999-8999-999999999999"
 
@@ -79,9 +106,9 @@ class Books:
         ledger = Ledger(self.world.database)
         await sync_standard_names(ledger)
         for _ in range(2):
-            await audit_ledger(ledger)
-            await audit_network(self.world.networks)
-            await audit_servers(self.world.conductor)
+            await ledger_audit.AUDIT.reconcile(ledger)
+            await network_audit.AUDIT.reconcile(self.world.networks)
+            await compute_audit.AUDIT.reconcile(self.world.compute)
 
 
 SEGMENT = "(SELECT id FROM network.segment WHERE physical_network = 'rack1')"
@@ -96,10 +123,10 @@ HOST = "(SELECT id FROM placement.provider WHERE name = 'r1-h1')"
 
 DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
     "a port is deleted and its address stays": (
-        Kind.ADDRESS_STRAY, ("DELETE FROM network.port WHERE id = '{loose}'",),
+        ADDRESS_STRAY, ("DELETE FROM network.port WHERE id = '{loose}'",),
     ),
     "the claim of a port is deleted": (
-        Kind.PORT_CLAIM_SMALL,
+        PORT_CLAIM_SMALL,
         (
             UNUSE.replace("WHO", "{loose}"),
             "DELETE FROM placement.allocation WHERE consumer_uuid = '{loose}'",
@@ -107,16 +134,16 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
         ),
     ),
     "the allocations of a port are deleted alone": (
-        Kind.PORT_CLAIM_SMALL, ("DELETE FROM placement.allocation WHERE consumer_uuid = '{loose}'",),
+        PORT_CLAIM_SMALL, ("DELETE FROM placement.allocation WHERE consumer_uuid = '{loose}'",),
     ),
     "a claim is of a port that is not there": (
-        Kind.PORT_CLAIM_STRAY, (HOLD.format("PORT"), CLAIM_AT.format(RACK1), USE.format(RACK1)),
+        PORT_CLAIM_STRAY, (HOLD.format("PORT"), CLAIM_AT.format(RACK1), USE.format(RACK1)),
     ),
     "the addresses of a port are deleted": (
-        Kind.PORT_CLAIM_IDLE, ("DELETE FROM network.address WHERE port_id = '{loose}'",),
+        PORT_CLAIM_IDLE, ("DELETE FROM network.address WHERE port_id = '{loose}'",),
     ),
     "the claim of a port is larger than its addresses": (
-        Kind.PORT_CLAIM_LARGE,
+        PORT_CLAIM_LARGE,
         (
             "UPDATE placement.allocation SET used = 3 WHERE consumer_uuid = '{loose}'",
             "UPDATE placement.inventory i SET used = i.used + 2 FROM placement.allocation a WHERE a.consumer_uuid ="
@@ -124,20 +151,20 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
         ),
     ),
     "the inventory of a segment is not its pools": (
-        Kind.PROVIDER_WRONG, (f"UPDATE placement.inventory SET total = 99, reserved = 3 WHERE provider_id = {RACK1}",),
+        PROVIDER_WRONG, (f"UPDATE placement.inventory SET total = 99, reserved = 3 WHERE provider_id = {RACK1}",),
     ),
     "the provider of a segment is gone, with claims on it": (
-        Kind.PROVIDER_WRONG, (f"DELETE FROM placement.provider WHERE uuid = {SEGMENT}",),
+        PROVIDER_WRONG, (f"DELETE FROM placement.provider WHERE uuid = {SEGMENT}",),
     ),
     "the sharing trait of a segment is gone": (
-        Kind.PROVIDER_WRONG, (f"DELETE FROM placement.provider_trait WHERE provider_id = {RACK1}",),
+        PROVIDER_WRONG, (f"DELETE FROM placement.provider_trait WHERE provider_id = {RACK1}",),
     ),
     "a segment is in the wrong placement aggregate": (
-        Kind.PROVIDER_WRONG,
+        PROVIDER_WRONG,
         (f"UPDATE placement.provider_aggregate SET aggregate_uuid = '{{nobody}}' WHERE provider_id = {RACK1}",),
     ),
     "a provider is of a segment that is not there": (
-        Kind.PROVIDER_STRAY,
+        PROVIDER_STRAY,
         (
             "INSERT INTO placement.provider (uuid, name, root_id)"
             " VALUES ('{nobody}', 'Neutron segment id {nobody}', 0)",
@@ -145,33 +172,33 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
         ),
     ),
     "an address of a pool is marked as of none": (
-        Kind.ADDRESS_WRONG, ("UPDATE network.address SET in_pool = false WHERE port_id = '{loose}'",),
+        ADDRESS_WRONG, ("UPDATE network.address SET in_pool = false WHERE port_id = '{loose}'",),
     ),
     "an address that is capacity is marked as not claimed": (
-        Kind.ADDRESS_WRONG, ("UPDATE network.address SET claimed = false WHERE port_id = '{loose}'",),
+        ADDRESS_WRONG, ("UPDATE network.address SET claimed = false WHERE port_id = '{loose}'",),
     ),
     "an address outside the pools is marked as of them": (
-        Kind.ADDRESS_WRONG,
+        ADDRESS_WRONG,
         (
             "INSERT INTO network.address SELECT subnet_id, '10.3.0.1', port_id, true, NULL, true"
             " FROM network.address WHERE port_id = '{loose}'",
         ),
     ),
     "free ranges overlap addresses": (
-        Kind.FREE_WRONG, ("UPDATE network.free_range SET first_address = '10.3.0.2' WHERE last_address = '10.3.0.14'",),
+        FREE_WRONG, ("UPDATE network.free_range SET first_address = '10.3.0.2' WHERE last_address = '10.3.0.14'",),
     ),
     "free ranges have lost addresses": (
-        Kind.FREE_WRONG, ("UPDATE network.free_range SET last_address = '10.3.0.9' WHERE last_address = '10.3.0.14'",),
+        FREE_WRONG, ("UPDATE network.free_range SET last_address = '10.3.0.9' WHERE last_address = '10.3.0.14'",),
     ),
     "free ranges are gone": (
-        Kind.FREE_WRONG, ("DELETE FROM network.free_range WHERE last_address = '10.1.0.14'",),
+        FREE_WRONG, ("DELETE FROM network.free_range WHERE last_address = '10.1.0.14'",),
     ),
     "a server is gone and its ports stay": (
-        Kind.PORT_STRAY,
+        PORT_STRAY,
         ("DELETE FROM compute.guest WHERE server_id = '{server}'", "DELETE FROM compute.server WHERE id = '{server}'"),
     ),
     "a port of a build that is done was never bound": (
-        Kind.PORT_LATE,
+        PORT_LATE,
         (
             "INSERT INTO network.port (id, network_id, project_id, mac_address, device_id, ip_allocation, made_for,"
             " reserved_from) SELECT '{nobody}', network_id, project_id, 'fa:16:3e:ff:ff:ff', '{server}', 'deferred',"
@@ -179,22 +206,22 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
         ),
     ),
     "a server is gone and its user's port stays": (
-        Kind.PORT_UNOWNED,
+        PORT_UNOWNED,
         ("DELETE FROM compute.guest WHERE server_id = '{keeper}'", "DELETE FROM compute.server WHERE id = '{keeper}'"),
     ),
     "a port is reserved for a build that is done": (
-        Kind.PORT_RESERVED,
+        PORT_RESERVED,
         (
             "UPDATE network.port SET reserved_from = '{{}}' WHERE id = '{mine}'",
             "UPDATE network.address SET assigned_for = '{keeper}' WHERE port_id = '{mine}'",
         ),
     ),
     "a claim is of a server that is not there": (
-        Kind.SERVER_CLAIM_STRAY,
+        SERVER_CLAIM_STRAY,
         (HOLD.format("INSTANCE"), CLAIM_AT.format(HOST), USE.format(HOST)),
     ),
     "the claim of a server is gone": (
-        Kind.SERVER_CLAIM_WRONG,
+        SERVER_CLAIM_WRONG,
         (
             UNUSE.replace("WHO", "{server}"),
             "DELETE FROM placement.allocation WHERE consumer_uuid = '{server}'",
@@ -202,10 +229,10 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
         ),
     ),
     "the claim of a server is not what it asked for": (
-        Kind.SERVER_CLAIM_WRONG, ("UPDATE placement.allocation SET used = 7 WHERE consumer_uuid = '{server}'",),
+        SERVER_CLAIM_WRONG, ("UPDATE placement.allocation SET used = 7 WHERE consumer_uuid = '{server}'",),
     ),
     "a server that is not there has an address of a flat network": (
-        Kind.FLAT_STRAY,
+        FLAT_STRAY,
         (
             "INSERT INTO network.flat_address SELECT '{nobody}', tag, network_id, subnet_id, '10.4.0.3', 'mac', 1"
             " FROM network.flat_address",
@@ -213,10 +240,10 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
         ),
     ),
     "an address of a flat network is of a pool that is not there": (
-        Kind.FLAT_STRAY, ("UPDATE network.flat_address SET subnet_id = '{nobody}'",),
+        FLAT_STRAY, ("UPDATE network.flat_address SET subnet_id = '{nobody}'",),
     ),
     "the claim of a server on a flat network is more than its addresses": (
-        Kind.FLAT_CLAIM_WRONG,
+        FLAT_CLAIM_WRONG,
         (
             "UPDATE placement.allocation SET used = used + 2 FROM placement.provider p"
             " WHERE p.id = provider_id AND consumer_uuid = '{legacy}' AND p.name LIKE 'Flat pool id %'",
@@ -225,10 +252,10 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
         ),
     ),
     "an address of a segment is claimed by a server itself": (
-        Kind.FLAT_CLAIM_WRONG, (CLAIM_AT.format(RACK1).replace("{nobody}", "{server}"), USE.format(RACK1)),
+        FLAT_CLAIM_WRONG, (CLAIM_AT.format(RACK1).replace("{nobody}", "{server}"), USE.format(RACK1)),
     ),
     "the claim of a server on a flat network has lost its address": (
-        Kind.FLAT_CLAIM_WRONG,
+        FLAT_CLAIM_WRONG,
         (
             "DELETE FROM placement.allocation USING placement.provider p"
             " WHERE p.id = provider_id AND consumer_uuid = '{legacy}' AND p.name LIKE 'Flat pool id %'",
@@ -237,24 +264,24 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
         ),
     ),
     "use is not the sum of the allocations": (
-        Kind.USE_WRONG, ("UPDATE placement.inventory SET used = used + 5",),
+        USE_WRONG, ("UPDATE placement.inventory SET used = used + 5",),
     ),
     "an allocation is of a consumer that is not there": (
-        Kind.ALLOCATION_STRAY, (CLAIM_AT.format(RACK1), USE.format(RACK1)),
+        ALLOCATION_STRAY, (CLAIM_AT.format(RACK1), USE.format(RACK1)),
     ),
     "a host is noted under the root of another": (
-        Kind.ROOT_WRONG,
+        ROOT_WRONG,
         (
             "UPDATE placement.provider SET root_id = (SELECT id FROM placement.provider WHERE name = 'r2-h1')"
             " WHERE name = 'r1-h1'",
         ),
     ),
-    "a consumer holds nothing": (Kind.CONSUMER_EMPTY, (HOLD.format("PORT"),)),
+    "a consumer holds nothing": (CONSUMER_EMPTY, (HOLD.format("PORT"),)),
     "a host is missing in the host aggregate of its segment": (
-        Kind.AGGREGATE_WRONG, ("DELETE FROM compute.host_aggregate_host WHERE host = 'r1-h2'",),
+        AGGREGATE_WRONG, ("DELETE FROM compute.host_aggregate_host WHERE host = 'r1-h2'",),
     ),
     "a host is in the host aggregate of another segment, and one is nobody": (
-        Kind.AGGREGATE_WRONG,
+        AGGREGATE_WRONG,
         (
             "INSERT INTO compute.host_aggregate_host SELECT aggregate_uuid, 'r2-h1' FROM compute.host_aggregate_host"
             " WHERE host = 'r1-h2' ON CONFLICT DO NOTHING",
@@ -263,83 +290,83 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
         ),
     ),
     "the host aggregate of a segment is gone": (
-        Kind.AGGREGATE_WRONG, ("DELETE FROM compute.host_aggregate WHERE name LIKE 'Neutron segment id %'",),
+        AGGREGATE_WRONG, ("DELETE FROM compute.host_aggregate WHERE name LIKE 'Neutron segment id %'",),
     ),
     "a host aggregate is of a segment that is not there": (
-        Kind.AGGREGATE_STRAY,
+        AGGREGATE_STRAY,
         ("INSERT INTO compute.host_aggregate (uuid, name) VALUES ('{nobody}', 'Neutron segment id {nobody}')",),
     ),
     "an allocation has no inventory": (
-        Kind.ALLOCATION_UNBACKED, (f"DELETE FROM placement.inventory WHERE provider_id = {RACK1}",),
+        ALLOCATION_UNBACKED, (f"DELETE FROM placement.inventory WHERE provider_id = {RACK1}",),
     ),
     "an allocation of a server has no inventory": (
-        Kind.ALLOCATION_UNBACKED,
+        ALLOCATION_UNBACKED,
         (
             "DELETE FROM placement.inventory USING placement.provider p, compute.host h, compute.server s"
             " WHERE p.id = provider_id AND p.uuid = h.provider_uuid AND h.name = s.host AND s.id = '{server}'",
         ),
     ),
     "the inventory of a host is not what it has": (
-        Kind.HOST_WRONG, (f"UPDATE placement.inventory SET total = total + 64 WHERE provider_id = {HOST}",),
+        HOST_WRONG, (f"UPDATE placement.inventory SET total = total + 64 WHERE provider_id = {HOST}",),
     ),
     "the provider of a host is gone": (
-        Kind.HOST_WRONG, (f"DELETE FROM placement.provider WHERE id = {HOST}",),
+        HOST_WRONG, (f"DELETE FROM placement.provider WHERE id = {HOST}",),
     ),
     "an open host is closed for the ledger": (
-        Kind.HOST_WRONG,
+        HOST_WRONG,
         (
             f"INSERT INTO placement.provider_trait SELECT {HOST}, id FROM placement.trait"
             " WHERE name = 'COMPUTE_STATUS_DISABLED'",
         ),
     ),
     "a closed host is open for the ledger": (
-        Kind.HOST_WRONG, ("UPDATE compute.host SET disabled = true WHERE name = 'r2-h1'",),
+        HOST_WRONG, ("UPDATE compute.host SET disabled = true WHERE name = 'r2-h1'",),
     ),
     "the network service does not know a host": (
-        Kind.HOST_WRONG, ("DELETE FROM network.host WHERE name = 'r1-h1'",),
+        HOST_WRONG, ("DELETE FROM network.host WHERE name = 'r1-h1'",),
     ),
     "the network service has a host on another physical network": (
-        Kind.HOST_WRONG, ("UPDATE network.host SET physical_networks = '{{rack2}}' WHERE name = 'r1-h1'",),
+        HOST_WRONG, ("UPDATE network.host SET physical_networks = '{{rack2}}' WHERE name = 'r1-h1'",),
     ),
     "the network service has a host in another cell": (
-        Kind.HOST_WRONG, ("UPDATE network.host SET cell = 'cell2' WHERE name = 'r1-h1'",),
+        HOST_WRONG, ("UPDATE network.host SET cell = 'cell2' WHERE name = 'r1-h1'",),
     ),
     "a host's provider is not in its placement aggregates": (
-        Kind.MIRROR_WRONG, (f"DELETE FROM placement.provider_aggregate WHERE provider_id = {HOST}",),
+        MIRROR_WRONG, (f"DELETE FROM placement.provider_aggregate WHERE provider_id = {HOST}",),
     ),
     "a host's provider is in the placement aggregate of another segment": (
-        Kind.MIRROR_WRONG,
+        MIRROR_WRONG,
         (
             f"INSERT INTO placement.provider_aggregate SELECT {HOST}, aggregate_uuid FROM compute.host_aggregate_host"
             " WHERE host = 'r2-h1' ON CONFLICT DO NOTHING",
         ),
     ),
     "what is kept of a server's ports has another address": (
-        Kind.SERVER_PORTS_WRONG,
+        SERVER_PORTS_WRONG,
         (
             "UPDATE compute.server SET network_info = jsonb_set(network_info, '{{0,addresses}}', '[\"10.9.9.9\"]')"
             " WHERE id = '{keeper}'",
         ),
     ),
     "what is kept of a server's ports has another MAC address": (
-        Kind.SERVER_PORTS_WRONG,
+        SERVER_PORTS_WRONG,
         (
             "UPDATE compute.server SET network_info = jsonb_set(network_info, '{{0,mac_address}}', '\"mac\"')"
             " WHERE id = '{keeper}'",
         ),
     ),
     "what is kept of a server's address on a flat network is another": (
-        Kind.SERVER_PORTS_WRONG,
+        SERVER_PORTS_WRONG,
         (
             "UPDATE compute.server SET network_info = jsonb_set(network_info, '{{0,addresses}}', '[\"10.9.9.9\"]')"
             " WHERE id = '{legacy}'",
         ),
     ),
     "a server's address on a flat network is gone": (
-        Kind.SERVER_PORTS_WRONG, ("DELETE FROM network.flat_address WHERE server_id = '{legacy}'",),
+        SERVER_PORTS_WRONG, ("DELETE FROM network.flat_address WHERE server_id = '{legacy}'",),
     ),
     "what is kept of a server's ports is gone": (
-        Kind.SERVER_PORTS_WRONG, ("UPDATE compute.server SET network_info = '[]' WHERE id = '{server}'",),
+        SERVER_PORTS_WRONG, ("UPDATE compute.server SET network_info = '[]' WHERE id = '{server}'",),
     ),
 }  # fmt: skip
 """What happened -> the kind that it is, and the statements that make it."""

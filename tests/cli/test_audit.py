@@ -13,12 +13,15 @@ from tests.cli.drifts import DRIFTS, HOLD, NOBODY, Books
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT
 
+from roost.cli.audit_report import KINDS
+from roost.compute.rules.drift import GUEST_MISSING, GUEST_STRAY, GUEST_UNKNOWN, PORT_ELSEWHERE
 from roost.network.errors import SubnetInUse
 from roost.network.model import PortRequest, SubnetChanges
+from roost.network.rules.drift import PORT_UNREACHED
 from roost.network.service import networks, ports, subnet_changes, subnets
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.database import Database
-from roost.seams.audit import Kind, Mend
+from roost.platform.drift import RepairedBy
 
 MANAGE = [sys.executable, "-c", "from roost.cli.manage import main; main()"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
@@ -32,7 +35,7 @@ async def books(database: Database, dsn: str) -> Books:
 async def test_a_cloud_where_all_agrees_is_clean(books: Books) -> None:
     status, report = await books.audit()
     assert (status, report["clean"], report["found"]) == (0, True, [])
-    assert set(report["counts"]) == {kind.code for kind in Kind}
+    assert set(report["counts"]) == {kind.code for kind in KINDS}
     assert await books.tell(repair=True) == (0, "Nothing has drifted.\n")
 
 
@@ -53,7 +56,7 @@ async def test_drift_is_named_then_repaired_and_then_clean(books: Books, what: s
     await assert_books_agree(books.world.database)
 
 
-@pytest.mark.parametrize("what", [what for what, (kind, _) in DRIFTS.items() if kind.mend is Mend.ITSELF])
+@pytest.mark.parametrize("what", [what for what, (kind, _) in DRIFTS.items() if kind.repaired_by is RepairedBy.ITSELF])
 async def test_the_reconcilers_heal_it_themselves(books: Books, what: str) -> None:
     await books.execute(*DRIFTS[what][1])
     await books.reconcile()
@@ -61,17 +64,17 @@ async def test_the_reconcilers_heal_it_themselves(books: Books, what: str) -> No
     await assert_books_agree(books.world.database)
 
 
-OTHERS = {Kind.GUEST_STRAY, Kind.GUEST_MISSING, Kind.GUEST_UNKNOWN, Kind.PORT_ELSEWHERE, Kind.PORT_UNREACHED}
+OTHERS = {GUEST_STRAY, GUEST_MISSING, GUEST_UNKNOWN, PORT_ELSEWHERE, PORT_UNREACHED}
 """Kinds for which a person or an agent is needed, so that each has a test of its own."""
 
 
 def test_every_kind_is_tried() -> None:
-    assert {kind for kind, _ in DRIFTS.values()} | OTHERS == set(Kind)
+    assert {kind for kind, _ in DRIFTS.values()} | OTHERS == set(KINDS)
 
 
 def test_the_reference_has_every_kind() -> None:
-    by = {Mend.ITSELF: "reconciler, `--repair`", Mend.ASKED: "`--repair`", Mend.PERSON: "you"}
-    rows = [f"| `{kind.code}` | {kind.sentence} | {kind.repair} | {by[kind.mend]} |" for kind in Kind]
+    by = {RepairedBy.ITSELF: "reconciler, `--repair`", RepairedBy.ASKED: "`--repair`", RepairedBy.PERSON: "you"}
+    rows = [f"| `{kind.code}` | {kind.sentence} | {kind.repair} | {by[kind.repaired_by]} |" for kind in KINDS]
     text = (Path(__file__).parents[2] / "docs/reference/command-line.md").read_text()
     assert "\n".join(rows) in text
 
@@ -133,8 +136,10 @@ async def test_what_only_a_person_can_put_right_is_left(books: Books) -> None:
     )
     status, report = await books.audit(repair=True)
     assert status == 3
-    kinds = {Kind.GUEST_MISSING, Kind.GUEST_UNKNOWN, Kind.PORT_ELSEWHERE, Kind.PORT_UNREACHED}
-    assert {one["kind"] for one in report["left"]} == {kind.code for kind in kinds if kind.mend is Mend.PERSON}
+    kinds = {GUEST_MISSING, GUEST_UNKNOWN, PORT_ELSEWHERE, PORT_UNREACHED}
+    assert {one["kind"] for one in report["left"]} == {
+        kind.code for kind in kinds if kind.repaired_by is RepairedBy.PERSON
+    }
     assert report["repaired"] == []
 
 

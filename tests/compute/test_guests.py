@@ -10,12 +10,12 @@ from tests.blocked import until_blocked
 from roost.compute.model import GuestOrder, GuestReport, Stage
 from roost.compute.rules.guests import Guest, ReportOutcome, WorkState, decide_reports
 from roost.compute.service import Compute
-from roost.compute.service.audit import audit_guests
+from roost.compute.service.audit import GUESTS
 from roost.compute.service.guests import BusyOrder, Polls, report
 from roost.compute.service.leases import renew_leases
 from roost.platform.database import Database
+from roost.platform.drift import Repairs
 from roost.platform.errors import NotFound
-from roost.seams.audit import Repairs
 
 SERVER = "11111111-1111-1111-1111-111111111111"
 KEY = (SERVER, "h1")
@@ -215,7 +215,7 @@ async def test_an_audit_that_waits_for_a_guest_holds_none_that_comes_after_it(co
             await tx.execute("INSERT INTO compute.guest VALUES ($1, 'h1', 1, 'running')", server)
     async with compute.database.transaction() as tx:
         await tx.execute("SELECT FROM compute.guest WHERE server_id = $1 FOR UPDATE", first)
-        auditing = asyncio.create_task(audit_guests(compute, repairs=Repairs.ALL))
+        auditing = asyncio.create_task(GUESTS.run(compute, repairs=Repairs.ALL))
         await until_blocked(compute.database, 1)
         await tx.execute("SELECT FROM compute.guest WHERE server_id = $1 FOR UPDATE NOWAIT", last)
     assert [(drift.key, drift.repaired) for drift in await auditing] == [(first, True), (last, True)]

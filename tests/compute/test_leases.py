@@ -10,10 +10,11 @@ from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, 
 from roost.compute.errors import HostHeld
 from roost.compute.model import GuestReport, HostReport
 from roost.compute.rules.agent_tokens import HostPatterns
+from roost.compute.rules.drift import GUEST_MISSING, GUEST_UNKNOWN
 from roost.compute.rules.guests import Guest, GuestList, KnownGuest, Refusal, decide_guest_list, decide_reports
 from roost.compute.rules.leases import Agent, HostLease, list_held_elsewhere
 from roost.compute.service import Compute
-from roost.compute.service.audit import audit_guests
+from roost.compute.service.audit import GUESTS
 from roost.compute.service.guests import Polls, compare_guests, report
 from roost.compute.service.hosts import register_hosts
 from roost.compute.service.leases import (
@@ -25,8 +26,8 @@ from roost.compute.service.leases import (
 )
 from roost.compute.settings import ComputeSettings
 from roost.platform.database import Database
+from roost.platform.drift import Repairs
 from roost.platform.errors import NotFound
-from roost.seams.audit import Kind, Repairs
 
 OTHER = Agent(id="b0000000-0000-0000-0000-00000000000b", label="the other")
 SERVER = "11111111-1111-1111-1111-111111111111"
@@ -249,14 +250,14 @@ async def test_an_empty_list_marks_the_servers_of_the_host_and_frees_nothing(com
     assert await list_guests(compute, AGENT) == []
     assert await value(compute, "SELECT status FROM compute.server") == "ERROR"
     assert await value(compute, "SELECT fault ->> 'message' FROM compute.server") == "its guest is gone from host h1"
-    assert [(drift.kind, drift.key) for drift in await audit_guests(compute, repairs=Repairs.ALL)] == [
-        (Kind.GUEST_MISSING, server)
+    assert [(drift.kind, drift.key) for drift in await GUESTS.run(compute, repairs=Repairs.ALL)] == [
+        (GUEST_MISSING, server)
     ]
     known = KnownGuest(server_id=server, host="h1", attempt=1)
     assert await list_guests(compute, AGENT, known) == []
     assert await value(compute, "SELECT status FROM compute.server") == "ACTIVE"
     assert await value(compute, "SELECT fault IS NULL FROM compute.server")
-    assert await audit_guests(compute, repairs=Repairs.NONE) == []
+    assert await GUESTS.run(compute, repairs=Repairs.NONE) == []
 
 
 async def test_absence_that_nobody_asked_for_marks_the_server(compute: Compute) -> None:
@@ -291,16 +292,16 @@ async def test_only_the_agent_that_has_a_guest_can_say_that_it_is_gone(compute: 
 async def test_guests_that_nobody_knows_are_left_alone_and_named(compute: Compute) -> None:
     known = KnownGuest(server_id=SERVER, host="h1", attempt=3)
     assert await list_guests(compute, AGENT, known) == []
-    drifts = await audit_guests(compute, repairs=Repairs.ALL)
-    assert [(drift.kind, drift.key, drift.repaired) for drift in drifts] == [(Kind.GUEST_UNKNOWN, SERVER, False)]
+    drifts = await GUESTS.run(compute, repairs=Repairs.ALL)
+    assert [(drift.kind, drift.key, drift.repaired) for drift in drifts] == [(GUEST_UNKNOWN, SERVER, False)]
     assert await list_guests(compute, AGENT) == []
-    assert await audit_guests(compute, repairs=Repairs.NONE) == []
+    assert await GUESTS.run(compute, repairs=Repairs.NONE) == []
 
 
 async def test_a_list_says_nothing_of_hosts_that_the_agent_does_not_serve(compute: Compute) -> None:
     server = await running_server(compute, host="h2", agent=OTHER)
     assert await list_guests(compute, AGENT, KnownGuest(server_id=SERVER, host="h2", attempt=1)) == []
-    assert await audit_guests(compute, repairs=Repairs.NONE) == []
+    assert await GUESTS.run(compute, repairs=Repairs.NONE) == []
     assert await value(compute, "SELECT status FROM compute.server WHERE id = $1", server) == "ACTIVE"
 
 

@@ -17,6 +17,7 @@ from roost.compute.service import hosts as hosts_service
 from roost.compute.service import servers as service
 from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.compute.service.work import lease_work, move
+from roost.seams.compute import ServerState
 
 NET, OTHER = "bbbbbbbb-0000-0000-0000-000000000001", "bbbbbbbb-0000-0000-0000-000000000002"
 PORT = "cccccccc-0000-0000-0000-000000000001"
@@ -100,8 +101,8 @@ async def test_servers_and_their_work_are_written_together(cloud: Compute) -> No
     assert [(await work_of(cloud, server_id))["stage"] for server_id in ids] == ["create_ports"] * 3
     client = LocalCompute(cloud)
     unknown = str(uuid.uuid4())
-    assert await client.list_unfinished([*ids, unknown]) == set(ids)
-    assert await client.list_servers([*ids, unknown]) == set(ids)
+    building = ServerState(claiming=True, unfinished=True)
+    assert await client.get_server_states([*ids, unknown]) == dict.fromkeys(ids, building)
 
 
 async def test_a_hundred_servers_take_as_many_statements_as_one(cloud: Compute, statements: Any) -> None:
@@ -202,7 +203,7 @@ async def test_a_server_deleted_on_a_host_that_is_down_is_gone_at_once(cloud: Co
     with pytest.raises(ServerNotFound):
         await service.get_server(cloud, down)
     assert [one.id for one in await service.list_servers(cloud, ServerFilter())] == [up]
-    assert await LocalCompute(cloud).list_servers([down]) == {down}
+    assert set(await LocalCompute(cloud).get_server_states([down])) == {down}
 
 
 async def test_pages_are_the_youngest_first_and_whole(cloud: Compute) -> None:

@@ -10,10 +10,10 @@ from roost.compute.errors import HostClosed, ServerRefused
 from roost.compute.model import NicAsked, ServerRequest
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
-from roost.compute.service.audit import audit_servers
+from roost.compute.service.audit import SERVERS
 from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.platform.database import Database
-from roost.seams.audit import Repairs
+from roost.platform.drift import Repairs
 from roost.seams.placement import DISABLED, Inventory, ProviderState
 
 GPU, FAST = "CUSTOM_GPU", "CUSTOM_FAST"
@@ -161,7 +161,7 @@ async def test_resources_are_claimed_with_the_server_and_kept_when_the_host_chan
     assert DISABLED in ((await world.conductor.placement.get_providers([uuid]))[uuid].traits or ())
     await host_service.enable_host(world.compute, "r1-h3")
     assert (await world.conductor.placement.list_usages([uuid]))[uuid][GPU] == (2, 2)
-    assert await audit_servers(world.compute, repairs=Repairs.NONE) == []
+    assert await SERVERS.run(world.compute, repairs=Repairs.NONE) == []
     await world.settled()
 
 
@@ -175,7 +175,7 @@ async def test_groups_are_claimed_from_providers_of_their_own_below_the_host(wor
     assert await places(world, [server]) == ["r1-h2"]
     usages = await world.conductor.placement.list_usages(below)
     assert [usages[uuid][GPU] for uuid in below] == [(4, 1), (4, 1)]
-    assert await audit_servers(world.compute, repairs=Repairs.NONE) == []
+    assert await SERVERS.run(world.compute, repairs=Repairs.NONE) == []
     (late,) = await boot(world, network.id, asked | {f"resources3:{GPU}": "1"})
     assert "0 with each group on a provider of its own" in await world.fault(late)
     await world.delete(server)

@@ -11,16 +11,17 @@ from tests.network.cloud import PROJECT
 from tests.next_call import after
 
 from roost.compute.model import Server
+from roost.compute.rules.drift import PORT_ELSEWHERE
 from roost.compute.service import servers as server_service
-from roost.compute.service.audit import audit_servers
+from roost.compute.service.audit import SERVERS
 from roost.conductor.pipeline import run_once
 from roost.network.errors import PortInUse
 from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest
 from roost.network.service import networks, ports
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.database import Database
+from roost.platform.drift import Repairs
 from roost.platform.errors import DatabaseUnavailable
-from roost.seams.audit import Kind, Repairs
 
 LOST = "was deleted while the server was being built."
 
@@ -124,8 +125,8 @@ async def test_a_port_made_for_an_active_server_is_one_of_its_nics(world: World,
     at_subnet = msgspec.structs.replace(wanted, fixed_ips=(FixedIpRequest(subnet_id=subnet_id),))
     made += await ports.create_ports(world.networks, [at_subnet] * many)
     assert {port.port_id for port in (await shown(world, server)).ports} >= {port.id for port in made}
-    found = await audit_servers(world.compute, repairs=Repairs.NONE)
-    assert {drift.kind for drift in found} == {Kind.PORT_ELSEWHERE}, "nothing but that no client has bound them"
+    found = await SERVERS.run(world.compute, repairs=Repairs.NONE)
+    assert {drift.kind for drift in found} == {PORT_ELSEWHERE}, "nothing but that no client has bound them"
     await world.settled()
 
 
@@ -140,7 +141,7 @@ async def test_a_port_of_another_project_is_no_nic_of_the_server_that_it_names(w
     )
     await ports.update_port(world.networks, theirs.id, PortChanges(device_id=server))
     assert (await shown(world, server)).ports == (mine,)
-    assert await audit_servers(world.compute, repairs=Repairs.NONE) == []
+    assert await SERVERS.run(world.compute, repairs=Repairs.NONE) == []
     await ports.delete_port(world.networks, theirs.id)
     assert (await shown(world, server)).ports == (mine,)
     await world.settled()

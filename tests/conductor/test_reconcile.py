@@ -9,12 +9,12 @@ from tests.blocked import until_blocked
 from tests.conductor.world import World
 from tests.next_call import after, instead
 
-from roost.compute.service.audit import audit_hosts
+from roost.compute.service.audit import HOSTS
 from roost.compute.service.leases import renew_leases
 from roost.conductor.pipeline import run_once
 from roost.conductor.reconcile import reconcile_once
 from roost.platform.database import Database
-from roost.seams.audit import Repairs
+from roost.platform.drift import Repairs
 from roost.seams.placement import Claimed, ClaimGroup
 
 
@@ -90,9 +90,9 @@ async def test_an_audit_that_has_hosts_published_again_locks_them_in_order(world
 
     async with world.database.transaction() as tx:
         await tx.execute("SELECT FROM compute.host WHERE name = 'z-last' FOR NO KEY UPDATE")
-        auditing = asyncio.create_task(audit_hosts(world.compute, repairs=Repairs.ITSELF))
+        auditing = asyncio.create_task(HOSTS.run(world.compute, repairs=Repairs.ITSELF))
         await until_blocked(world.database, 1)
         beating = asyncio.create_task(renew_leases(world.compute, ["a-first", "z-last"], AGENT))
         await until_blocked(world.database, 2)
     await asyncio.gather(auditing, beating)
-    assert await audit_hosts(world.compute, repairs=Repairs.NONE) == []
+    assert await HOSTS.run(world.compute, repairs=Repairs.NONE) == []

@@ -11,7 +11,7 @@ from roost.network.service import Networks
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
-from roost.seams.compute import HostAggregateMembers, HostAggregateState, HostHeartbeat, PortsChange
+from roost.seams.compute import HostAggregateMembers, HostAggregateState, HostHeartbeat, PortsChange, ServerState
 
 
 class MemberCompute:
@@ -57,14 +57,9 @@ class MemberCompute:
     async def ports_changed(self, changes: Sequence[PortsChange]) -> None:
         self.told += changes
 
-    async def list_unfinished(self, server_ids: Sequence[str]) -> set[str]:
-        return self.unfinished & set(server_ids)
-
-    async def list_claiming(self, server_ids: Sequence[str]) -> set[str]:
-        return (self.existing | self.unfinished) & set(server_ids)
-
-    async def list_servers(self, server_ids: Sequence[str]) -> set[str]:
-        return (self.existing | self.unfinished) & set(server_ids)
+    async def get_server_states(self, server_ids: Sequence[str]) -> dict[str, ServerState]:
+        known = (self.existing | self.unfinished) & set(server_ids)
+        return {server: ServerState(claiming=True, unfinished=server in self.unfinished) for server in known}
 
 
 @pytest.fixture

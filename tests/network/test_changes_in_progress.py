@@ -22,8 +22,8 @@ from roost.network.rules.availability import Counts
 from roost.network.service import audit_providers, availability, networks, ports, publications, subnet_changes, subnets
 from roost.network.service.reconciler import Reconciled, reconcile_once
 from roost.network.store import publications as publication_rows
+from roost.platform.drift import Repairs
 from roost.platform.errors import DatabaseUnavailable
-from roost.seams.audit import Repairs
 from roost.seams.network import Nic
 
 
@@ -191,7 +191,7 @@ async def test_a_segment_that_gets_a_subnet_while_the_audit_deletes_its_old_host
         await cloud.subnet(network, "10.1.0.0/24", rack1)
 
     before(cloud.compute, "delete_host_aggregates", made)
-    await audit_providers.audit_aggregates(cloud.networks, repairs=Repairs.ITSELF)
+    await audit_providers.AGGREGATES.run(cloud.networks, repairs=Repairs.ITSELF)
     assert [cloud.compute.members[uuid] for uuid in aggregates] == [{"h1"}]
 
 

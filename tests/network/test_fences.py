@@ -264,7 +264,7 @@ async def test_a_claim_that_gets_its_address_while_the_reconciler_looks_is_left_
     async def bound() -> None:
         await ports.update_port(cloud.networks, port.id, PortChanges(host="h1"))
 
-    after(cloud.compute, "list_unfinished", bound)
+    after(cloud.compute, "get_server_states", bound)
     assert await reconcile_once(cloud.networks) == Reconciled()
     assert (await ports.get_port(cloud.networks, port.id)).addresses
     assert await cloud.used(rack1.id) == (5, 1)
@@ -314,7 +314,7 @@ async def test_a_port_that_another_server_got_since_it_was_looked_at_stays_reser
         server = cloud.server(Nic(tag="0", port_id=mine.id), Nic(tag="1", network_id=network.id))
         found.extend(await cloud.ensure(server))
 
-    after(cloud.compute, "list_servers", another)
+    after(cloud.compute, "get_server_states", another)
     assert await reconcile_once(cloud.networks) == Reconciled()
     building = await ports.list_ports(cloud.networks, PortFilter(ids=tuple(port.id for port in found)))
     assert len(building) == 2

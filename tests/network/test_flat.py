@@ -14,13 +14,14 @@ from tests.network.test_api import Api
 from roost.network.errors import InvalidInput, SubnetInUse
 from roost.network.model import AddressRange, FixedIpRequest, Network, PortRequest, Subnet
 from roost.network.rules import addressing, flat
+from roost.network.rules.drift import FLAT_CLAIM_WRONG
 from roost.network.rules.flat import Allocation, FlatAddress
 from roost.network.service import audit_flat
 from roost.network.service import networks as network_service
 from roost.network.service import ports as port_service
 from roost.network.service import subnets as subnet_service
 from roost.network.service.reconciler import reconcile_once
-from roost.seams.audit import Kind, Repairs
+from roost.platform.drift import Repairs
 from roost.seams.network import Allocated, AllocateRefused, EnsuredPorts, FlatNic, FlatWanted, Nic, PortsRefused
 from roost.seams.network import ServerNics as Server
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim
@@ -390,16 +391,16 @@ async def test_an_audit_finds_and_repairs_claims_of_running_servers_that_are_not
     servers = [await boot(cloud, network, "cell1", one) for _ in range(4)]
     right, large, elsewhere, building = servers
     cloud.compute.unfinished, cloud.compute.existing = {building}, {right, large, elsewhere}
-    assert await audit_flat.audit_claims(cloud.networks, repairs=Repairs.ALL) == []
+    assert await audit_flat.CLAIMS.run(cloud.networks, repairs=Repairs.ALL) == []
     assert await claim(cloud, large, {one: 2})
     assert await claim(cloud, elsewhere, {two: 1})
     assert await claim(cloud, building, {two: 1})
-    found = await audit_flat.audit_claims(cloud.networks, repairs=Repairs.NONE)
+    found = await audit_flat.CLAIMS.run(cloud.networks, repairs=Repairs.NONE)
     assert {(drift.kind, drift.key, drift.repaired) for drift in found} == {
-        (Kind.FLAT_CLAIM_WRONG, uuid, False) for uuid in (large, elsewhere)
+        (FLAT_CLAIM_WRONG, uuid, False) for uuid in (large, elsewhere)
     }
-    assert all(drift.repaired for drift in await audit_flat.audit_claims(cloud.networks, repairs=Repairs.ALL))
-    assert await audit_flat.audit_claims(cloud.networks, repairs=Repairs.ALL) == []
+    assert all(drift.repaired for drift in await audit_flat.CLAIMS.run(cloud.networks, repairs=Repairs.ALL))
+    assert await audit_flat.CLAIMS.run(cloud.networks, repairs=Repairs.ALL) == []
     assert (await cloud.used(one), await cloud.used(two)) == ((5, 3), (5, 1))
     await assert_sound(cloud)
 

@@ -25,14 +25,15 @@ from tests.platform.asgi import Answer, send_raw
 from roost.cli.access import VERSION_PATHS
 from roost.network.api import operations, policies, routes
 from roost.network.api.openapi import ABOUT
+from roost.network.rules.drift import PORT_UNOWNED
 from roost.network.service import audit
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.authentication import Authentication, noauth2
 from roost.platform.database import Database
+from roost.platform.drift import Repairs
 from roost.platform.http import mount
 from roost.platform.openapi import describe
 from roost.platform.policy import OsloPolicy
-from roost.seams.audit import Kind, Repairs
 from roost.seams.network import Nic
 
 SEEDS = int(os.environ.get("ROOST_FUZZ_SEEDS", "2"))
@@ -213,9 +214,9 @@ async def check_the_end(cloud: Cloud, watch: Watch) -> None:
     await reconcile_once(cloud.networks)
     await reconcile_once(cloud.networks)
     await watch.check_books([*NEVER, *AT_THE_END])
-    drifts = await audit.audit(cloud.networks, repairs=Repairs.NONE)
+    drifts = await audit.AUDIT.run(cloud.networks, repairs=Repairs.NONE)
     # A client may say of a port that it is at whatever server; that there is none is told, not refused.
-    assert [drift for drift in drifts if drift.kind is not Kind.PORT_UNOWNED] == []
+    assert [drift for drift in drifts if drift.kind is not PORT_UNOWNED] == []
 
 
 def wrong_with(sent: Sent, answer: Answer, *, alone: bool) -> str | None:
@@ -319,4 +320,4 @@ async def test_what_has_no_physical_network_is_reached_by_a_host_that_reaches_no
     port = f'{{"port":{{"network_id":"{network.id}","binding:host_id":"h3"}}}}'
     answer = await Api(cloud).send(Sent("/v2.0/ports", "POST", b"/v2.0/ports", ADMIN, [port.encode()]))
     assert (answer.status, len(answer.body["port"]["fixed_ips"])) == (201, 1), answer
-    assert await audit.audit(cloud.networks, repairs=Repairs.NONE) == []
+    assert await audit.AUDIT.run(cloud.networks, repairs=Repairs.NONE) == []

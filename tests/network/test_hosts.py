@@ -14,10 +14,11 @@ from roost.compute.service import hosts as host_service
 from roost.network.errors import HostNotCompatibleWithFixedIps
 from roost.network.model import Network, PortChanges, PortFilter, PortRequest
 from roost.network.rules import segments
+from roost.network.rules.drift import PORT_UNREACHED
 from roost.network.service import audit, ports
 from roost.network.service import networks as network_service
 from roost.platform.database import Database
-from roost.seams.audit import Kind, Repairs
+from roost.platform.drift import Repairs
 from roost.seams.placement import IPV4_ADDRESS
 
 
@@ -116,8 +117,8 @@ async def test_servers_stay_on_a_host_that_was_cabled_anew_and_new_ones_do_not_c
     await world.hosts("h1", reach=["rack2"])
     (port,) = await ports.list_ports(world.networks, PortFilter(device_ids=(server,)))
     assert (port.host, port.addresses[0].address[:5]) == ("h1", "10.1.")
-    found = await audit.audit(world.networks, repairs=Repairs.ALL)
-    assert [(one.kind, one.key, one.repaired) for one in found] == [(Kind.PORT_UNREACHED, port.id, False)]
+    found = await audit.AUDIT.run(world.networks, repairs=Repairs.ALL)
+    assert [(one.kind, one.key, one.repaired) for one in found] == [(PORT_UNREACHED, port.id, False)]
     assert "host h1 does not reach" in found[0].says
     with pytest.raises(HostNotCompatibleWithFixedIps):
         await ports.update_port(world.networks, kept.id, PortChanges(host="h1"))
@@ -128,11 +129,11 @@ async def test_servers_stay_on_a_host_that_was_cabled_anew_and_new_ones_do_not_c
     (there,) = await ports.list_ports(world.networks, PortFilter(device_ids=(fresh,)))
     assert there.addresses[0].address[:5] == "10.2."
     await world.hosts("h1", reach=["rack1", "rack2"])
-    assert await audit.audit(world.networks, repairs=Repairs.NONE) == []
+    assert await audit.AUDIT.run(world.networks, repairs=Repairs.NONE) == []
     await world.hosts("h1", reach=["rack2"])
     await world.delete(server)
     await world.run()
-    assert await audit.audit(world.networks, repairs=Repairs.NONE) == []
+    assert await audit.AUDIT.run(world.networks, repairs=Repairs.NONE) == []
     ids = await segment_ids(world, network)
     usages = await world.networks.placement.list_usages([ids["rack1"]])
     assert usages[ids["rack1"]][IPV4_ADDRESS] == (13, 1)
@@ -186,5 +187,5 @@ async def test_hosts_that_register_all_at_once_are_all_where_they_belong(world: 
     for number, rack in enumerate(("rack0", "rack1")):
         expected = sorted(f"h{n}" for n in range(16) if n % 2 == number)
         assert await members(world, ids[rack]) == (expected, expected)
-    assert await audit.audit(world.networks, repairs=Repairs.NONE) == []
+    assert await audit.AUDIT.run(world.networks, repairs=Repairs.NONE) == []
     await world.settled()

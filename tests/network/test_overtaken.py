@@ -22,7 +22,7 @@ from roost.network.service import (
     subnets,
 )
 from roost.network.service import networks as network_service
-from roost.seams.audit import Repairs
+from roost.platform.drift import Repairs
 from roost.seams.placement import ClaimGroup, ConsumerClaim
 
 
@@ -129,7 +129,7 @@ async def test_an_audit_takes_no_server_for_short_of_what_it_has_in_a_pool_that_
         cloud.compute.unfinished.clear()
 
     before(cloud.networks.placement, "list_consumers", booted)
-    assert await audit_flat.audit_claims(cloud.networks, repairs=Repairs.ALL) == []
+    assert await audit_flat.CLAIMS.run(cloud.networks, repairs=Repairs.ALL) == []
 
 
 async def test_an_active_binding_that_is_deleted_while_its_port_changes_is_asked_for_again(

@@ -41,11 +41,11 @@ from roost.network.rules import addressing
 from roost.network.rules.addressing import Given
 from roost.network.service import networks as network_service
 from roost.network.service import ports, releases, subnet_changes, subnets
-from roost.network.service.audit import audit
+from roost.network.service.audit import AUDIT
 from roost.network.service.reconciler import Reconciled, reconcile_once
 from roost.network.store import addresses
 from roost.network.store import claims as claim_rows
-from roost.seams.audit import Repairs
+from roost.platform.drift import Repairs
 from roost.seams.network import Nic
 from roost.seams.placement import IPV6_ADDRESS
 
@@ -328,7 +328,7 @@ async def test_the_reconciler_ends_what_was_begun(cloud: Cloud, monkeypatch: pyt
         with pytest.raises(Died):
             await change(cloud, pools=pools((20, 29)))
     assert (await only(cloud)).change is not None
-    assert await audit(cloud.networks, repairs=Repairs.NONE) == []
+    assert await AUDIT.run(cloud.networks, repairs=Repairs.NONE) == []
     await reconcile_once(cloud.networks)
     assert await reconcile_once(cloud.networks) == Reconciled()
     await assert_books(cloud)

@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from roost.cli.ledger_target import LedgerTarget, TargetRefused, open_ledger
+from roost.cli.ledger_target import LedgerTarget, open_existing, outdated
 from roost.compute.rules.agent_tokens import AgentToken
 from roost.compute.service import agent_tokens as service
 from roost.platform.database import Database
@@ -59,14 +59,10 @@ async def revoke(target: LedgerTarget, token_id: str, *, as_json: bool) -> None:
 
 @asynccontextmanager
 async def _open(target: LedgerTarget) -> AsyncIterator[Database]:
-    """The compute service's database. Raises TargetRefused where there is none, or one of another version of Roost."""
-    async with open_ledger(target, create=False) as database:
-        if database is None:
-            raise TargetRefused(f"there is no database in {target.data_dir}: give roost serve's --data-dir")
+    """Yield the compute service's database. Raises TargetRefused where there is none, or one of another version."""
+    async with open_existing(target) as database:
         if await list_outdated(database, ("compute",)):
-            raise TargetRefused(
-                "the compute schema of the database is not of this version of Roost: `roost serve` brings it up to date"
-            )
+            raise outdated(["compute"])
         yield database
 
 

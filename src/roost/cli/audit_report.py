@@ -10,20 +10,28 @@ from rich.table import Table
 from rich.text import Text
 
 from roost.cli.plurals import many
-from roost.seams.audit import Drift, Kind, Mend
+from roost.compute.service.audit import AUDIT as COMPUTE_AUDIT
+from roost.network.service.audit import AUDIT as NETWORK_AUDIT
+from roost.placement.service.audit import AUDIT as LEDGER_AUDIT
+from roost.platform.drift import Drift, Kind, RepairedBy
 
 CLEAN, DRIFT, REPAIRED = 0, 3, 4
 EXAMPLES_SHOWN = 3
-BY = {Mend.ITSELF: "the reconciler, or --repair", Mend.ASKED: "--repair", Mend.PERSON: "you"}
+KINDS = (*LEDGER_AUDIT.kinds, *NETWORK_AUDIT.kinds, *COMPUTE_AUDIT.kinds)
+BY = {
+    RepairedBy.ITSELF: "the reconciler, or --repair",
+    RepairedBy.ASKED: "--repair",
+    RepairedBy.PERSON: "you",
+}
 
 
-def report_json(found: Sequence[Drift], repaired: Sequence[Drift] | None, left: Sequence[Drift] | None) -> bytes:
-    """Every drift. repaired, left: None where nothing was to be repaired."""
+def report_json(drifts: Sequence[Drift], repaired: Sequence[Drift] | None, left: Sequence[Drift] | None) -> bytes:
+    """Return every drift. repaired, left: None where nothing was to be repaired."""
     return msgspec.json.encode(
         {
-            "clean": not (found if left is None else left),
-            "counts": _counts(found),
-            "found": [_shown(drift) for drift in found],
+            "clean": not (drifts if left is None else left),
+            "counts": _counts(drifts),
+            "found": [_shown(drift) for drift in drifts],
             "repaired": None if repaired is None else [_shown(drift) for drift in repaired],
             "left": None if left is None else [_shown(drift) for drift in left],
         }
@@ -31,13 +39,13 @@ def report_json(found: Sequence[Drift], repaired: Sequence[Drift] | None, left: 
 
 
 def print_json(console: Console, report: bytes) -> None:
-    """As it is, whatever the width."""
+    """Print it as it is, whatever the width."""
     console.file.write(report.decode() + "\n")
 
 
-def print_found(console: Console, found: Sequence[Drift], *, repair: bool) -> None:
-    """For people: each kind of drift with its count, the first of its examples, and what would be done."""
-    if not found:
+def print_found(console: Console, drifts: Sequence[Drift], *, repair: bool) -> None:
+    """Print for people: each kind of drift with its count, the first of its examples, and what would be done."""
+    if not drifts:
         console.print("Nothing has drifted.")
         return
     table = Table(box=None, pad_edge=False)
@@ -45,30 +53,30 @@ def print_found(console: Console, found: Sequence[Drift], *, repair: bool) -> No
     table.add_column("count", justify="right")
     for heading in ("for example", "repair", "by"):
         table.add_column(heading, overflow="fold")
-    for kind, count in _by_kind(found).items():
-        mine = [drift for drift in found if drift.kind is kind]
-        examples = "\n".join(_example(drift) for drift in mine[:EXAMPLES_SHOWN])
-        table.add_row(f"{kind.sentence} ({kind.code})", f"{count:,}", examples, kind.repair, BY[kind.mend])
+    for kind, count in _by_kind(drifts).items():
+        of_kind = [drift for drift in drifts if drift.kind is kind]
+        examples = "\n".join(_example(drift) for drift in of_kind[:EXAMPLES_SHOWN])
+        table.add_row(f"{kind.sentence} ({kind.code})", f"{count:,}", examples, kind.repair, BY[kind.repaired_by])
     console.print(table)
-    console.print(Text(f"{many(len(found), 'drift')} found." + ("" if repair else " Nothing was changed.")))
+    console.print(Text(f"{many(len(drifts), 'drift')} found." + ("" if repair else " Nothing was changed.")))
 
 
 def print_outcome(console: Console, repaired: Sequence[Drift], left: Sequence[Drift]) -> None:
-    """What was put right, and what is left."""
+    """Print what was repaired, and what is left."""
     console.print(Text(f"{many(len(repaired), 'drift')} repaired."))
     if left:
         console.print(Text("Left:", style="yellow"))
         print_found(console, left, repair=True)
 
 
-def _by_kind(found: Sequence[Drift]) -> dict[Kind, int]:
-    counts = Counter(drift.kind for drift in found)
-    return {kind: counts[kind] for kind in Kind if counts[kind]}
+def _by_kind(drifts: Sequence[Drift]) -> dict[Kind, int]:
+    counts = Counter(drift.kind for drift in drifts)
+    return {kind: counts[kind] for kind in KINDS if counts[kind]}
 
 
-def _counts(found: Sequence[Drift]) -> dict[str, int]:
-    counts = Counter(drift.kind for drift in found)
-    return {kind.code: counts[kind] for kind in Kind}
+def _counts(drifts: Sequence[Drift]) -> dict[str, int]:
+    counts = Counter(drift.kind for drift in drifts)
+    return {kind.code: counts[kind] for kind in KINDS}
 
 
 def _shown(drift: Drift) -> dict[str, Any]:
@@ -80,7 +88,7 @@ def _shown(drift: Drift) -> dict[str, Any]:
         "name": drift.name,
         "says": drift.says,
         "repair": kind.repair,
-        "repaired_by": kind.mend.value,
+        "repaired_by": kind.repaired_by.value,
     }
 
 

@@ -15,16 +15,16 @@ from roost.compute import api as compute_api
 from roost.compute.api import agent as agent_api
 from roost.compute.api.agent_access import AgentAuthentication
 from roost.compute.service import Compute
+from roost.compute.service import audit as compute_audit
 from roost.compute.service.agent_tokens import AgentTokens
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.silence import SilenceWatch
 from roost.conductor import pipeline
 from roost.conductor.context import Conductor
-from roost.conductor.reconcile import audit_once as audit_servers
 from roost.conductor.reconcile import reconcile_once as reconcile_claims
 from roost.network import api as network_api
 from roost.network.service import Networks
-from roost.network.service.reconciler import audit_once as audit_network
+from roost.network.service import audit as network_audit
 from roost.network.service.reconciler import reconcile_once as reconcile_network
 from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy, Unrestricted
@@ -94,7 +94,7 @@ class CloudParts:
                     interval_s=self.conductor.settings.reconcile_s,
                 ),
                 repeat(
-                    lambda: audit_servers(self.conductor),
+                    lambda: compute_audit.AUDIT.reconcile(self.compute),
                     "auditing servers and hosts",
                     interval_s=self.conductor.settings.audit_s,
                 ),
@@ -109,7 +109,7 @@ class CloudParts:
                     interval_s=settings.reconcile_s,
                 ),
                 repeat(
-                    lambda: audit_network(self.networks),
+                    lambda: network_audit.AUDIT.reconcile(self.networks),
                     "auditing networks and ports",
                     interval_s=settings.audit_s,
                 ),

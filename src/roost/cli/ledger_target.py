@@ -1,10 +1,11 @@
 """The database that a `roost-manage` command works on: given, or the private one of a data directory."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import typer
 from msgspec import Struct
 
 from roost.platform.database import Database
@@ -23,6 +24,13 @@ class LedgerTarget(Struct, frozen=True, kw_only=True):
     data_dir: Path | None
     database: str | None
     pg_bin: Path | None
+
+    @classmethod
+    def choose(cls, data_dir: Path | None, database: str | None, pg_bin: Path | None) -> "LedgerTarget":
+        """Return the target that a command's options name, ./roost without any. Raises typer.BadParameter."""
+        if database and (data_dir or pg_bin):
+            raise typer.BadParameter("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
+        return cls(data_dir=None if database else (data_dir or Path("roost")), database=database, pg_bin=pg_bin)
 
 
 @asynccontextmanager
@@ -47,6 +55,23 @@ async def open_ledger(target: LedgerTarget, *, create: bool, pool_size: int = 1)
             yield database
     finally:
         await asyncio.to_thread(postgres.stop)
+
+
+@asynccontextmanager
+async def open_existing(target: LedgerTarget, *, pool_size: int = 1) -> AsyncIterator[Database]:
+    """Yield the database as `open_ledger` does, without making anything. Raises TargetRefused where there is none."""
+    async with open_ledger(target, create=False, pool_size=pool_size) as database:
+        if database is None:
+            raise TargetRefused(f"there is no database in {target.data_dir}: give roost serve's --data-dir")
+        yield database
+
+
+def outdated(schemas: Sequence[str]) -> TargetRefused:
+    """Return the refusal of a database in which these schemas are of another version."""
+    return TargetRefused(
+        f"the schemas {', '.join(schemas)} of the database are not of this version of Roost: "
+        "`roost serve` brings them up to date"
+    )
 
 
 @asynccontextmanager

@@ -54,6 +54,7 @@ DatabaseUrl = Annotated[
     str | None, typer.Option("--database", help="Roost's PostgreSQL instead: postgresql://user:password@host/name.")
 ]
 PgBin = Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")]
+ConfigFile = Annotated[Path | None, typer.Option(help="The roost.toml that the services have.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
 
@@ -70,13 +71,9 @@ def main() -> None:
 @app.command("import-placement", cls=PlainCommand)
 def _import_placement(
     source_url: Annotated[str, typer.Option("--from", metavar="URL", help="The Placement API to read.")],
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Where Roost's private PostgreSQL lives.", show_default="./roost")
-    ] = None,
-    database: Annotated[
-        str | None, typer.Option(help="Roost's PostgreSQL instead: postgresql://user:password@host/name.")
-    ] = None,
-    pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what differs; write nothing.")] = False,
     delete: Annotated[
         bool, typer.Option("--delete", help="Remove what only Roost has: providers, consumers, custom names.")
@@ -101,15 +98,12 @@ def _import_placement(
 
     Example: `roost-manage import-placement --from http://placement.example/placement --dry-run`
     """
-    if database and (data_dir or pg_bin):
-        raise typer.BadParameter("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
     if not source_url.startswith(("http://", "https://")):
         raise typer.BadParameter(f"--from {source_url}: expected a URL such as http://placement.example/placement")
     asked = ImportRequest(
         source_url=source_url,
-        target=LedgerTarget(
-            data_dir=None if database else (data_dir or Path("roost")), database=database, pg_bin=pg_bin
-        ),
+        target=target,
         token=token,
         ca_file=ca_file,
         dry_run=dry_run,
@@ -123,14 +117,10 @@ def _import_placement(
 
 @app.command("audit", cls=PlainCommand)
 def _audit(
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Where Roost's private PostgreSQL lives.", show_default="./roost")
-    ] = None,
-    database: Annotated[
-        str | None, typer.Option(help="Roost's PostgreSQL instead: postgresql://user:password@host/name.")
-    ] = None,
-    pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
-    config: Annotated[Path | None, typer.Option(help="The roost.toml that the services have.")] = None,
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    config: ConfigFile = None,
     repair: Annotated[bool, typer.Option("--repair", help="Put it right, after showing what.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --repair: do not ask first.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print every drift as one JSON object; never asks.")] = False,
@@ -141,34 +131,27 @@ def _audit(
 
     Example: `roost-manage audit --data-dir /var/lib/roost --repair`
     """
-    if database and (data_dir or pg_bin):
-        raise typer.BadParameter("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
     asks = repair and not yes and not as_json and sys.stdin.isatty()
-    asked = AuditRequest(
-        target=LedgerTarget(
-            data_dir=None if database else (data_dir or Path("roost")), database=database, pg_bin=pg_bin
-        ),
+    request = AuditRequest(
+        target=target,
         config=config,
         repair=repair,
         as_json=as_json,
         confirm=(lambda: typer.confirm("Repair what can be?")) if asks else None,
     )
     configure_logging("manage")
-    raise typer.Exit(run("roost-manage", audit(asked, _console())))
+    raise typer.Exit(run("roost-manage", audit(request, _console())))
 
 
 @app.command("destroy-guest", cls=PlainCommand)
 def _destroy_guest(
     server: Annotated[str, typer.Argument(metavar="SERVER", help="The id of the guest's server.")],
     host: Annotated[str, typer.Option(help="The host that has the guest.")],
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Where Roost's private PostgreSQL lives.", show_default="./roost")
-    ] = None,
-    database: Annotated[
-        str | None, typer.Option(help="Roost's PostgreSQL instead: postgresql://user:password@host/name.")
-    ] = None,
-    pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
-    config: Annotated[Path | None, typer.Option(help="The roost.toml that the services have.")] = None,
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    config: ConfigFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
 ) -> None:
     """Have a host destroy a guest that this database does not know: an audit's `guest-unknown`.
@@ -177,7 +160,7 @@ def _destroy_guest(
 
     Example: `roost-manage destroy-guest 5b5c0e4e-… --host r1-h1 --data-dir /var/lib/roost`
     """
-    target = _target(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
     if not UUID.fullmatch(server):
         raise typer.BadParameter(f"{server}: expected the id of a server")
     if not yes and not typer.confirm(f"Destroy the guest of server {server} on host {host}?"):
@@ -204,7 +187,7 @@ def _create_agent_token(
 
     Example: `umask 077; roost-manage agent-token create --host 'rack1-*' --name rack1 > rack1.token`
     """
-    target = _target(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
     configure_logging("manage")
     run("roost-manage", agent_tokens.create(target, hosts=host, name=name, as_json=as_json))
 
@@ -217,7 +200,7 @@ def _list_agent_tokens(
 
     Example: `roost-manage agent-token list --data-dir /var/lib/roost`
     """
-    target = _target(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
     configure_logging("manage")
     run("roost-manage", agent_tokens.list_tokens(target, _console(), as_json=as_json))
 
@@ -234,15 +217,9 @@ def _revoke_agent_token(
 
     Example: `roost-manage agent-token revoke 1b4e28ba-2fa1-11d2-883f-0016d3cca427`
     """
-    target = _target(data_dir, database, pg_bin)
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
     configure_logging("manage")
     run("roost-manage", agent_tokens.revoke(target, token_id, as_json=as_json))
-
-
-def _target(data_dir: Path | None, database: str | None, pg_bin: Path | None) -> LedgerTarget:
-    if database and (data_dir or pg_bin):
-        raise typer.BadParameter("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
-    return LedgerTarget(data_dir=None if database else (data_dir or Path("roost")), database=database, pg_bin=pg_bin)
 
 
 def _console() -> Console:

@@ -16,7 +16,7 @@ from roost.cli import access
 from roost.cli.roles import ProcessConfig, is_placement_alone
 from roost.cli.settings import Settings, read_settings
 from roost.placement import api as placement_api
-from roost.placement.service.audit import audit_once
+from roost.placement.service import audit as ledger_audit
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.refresh import prune_changes
 from roost.platform.auth import Policy
@@ -163,7 +163,11 @@ def _ledger_audits(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, A
     ):
         return []
     return [
-        repeat(lambda: audit_once(parts.ledger), "auditing the ledger", interval_s=parts.settings.placement.audit_s)
+        repeat(
+            lambda: ledger_audit.AUDIT.reconcile(parts.ledger),
+            "auditing the ledger",
+            interval_s=parts.settings.placement.audit_s,
+        )
     ]
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.compute.service import Compute, nics, servers, work
+from roost.compute.service import Compute, nics, work
 from roost.compute.service import aggregates as host_aggregates
 from roost.compute.service import hosts as host_service
-from roost.seams.compute import HostAggregateMembers, HostAggregateState, HostHeartbeat, PortsChange
+from roost.seams.compute import HostAggregateMembers, HostAggregateState, HostHeartbeat, PortsChange, ServerState
 
 
 class LocalCompute:
-    """Implements roost.seams.compute.ComputeClient; see there for what the calls promise."""
+    """Implements roost.seams.audit.AuditedCompute; see there for what the calls promise."""
 
     def __init__(self, compute: Compute) -> None:
         self._compute = compute
@@ -28,17 +28,9 @@ class LocalCompute:
         """See ComputeClient."""
         await host_aggregates.set_segment_aggregates(self._compute, aggregates_by_host, managed=managed)
 
-    async def list_unfinished(self, server_ids: Sequence[str]) -> set[str]:
+    async def get_server_states(self, server_ids: Sequence[str]) -> dict[str, ServerState]:
         """See ComputeClient."""
-        return await servers.list_unfinished(self._compute, server_ids)
-
-    async def list_claiming(self, server_ids: Sequence[str]) -> set[str]:
-        """See ComputeClient."""
-        return await work.list_claiming(self._compute, server_ids)
-
-    async def list_servers(self, server_ids: Sequence[str]) -> set[str]:
-        """See ComputeClient."""
-        return await servers.list_existing(self._compute, server_ids)
+        return await work.get_server_states(self._compute, server_ids)
 
     async def list_segment_aggregates(self) -> dict[str, HostAggregateMembers]:
         """See ComputeClient."""
@@ -46,7 +38,7 @@ class LocalCompute:
         return {item.uuid: HostAggregateMembers(item.name, frozenset(item.hosts)) for item in found}
 
     async def list_hosts_behind(self) -> set[str]:
-        """See ComputeClient."""
+        """See ComputeAudit."""
         return await host_service.list_behind(self._compute)
 
     async def get_heartbeats(self, hosts: Sequence[str]) -> dict[str, HostHeartbeat]:

@@ -21,7 +21,7 @@ from roost.seams.network import (
 
 
 class LocalNetwork:
-    """roost.seams.network.NetworkClient over the network service next door."""
+    """roost.seams.audit.AuditedNetwork over the network service next door."""
 
     def __init__(self, networks: Networks) -> None:
         self._networks = networks
@@ -66,7 +66,7 @@ class LocalNetwork:
         await publications.set_hosts(self._networks, physical_networks_by_host, cells_by_host or {})
 
     async def get_hosts(self, names: Sequence[str]) -> dict[str, HostReach]:
-        """See NetworkClient."""
+        """See NetworkAudit."""
         return await views.get_hosts(self._networks, names)
 
     async def get_flat_nics(self, servers: Sequence[ServerNics]) -> list[FlatNics]:
@@ -82,11 +82,11 @@ class LocalNetwork:
         await flat.unassign(self._networks, tickets)
 
     async def list_noticed_servers(self, server_ids: Sequence[str]) -> set[str]:
-        """See NetworkClient."""
+        """See NetworkAudit."""
         return await views.list_noticed_servers(self._networks, server_ids)
 
     async def list_unsettled_aggregates(self) -> set[str]:
-        """See NetworkClient."""
+        """See NetworkAudit."""
         return await views.list_unsettled_aggregates(self._networks)
 
     async def list_attached_ports(self, server_ids: Sequence[str]) -> dict[str, tuple[AttachedPort, ...]]:

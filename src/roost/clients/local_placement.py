@@ -19,7 +19,7 @@ from roost.seams.placement import (
 
 
 class LocalPlacement:
-    """Implements roost.seams.placement.PlacementClient; see there for what the calls promise."""
+    """Implements roost.seams.audit.AuditedPlacement; see there for what the calls promise."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -41,7 +41,7 @@ class LocalPlacement:
         return await audit_service.get_providers(self._ledger, uuids)
 
     async def list_named_providers(self, prefix: str, *, after: str, limit: int) -> dict[str, str]:
-        """See PlacementClient."""
+        """See PlacementAudit."""
         return await audit_service.list_named_providers(self._ledger, prefix, after=after, limit=limit)
 
     async def list_aggregate_providers(self, aggregates: Sequence[str]) -> dict[str, list[str]]:
@@ -67,7 +67,7 @@ class LocalPlacement:
         await claims_service.release(self._ledger, consumer_uuids, generations=generations)
 
     async def list_consumers(self, consumer_type: str, *, after: str, limit: int) -> list[str]:
-        """See PlacementClient."""
+        """See PlacementAudit."""
         return await claims_service.list_consumers(self._ledger, consumer_type, after=after, limit=limit)
 
     async def candidates(self, queries: Sequence[CandidateQuery]) -> list[Candidates]:

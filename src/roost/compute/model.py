@@ -232,6 +232,19 @@ class Server(Struct, frozen=True, kw_only=True):
     launched_at: datetime | None
 
 
+class QuietServer(Struct, frozen=True, kw_only=True):
+    """An ACTIVE server that nothing works on. provider_uuid: its host's, None for a host that is not known."""
+
+    id: str
+    name: str
+    project_id: str
+    user_id: str
+    host: str | None
+    provider_uuid: str | None
+    spec: RequestSpec
+    ports: tuple[ServerPort, ...]
+
+
 class NicAsked(Struct, frozen=True, kw_only=True):
     """One NIC as a client asks for it: a port, or a network with perhaps an address of it."""
 

@@ -283,6 +283,22 @@ class Agent(Struct, frozen=True, kw_only=True):
     alive: bool
 
 
+class BuildPort(Struct, frozen=True, kw_only=True):
+    """A port that Roost made for a server, that a build reserved, or that a user attached to one.
+
+    held: a build has the port itself; reserved: or an address of it.
+    """
+
+    id: str
+    name: str
+    device_id: str
+    made: bool
+    reserved: bool
+    held: bool
+    bound: bool
+    revision: int
+
+
 class ProviderSource(Struct, frozen=True, kw_only=True):
     """What stands behind one resource provider: a segment, a network without segments, or a flat network's pool.
 

@@ -87,6 +87,15 @@ class HostHeartbeat(Struct, frozen=True, kw_only=True):
     up: bool
 
 
+class ServerState(Struct, frozen=True):
+    """What a server is in the midst of. claiming: it runs, or is not done with, so it may hold claims, as no other ever
+    will; unfinished: its build, move or delete is still at work. One that a host may have a guest of is not done with.
+    """
+
+    claiming: bool
+    unfinished: bool
+
+
 class PortsChange(Struct, frozen=True):
     """Ports of a server are no longer what they were. lost: those that were deleted while a build held them."""
 
@@ -112,23 +121,11 @@ class ComputeClient(Protocol):
         call returns.
         """
 
-    async def list_unfinished(self, server_ids: Sequence[str]) -> set[str]:
-        """Those of the servers whose build, move or delete is still at work."""
-
-    async def list_claiming(self, server_ids: Sequence[str]) -> set[str]:
-        """Those of the servers that may hold claims: they run, or are not done with; the others never will.
-
-        A server that a host may have a guest of is not done with, whether it exists or not.
-        """
-
-    async def list_servers(self, server_ids: Sequence[str]) -> set[str]:
-        """Those of the servers that exist, or whose delete is still at work, or that a host may have a guest of."""
+    async def get_server_states(self, server_ids: Sequence[str]) -> dict[str, ServerState]:
+        """Return those of the servers that exist, whose delete is still at work, or that a host may have a guest of."""
 
     async def list_segment_aggregates(self) -> dict[str, HostAggregateMembers]:
         """All host aggregates, by UUID: those that the network service keeps, and those of operators."""
-
-    async def list_hosts_behind(self) -> set[str]:
-        """Hosts of which the network service or the ledger is still to be told something."""
 
     async def get_heartbeats(self, hosts: Sequence[str]) -> dict[str, HostHeartbeat]:
         """Return those of the hosts that are known, by name."""

@@ -271,15 +271,6 @@ class NetworkClient(Protocol):
         cells_by_host: the cells that they belong to; one that is not named is in cell1.
         """
 
-    async def get_hosts(self, names: Sequence[str]) -> dict[str, HostReach]:
-        """Those of the hosts that set_hosts has told of, by name."""
-
-    async def list_noticed_servers(self, server_ids: Sequence[str]) -> set[str]:
-        """Those of the servers of whose changed ports the compute service is still to be told."""
-
-    async def list_unsettled_aggregates(self) -> set[str]:
-        """Host aggregates that are just being told which hosts are in them, by UUID."""
-
     async def list_attached_ports(self, server_ids: Sequence[str]) -> dict[str, tuple[AttachedPort, ...]]:
         """Server id -> the ports that say they are its, whoever's, and its NICs on flat networks.
 

@@ -324,9 +324,6 @@ class PlacementClient(Protocol):
     async def get_providers(self, uuids: Sequence[str]) -> dict[str, ProviderState]:
         """The providers that exist, by UUID, whole but for their parents."""
 
-    async def list_named_providers(self, prefix: str, *, after: str, limit: int) -> dict[str, str]:
-        """UUID -> name of providers whose names begin with `prefix`, in the order of names, above the name `after`."""
-
     async def list_aggregate_providers(self, aggregates: Sequence[str]) -> dict[str, list[str]]:
         """Placement aggregate -> UUIDs of the providers in it."""
 
@@ -346,9 +343,6 @@ class PlacementClient(Protocol):
 
     async def release(self, consumer_uuids: Sequence[str], *, generations: Mapping[str, int] | None = None) -> None:
         """Give back all that the consumers hold; with generations, only of those that are still at theirs."""
-
-    async def list_consumers(self, consumer_type: str, *, after: str, limit: int) -> list[str]:
-        """UUIDs of consumers of a type, in order, above `after` ("" for the first page)."""
 
     async def candidates(self, queries: Sequence[CandidateQuery]) -> list[Candidates]:
         """Search as of now: whatever was committed before the call is seen."""

@@ -7,32 +7,39 @@ import ipaddress
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
-
-from roost.compute.model import Host
-from roost.seams.audit import Drift, Kind
-from roost.seams.compute import RequestSpec, ServerPort
+from roost.compute.model import Host, QuietServer
+from roost.platform.drift import Drift, Kind, RepairedBy
+from roost.seams.compute import ServerPort
 from roost.seams.network import AttachedPort, HostReach
 from roost.seams.placement import ADDRESS_CLASSES, DISK_GB, MEMORY_MB, VCPU, Allocations, ProviderState
 
 HOST_CLASSES = (VCPU, MEMORY_MB, DISK_GB)
 
-
-class QuietServer(Struct, frozen=True, kw_only=True):
-    """An ACTIVE server that nothing works on. provider_uuid: its host's, None for a host that is not known."""
-
-    id: str
-    name: str
-    project_id: str
-    user_id: str
-    host: str | None
-    provider_uuid: str | None
-    spec: RequestSpec
-    ports: tuple[ServerPort, ...]
+# fmt: off
+HOST_WRONG = Kind("host-wrong",
+    "a host is not what it was reported to be: its provider, or what the network service knows of it",
+    "published again")
+MIRROR_WRONG = Kind("mirror-wrong", "the provider of a host is not in the placement aggregates of its host aggregates",
+    "set again")
+GUEST_STRAY = Kind("guest-stray", "a host has a guest of a server that is not there, or is elsewhere",
+    "destroyed by its agent", RepairedBy.ASKED)
+GUEST_MISSING = Kind("guest-missing", "the host of a server has no guest of it",
+    "by you: delete the server", RepairedBy.PERSON)
+GUEST_UNKNOWN = Kind("guest-unknown",
+    "a host has a guest that this database does not know, as after the restore of an older one",
+    "by you: on the host, or with roost-manage destroy-guest", RepairedBy.PERSON)
+SERVER_CLAIM_STRAY = Kind("server-claim-stray", "a claim is of a server that may hold none", "given back")
+SERVER_CLAIM_WRONG = Kind("server-claim-wrong", "an ACTIVE server's claim is missing, or is not what it asked for",
+    "claimed anew, if there is room")
+PORT_ELSEWHERE = Kind("port-elsewhere", "a port is bound to another host than its server is on",
+    "by you", RepairedBy.PERSON)
+SERVER_PORTS_WRONG = Kind("server-ports-wrong",
+    "an ACTIVE server's network information is not its ports, or its flat addresses", "written anew")
+# fmt: on
 
 
 def claim_of(server: QuietServer, held: Allocations) -> dict[str, dict[str, int]]:
-    """What the server holds in the ledger: its size on its host, what its flavor asks for, and addresses of its own.
+    """Return what the server should hold: its size on its host, what its flavor asks for, and addresses of its own.
 
     Those are of flat networks, whose audit is the network's. What a flavor asks for beside its size may be on any
     provider of the host's tree, or on one that serves the host: it stays there, and what is missing is the host's.
@@ -60,18 +67,18 @@ def claim_of(server: QuietServer, held: Allocations) -> dict[str, dict[str, int]
 
 
 def judge_claim(server: QuietServer, held: Allocations) -> Drift | None:
-    """Whether the server's claim is what it asked for, where it is. A host that is not known cannot be judged."""
+    """Return the drift of a claim that is not what the server asked for, where it is; none on a host not known."""
     if server.provider_uuid is None:
         return None
     wanted = claim_of(server, held)
     if {uuid: dict(resources) for uuid, resources in held.items()} == wanted:
         return None
     says = f"claims {_show(held)}, should claim {_show(wanted)}"
-    return Drift(kind=Kind.SERVER_CLAIM_WRONG, key=server.id, name=server.name, says=says)
+    return SERVER_CLAIM_WRONG.drift(server.id, says, name=server.name)
 
 
 def own_ports(project_id: str, ports: Sequence[AttachedPort]) -> tuple[AttachedPort, ...]:
-    """Those of a server of this project: another's port that names the server as its device is none of its NICs.
+    """Return those of a server of this project: another's port that names the server as its device is none of its NICs.
 
     Source: Nova, nova/network/neutron.py, which lists a server's ports by its project too.
     """
@@ -79,7 +86,7 @@ def own_ports(project_id: str, ports: Sequence[AttachedPort]) -> tuple[AttachedP
 
 
 def network_information(kept: Sequence[ServerPort], ports: Sequence[AttachedPort]) -> tuple[ServerPort, ...]:
-    """What is kept with the server of its ports, as they are: those known first, in their order."""
+    """Return what is kept with the server of its ports, as they are: those known first, in their order."""
     known = {_key(port.port_id, port.tag): port for port in kept}
     order = {key: number for number, key in enumerate(known)}
     return tuple(
@@ -99,19 +106,18 @@ def network_information(kept: Sequence[ServerPort], ports: Sequence[AttachedPort
 
 
 def judge_ports(server: QuietServer, ports: Sequence[AttachedPort]) -> list[Drift]:
-    """Whether what is kept with the server are its ports with their addresses, and whether they are where it is."""
+    """Return the drift of what is kept with the server of its ports, and of ports that are not where it is."""
     found = []
     kept = {_key(port.port_id, port.tag): _facts(port) for port in server.ports}
     there = {_key(port.id, port.tag): _facts(port) for port in ports}
     if kept != there:
         says = f"has {_show_ports(kept)}, its ports are {_show_ports(there)}"
-        found.append(Drift(kind=Kind.SERVER_PORTS_WRONG, key=server.id, name=server.name, says=says))
+        found.append(SERVER_PORTS_WRONG.drift(server.id, says, name=server.name))
     found += [
-        Drift(
-            kind=Kind.PORT_ELSEWHERE,
-            key=port.id,
+        PORT_ELSEWHERE.drift(
+            port.id,
+            f"bound to {port.host or 'no host'}, its server {server.id} is on {server.host}",
             name=server.name,
-            says=f"bound to {port.host or 'no host'}, its server {server.id} is on {server.host}",
         )
         for port in ports
         if port.id is not None and port.host != server.host
@@ -120,18 +126,18 @@ def judge_ports(server: QuietServer, ports: Sequence[AttachedPort]) -> list[Drif
 
 
 def _key(port_id: str | None, tag: str) -> str:
-    """What names a NIC: its port, or on a flat network its tag."""
+    """Return what names a NIC: its port, or on a flat network its tag."""
     return port_id or f"NIC {tag}"
 
 
 def _facts(port: ServerPort | AttachedPort) -> frozenset[str]:
-    """What is to be the same, in words; a network may have another name by now."""
+    """Return what is to be the same, in words; a network may have another name by now."""
     kept = ("kept on delete",) if port.preserve_on_delete else ()
     return frozenset((*port.addresses, port.mac_address, *kept))
 
 
 def judge_host(host: Host, wanted: ProviderState, found: ProviderState | None, told: HostReach | None) -> Drift | None:
-    """Whether the ledger has the host's provider as it should be, and the network service the host.
+    """Return the drift of a host that the ledger or the network service has otherwise than it is.
 
     found, told: None where they have none. What part of an inventory is reserved, and its ratio, are an operator's.
     """
@@ -153,17 +159,17 @@ def judge_host(host: Host, wanted: ProviderState, found: ProviderState | None, t
         said.append("the network service does not know it")
     elif told != reach:
         said.append(f"the network service has it {_show_reach(told)}, it is {_show_reach(reach)}")
-    return Drift(kind=Kind.HOST_WRONG, key=host.name, name=host.name, says="; ".join(said)) if said else None
+    return HOST_WRONG.drift(host.name, "; ".join(said), name=host.name) if said else None
 
 
 def judge_mirror(host: str, wanted: frozenset[str], found: frozenset[str], names: Mapping[str, str]) -> Drift | None:
-    """Whether a host's provider is in the placement aggregates of the host's aggregates."""
+    """Return the drift of a host's provider that is not in the placement aggregates of the host's aggregates."""
     said = [
         f"{word} {', '.join(sorted(names.get(uuid, uuid) for uuid in uuids))}"
         for word, uuids in (("is not in", wanted - found), ("is also in", found - wanted))
         if uuids
     ]
-    return Drift(kind=Kind.MIRROR_WRONG, key=host, name=host, says="; ".join(said)) if said else None
+    return MIRROR_WRONG.drift(host, "; ".join(said), name=host) if said else None
 
 
 def _number(text: str) -> tuple[int, int]:
@@ -177,7 +183,7 @@ def _show(claim: Allocations) -> str:
 
 
 def _sizes(state: ProviderState) -> dict[str, tuple[int, int, int, int]]:
-    """Resource class of hosts -> total, min_unit, max_unit, step_size."""
+    """Return resource class of hosts -> total, min_unit, max_unit, step_size."""
     return {
         name: (item.total, item.min_unit, item.max_unit, item.step_size)
         for name, item in sorted((state.inventories or {}).items())

@@ -7,8 +7,7 @@ from roost.compute.settings import ComputeSettings
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups
-from roost.seams.network import NetworkClient
-from roost.seams.placement import PlacementClient
+from roost.seams.audit import AuditedNetwork, AuditedPlacement
 
 DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
 DEFAULT_USER = "00000000-0000-0000-0000-0000000000ad"
@@ -25,8 +24,8 @@ class Compute:
 
     database: Database
     env: Env
-    placement: PlacementClient
-    network: NetworkClient = field(default=cast(NetworkClient, None))
+    placement: AuditedPlacement
+    network: AuditedNetwork = field(default=cast(AuditedNetwork, None))
     wakeups: Wakeups | None = None
     settings: ComputeSettings = field(default_factory=ComputeSettings)
     default_project: str = DEFAULT_PROJECT

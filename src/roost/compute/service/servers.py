@@ -216,15 +216,3 @@ async def delete_server(compute: Compute, server_id: str) -> None:
         if not found:
             raise ServerNotFound(f"Instance {server_id} could not be found.")
     compute.wake(WORK_CHANNEL)
-
-
-async def list_unfinished(compute: Compute, server_ids: Sequence[str]) -> set[str]:
-    """Those of the servers whose build, move or delete is still at work."""
-    async with compute.database.connection() as connection:
-        return await store.list_unfinished(connection, server_ids)
-
-
-async def list_existing(compute: Compute, server_ids: Sequence[str]) -> set[str]:
-    """Those of the servers that exist, or whose delete is still at work."""
-    async with compute.database.connection() as connection:
-        return await store.list_existing(connection, server_ids)

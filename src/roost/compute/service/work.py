@@ -9,6 +9,7 @@ from roost.compute.rules.nics import BUILDING
 from roost.compute.service.context import Compute
 from roost.compute.store import servers
 from roost.compute.store import work as store
+from roost.seams.compute import ServerState
 
 LEASE_ROWS_MAX = 256
 
@@ -84,10 +85,10 @@ async def list_launches(compute: Compute, server_ids: Sequence[str]) -> dict[str
         return await store.list_launches(connection, server_ids)
 
 
-async def list_claiming(compute: Compute, server_ids: Sequence[str]) -> set[str]:
-    """Those of the servers that may hold claims: they run, their work is not done, or a host may have a guest."""
+async def get_server_states(compute: Compute, server_ids: Sequence[str]) -> dict[str, ServerState]:
+    """See ComputeClient.get_server_states."""
     async with compute.database.connection() as connection:
-        return await store.list_claiming(connection, server_ids)
+        return await store.get_server_states(connection, server_ids)
 
 
 async def get_host_names(compute: Compute, provider_uuids: Sequence[str]) -> dict[str, str]:

@@ -5,23 +5,32 @@ from typing import Any
 
 import msgspec
 
-from roost.compute.rules.drift import QuietServer
+from roost.compute.model import QuietServer
 from roost.platform.database import Connection
 from roost.seams.compute import RequestSpec, ServerPort
 
-LIST_QUIET = """-- compute.audit_servers
+QUIET = """server.status = 'ACTIVE' AND server.deleted_at IS NULL
+    AND NOT EXISTS (SELECT FROM compute.work WHERE work.server_id = server.id)"""
+
+LIST_QUIET_IDS = f"""-- compute.audit_server_ids
+SELECT id FROM compute.server WHERE {QUIET} AND ($1::uuid IS NULL OR id > $1) ORDER BY id LIMIT $2"""  # noqa: S608
+
+
+async def list_quiet_ids(tx: Connection, *, after: str, limit: int) -> list[str]:
+    """Return a page of the ACTIVE servers without work, by id."""
+    return [row["id"] for row in await tx.fetch(LIST_QUIET_IDS, after or None, limit)]
+
+
+LIST_QUIET = f"""-- compute.audit_servers
 SELECT server.id, server.name, server.project_id, server.user_id, server.host, host.provider_uuid, server.spec,
     server.network_info
 FROM compute.server LEFT JOIN compute.host ON host.name = server.host
-WHERE server.status = 'ACTIVE' AND server.deleted_at IS NULL
-    AND NOT EXISTS (SELECT FROM compute.work WHERE work.server_id = server.id)
-    AND ($1::uuid IS NULL OR server.id > $1) AND ($3::uuid[] IS NULL OR server.id = ANY($3))
-ORDER BY server.id LIMIT $2"""
+WHERE {QUIET} AND server.id = ANY($1::uuid[]) ORDER BY server.id"""  # noqa: S608
 
 
-async def list_quiet(tx: Connection, *, after: str, limit: int, ids: Sequence[str] | None = None) -> list[QuietServer]:
-    """A page of the ACTIVE servers without work, by id; or those of the ids that are such."""
-    return [_server(row) for row in await tx.fetch(LIST_QUIET, after or None, limit, ids)]
+async def list_quiet(tx: Connection, server_ids: Sequence[str]) -> list[QuietServer]:
+    """Return those of the servers that are ACTIVE and without work, by id."""
+    return [_server(row) for row in await tx.fetch(LIST_QUIET, server_ids)]
 
 
 SET_NETWORK_INFO = """-- compute.audit_set_network_info
@@ -92,15 +101,24 @@ async def list_unknown_guests(tx: Connection, *, limit: int) -> list[tuple[str, 
     return [(row["server_id"], row["host"], row["attempt"]) for row in rows]
 
 
-LIST_HOST_AGGREGATES = """-- compute.audit_hosts
+LIST_PUBLISHED_HOSTS = """-- compute.audit_hosts
+SELECT name FROM compute.host WHERE name > $1 AND published >= wanted ORDER BY name LIMIT $2"""
+
+
+async def list_published_hosts(tx: Connection, *, after: str, limit: int) -> list[str]:
+    """Return a page of the hosts of which all is published, by name."""
+    return [row["name"] for row in await tx.fetch(LIST_PUBLISHED_HOSTS, after, limit)]
+
+
+LIST_HOST_AGGREGATES = """-- compute.audit_host_aggregates
 SELECT host.name,
     ARRAY(SELECT aggregate_uuid FROM compute.host_aggregate_host AS member WHERE member.host = host.name) AS aggregates
-FROM compute.host WHERE host.name > $1 AND host.published >= host.wanted ORDER BY host.name LIMIT $2"""
+FROM compute.host WHERE host.name = ANY($1::text[]) AND host.published >= host.wanted ORDER BY host.name"""
 
 
-async def list_host_aggregates(tx: Connection, *, after: str, limit: int) -> dict[str, frozenset[str]]:
-    """A page of the hosts of which all is published, by name: the host aggregates that each is in."""
-    rows = await tx.fetch(LIST_HOST_AGGREGATES, after, limit)
+async def list_host_aggregates(tx: Connection, names: Sequence[str]) -> dict[str, frozenset[str]]:
+    """Return those of the hosts of which all is published, by name: the host aggregates that each is in."""
+    rows = await tx.fetch(LIST_HOST_AGGREGATES, names)
     return {row["name"]: frozenset(row["aggregates"]) for row in rows}
 
 

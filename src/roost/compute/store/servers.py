@@ -156,26 +156,6 @@ async def find_sequence(tx: Connection, server_id: str, *, project_id: str | Non
     return sequence
 
 
-LIST_UNFINISHED = """-- compute.list_unfinished
-SELECT server_id FROM compute.work WHERE server_id = ANY($1::uuid[])"""
-
-
-async def list_unfinished(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Those with a work row."""
-    return {row["server_id"] for row in await tx.fetch(LIST_UNFINISHED, server_ids)}
-
-
-LIST_EXISTING = """-- compute.list_existing
-SELECT id FROM compute.server WHERE id = ANY($1::uuid[])
-UNION SELECT server_id FROM compute.work WHERE server_id = ANY($1::uuid[])
-UNION SELECT server_id FROM compute.guest WHERE server_id = ANY($1::uuid[]) AND NOT fenced"""
-
-
-async def list_existing(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Those with a row of their own, hidden ones too, or with a work row, or of which a host may have a guest."""
-    return {row["id"] for row in await tx.fetch(LIST_EXISTING, server_ids)}
-
-
 def _server(row: Any) -> Server:
     fault = row["fault"]
     return Server(

@@ -7,7 +7,7 @@ import msgspec
 
 from roost.compute.model import Failure, Launch, Marks, Move, Placed, Stage, Work
 from roost.platform.database import Connection
-from roost.seams.compute import RequestSpec
+from roost.seams.compute import RequestSpec, ServerState
 
 LEASE_WORK = """-- compute.lease_work
 WITH due AS (
@@ -222,17 +222,21 @@ async def list_launches(tx: Connection, server_ids: Sequence[str]) -> dict[str, 
     }
 
 
-LIST_CLAIMING = """-- compute.list_claiming
-SELECT id FROM unnest($1::uuid[]) AS asked (id)
-WHERE EXISTS (SELECT FROM compute.server s WHERE s.id = asked.id AND (
-        s.status = 'ACTIVE' OR EXISTS (SELECT FROM compute.work w WHERE w.server_id = s.id)))
-    OR EXISTS (SELECT FROM compute.guest g WHERE g.server_id = asked.id AND NOT g.fenced)
+GET_SERVER_STATES = """-- compute.get_server_states
+SELECT id, coalesce(status = 'ACTIVE', false) OR (status IS NOT NULL AND unfinished) OR guest AS claiming, unfinished
+FROM (
+    SELECT asked.id, (SELECT s.status FROM compute.server s WHERE s.id = asked.id) AS status,
+        EXISTS (SELECT FROM compute.work w WHERE w.server_id = asked.id) AS unfinished,
+        EXISTS (SELECT FROM compute.guest g WHERE g.server_id = asked.id AND NOT g.fenced) AS guest
+    FROM unnest($1::uuid[]) AS asked (id)
+) AS seen WHERE status IS NOT NULL OR unfinished OR guest
 """
 
 
-async def list_claiming(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Those of the servers that may hold claims: they run, their work is not done, or a host may have a guest."""
-    return {row[0] for row in await tx.fetch(LIST_CLAIMING, server_ids)}
+async def get_server_states(tx: Connection, server_ids: Sequence[str]) -> dict[str, ServerState]:
+    """Return those with a row of their own, hidden ones too, or a work row, or of which a host may have a guest."""
+    rows = await tx.fetch(GET_SERVER_STATES, server_ids)
+    return {row["id"]: ServerState(row["claiming"], row["unfinished"]) for row in rows}
 
 
 GET_HOST_NAMES = """-- compute.get_host_names

@@ -1,43 +1,97 @@
 """Decides what is drift: where addresses, claims, free ranges, providers and host aggregates do not say the same.
 
 All from what was read under the lock, or at a moment when nobody was at work; who reads, waits and repairs is
-`service/audit_*.py`.
+`service/audit_*.py`. Here is also how each kind is told to operators.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import asdict
 
-from roost.network.model import AddressRange, Port, ProviderSource, Subnet
+from roost.network.model import AddressRange, BuildPort, Port, ProviderSource, Subnet
 from roost.network.rules import addressing, inventory, segments, uses
+from roost.network.rules.addressing import FreeChange
+from roost.network.rules.flat import FlatAddress
 from roost.network.rules.holdings import claim_of, covers, same
 from roost.network.rules.ranges import Ranges, holds, join, subtract
 from roost.network.rules.subnet_changes import Holding
-from roost.seams.audit import Drift, Kind
+from roost.platform.drift import Drift, Kind, RepairedBy
+from roost.seams.compute import ServerState
 from roost.seams.placement import Allocations, Inventory, ProviderState
 
 NAMES_SHOWN = 5
 
+# fmt: off
+ADDRESS_STRAY = Kind("address-stray", "an address is of a port or subnet that does not exist", "unassigned")
+ADDRESS_WRONG = Kind("address-wrong",
+    "an address is not marked as what its subnet's pools make it: of them, and capacity", "marked anew")
+FREE_WRONG = Kind("free-wrong", "the free ranges of a subnet are not its pools without the addresses held",
+    "computed anew")
+PROVIDER_WRONG = Kind("provider-wrong",
+    "the provider of a segment or network is missing, or is not what its pools make it", "published again")
+PROVIDER_STRAY = Kind("provider-stray", "a provider is of a segment or network that does not exist", "deleted")
+AGGREGATE_WRONG = Kind("aggregate-wrong", "the hosts in a host aggregate are not those that reach its segment",
+    "set again")
+AGGREGATE_STRAY = Kind("aggregate-stray", "a host aggregate is of a segment that does not exist", "deleted")
+PORT_STRAY = Kind("port-stray", "a port was made for, or reserved for, a server that neither runs nor is being built",
+    "deleted if Roost made it, else put back as it came")
+PORT_LATE = Kind("port-late", "a port was made or reserved for the build of a server that came to run without it",
+    "deleted; a user's own is given back")
+PORT_UNOWNED = Kind("port-unowned", "a user's port is attached to a server that does not exist",
+    "detached; it keeps its addresses", RepairedBy.ASKED)
+PORT_RESERVED = Kind("port-reserved",
+    "a port or an address is reserved for the build of a server that nothing works on", "settled")
+PORT_CLAIM_SMALL = Kind("port-claim-small", "a port has addresses that its claim does not count",
+    "claimed, if there is room")
+PORT_CLAIM_LARGE = Kind("port-claim-large", "a port's claim is larger than its addresses", "cut down to them")
+PORT_CLAIM_IDLE = Kind("port-claim-idle", "a port without addresses has a claim, and no build or request is at work",
+    "given back")
+PORT_CLAIM_STRAY = Kind("port-claim-stray", "a claim is of a port that does not exist", "given back")
+PORT_UNREACHED = Kind("port-unreached", "a port has addresses on a segment that its host does not reach any more",
+    "by you: cable the host again, or move the server", RepairedBy.PERSON)
+FLAT_STRAY = Kind("flat-stray",
+    "an address of a flat network is of a server that may hold none, or of a pool that is not there", "unassigned")
+FLAT_CLAIM_WRONG = Kind("flat-claim-wrong",
+    "an ACTIVE server's claim of addresses is not its addresses on flat networks", "claimed anew, if there is room")
+# fmt: on
+
+
+def judge_server_port(port: BuildPort, server: ServerState | None) -> Drift | None:
+    """Return the drift of a port that names a server as its device, if any. server: None where there is none."""
+    going = server is not None and (server.claiming or server.unfinished)
+    if not going and (port.made or port.reserved):
+        kind, says = PORT_STRAY, "neither runs nor is being built"
+    elif server is None:
+        kind, says = PORT_UNOWNED, "does not exist"
+    elif not port.reserved or server.unfinished:
+        return None
+    elif (port.made or port.held) and not port.bound:
+        # What a server came to run with was bound before; a conductor that lost its lease made or reserved this later.
+        kind, says = PORT_LATE, "runs without it"
+    else:
+        kind, says = PORT_RESERVED, "is done"
+    return kind.drift(port.id, f"server {port.device_id} {says}", name=port.name)
+
 
 def judge_claim(port_id: str, port: Port | None, held: Allocations) -> Drift | None:
-    """Whether the port's claim is its addresses; nobody is at work on it. port: None when it does not exist."""
+    """Return the drift of a port's claim that is not its addresses. port: None when it does not exist."""
     wanted = claim_of(port.addresses if port else ())
     if same(held, wanted):
         return None
     if port is None:
-        kind = Kind.PORT_CLAIM_STRAY
+        kind = PORT_CLAIM_STRAY
     elif not wanted:
-        kind = Kind.PORT_CLAIM_IDLE
+        kind = PORT_CLAIM_IDLE
     elif covers(held, wanted):
-        kind = Kind.PORT_CLAIM_LARGE
+        kind = PORT_CLAIM_LARGE
     else:
-        kind = Kind.PORT_CLAIM_SMALL
+        kind = PORT_CLAIM_SMALL
     says = f"claims {_show(held)}, has {_show(wanted)}"
-    return Drift(kind=kind, key=port_id, name=port.name if port else "", says=says)
+    return kind.drift(port_id, says, name=port.name if port else "")
 
 
 def marked(item: Holding, subnet: Subnet) -> Holding:
-    """The address as it has to be marked in a subnet that is not being changed.
+    """Return the address as it has to be marked in a subnet that is not being changed.
 
     Where addresses follow from MACs, one in a pool was taken from it or was not: its mark alone says which.
     """
@@ -47,21 +101,21 @@ def marked(item: Holding, subnet: Subnet) -> Holding:
 
 
 def judge_marks(item: Holding, subnet: Subnet) -> Drift | None:
-    """Whether it is known of an address if it is of a pool, and if its port's claim counts it."""
+    """Return the drift of an address that is not marked as of its pool, or as counted by its port's claim."""
     wanted = marked(item, subnet)
     if item == wanted:
         return None
     says = f"is {_show_marks(item)}, should be {_show_marks(wanted)}"
-    return Drift(kind=Kind.ADDRESS_WRONG, key=addressing.show(item.address), name=subnet.name or subnet.id, says=says)
+    return ADDRESS_WRONG.drift(addressing.show(item.address), says, name=subnet.name or subnet.id)
 
 
 def free_of(pools: Iterable[AddressRange], held: Iterable[int]) -> Ranges:
-    """What of the pools is free when these addresses are held: whole ranges, none beside another, in order."""
+    """Return what of the pools is free when these addresses are held: whole ranges, none beside another, in order."""
     return subtract(pools, (AddressRange(address, address) for address in held))
 
 
 def is_free_right(pools: Sequence[AddressRange], free: Sequence[AddressRange], *, held: int, overlapping: int) -> bool:
-    """Whether free ranges and held addresses can be the pools, by numbers alone.
+    """Return whether free ranges and held addresses can be the pools, by numbers alone.
 
     held: how many addresses of the pools ports have; overlapping: how many of all are in a free range.
     """
@@ -76,23 +130,32 @@ def is_free_right(pools: Sequence[AddressRange], free: Sequence[AddressRange], *
 def judge_free(
     subnet_id: str, name: str, pools: Sequence[AddressRange], free: Sequence[AddressRange], held: Sequence[int]
 ) -> Drift | None:
-    """Whether the free ranges are the pools without what is held, however they are cut."""
+    """Return the drift of free ranges that are not the pools without what is held, however they are cut."""
     wanted, joined = free_of(pools, held), join(free)
     if addressing.count(joined) == addressing.count(free) and joined == wanted:
         return None
     overlapping = sum(holds(joined, address) for address in held)
     says = f"{addressing.count(free)} free, {addressing.count(wanted)} should be; {overlapping} of them are held"
-    return Drift(kind=Kind.FREE_WRONG, key=subnet_id, name=name, says=says)
+    return FREE_WRONG.drift(subnet_id, says, name=name)
 
 
-def judge_provider(uuid: str, wanted: ProviderState | None, found: ProviderState | None) -> Drift | None:
-    """Whether the ledger has of a segment or network what its pools make it; wanted: None when it should have none."""
+def change_free(subnet_id: str, free: Iterable[AddressRange], wanted: Iterable[AddressRange]) -> FreeChange:
+    """Return the change that replaces all free ranges: one may begin where another did."""
+    return FreeChange(tuple((subnet_id, item) for item in free), tuple((subnet_id, item) for item in wanted))
+
+
+def judge_provider(
+    uuid: str, wanted: ProviderState | None, found: ProviderState | None, *, sourced: bool
+) -> Drift | None:
+    """Return the drift of a provider that is not what the pools of its segment or network make it.
+
+    wanted: None where it should not exist; found: None where it does not. sourced: there is a segment or network.
+    """
     if wanted is None:
-        if found is None:
-            return None
-        return Drift(kind=Kind.PROVIDER_STRAY, key=uuid, name=found.name, says="nothing with pools stands behind it")
+        what = "nothing with pools" if sourced else "no segment or network"
+        return PROVIDER_STRAY.drift(uuid, f"{what} stands behind it", name=found.name) if found else None
     if found is None:
-        return Drift(kind=Kind.PROVIDER_WRONG, key=uuid, name=wanted.name, says="is missing")
+        return PROVIDER_WRONG.drift(uuid, "is missing", name=wanted.name)
     said = []
     if found.name != wanted.name:
         said.append(f"its name is {found.name}")
@@ -103,11 +166,11 @@ def judge_provider(uuid: str, wanted: ProviderState | None, found: ProviderState
     if found.placement_aggregates != wanted.placement_aggregates:
         in_, should = found.placement_aggregates or (), wanted.placement_aggregates or ()
         said.append(f"in placement aggregates {_list(in_)}, should be in {_list(should)}")
-    return Drift(kind=Kind.PROVIDER_WRONG, key=uuid, name=wanted.name, says="; ".join(said)) if said else None
+    return PROVIDER_WRONG.drift(uuid, "; ".join(said), name=wanted.name) if said else None
 
 
 def wanted_members(hosts: Mapping[str, frozenset[str]], sources: Sequence[ProviderSource]) -> dict[str, set[str]]:
-    """Host aggregate -> hosts that should be in it; hosts: what segments.aggregates_by_host says."""
+    """Return host aggregate -> hosts that should be in it. hosts: what segments.aggregates_by_host says."""
     members: dict[str, set[str]] = {segments.host_aggregate(source).uuid: set() for source in sources}
     for host, aggregates in hosts.items():
         for uuid in aggregates:
@@ -116,14 +179,24 @@ def wanted_members(hosts: Mapping[str, frozenset[str]], sources: Sequence[Provid
 
 
 def judge_aggregate(uuid: str, name: str, wanted: set[str], found: Iterable[str] | None) -> Drift | None:
-    """Whether the hosts in a host aggregate are those that should be; found: None when it does not exist."""
+    """Return the drift of a host aggregate with other hosts than should be in it. found: None where there is none."""
     if found is None:
-        return Drift(kind=Kind.AGGREGATE_WRONG, key=uuid, name=name, says="is missing")
+        return AGGREGATE_WRONG.drift(uuid, "is missing", name=name)
     missing, extra = sorted(wanted - set(found)), sorted(set(found) - wanted)
     if not missing and not extra:
         return None
     said = [f"{word} {_list(names)}" for word, names in (("lacks", missing), ("has besides", extra)) if names]
-    return Drift(kind=Kind.AGGREGATE_WRONG, key=uuid, name=name, says="; ".join(said))
+    return AGGREGATE_WRONG.drift(uuid, "; ".join(said), name=name)
+
+
+def judge_flat(item: FlatAddress, *, claiming: bool, pool_there: bool) -> Drift | None:
+    """Return the drift of an address on a flat network whose server may hold none, or whose pool is gone."""
+    if claiming and pool_there:
+        return None
+    says = f"server {item.server_id} runs nowhere and is not being built"
+    if not pool_there:
+        says = f"subnet {item.subnet_id}, of which server {item.server_id} has it, does not exist"
+    return FLAT_STRAY.drift(item.address, says, name=item.subnet_id)
 
 
 def _show_marks(item: Holding) -> str:
@@ -141,7 +214,7 @@ def _totals(state: ProviderState) -> str:
 
 
 def _odd(item: Inventory) -> str:
-    """What of an inventory is not as Roost makes it."""
+    """Return what of an inventory is not as Roost makes it."""
     usual = asdict(Inventory(total=item.total, max_unit=item.total))
     odd = [f"{name} {value}" for name, value in asdict(item).items() if value != usual[name]]
     return f" ({', '.join(odd)})" if odd else ""

@@ -9,8 +9,7 @@ from roost.platform.batches import Batches
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.errors import RoostError
-from roost.seams.compute import ComputeClient
-from roost.seams.placement import PlacementClient
+from roost.seams.audit import AuditedCompute, AuditedPlacement
 
 DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
 
@@ -25,8 +24,8 @@ class Networks:
 
     database: Database
     env: Env
-    placement: PlacementClient
-    compute: ComputeClient
+    placement: AuditedPlacement
+    compute: AuditedCompute
     default_project: str = DEFAULT_PROJECT
     settings: NetworkSettings = field(default_factory=NetworkSettings)
     releasing: asyncio.Lock = field(default_factory=asyncio.Lock)

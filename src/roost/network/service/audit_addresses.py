@@ -1,116 +1,146 @@
 """Audit of addresses, their marks, and free ranges: under the locks of their subnets, as all that changes them."""
 
-import msgspec
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from roost.network.rules import drift as rules
 from roost.network.rules.addressing import FreeChange
 from roost.network.rules.inventory import counts
-from roost.network.rules.ranges import Ranges
+from roost.network.rules.subnet_changes import Holding
 from roost.network.service import Networks, assignments, releases
 from roost.network.store import addresses, claims, ports, subnet_changes
 from roost.network.store import audit as store
 from roost.network.store import subnets as subnet_rows
-from roost.network.store.audit import FreeRow, StrayAddress
-from roost.seams.audit import Drift, Kind, Repairs
+from roost.network.store.audit import StrayAddress
+from roost.platform.audit import Check, Finding, keys_of, stored_pages
+from roost.platform.database import Connection
 
 STRAYS_MAX = 10_000
 SUBNETS_PAGE = 100
 
+StrayFindings = Sequence[Finding[StrayAddress, None]]
 
-async def audit_strays(networks: Networks, *, repairs: Repairs) -> list[Drift]:
-    """Addresses whose port or subnet does not exist, STRAYS_MAX of them at once."""
+
+def _begin(networks: Networks) -> AbstractAsyncContextManager[Connection]:
+    return networks.database.transaction()
+
+
+async def _list_strays(networks: Networks) -> AsyncIterator[Sequence[StrayAddress]]:
     async with networks.database.connection() as connection:
         suspects = await store.list_strays(connection, limit=STRAYS_MAX)
-    if not suspects:
-        return []
-    repairing = repairs is not Repairs.NONE
-    port_ids = sorted({item.port_id for item in suspects})
-    async with networks.database.transaction() as tx:
-        await ports.lock_ports(tx, port_ids)
-        await addresses.lock_subnets(tx, sorted({item.subnet_id for item in suspects}))
-        strays = await store.confirm_strays(tx, suspects)
-        if repairing:
-            await assignments.unassign(tx, [(item.subnet_id, item.address) for item in strays if item.subnet_there])
-            await addresses.delete(tx, [(item.subnet_id, item.address) for item in strays if not item.subnet_there])
-            await claims.insert_releases(tx, sorted({item.port_id for item in strays}))
-    if repairing:
-        await releases.work_off_now(networks, port_ids)
-    return [_stray(item, repairing) for item in strays]
+    yield suspects
 
 
-def _stray(item: StrayAddress, repaired: bool) -> Drift:
-    missing = f"port {item.port_id}" if item.subnet_there else f"subnet {item.subnet_id}"
-    says = f"{missing} does not exist"
-    return Drift(kind=Kind.ADDRESS_STRAY, key=item.address, name=item.subnet_id, says=says, repaired=repaired)
+async def _find_strays(tx: Connection, suspects: Sequence[StrayAddress]) -> StrayFindings:
+    """Lock the ports and subnets, and return those of the addresses whose port or subnet does not exist still."""
+    await ports.lock_ports(tx, sorted({item.port_id for item in suspects}))
+    await addresses.lock_subnets(tx, sorted({item.subnet_id for item in suspects}))
+    findings = []
+    for item in await store.confirm_strays(tx, suspects):
+        missing = f"port {item.port_id}" if item.subnet_there else f"subnet {item.subnet_id}"
+        drift = rules.ADDRESS_STRAY.drift(item.address, f"{missing} does not exist", name=item.subnet_id)
+        findings.append(Finding(drift, item, None))
+    return findings
 
 
-async def audit_marks(networks: Networks, *, repairs: Repairs) -> list[Drift]:
-    """Addresses that are not marked as what their subnets' pools make them; looked at again under those locks.
+async def _unassign_strays(tx: Connection, findings: StrayFindings) -> list[str]:
+    strays = [finding.item for finding in findings]
+    await assignments.unassign(tx, [(item.subnet_id, item.address) for item in strays if item.subnet_there])
+    await addresses.delete(tx, [(item.subnet_id, item.address) for item in strays if not item.subnet_there])
+    await claims.insert_releases(tx, sorted({item.port_id for item in strays}))
+    return keys_of(findings)
 
-    What a change of a subnet marks otherwise while it is in progress is left to it.
-    """
+
+async def _release_strays(networks: Networks, findings: StrayFindings) -> None:
+    await releases.work_off_now(networks, sorted({finding.item.port_id for finding in findings}))
+
+
+STRAYS = Check(
+    pages=_list_strays,
+    hold=_begin,
+    look=_find_strays,
+    repairs={rules.ADDRESS_STRAY: _unassign_strays},
+    after=_release_strays,
+)
+
+
+async def _list_mismarked(networks: Networks) -> AsyncIterator[Sequence[str]]:
+    """Yield each subnet with an address that is not marked as its pools are, but for subnets that are being changed."""
     async with networks.database.transaction(snapshot=True) as tx:
         quiet = [subnet for subnet in await subnet_rows.list_subnets(tx) if subnet.change is None]
         suspects = await store.list_mismarked(tx, {subnet.id: counts(subnet) for subnet in quiet})
-    found: list[Drift] = []
     for subnet_id in suspects:
-        found += await _confirm_marks(networks, subnet_id, repairs)
-    return found
+        yield [subnet_id]
 
 
-async def _confirm_marks(networks: Networks, subnet_id: str, repairs: Repairs) -> list[Drift]:
-    repairing = repairs is not Repairs.NONE
-    async with networks.database.transaction() as tx:
-        await addresses.lock_subnets(tx, [subnet_id])
-        subnets = await subnet_rows.list_subnets(tx, [subnet_id])
-        if not subnets or subnets[0].change is not None:
-            return []
-        held = await subnet_changes.list_holdings(tx, subnet_id)
-        drifts = {item: drift for item in held if (drift := rules.judge_marks(item, subnets[0]))}
-        wanted = {item: rules.marked(item, subnets[0]) for item in drifts}
-        unclaimed = sorted({held[item] for item, mark in wanted.items() if item.claimed and not mark.claimed})
-        if repairing:
-            await subnet_changes.set_holdings(tx, subnet_id, list(wanted.values()))
-            await claims.insert_releases(tx, unclaimed)
-    if repairing:
-        await releases.work_off_now(networks, unclaimed)
-    return [msgspec.structs.replace(drift, repaired=repairing) for drift in drifts.values()]
+MarkFindings = Sequence[Finding[str, tuple[Holding, str | None]]]
+"""By subnet: how an address should be marked, and the port whose claim counts it no more, if any."""
 
 
-async def audit_free(networks: Networks, *, repairs: Repairs) -> list[Drift]:
-    """Subnets whose free ranges overlap addresses that are held, or have lost some; exactly, only where sums differ."""
-    found: list[Drift] = []
-    after = ""
-    while True:
-        async with networks.database.connection() as connection:
-            page = await store.list_free(connection, after=after, limit=SUBNETS_PAGE)
+async def _find_marks(tx: Connection, subnet_ids: Sequence[str]) -> MarkFindings:
+    await addresses.lock_subnets(tx, subnet_ids)
+    findings = []
+    for subnet in await subnet_rows.list_subnets(tx, subnet_ids):
+        holdings = await subnet_changes.list_holdings(tx, subnet.id) if subnet.change is None else {}
+        for item, port_id in holdings.items():
+            if drift := rules.judge_marks(item, subnet):
+                wanted = rules.marked(item, subnet)
+                unclaimed = port_id if item.claimed and not wanted.claimed else None
+                findings.append(Finding(drift, subnet.id, (wanted, unclaimed)))
+    return findings
+
+
+async def _mark_anew(tx: Connection, findings: MarkFindings) -> list[str]:
+    for subnet_id in sorted({finding.item for finding in findings}):
+        marks = [finding.fact[0] for finding in findings if finding.item == subnet_id]
+        await subnet_changes.set_holdings(tx, subnet_id, marks)
+    await claims.insert_releases(tx, _unclaimed(findings))
+    return keys_of(findings)
+
+
+async def _release_marked(networks: Networks, findings: MarkFindings) -> None:
+    await releases.work_off_now(networks, _unclaimed(findings))
+
+
+def _unclaimed(findings: MarkFindings) -> list[str]:
+    return sorted({finding.fact[1] for finding in findings if finding.fact[1] is not None})
+
+
+MARKS = Check(
+    pages=_list_mismarked,
+    hold=_begin,
+    look=_find_marks,
+    repairs={rules.ADDRESS_WRONG: _mark_anew},
+    after=_release_marked,
+)
+
+
+async def _list_unequal(networks: Networks) -> AsyncIterator[Sequence[str]]:
+    """Yield each subnet whose free ranges cannot be right, by numbers alone."""
+    rows = stored_pages(networks.database, store.list_free, lambda row: row.subnet_id, limit=SUBNETS_PAGE)
+    async for page in rows:
         for row in page:
             if not rules.is_free_right(row.pools, row.free, held=row.held, overlapping=row.overlapping):
-                drift = await _confirm_free(networks, row.subnet_id, repairs)
-                found += [drift] if drift else []
-        if len(page) < SUBNETS_PAGE:
-            return found
-        after = page[-1].subnet_id
+                yield [row.subnet_id]
 
 
-async def _confirm_free(networks: Networks, subnet_id: str, repairs: Repairs) -> Drift | None:
-    repairing = repairs is not Repairs.NONE
-    async with networks.database.transaction() as tx:
-        await addresses.lock_subnets(tx, [subnet_id])
-        rows = await store.list_free(tx, after="", limit=1, subnet_id=subnet_id)
-        if not rows:
-            return None
-        (row,) = rows
-        held = await store.list_held(tx, subnet_id)
-        drift = rules.judge_free(subnet_id, row.name, row.pools, row.free, held)
-        if drift and repairing:
-            await addresses.change_free(tx, _change(row, rules.free_of(row.pools, held)))
-    return (
-        Drift(kind=drift.kind, key=drift.key, name=drift.name, says=drift.says, repaired=repairing) if drift else None
-    )
+async def _find_free(tx: Connection, subnet_ids: Sequence[str]) -> Sequence[Finding[str, FreeChange]]:
+    """Lock the subnets, and return those whose free ranges overlap what is held, or have lost addresses."""
+    await addresses.lock_subnets(tx, subnet_ids)
+    findings = []
+    for subnet_id in subnet_ids:
+        for row in await store.list_free(tx, after="", limit=1, subnet_id=subnet_id):
+            held = await store.list_held(tx, subnet_id)
+            if drift := rules.judge_free(subnet_id, row.name, row.pools, row.free, held):
+                change = rules.change_free(subnet_id, row.free, rules.free_of(row.pools, held))
+                findings.append(Finding(drift, subnet_id, change))
+    return findings
 
 
-def _change(row: FreeRow, wanted: Ranges) -> FreeChange:
-    """All anew: one range may begin where another did."""
-    removed = tuple((row.subnet_id, item) for item in row.free)
-    return FreeChange(removed, tuple((row.subnet_id, item) for item in wanted))
+async def _compute_free(tx: Connection, findings: Sequence[Finding[str, FreeChange]]) -> list[str]:
+    for finding in findings:
+        await addresses.change_free(tx, finding.fact)
+    return keys_of(findings)
+
+
+FREE_RANGES = Check(pages=_list_unequal, hold=_begin, look=_find_free, repairs={rules.FREE_WRONG: _compute_free})

@@ -142,7 +142,7 @@ async def find_owner(networks: Networks, port_id: str) -> Owner:
         found = await port_rows.list_ports(tx, PortFilter(ids=(port_id,)))
     device_id = found[0].device_id if found else ""
     asked = [device_id] if notices.is_server_id(device_id) else []
-    return Owner(device_id, bool(asked and await networks.compute.list_servers(asked)))
+    return Owner(device_id, bool(asked and await networks.compute.get_server_states(asked)))
 
 
 def _refuse_leaving(port: Port, owner: Owner) -> None:

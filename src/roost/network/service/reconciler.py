@@ -3,8 +3,8 @@
 It decides nothing that a transaction under the port's lock has not confirmed, and never frees what is in use.
 """
 
-from collections import Counter
-from collections.abc import Awaitable, Set
+from collections.abc import Set
+from typing import Any
 
 import msgspec
 import structlog
@@ -13,7 +13,6 @@ from msgspec import Struct
 from roost.network.errors import PublicationPending
 from roost.network.service import (
     Networks,
-    audit,
     audit_flat,
     audit_ports,
     automatic,
@@ -27,8 +26,9 @@ from roost.network.store import claims, ports
 from roost.network.store import publications as publication_rows
 from roost.network.store import subnet_changes as change_rows
 from roost.network.store import subnets as subnet_rows
+from roost.platform.audit import Check
+from roost.platform.drift import Repairs
 from roost.platform.errors import Conflict
-from roost.seams.audit import Drift, Repairs
 
 INTENTS_MAX = 1000
 
@@ -57,13 +57,13 @@ async def reconcile_once(context: Networks) -> Reconciled:
         finished = await subnets.finish_subnets(context) + await subnet_changes.finish_changes(context)
     except (PublicationPending, TimeoutError):
         finished = 0
-    parted = await _count_repaired(audit_ports.audit_server_ports(context, repairs=Repairs.ITSELF))
-    abandoned += await _count_repaired(audit_ports.audit_consumers(context, repairs=Repairs.ITSELF))
+    parted = await _count_repaired(audit_ports.SERVER_PORTS, context)
+    abandoned += await _count_repaired(audit_ports.LARGE_CLAIMS, context)
     released = await releases.work_off_all(context)
     await automatic.finish(context)
     while await notices.tell(context):
         pass
-    unassigned = await _count_repaired(audit_flat.audit_strays(context, repairs=Repairs.ITSELF))
+    unassigned = await _count_repaired(audit_flat.STRAYS, context)
     done = Reconciled(released=released, abandoned=abandoned, parted=parted, subnets=finished, unassigned=unassigned)
     if done != Reconciled():
         log.info("networks and ports were reconciled", **msgspec.structs.asdict(done))
@@ -103,13 +103,5 @@ async def _expire_intents(context: Networks) -> int:
     return len(hanging)
 
 
-async def audit_once(context: Networks) -> list[Drift]:
-    """One pass of the audit over everything, which puts right what it may; what drifted."""
-    found = await audit.audit(context, repairs=Repairs.ITSELF)
-    for kind, count in Counter((one.kind, one.repaired) for one in found).items():
-        log.warning("the books had drifted", what=kind[0].sentence, count=count, repaired=kind[1])
-    return found
-
-
-async def _count_repaired(found: Awaitable[list[Drift]]) -> int:
-    return sum(one.repaired for one in await found)
+async def _count_repaired(check: Check[Networks, Any, Any, Any], networks: Networks) -> int:
+    return sum(drift.repaired for drift in await check.run(networks, repairs=Repairs.ITSELF))

@@ -59,20 +59,20 @@ async def get_port_projects(networks: Networks, port_ids: Sequence[str]) -> dict
 
 
 async def get_hosts(networks: Networks, names: Sequence[str]) -> dict[str, seam.HostReach]:
-    """See NetworkClient.get_hosts."""
+    """See NetworkAudit.get_hosts."""
     async with networks.database.connection() as connection:
         found = await store.list_hosts(connection, names)
     return {host.name: seam.HostReach(host.physical_networks, host.cell) for host in found}
 
 
 async def list_noticed_servers(networks: Networks, server_ids: Sequence[str]) -> set[str]:
-    """See NetworkClient.list_noticed_servers."""
+    """See NetworkAudit.list_noticed_servers."""
     async with networks.database.connection() as connection:
         return await notice_rows.list_noticed(connection, server_ids)
 
 
 async def list_unsettled_aggregates(networks: Networks) -> set[str]:
-    """See NetworkClient.list_unsettled_aggregates."""
+    """See NetworkAudit.list_unsettled_aggregates."""
     async with networks.database.transaction(snapshot=True) as tx:
         due = [uuid for uuid, (_, is_due) in (await audit_rows.list_publications(tx, None)).items() if is_due]
         sources = await subnet_rows.list_sources(tx, due) if due else []

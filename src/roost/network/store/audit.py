@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from roost.network.model import AddressRange
+from roost.network.model import AddressRange, BuildPort
 from roost.network.rules import addressing
 from roost.network.rules.uses import class_of
 from roost.platform.database import Connection
@@ -36,17 +36,6 @@ async def list_claims(tx: Connection, port_ids: Sequence[str]) -> dict[str, dict
     for port_id, provider_uuid, ip_version, count in await tx.fetch(LIST_CLAIMS, port_ids):
         found.setdefault(port_id, {}).setdefault(provider_uuid, {})[class_of(ip_version)] = count
     return found
-
-
-LIST_EXISTING = """
--- network.audit_existing_ports
-SELECT id FROM network.port WHERE id = ANY($1::uuid[])
-"""
-
-
-async def list_existing(tx: Connection, port_ids: Sequence[str]) -> set[str]:
-    """Those that are ports."""
-    return {row["id"] for row in await tx.fetch(LIST_EXISTING, port_ids)}
 
 
 class UnreachedPort(Struct, frozen=True):
@@ -224,22 +213,6 @@ async def list_publications(tx: Connection, provider_uuids: Sequence[str] | None
     """Provider UUID -> (state wanted, whether the ledger is still to be told); of these, or all."""
     rows = await tx.fetch(LIST_PUBLICATIONS, provider_uuids)
     return {row["provider_uuid"]: (row["wanted"], row["due"]) for row in rows}
-
-
-class BuildPort(Struct, frozen=True, kw_only=True):
-    """A port that Roost made for a server, that a build reserved, or that a user attached to one.
-
-    held: a build has the port itself; reserved: or an address of it.
-    """
-
-    id: str
-    name: str
-    device_id: str
-    made: bool
-    reserved: bool
-    held: bool
-    bound: bool
-    revision: int
 
 
 LIST_BUILD_PORTS = """

@@ -1,0 +1,82 @@
+"""What is drift of a server's port, and of an address on a flat network: every case."""
+
+import itertools
+
+import pytest
+
+from roost.network.model import BuildPort
+from roost.network.rules.drift import (
+    FLAT_STRAY,
+    PORT_LATE,
+    PORT_RESERVED,
+    PORT_STRAY,
+    PORT_UNOWNED,
+    judge_flat,
+    judge_server_port,
+)
+from roost.network.rules.flat import FlatAddress
+from roost.platform.drift import Kind
+from roost.seams.compute import ServerState
+
+MADE, LENT, USERS = {"made": True}, {"reserved": True, "held": True}, dict[str, bool]()
+RUNS = ServerState(claiming=True, unfinished=False)
+BUILDING = ServerState(claiming=True, unfinished=True)
+LEAVING = ServerState(claiming=False, unfinished=True)
+ENDED = ServerState(claiming=False, unfinished=False)
+
+
+@pytest.mark.parametrize(
+    ("facts", "server", "kind"),
+    [
+        (MADE, None, PORT_STRAY),
+        (MADE, ENDED, PORT_STRAY),
+        (LENT, None, PORT_STRAY),
+        (LENT, ENDED, PORT_STRAY),
+        ({"reserved": True}, None, PORT_STRAY),
+        (USERS, None, PORT_UNOWNED),
+        (USERS, ENDED, None),
+        (USERS, RUNS, None),
+        (MADE, RUNS, None),
+        (MADE | LENT, RUNS, PORT_LATE),
+        (LENT, RUNS, PORT_LATE),
+        (MADE | {"reserved": True}, RUNS, PORT_LATE),
+        (MADE | LENT | {"bound": True}, RUNS, PORT_RESERVED),
+        (LENT | {"bound": True}, RUNS, PORT_RESERVED),
+        ({"reserved": True}, RUNS, PORT_RESERVED),
+    ],
+)
+def test_a_port_has_drifted_by_its_server(
+    facts: dict[str, bool], server: ServerState | None, kind: Kind | None
+) -> None:
+    drift = judge_server_port(port(**facts), server)
+    assert (drift.kind if drift else None) == kind
+
+
+def test_nothing_of_a_server_that_is_at_work_has_drifted() -> None:
+    for made, reserved, held, bound in itertools.product([False, True], repeat=4):
+        for server in (BUILDING, LEAVING):
+            assert judge_server_port(port(made=made, reserved=reserved, held=held, bound=bound), server) is None
+
+
+def port(**facts: bool) -> BuildPort:
+    given = {"made": False, "reserved": False, "held": False, "bound": False} | facts
+    return BuildPort(id="p", name="", device_id="s", revision=1, **given)
+
+
+@pytest.mark.parametrize(
+    ("claiming", "pool_there", "says"),
+    [
+        (True, True, None),
+        (False, True, "server s runs nowhere and is not being built"),
+        (True, False, "subnet pool, of which server s has it, does not exist"),
+        (False, False, "subnet pool, of which server s has it, does not exist"),
+    ],
+)
+def test_an_address_on_a_flat_network_is_of_a_server_that_may_have_it_and_of_a_pool(
+    claiming: bool, pool_there: bool, says: str | None
+) -> None:
+    item = FlatAddress(
+        server_id="s", tag="0", network_id="n", subnet_id="pool", address="10.0.0.2", mac_address="m", ticket=1
+    )
+    drift = judge_flat(item, claiming=claiming, pool_there=pool_there)
+    assert drift == (None if says is None else FLAT_STRAY.drift("10.0.0.2", says, name="pool"))
