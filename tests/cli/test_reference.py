@@ -100,7 +100,11 @@ def methods_served() -> set[tuple[str, str]]:
         settings=read_settings(None),
         ledger=nothing,
         cloud=CloudParts(
-            networks=nothing, compute=Compute(nothing, nothing, nothing), conductor=nothing, network_policy=nothing
+            networks=nothing,
+            compute=Compute(nothing, nothing, nothing),
+            conductor=nothing,
+            network_policy=nothing,
+            compute_policy=nothing,
         ),
         policy=nothing,
         keystone=None,

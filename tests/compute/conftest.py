@@ -8,19 +8,29 @@ import asyncpg
 import msgspec
 import pytest
 from starlette.applications import Starlette
+from tests.described import Described
 
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
-from roost.compute.api import routes
-from roost.compute.service import Compute
+from roost.compute.api import operations, routes
+from roost.compute.api.openapi import ABOUT
+from roost.compute.api.policies import rules
+from roost.compute.service import DEFAULT_PROJECT, Compute
 from roost.network.service import Networks
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.auth import CALLER_KEY, Caller
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.http import mount
+from roost.platform.openapi import describe
+from roost.platform.policy import OsloPolicy
 from roost.seams.placement import PlacementClient
+
+NOTHING: Any = None
+HIGHEST = "2.74"
+
+check_described = Described(lambda: describe(ABOUT, operations(NOTHING), server="/compute")).check
 
 
 class NetworkRows:
@@ -31,10 +41,12 @@ class NetworkRows:
 
     async def add(self, network_id: str) -> None:
         async with self._database.transaction() as tx:
-            await tx.execute("INSERT INTO network.network (id, name, project_id) VALUES ($1, 'a', 'p')", network_id)
             await tx.execute(
-                "INSERT INTO network.subnet (id, network_id, project_id, ip_version, cidr) VALUES ($1, $1, 'p', 4, $2)",
-                network_id, "10.0.0.0/24",
+                "INSERT INTO network.network (id, name, project_id) VALUES ($1, 'a', $2)", network_id, DEFAULT_PROJECT
+            )
+            await tx.execute(
+                "INSERT INTO network.subnet (id, network_id, project_id, ip_version, cidr) VALUES ($1, $1, $3, 4, $2)",
+                network_id, "10.0.0.0/24", DEFAULT_PROJECT,
             )  # fmt: skip
 
     async def clear(self) -> None:
@@ -104,7 +116,7 @@ def as_caller(callers: list[Caller]) -> Callable[[Caller], None]:
 @pytest.fixture
 def call(compute: Compute, callers: list[Caller]) -> Call:
     """`await call("GET", "/v2.1/servers", body, version="2.41")` on the API, without a socket."""
-    app = Starlette(routes=[mount("/compute", routes(compute))])
+    app = Starlette(routes=[mount("/compute", routes(compute, OsloPolicy(rules())))])
 
     async def answer(method: str, target: str, body: Any = None, *, version: str | None = None) -> Answer:
         path, _, query = target.partition("?")
@@ -129,11 +141,14 @@ def call(compute: Compute, callers: list[Caller]) -> Call:
         if callers:
             scope[CALLER_KEY] = callers[-1]
         await app(scope, receive, send)
-        return Answer(
+        answer = Answer(
             sent[0]["status"],
             {name.decode(): value.decode() for name, value in sent[0]["headers"]},
             b"".join(message.get("body", b"") for message in sent[1:]),
         )
+        if version == HIGHEST:
+            check_described(method, path, answer.status, answer.body if answer.raw else None)
+        return answer
 
     return answer
 

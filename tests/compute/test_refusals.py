@@ -6,7 +6,7 @@ import pytest
 from tests.agent.cloud import AGENT
 
 from roost.compute.model import HostReport
-from roost.compute.service import Compute
+from roost.compute.service import DEFAULT_PROJECT, Compute
 from roost.compute.service import hosts as hosts_service
 from roost.platform.auth import Caller
 
@@ -185,7 +185,7 @@ async def test_a_list_without_all_tenants_is_of_the_callers_own_project(
 
 
 async def test_only_an_admin_forces_a_host(call: Any, as_caller: Any, flavor_id: str) -> None:
-    as_caller(Caller(user_id="u", project_id="acme", roles=("service",)))
+    as_caller(Caller(user_id="u", project_id=DEFAULT_PROJECT, roles=("member",)))
     answer = await boot(call, flavor_id, availability_zone="nova:h2")
     assert (answer.status, list(answer.body)) == (403, ["forbidden"])
     assert "os_compute_api:servers:create:forced_host" in answer.body["forbidden"]["message"]

@@ -9,7 +9,7 @@ from tests.network.test_api import Api
 from roost.network.api import operations
 from roost.network.api.documents import NetworkDocument, PortDocument, SegmentDocument, SubnetDocument, attributes
 from roost.network.api.extensions import EXTENSIONS, served_extensions
-from roost.network.api.protocol import Operation
+from roost.platform.operations import Operation
 
 ATTRIBUTES: dict[str, tuple[type[Any], str]] = {
     "binding": (PortDocument, "binding:host_id"),

@@ -24,7 +24,7 @@ from tests.platform.asgi import Answer, send_raw
 
 from roost.cli.access import VERSION_PATHS
 from roost.network.api import operations, policies, routes
-from roost.network.api.openapi import describe
+from roost.network.api.openapi import ABOUT
 from roost.network.rules.drift import PORT_UNOWNED
 from roost.network.service import audit
 from roost.network.service.reconciler import reconcile_once
@@ -32,6 +32,7 @@ from roost.platform.authentication import Authentication, noauth2
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.platform.http import mount
+from roost.platform.openapi import describe
 from roost.platform.policy import OsloPolicy
 from roost.seams.network import Nic
 
@@ -121,8 +122,8 @@ class Api:
 
     def __init__(self, cloud: Cloud) -> None:
         app = Starlette(routes=[mount("/network", routes(cloud.networks, OsloPolicy(policies.rules())))])
-        self.app = Authentication(app, noauth2, open_paths=OPEN, admins_only={})
-        self.document = describe(operations(cloud.networks), server="/network")
+        self.app = Authentication(app, noauth2, open_paths=OPEN)
+        self.document = describe(ABOUT, operations(cloud.networks), server="/network")
 
     async def send(self, sent: Sent) -> Answer:
         """Its answer."""

@@ -15,13 +15,14 @@ from tests.network.test_api import Api
 
 from roost.cli.access import VERSION_PATHS
 from roost.network.api import operations, routes
-from roost.network.api.openapi import describe
+from roost.network.api.openapi import ABOUT
 from roost.platform.http import MethodRoute
+from roost.platform.openapi import describe
 
 NOTHING: Any = None
 ID = "00000000-0000-4000-8000-00000000000f"
 OPERATIONS = operations(NOTHING)
-DOCUMENT: Any = describe(OPERATIONS, server="/network")
+DOCUMENT: Any = describe(ABOUT, OPERATIONS, server="/network")
 PALETTE: list[Any] = [
     None, True, False, 0, 1, -1, -2, 1.5, 69, 65536, 2**31, 2**63, 2**64, "", "x", "1", "-1", "a" * 255, "a" * 256,
     "a\0b", "é", "1" * 9, [], ["a"], [1], [None], [{}], [[]], {}, {"a": 1}, [{"start": "x", "end": "y"}],
@@ -135,7 +136,7 @@ def test_what_nobody_needs_a_token_for_is_said_and_let_through() -> None:
 
 
 def test_where_nobody_is_asked_no_token_is_demanded() -> None:
-    document: Any = describe(OPERATIONS, server="/network", asks_callers=False)
+    document: Any = describe(ABOUT, OPERATIONS, server="/network", asks_callers=False)
     assert document["security"] == []
     answers = {
         status

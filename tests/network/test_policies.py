@@ -12,7 +12,7 @@ from tests.network.cloud import Cloud
 from tests.platform.asgi import ask
 from tests.platform.fake_keystone import FakeKeystone
 
-from roost.cli.access import network_policy
+from roost.cli.access import api_policy
 from roost.network.api import operations, routes
 from roost.network.api.policies import ATTRIBUTES, OPERATIONS, rules
 from roost.placement.settings import PlacementSettings
@@ -37,7 +37,7 @@ CALLERS = {
 
 
 def preset(name: str = "secure-rbac", **settings: Any) -> Policy:
-    return network_policy("noauth2", name, PlacementSettings(**settings), folder=Path("/"))
+    return api_policy("network", "noauth2", name, PlacementSettings(**settings), folder=Path("/"))
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Guarded:
 
 def guarded(cloud: Cloud, policy: Policy) -> Guarded:
     app = Starlette(routes=[mount("/network", routes(cloud.networks, policy))])
-    return Guarded(Authentication(app, noauth2, open_paths=frozenset(), admins_only={}))
+    return Guarded(Authentication(app, noauth2, open_paths=frozenset()))
 
 
 @pytest.fixture
@@ -313,8 +313,8 @@ async def test_operators_override_by_upstreams_names(cloud: Cloud, tmp_path: Pat
     file.write_text('"get_port:binding:host_id": "rule:regular_user"\n"create_network": "rule:admin_only"\n')
     settings = PlacementSettings(policy_file="policy.yaml")
     for policy in (
-        network_policy("noauth2", None, settings, folder=tmp_path),
-        network_policy("noauth2", str(file), PlacementSettings(), folder=Path("/")),
+        api_policy("network", "noauth2", None, settings, folder=tmp_path),
+        api_policy("network", "noauth2", str(file), PlacementSettings(), folder=Path("/")),
     ):
         api = guarded(cloud, policy)
         shared = await api.make("admin", "network", shared=True)
@@ -373,7 +373,7 @@ async def test_without_authentication_everybody_may_do_everything(cloud: Cloud) 
             routes=[
                 mount(
                     "/network",
-                    routes(cloud.networks, network_policy("none", None, PlacementSettings(), folder=Path("/"))),
+                    routes(cloud.networks, api_policy("network", "none", None, PlacementSettings(), folder=Path("/"))),
                 )
             ]
         )
@@ -391,7 +391,7 @@ async def test_keystones_tokens_say_whose_everything_is(cloud: Cloud) -> None:
     keystone = Keystone(settings, clock=server.world.clock, now=server.world.now)
     try:
         app = Starlette(routes=[mount("/network", routes(cloud.networks, preset()))])
-        wrapped = Authentication(app, keystone.identify, open_paths=frozenset(), admins_only={})
+        wrapped = Authentication(app, keystone.identify, open_paths=frozenset())
         member, reader = server.token("member", "reader"), server.token("reader")
         other = server.token(
             "member", "reader", project={"id": "p2", "name": "two", "domain": {"id": "d", "name": "d"}}

@@ -15,8 +15,8 @@ from urllib.parse import quote
 from tests.placement.populated import AGGREGATE, CLASS, NOTHING, PROJECT, TRAIT, UNUSED_CLASS, UNUSED_TRAIT, USER
 from tests.platform.malformed import BAD_BODIES, BAD_QUERY_BYTES, BAD_SEGMENTS, BAD_TEXT, METHODS, Pairs, Spoiler
 
-from roost.placement.api.protocol import Operation, Operations, Versions
 from roost.platform.http import Version
+from roost.platform.operations import Operation, Operations, Versions
 
 HIGHEST = (1, 39)
 

@@ -34,7 +34,7 @@ class Api:
     def on(cls, ledger: Ledger, policy: Policy | None = None) -> "Api":
         """The API on a ledger, where everybody may do everything, or callers say who they are and policy is asked."""
         app = Starlette(routes=[mount("/placement", routes(ledger, policy or Unrestricted()))])
-        return cls(app) if policy is None else cls(Authentication(app, noauth2, open_paths=OPEN, admins_only={}))
+        return cls(app) if policy is None else cls(Authentication(app, noauth2, open_paths=OPEN))
 
     async def send(
         self,

@@ -18,10 +18,11 @@ from tests.platform.asgi import Answer
 
 from roost.placement.api import answer_schemas, operations, policies
 from roost.placement.api.bodies import FORMATS, SHOWN_MAX
-from roost.placement.api.openapi import refusals
+from roost.placement.api.openapi import ABOUT
 from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Unrestricted
 from roost.platform.database import Database
+from roost.platform.openapi import refusals
 from roost.platform.policy import OsloPolicy
 
 SEEDS = int(os.environ.get("ROOST_FUZZ_SEEDS", "3"))
@@ -215,8 +216,8 @@ def wrong_with_refusal(sent: Sent, answer: Answer) -> str | None:
     elif not accepts or b"json" in accepts[0]:
         return "an error that is not JSON"
     operation = OPERATIONS[sent.path].get(sent.method)
-    if operation is not None and sent.version == HIGHEST and matches(sent) and answer.status not in refusals(operation):
-        return "an undeclared refusal"
+    if operation is not None and sent.version == HIGHEST and matches(sent):
+        return None if answer.status in refusals(ABOUT, sent.path, operation) else "an undeclared refusal"
     return None
 
 

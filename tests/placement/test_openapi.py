@@ -28,16 +28,17 @@ from tests.platform.asgi import ask
 from roost.cli.wiring import Parts, ProcessConfig, main_listener, read_settings
 from roost.placement.api import operations, routes
 from roost.placement.api.bodies import FORMATS
-from roost.placement.api.openapi import describe
+from roost.placement.api.openapi import ABOUT
 from roost.platform.auth import Unrestricted
 from roost.platform.database import Database
 from roost.platform.http import MethodRoute
+from roost.platform.openapi import describe
 
 NO_LEDGER: Any = None
 OPERATIONS = operations(NO_LEDGER, Unrestricted())
 HIGHEST = (1, 39)
 VERSIONS = [(1, minor) for minor in range(HIGHEST[1] + 1)]
-DOCUMENT = describe(OPERATIONS, HIGHEST, server="/placement")
+DOCUMENT = describe(ABOUT, OPERATIONS, HIGHEST, server="/placement")
 
 PLACES = {
     "/resource_providers/{uuid}": [f"/resource_providers/{uuid}" for uuid in (HOST, NUMA, SEGMENT)],
@@ -65,7 +66,7 @@ PLACES = {
 
 @pytest.mark.parametrize("version", [*VERSIONS[::8], HIGHEST])
 def test_the_document_of_a_microversion_is_valid(version: tuple[int, int]) -> None:
-    OpenAPIV31SpecValidator(describe(OPERATIONS, version, server="/placement")).validate()
+    OpenAPIV31SpecValidator(describe(ABOUT, OPERATIONS, version, server="/placement")).validate()
 
 
 def test_every_route_of_the_api_is_in_the_document_and_no_other() -> None:
@@ -82,13 +83,13 @@ def test_every_route_of_the_api_is_in_the_document_and_no_other() -> None:
 def test_an_operation_is_in_the_documents_of_the_microversions_that_have_it() -> None:
     for version in VERSIONS:
         described = {
-            (path, method) for path, method, _ in described_operations(describe(OPERATIONS, version, server="/"))
+            (path, method) for path, method, _ in described_operations(describe(ABOUT, OPERATIONS, version, server="/"))
         }
         assert described == {
             (path, method.lower())
             for path, methods in OPERATIONS.items()
             for method, operation in methods.items()
-            if version >= operation.since
+            if operation.serves(version)
         }
 
 
@@ -110,7 +111,7 @@ def test_what_nobody_needs_a_token_for_is_said() -> None:
 
 
 def test_where_nobody_is_asked_no_token_is_demanded() -> None:
-    document = describe(OPERATIONS, HIGHEST, server="/placement", asks_callers=False)
+    document = describe(ABOUT, OPERATIONS, HIGHEST, server="/placement", asks_callers=False)
     assert document["security"] == []
     answers = {status for _, _, operation in described_operations(document) for status in operation["responses"]}
     assert answers & {"401", "403"} == set()
@@ -199,7 +200,7 @@ async def api(database: Database) -> Api:
 async def test_the_document_is_served_for_the_microversion_that_is_asked_for(api: Api) -> None:
     newest = await api.call("GET", "/openapi.json", version="1.0")
     assert newest.status == 200
-    assert newest.body == describe(OPERATIONS, HIGHEST, server="/placement", asks_callers=False)
+    assert newest.body == describe(ABOUT, OPERATIONS, HIGHEST, server="/placement", asks_callers=False)
     old = await api.call("GET", "/openapi.json?microversion=1.5")
     assert old.body["info"]["version"] == "1.5"
     assert "/reshaper" not in old.body["paths"]

@@ -7,7 +7,7 @@ import pytest
 from starlette.applications import Starlette
 from tests.platform.asgi import Answer, ask
 
-from roost.cli.access import placement_policy
+from roost.cli.access import api_policy
 from roost.cli.access_words import PRESETS
 from roost.placement.api import operations, routes
 from roost.placement.api.policies import OPERATIONS, rules
@@ -21,7 +21,7 @@ RESHAPE, USAGES = "placement:reshaper:reshape", "placement:usages"
 
 
 def preset(name: str) -> Policy:
-    return placement_policy("noauth2", name, PlacementSettings(), folder=Path("/"))
+    return api_policy("placement", "noauth2", name, PlacementSettings(), folder=Path("/"))
 
 
 def allowed(policy: Policy, *roles: str, system_scope: str | None = None, asked: str = "mine") -> set[str]:
@@ -65,10 +65,10 @@ def test_a_caller_scoped_to_the_system_may_do_nothing(name: str) -> None:
 
 
 def test_new_defaults_are_the_default() -> None:
-    unconfigured = placement_policy("keystone", None, PlacementSettings(), folder=Path("/"))
+    unconfigured = api_policy("placement", "keystone", None, PlacementSettings(), folder=Path("/"))
     assert allowed(unconfigured, "admin") == set(OPERATIONS) - {RESHAPE}
     legacy = PlacementSettings(enforce_new_defaults=False)
-    assert allowed(placement_policy("keystone", None, legacy, folder=Path("/")), "admin") == set(OPERATIONS)
+    assert allowed(api_policy("placement", "keystone", None, legacy, folder=Path("/")), "admin") == set(OPERATIONS)
 
 
 def test_an_operators_file_overrides_by_upstreams_names(tmp_path: Path) -> None:
@@ -77,15 +77,15 @@ def test_an_operators_file_overrides_by_upstreams_names(tmp_path: Path) -> None:
     )
     settings = PlacementSettings(policy_file="policy.yaml")
     for policy in (
-        placement_policy("noauth2", None, settings, folder=tmp_path),
-        placement_policy("noauth2", str(tmp_path / "policy.yaml"), PlacementSettings(), folder=Path("/")),
+        api_policy("placement", "noauth2", None, settings, folder=tmp_path),
+        api_policy("placement", "noauth2", str(tmp_path / "policy.yaml"), PlacementSettings(), folder=Path("/")),
     ):
         assert allowed(policy, "reader") == {USAGES, "placement:traits:list"}
         assert allowed(policy, "admin") == set(OPERATIONS) - {"placement:traits:list"}
 
 
 def test_nobody_is_refused_where_nobody_is_asked_who_they_are() -> None:
-    policy = placement_policy("none", None, PlacementSettings(), folder=Path("/"))
+    policy = api_policy("placement", "none", None, PlacementSettings(), folder=Path("/"))
     assert allowed(policy, system_scope="all") == set(OPERATIONS)
 
 
@@ -113,7 +113,6 @@ async def test_the_api_refuses_in_upstreams_words_and_before_it_looks_at_anythin
         Starlette(routes=list(routes(ledger, preset("secure-rbac")))),
         noauth2,
         open_paths=frozenset({"/"}),
-        admins_only={},
     )
 
     async def call(path: str, token: str, *, method: str = "GET", **headers: str) -> Answer:

@@ -13,7 +13,7 @@ SETTINGS = CorsSettings(allowed_origin=(ORIGIN,), allow_headers=("openstack-api-
 
 
 def app(settings: CorsSettings = SETTINGS) -> Cors:
-    return Cors(Authentication(say_who, noauth2, open_paths=frozenset({"/"}), admins_only={}), settings)
+    return Cors(Authentication(say_who, noauth2, open_paths=frozenset({"/"})), settings)
 
 
 def preflight(origin: str = ORIGIN, method: str = "GET", asked: str = "openstack-api-version") -> dict[str, str]:

@@ -233,9 +233,7 @@ async def test_an_outage_is_503_for_new_tokens_and_heals_by_itself(fake: FakeKey
     known, new = fake.token("admin"), fake.token("member")
     await who(keystone, known)
     await fake.stop()
-    app = Authentication(
-        say_who, keystone.identify, open_paths=frozenset({"/"}), admins_only={}, challenge=keystone.challenge
-    )
+    app = Authentication(say_who, keystone.identify, open_paths=frozenset({"/"}), challenge=keystone.challenge)
     refused = await asyncio.gather(*(ask(app, "/x", {"X-Auth-Token": new}) for _ in range(50)))
     assert {(answer.status, answer.headers["retry-after"]) for answer in refused} == {(503, "1")}
     assert fake.url not in str(refused[0].body)

@@ -30,7 +30,7 @@ def app(*, believed: bool = True, auth: str = "none") -> Any:
     routes: list[BaseRoute] = [mount("/network", [Api().route("/v2.0/networks", {"GET": say_root})])]
     return guarded(
         Starlette(routes=routes), keystone=None, auth=auth, policy=None, services=("placement", "network"),
-        admins_only={}, proxy=ProxySettings(enable_proxy_headers_parsing=believed), cors=CorsSettings(),
+        proxy=ProxySettings(enable_proxy_headers_parsing=believed), cors=CorsSettings(),
     )  # fmt: skip
 
 

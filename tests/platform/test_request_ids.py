@@ -60,7 +60,7 @@ async def test_refusals_that_no_api_has_seen_carry_it_as_well(path: str, status:
 
     app: Any = guarded(
         Api().route("/", {"GET": nothing}), keystone=None, auth="noauth2", policy=None, services=("compute",),
-        admins_only={}, proxy=ProxySettings(), cors=CorsSettings(allowed_origin=("*",)),
+        proxy=ProxySettings(), cors=CorsSettings(allowed_origin=("*",)),
     )  # fmt: skip
     answer = await ask(app, path)
     assert answer.status == status

@@ -1,7 +1,8 @@
 """Schemathesis, from its package, with all checks, on the OpenAPI documents that `roost serve` hands out.
 
 It makes requests from the documents alone, and holds every answer against them. The findings that stay are listed in
-placement.toml and network.toml, each with its reason. `ROOST_SCHEMATHESIS_EXAMPLES=100` for a long run (minutes).
+placement.toml, network.toml and compute.toml, each with its reason. `ROOST_SCHEMATHESIS_EXAMPLES=100` for a long run
+(minutes).
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from tests.cluster import Cluster, cluster
 from tests.platform.fake_keystone import FakeKeystone, World
 
 HERE = Path(__file__).parent
+VERSIONS = {"placement": "placement 1.39", "compute": "compute 2.74"}
 EXAMPLES = os.environ.get("ROOST_SCHEMATHESIS_EXAMPLES", "3")
 
 
@@ -29,23 +31,23 @@ class Today(World):
 
 @pytest.fixture
 async def served() -> AsyncIterator[tuple[Cluster, str]]:
-    """(Placement and Network behind a Keystone, an administrator's token)."""
+    """(The three APIs behind a Keystone, an administrator's token)."""
     keystone = FakeKeystone(world=Today())
     await keystone.start()
     options = {"AUTH_URL": keystone.url, "USERNAME": "roost", "PASSWORD": "secret"}
     environment = {f"ROOST_KEYSTONE_{name}": value for name, value in options.items()}
     with cluster() as made:
-        await asyncio.to_thread(made.serve, "placement", "network", auth="keystone", environment=environment)
+        await asyncio.to_thread(made.serve, "placement", "network", "compute", auth="keystone", environment=environment)
         yield made, keystone.token("admin", "service")
     await keystone.stop()
 
 
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("api", ["placement", "network"])
+@pytest.mark.parametrize("api", ["placement", "network", "compute"])
 async def test_no_finding_but_those_that_are_listed(served: tuple[Cluster, str], api: str) -> None:
     roost, token = served
     # Without the header the lowest microversion answers, and a document describes one of them.
-    version = ("-H", "OpenStack-API-Version: placement 1.39") if api == "placement" else ()
+    version = ("-H", f"OpenStack-API-Version: {VERSIONS[api]}") if api in VERSIONS else ()
     command = [
         *(sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()"),
         *("--config-file", str(HERE / f"{api}.toml"), "run", f"{roost.url}/{api}/openapi.json"),

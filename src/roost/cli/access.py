@@ -14,7 +14,7 @@ from roost.cli.access_words import PRESETS
 from roost.cli.settings import Settings
 from roost.placement.settings import PlacementSettings
 from roost.platform.auth import Policy, Unrestricted
-from roost.platform.authentication import AdminsOnly, Authentication, noauth2
+from roost.platform.authentication import Authentication, noauth2
 from roost.platform.cors import Cors
 from roost.platform.proxies import ProxyHeaders
 from roost.platform.request_ids import RequestIds
@@ -33,41 +33,34 @@ OPEN_PATHS = frozenset({"/", "/healthz", "/metrics", "/agent/v1"})
 VERSION_PATHS: Mapping[str, tuple[str, ...]] = {
     "placement": ("", "/", "/openapi.json"),
     "network": ("", "/", "/v2.0", "/v2.0/", "/openapi.json"),
-    "compute": ("", "/", "/v2.1", "/v2.1/"),
+    "compute": ("", "/", "/v2.1", "/v2.1/", "/openapi.json"),
 }
 """What clients read before they have a token."""
 
 
-def read_policy(settings: Settings, *, auth: str, policy: str | None, config: Path | str | None) -> Policy:
-    """The rules of the Placement API. Raises BadRequest."""
-    return placement_policy(auth, policy, settings.placement, folder=_folder(config))
+def read_policy(
+    service: str, settings: Settings, *, auth: str, policy: str | None, config: Path | str | None
+) -> Policy:
+    """Return the rules of one service's API. Raises BadRequest."""
+    return api_policy(service, auth, policy, settings.placement, folder=_folder(config))
 
 
-def read_network_policy(settings: Settings, *, auth: str, policy: str | None, config: Path | str | None) -> Policy:
-    """The rules of the Network API. Raises BadRequest."""
-    return network_policy(auth, policy, settings.placement, folder=_folder(config))
-
-
-def placement_policy(auth: str, policy: str | None, settings: PlacementSettings, *, folder: Path) -> Policy:
-    """The rules of the Placement API; none are asked where nobody is asked who they are.
+def api_policy(service: str, auth: str, policy: str | None, settings: PlacementSettings, *, folder: Path) -> Policy:
+    """Return the rules of one service's API; none are asked where nobody is asked who they are.
 
     policy: a name of PRESETS, an operator's file, or None for the settings'. folder: where policy_file is looked for.
     Raises BadRequest, which names the file and what is wrong with it.
     """
     if auth == "none":
         return Unrestricted()
-    from roost.placement.api import policies  # with oslo.policy, 0.2 s
-
-    return _oslo_policy(policies.rules(), policy, settings, folder=folder, but=frozenset({"admin_api"}))
-
-
-def network_policy(auth: str, policy: str | None, settings: PlacementSettings, *, folder: Path) -> Policy:
-    """The rules of the Network API, by the same names and from the same file. Raises BadRequest."""
-    if auth == "none":
-        return Unrestricted()
-    from roost.network.api import policies
-
-    return _oslo_policy(policies.rules(), policy, settings, folder=folder, but=frozenset())
+    if service == "placement":
+        from roost.placement.api.policies import rules  # with oslo.policy, 0.2 s
+    elif service == "network":
+        from roost.network.api.policies import rules
+    else:
+        from roost.compute.api.policies import rules
+    but = frozenset({"admin_api"}) if service == "placement" else frozenset[str]()
+    return _oslo_policy(rules(), policy, settings, folder=folder, but=but)
 
 
 def _oslo_policy(
@@ -93,14 +86,11 @@ def guarded(
     auth: str,
     policy: str | None,
     services: tuple[str, ...],
-    admins_only: Mapping[str, AdminsOnly],
     proxy: ProxySettings,
     cors: CorsSettings,
 ) -> ASGIApp:
     """Return the main listener behind what every request passes: its id, CORS where an origin is allowed,
     authentication, and a proxy's headers where they are believed.
-
-    admins_only: service -> its gate, for the services that have no policy of their own.
     """
     assert (auth == "keystone") == (keystone is not None)
     if proxy.enable_proxy_headers_parsing:
@@ -110,7 +100,6 @@ def guarded(
             app,
             noauth2 if keystone is None else keystone.identify,
             open_paths=_open_paths(services),
-            admins_only=_below_their_names(admins_only, services),
             challenge=None if keystone is None else keystone.challenge,
         )
     if policy == "cors":
@@ -138,13 +127,4 @@ def _open_paths(services: tuple[str, ...]) -> frozenset[str]:
         if service in services
         for prefix in _prefixes(service, services)
         for path in paths
-    }
-
-
-def _below_their_names(gates: Mapping[str, AdminsOnly], services: tuple[str, ...]) -> dict[str, AdminsOnly]:
-    return {
-        prefix: gate
-        for service, gate in gates.items()
-        if service in services
-        for prefix in _prefixes(service, services)
     }

@@ -1,6 +1,6 @@
 """What is built beyond the ledger: networks, compute, the conductor. A placement service alone imports none of it."""
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from roost.clients.local_placement import LocalPlacement
 from roost.compute import api as compute_api
 from roost.compute.api import agent as agent_api
 from roost.compute.api.agent_access import AgentAuthentication
-from roost.compute.api.errors import nova_fault
 from roost.compute.service import Compute
 from roost.compute.service import audit as compute_audit
 from roost.compute.service.agent_tokens import AgentTokens
@@ -28,12 +27,12 @@ from roost.network.service import Networks
 from roost.network.service import audit as network_audit
 from roost.network.service.reconciler import reconcile_once as reconcile_network
 from roost.placement.service.ledger import Ledger
-from roost.platform.auth import Policy
-from roost.platform.authentication import AdminsOnly
+from roost.platform.auth import Policy, Unrestricted
 from roost.platform.repeat import repeat
 from roost.platform.wakeup import Wakeups
 
 PUBLISH_HOSTS_S = 5.0
+UNRESTRICTED = Unrestricted()
 
 
 @dataclass(frozen=True)
@@ -44,9 +43,17 @@ class CloudParts:
     compute: Compute
     conductor: Conductor
     network_policy: Policy
+    compute_policy: Policy
 
     @classmethod
-    def wire(cls, ledger: Ledger, wakeups: Wakeups, settings: Settings, network_policy: Policy) -> "CloudParts":
+    def wire(
+        cls,
+        ledger: Ledger,
+        wakeups: Wakeups,
+        settings: Settings,
+        network_policy: Policy,
+        compute_policy: Policy = UNRESTRICTED,
+    ) -> "CloudParts":
         """Build them on the ledger's pool of connections; network and compute know each other, through their seams."""
         database, env, placement = ledger.database, ledger.env, LocalPlacement(ledger)
         compute = Compute(database, env, placement, wakeups=wakeups, settings=settings.compute)
@@ -55,18 +62,14 @@ class CloudParts:
         conductor = Conductor(
             compute, placement, compute.network, env, wakeups, settings.conductor, settings.scheduling
         )
-        return cls(networks=networks, compute=compute, conductor=conductor, network_policy=network_policy)
+        return cls(networks, compute, conductor, network_policy, compute_policy)
 
     def apis(self) -> dict[str, Callable[[], list[Route]]]:
         """Service -> its routes, for the main listener."""
         return {
             "network": lambda: network_api.routes(self.networks, self.network_policy),
-            "compute": lambda: compute_api.routes(self.compute),
+            "compute": lambda: compute_api.routes(self.compute, self.compute_policy),
         }
-
-    def admins_only(self) -> Mapping[str, AdminsOnly]:
-        """The services that have no policy of their own yet."""
-        return {"compute": AdminsOnly(nova_fault)}
 
     def agent_routes(self) -> list[Route]:
         """For the listener of the agents."""

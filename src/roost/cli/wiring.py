@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,9 @@ class Parts:
     async def wire(cls, database: Database, config: ProcessConfig) -> "Parts":
         """Build the parts that these services need, on one pool of connections."""
         settings = read_settings(config.config)
+        policy_of = partial(
+            access.read_policy, settings=settings, auth=config.auth, policy=config.policy, config=config.config
+        )
         ledger = Ledger(database, Env(), settings.placement)
         await sync_standard_names(ledger)
         wakeups, cloud = Wakeups(database, ()), None
@@ -66,8 +70,7 @@ class Parts:
             from roost.compute.model import CHANNELS
 
             wakeups = Wakeups(database, CHANNELS)
-            rules = access.read_network_policy(settings, auth=config.auth, policy=config.policy, config=config.config)
-            cloud = CloudParts.wire(ledger, wakeups, settings, rules)
+            cloud = CloudParts.wire(ledger, wakeups, settings, policy_of("network"), policy_of("compute"))
         keystone = None
         if config.auth == "keystone":
             from roost.platform.keystone import Keystone
@@ -80,7 +83,7 @@ class Parts:
             telemetry=Telemetry(config.name, Path(config.metrics_dir) if config.metrics_dir else None),
             settings=settings,
             ledger=ledger,
-            policy=access.read_policy(settings, auth=config.auth, policy=config.policy, config=config.config),
+            policy=policy_of("placement"),
             keystone=keystone,
             cloud=cloud,
         )
@@ -100,7 +103,6 @@ def main_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
         auth=config.auth,
         policy=config.policy,
         services=config.services,
-        admins_only=parts.cloud.admins_only() if parts.cloud else {},
         proxy=parts.settings.proxy,
         cors=parts.settings.cors,
     )

@@ -30,9 +30,13 @@ class LocalNetwork:
         """See NetworkClient."""
         return await views.get_networks(self._networks, network_ids)
 
-    async def list_network_ids(self, *, limit: int) -> list[str]:
+    async def list_network_ids(self, *, limit: int, project_id: str | None) -> list[str]:
         """See NetworkClient."""
-        return await views.list_network_ids(self._networks, limit)
+        return await views.list_network_ids(self._networks, limit, project_id)
+
+    async def get_port_projects(self, port_ids: Sequence[str]) -> dict[str, str]:
+        """See NetworkClient."""
+        return await views.get_port_projects(self._networks, port_ids)
 
     async def ensure_ports(self, servers: Sequence[ServerNics]) -> list[EnsuredPorts | PortsRefused]:
         """See NetworkClient."""

@@ -58,6 +58,10 @@ class HostClosed(Conflict):
     """The one host that a server may be on takes no server now."""
 
 
+class NicForbidden(Forbidden):
+    """The network is there, but not for a server of that project, or not with that address."""
+
+
 class NetworkAmbiguous(Conflict):
     """Multiple possible networks found, use a Network ID to be more specific."""
 

@@ -273,6 +273,17 @@ class ServerRequest(Struct, frozen=True, kw_only=True):
     host: str | None = None
 
 
+class Permissions(Struct, frozen=True, kw_only=True):
+    """What servers may use that is not their project's own, or shared.
+
+    others: networks and ports of other projects, and flavors that are not public. external: networks that are external
+    only.
+    """
+
+    others: bool
+    external: bool
+
+
 class NewServers(Struct, frozen=True, kw_only=True):
     """Servers that one request makes: alike but for id and name; the first has launch_index 0."""
 

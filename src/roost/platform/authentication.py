@@ -4,15 +4,13 @@
 believes what it is told, or Keystone's (keystone.py).
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roost.platform.auth import ANONYMOUS, CALLER_KEY, AuthenticationUnavailable, Caller, Unauthorized
-from roost.platform.http import Dialect, Problem, json_response
+from roost.platform.http import json_response
 
 Identify = Callable[[Headers], Awaitable[Caller]]
 """A request's headers -> its caller. Raises Unauthorized, AuthenticationUnavailable."""
@@ -20,25 +18,11 @@ Identify = Callable[[Headers], Awaitable[Caller]]
 RETRY_AFTER_S = 1
 
 
-@dataclass(frozen=True)
-class AdminsOnly:
-    """An API that has no policy of its own yet: who is let in, and the words in which others are refused."""
-
-    dialect: Dialect
-    roles: frozenset[str] = frozenset({"admin", "service"})
-
-    def admits(self, caller: Caller) -> bool:
-        """Only callers in a project: who administers one domain does not administer the cloud."""
-        in_project = caller.project_id is not None and caller.system_scope is None
-        return in_project and any(role.lower() in self.roles for role in caller.roles)
-
-
 class Authentication:
     """The outermost layer of a listener: 401 for a request whose caller cannot be told.
 
     open_paths: asked for by clients that have no token yet, and by who watches over the process; each is compared
-    whole. admins_only: path prefix -> who may pass there; the longest prefix that fits counts, "" fits everything.
-    challenge: the WWW-Authenticate of a 401, where there is one.
+    whole. challenge: the WWW-Authenticate of a 401, where there is one.
     """
 
     def __init__(
@@ -47,17 +31,15 @@ class Authentication:
         identify: Identify,
         *,
         open_paths: frozenset[str],
-        admins_only: Mapping[str, AdminsOnly],
         challenge: str | None = None,
     ) -> None:
         self.app = app
         self.identify = identify
         self.open_paths = open_paths
-        self.admins_only = sorted(admins_only.items(), key=lambda item: -len(item[0]))
         self.challenge = challenge
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 401 or 503 or 403, or pass the request on with its caller."""
+        """Answer 401 or 503, or pass the request on with its caller."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         path: str = scope["path"]
@@ -72,11 +54,6 @@ class Authentication:
         except AuthenticationUnavailable as error:
             body = _keystone_error(503, "Service Unavailable", error)
             return await json_response(body, 503, {"Retry-After": str(RETRY_AFTER_S)})(scope, receive, send)
-        for prefix, gate in self.admins_only:
-            if path == prefix or path.startswith(f"{prefix}/"):
-                if gate.admits(caller):
-                    break
-                return await _forbidden(gate, Request(scope))(scope, receive, send)
         scope[CALLER_KEY] = caller
         await self.app(scope, receive, send)
 
@@ -101,8 +78,3 @@ async def noauth2(headers: Headers) -> Caller:
 def _keystone_error(status: int, title: str, error: Exception) -> dict[str, object]:
     """Source: keystonemiddleware, auth_token: the body of its 401."""
     return {"error": {"code": status, "title": title, "message": str(error)}}
-
-
-def _forbidden(gate: AdminsOnly, request: Request) -> ASGIApp:
-    detail = "Policy does not let you in: the role admin or service in a project is needed."
-    return json_response(gate.dialect(Problem(403, title="Forbidden"), detail, request), 403)

@@ -137,7 +137,8 @@ class Segment(Struct, frozen=True, kw_only=True):
 class NetworkView(Struct, frozen=True, kw_only=True):
     """A network as scheduling needs to know it. A plain network has one `Segment`: itself.
 
-    flat: of the legacy kind; its segments are its pools, and it is as routed as any.
+    flat: of the legacy kind; its segments are its pools, and it is as routed as any. project_id: whose it is; shared,
+    external: who else sees it; on one that is external only, others have no ports.
     """
 
     id: str
@@ -145,6 +146,9 @@ class NetworkView(Struct, frozen=True, kw_only=True):
     routed: bool
     segments: tuple[Segment, ...]
     flat: bool = False
+    project_id: str = ""
+    shared: bool = False
+    external: bool = False
 
 
 class PortBind(Struct, frozen=True, kw_only=True):
@@ -211,8 +215,14 @@ class NetworkClient(Protocol):
     async def get_networks(self, network_ids: Sequence[str]) -> dict[str, NetworkView]:
         """Networks with their segments, by id; unknown ones are left out."""
 
-    async def list_network_ids(self, *, limit: int) -> list[str]:
-        """At most `limit` networks, the oldest first: what a server can mean that names none."""
+    async def list_network_ids(self, *, limit: int, project_id: str | None) -> list[str]:
+        """At most `limit` networks, the oldest first: what a server can mean that names none.
+
+        project_id: those that it owns, and shared ones; None: of all networks.
+        """
+
+    async def get_port_projects(self, port_ids: Sequence[str]) -> dict[str, str]:
+        """Return port id -> the project that owns it; unknown ones are left out."""
 
     async def ensure_ports(self, servers: Sequence[ServerNics]) -> list[EnsuredPorts | PortsRefused]:
         """Make each server's missing ports and reserve its user's own for its build, whole or not at all; in order.

@@ -1,22 +1,23 @@
 """Host aggregates in the Compute API's shapes, to be looked at only."""
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from roost.compute.api.answers import AggregateAnswer, AggregatesAnswer
 from roost.compute.api.requests import path_text, timestamp_with_microseconds
 from roost.compute.errors import HostAggregateNotFound
 from roost.compute.model import HostAggregate
 from roost.compute.service import Compute
 from roost.compute.service import aggregates as service
-from roost.platform.http import Endpoint, json_response
+from roost.platform.http import json_response
+from roost.platform.operations import Operation, Operations
 
 
-def endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
-    """Path below /v2.1 -> method -> endpoint."""
+def aggregate_operations(compute: Compute) -> Operations:
+    """Return the operations of host aggregates, by path below /v2.1."""
 
     async def list_aggregates(request: Request) -> Response:
         found = await service.list_host_aggregates(compute)
@@ -30,8 +31,22 @@ def endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
         return json_response({"aggregate": _show_aggregate(found, request)})
 
     return {
-        "/os-aggregates": {"GET": list_aggregates},
-        "/os-aggregates/{aggregate_id}": {"GET": show_aggregate},
+        "/os-aggregates": {
+            "GET": Operation(
+                summary="host aggregates",
+                endpoint=list_aggregates,
+                rule="os_compute_api:os-aggregates:index",
+                result=AggregatesAnswer,
+            )
+        },
+        "/os-aggregates/{aggregate_id}": {
+            "GET": Operation(
+                summary="one host aggregate",
+                endpoint=show_aggregate,
+                rule="os_compute_api:os-aggregates:show",
+                result=AggregateAnswer,
+            )
+        },
     }
 
 

@@ -1,26 +1,38 @@
 """GET /builds, Roost's own: servers whose work is not done, each with its stage and what it waits for."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from roost.compute.api.requests import page_limit, timestamp
+from roost.compute.api.answers import Builds
+from roost.compute.api.pages import page_limit
+from roost.compute.api.requests import LIMIT, query, timestamp
 from roost.compute.rules.builds import Build, find_wait
 from roost.compute.service import Compute
 from roost.compute.service import builds as service
-from roost.platform.http import Endpoint, json_response
+from roost.platform.http import json_response
+from roost.platform.operations import Operation, Operations
 
 
-def endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
-    """Path -> method -> endpoint."""
+def build_operations(compute: Compute) -> Operations:
+    """Return the operation of builds."""
 
     async def list_builds(request: Request) -> Response:
         builds, total = await service.list_builds(compute, limit=page_limit(request))
         return json_response({"builds": [_show(build) for build in builds], "total": total})
 
-    return {"/builds": {"GET": list_builds}}
+    return {
+        "/builds": {
+            "GET": Operation(
+                summary="servers whose work is not done, the oldest first",
+                endpoint=list_builds,
+                rule="roost:builds:list",
+                query=query({"limit": LIMIT}),
+                result=Builds,
+            )
+        }
+    }
 
 
 def _show(build: Build) -> dict[str, Any]:

@@ -1,32 +1,49 @@
 """GET and PUT /hosts, Roost's own: hosts as an operator declares them, before their agents are there."""
 
-from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from roost.compute.api.answers import HostNames
 from roost.compute.api.host_bodies import HOSTS_MAX, VALUES_MAX, HostBody, read_hosts
 from roost.compute.model import GUEST_CHANNEL
 from roost.compute.service import Compute, guests, hosts
-from roost.platform.http import Endpoint, json_response, read_json
+from roost.platform.http import json_response, read_json
+from roost.platform.operations import Operation, Operations
 
 
-class _Hosts(Struct):
+class HostsBody(Struct):
+    """Hosts as an operator declares them."""
+
     hosts: Annotated[list[HostBody], Meta(max_length=HOSTS_MAX)]
 
 
-def endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
-    """Path -> method -> endpoint."""
+def declared_host_operations(compute: Compute) -> Operations:
+    """Return the operations of hosts as operators declare them."""
 
     async def list_hosts(_request: Request) -> Response:
         return json_response({"hosts": await guests.list_host_names(compute, declared_only=False)})
 
     async def declare_hosts(request: Request) -> Response:
-        body = await read_json(request, _Hosts, values_max=VALUES_MAX)
+        body = await read_json(request, HostsBody, values_max=VALUES_MAX)
         declared = await hosts.register_hosts(compute, read_hosts(body.hosts), agent=None)
         compute.wake(GUEST_CHANNEL)  # a fleet that polls for every declared host has new ones
         return json_response({"hosts": [host.name for host in declared]})
 
-    return {"/hosts": {"GET": list_hosts, "PUT": declare_hosts}}
+    return {
+        "/hosts": {
+            "GET": Operation(
+                summary="the names of all hosts", endpoint=list_hosts, rule="roost:hosts:list", result=HostNames
+            ),
+            "PUT": Operation(
+                summary="declare hosts, with what they have and reach",
+                endpoint=declare_hosts,
+                rule="roost:hosts:declare",
+                body=HostsBody,
+                result=HostNames,
+                errors=(409,),
+            ),
+        }
+    }

@@ -6,9 +6,11 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from roost.compute.api.answers import ExtensionAnswer, ExtensionsAnswer
 from roost.compute.api.requests import path_text
 from roost.platform.errors import NotFound
-from roost.platform.http import Endpoint, json_response
+from roost.platform.http import json_response
+from roost.platform.operations import Operation, Operations
 
 EXTENSIONS: Mapping[str, str] = {
     "OS-DCF": "DiskConfig",
@@ -56,7 +58,17 @@ def _show(alias: str) -> dict[str, Any]:
     }
 
 
-ENDPOINTS: dict[str, Mapping[str, Endpoint]] = {
-    "/extensions": {"GET": list_extensions},
-    "/extensions/{alias}": {"GET": show_extension},
+RULE = "os_compute_api:extensions"
+OPERATIONS: Operations = {
+    "/extensions": {
+        "GET": Operation(
+            summary="the extensions that clients may rely on",
+            endpoint=list_extensions,
+            rule=RULE,
+            result=ExtensionsAnswer,
+        )
+    },
+    "/extensions/{alias}": {
+        "GET": Operation(summary="one extension", endpoint=show_extension, rule=RULE, result=ExtensionAnswer)
+    },
 }

@@ -1,23 +1,31 @@
 """Flavors in the Compute API's shapes."""
 
 import re
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from roost.compute.api.access import access_of
+from roost.compute.api.answers import FlavorAnswer, FlavorsAnswer, FlavorsDetailAnswer, Specs, SpecsAnswer
+from roost.compute.api.pages import More, read_page
+from roost.compute.api.policies import FLAVOR_EXTRA_SPECS
 from roost.compute.api.requests import (
     INTEGER_MAX,
+    LIMIT,
+    NO,
+    YES,
     Name,
+    Parameter,
+    Parameters,
     Whole,
     check_parameters,
     flag,
     links,
-    next_link,
-    page_limit,
+    one_of,
     path_text,
+    query,
     read_body,
     text_parameter,
     whole_number,
@@ -26,23 +34,31 @@ from roost.compute.errors import FlavorNotFound
 from roost.compute.model import Flavor, FlavorFilter
 from roost.compute.service import Compute
 from roost.compute.service import flavors as service
+from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
-from roost.platform.http import Endpoint, Version, json_response
+from roost.platform.http import json_response
+from roost.platform.operations import Operation, Operations
 
 DESCRIPTION_FROM, EXTRA_SPECS_FROM = (2, 55), (2, 61)
 
-PARAMETERS: Mapping[str, Version] = dict.fromkeys(
-    ("limit", "marker", "is_public", "minRam", "minDisk", "sort_key", "sort_dir"), (2, 1)
-)
-"""Parameter of a list -> the microversion that brought it."""
-
-BRIEF = frozenset({"id", "name", "description", "links"})
+PARAMETERS: Parameters = {
+    "limit": LIMIT,
+    "marker": Parameter(),
+    "is_public": Parameter(schema=one_of({"none", *YES, *NO})),
+    "minRam": Parameter(schema={"type": "integer", "minimum": 0}),
+    "minDisk": Parameter(schema={"type": "integer", "minimum": 0}),
+    "sort_key": Parameter(schema={"const": "flavorid"}),
+    "sort_dir": Parameter(schema={"const": "asc"}),
+}
+"""Of a list."""
 
 SpecKey = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9-_:. ]{1,255}$")]
 SpecValue = Annotated[str, Meta(max_length=255)] | int | float
 
 
-class _FlavorBody(Struct, frozen=True, forbid_unknown_fields=True):
+class FlavorBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The flavor that is asked for."""
+
     name: Name
     ram: Whole
     vcpus: Whole
@@ -55,73 +71,164 @@ class _FlavorBody(Struct, frozen=True, forbid_unknown_fields=True):
     is_public: Any = field(name="os-flavor-access:is_public", default=True)
 
 
-class _CreateBody(Struct, frozen=True, forbid_unknown_fields=True):
-    flavor: _FlavorBody
+class FlavorCreateBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole body."""
+
+    flavor: FlavorBody
 
 
-class _ExtraSpecsBody(Struct, frozen=True, forbid_unknown_fields=True):
+class ExtraSpecsBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Extra specs to add or replace."""
+
     extra_specs: Annotated[dict[SpecKey, SpecValue], Meta(max_length=256)]
 
 
-def endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
-    """Path below /v2.1 -> method -> endpoint."""
+class Flavors:
+    """The operations of flavors."""
 
-    async def create(request: Request) -> Response:
-        asked = (await read_body(request, _CreateBody)).flavor
+    def __init__(self, compute: Compute, policy: Policy) -> None:
+        self.compute = compute
+        self.policy = policy
+
+    def operations(self) -> Operations:
+        """Return them by path below /v2.1."""
+        manage = "os_compute_api:os-flavor-manage:"
+        return {
+            "/flavors": {
+                "GET": Operation(
+                    summary="flavors by id and name",
+                    endpoint=self._list_brief,
+                    query=query(PARAMETERS),
+                    result=FlavorsAnswer,
+                ),
+                "POST": Operation(
+                    summary="make a flavor",
+                    endpoint=self._create,
+                    rule=f"{manage}create",
+                    body=FlavorCreateBody,
+                    result=FlavorAnswer,
+                    errors=(409,),
+                ),
+            },
+            "/flavors/detail": {
+                "GET": Operation(
+                    summary="flavors", endpoint=self._list_detail, query=query(PARAMETERS), result=FlavorsDetailAnswer
+                )
+            },
+            "/flavors/{flavor_id}": {
+                "GET": Operation(summary="one flavor", endpoint=self._show_one, result=FlavorAnswer),
+                "DELETE": Operation(
+                    summary="delete the flavor; servers keep their copy",
+                    endpoint=self._delete,
+                    rule=f"{manage}delete",
+                    status=202,
+                ),
+            },
+            **_extra_spec_operations(self.compute, self.policy),
+        }
+
+    def _show(self, request: Request, flavor: Flavor) -> dict[str, Any]:
+        return _show(request, flavor, specs=access_of(self.compute, self.policy, request).allows(FLAVOR_EXTRA_SPECS))
+
+    async def _create(self, request: Request) -> Response:
+        asked = (await read_body(request, FlavorCreateBody)).flavor
         if asked.description is not UNSET and request.state.microversion < DESCRIPTION_FROM:
             raise BadRequest("description: there is this attribute from microversion 2.55")
-        flavor = await service.create_flavor(compute, _read_flavor(asked))
-        return json_response({"flavor": _show(request, flavor)})
+        flavor = await service.create_flavor(self.compute, _read_flavor(asked))
+        return json_response({"flavor": self._show(request, flavor)})
 
-    async def list_brief(request: Request) -> Response:
-        page, more = await _page(compute, request)
+    async def _list_brief(self, request: Request) -> Response:
+        flavors, more = await self._page(request)
         shown = ("id", "name", "description") if request.state.microversion >= DESCRIPTION_FROM else ("id", "name")
         brief = [
-            {name: value for name, value in _show(request, one).items() if name in (*shown, "links")} for one in page
+            {name: value for name, value in self._show(request, flavor).items() if name in (*shown, "links")}
+            for flavor in flavors
         ]
         return json_response({"flavors": brief} | more)
 
-    async def list_detail(request: Request) -> Response:
-        page, more = await _page(compute, request)
-        return json_response({"flavors": [_show(request, one) for one in page]} | more)
+    async def _list_detail(self, request: Request) -> Response:
+        flavors, more = await self._page(request)
+        return json_response({"flavors": [self._show(request, flavor) for flavor in flavors]} | more)
 
-    async def show(request: Request) -> Response:
-        flavor = await service.get_flavor(compute, path_text(request, "flavor_id"))
-        return json_response({"flavor": _show(request, flavor)})
+    async def _show_one(self, request: Request) -> Response:
+        return json_response({"flavor": self._show(request, await _get_flavor(self.compute, self.policy, request))})
 
-    async def delete(request: Request) -> Response:
-        await service.delete_flavor(compute, path_text(request, "flavor_id"))
+    async def _delete(self, request: Request) -> Response:
+        await service.delete_flavor(self.compute, path_text(request, "flavor_id"))
         return json_response(None, 202)
 
-    async def list_extra_specs(request: Request) -> Response:
-        flavor = await service.get_flavor(compute, path_text(request, "flavor_id"))
+    async def _page(self, request: Request) -> tuple[list[Flavor], More]:
+        check_parameters(request, PARAMETERS)
+        for name, only in (("sort_key", "flavorid"), ("sort_dir", "asc")):
+            if text_parameter(request, name) not in (None, only):
+                raise BadRequest(f"{name}={text_parameter(request, name)}: Roost does not serve it: expected {only}")
+        public_only = not access_of(self.compute, self.policy, request).is_admin
+        is_public = _read_is_public(request)
+        only_these = FlavorFilter(
+            is_public=True if public_only else is_public,
+            ram_mb_min=_read_least(request, "minRam"),
+            disk_gb_min=_read_least(request, "minDisk"),
+        )
+
+        async def load(marker: str | None, limit: int) -> list[Flavor]:
+            if marker is not None and await service.find_flavor(self.compute, marker, public_only=public_only) is None:
+                raise BadRequest(f"marker [{marker}] not found")
+            return await service.list_flavors(self.compute, after=marker or "", limit=limit, only=only_these)
+
+        return await read_page(request, "flavors", load, lambda flavor: flavor.id)
+
+
+def _extra_spec_operations(compute: Compute, policy: Policy) -> Operations:
+    async def list_specs(request: Request) -> Response:
+        flavor = await _get_flavor(compute, policy, request)
         return json_response({"extra_specs": flavor.extra_specs})
 
-    async def create_extra_specs(request: Request) -> Response:
-        specs = (await read_body(request, _ExtraSpecsBody)).extra_specs
+    async def create(request: Request) -> Response:
+        specs = (await read_body(request, ExtraSpecsBody)).extra_specs
         added = {key: str(value) for key, value in specs.items()}
         flavor = await service.set_extra_specs(compute, path_text(request, "flavor_id"), added=added)
         return json_response({"extra_specs": {key: flavor.extra_specs[key] for key in added}})
 
-    async def show_extra_spec(request: Request) -> Response:
-        flavor = await service.get_flavor(compute, path_text(request, "flavor_id"))
+    async def show(request: Request) -> Response:
+        flavor = await _get_flavor(compute, policy, request)
         key = path_text(request, "key")
         return json_response({key: _spec(flavor, key)})
 
-    async def delete_extra_spec(request: Request) -> Response:
-        flavor = await service.get_flavor(compute, path_text(request, "flavor_id"))
+    async def delete(request: Request) -> Response:
+        flavor = await _get_flavor(compute, policy, request)
         key = path_text(request, "key")
         _spec(flavor, key)
         await service.set_extra_specs(compute, flavor.id, added={}, removed=(key,))
         return json_response(None)
 
+    rule = "os_compute_api:os-flavor-extra-specs:"
     return {
-        "/flavors": {"GET": list_brief, "POST": create},
-        "/flavors/detail": {"GET": list_detail},
-        "/flavors/{flavor_id}": {"GET": show, "DELETE": delete},
-        "/flavors/{flavor_id}/os-extra_specs": {"GET": list_extra_specs, "POST": create_extra_specs},
-        "/flavors/{flavor_id}/os-extra_specs/{key}": {"GET": show_extra_spec, "DELETE": delete_extra_spec},
+        "/flavors/{flavor_id}/os-extra_specs": {
+            "GET": Operation(
+                summary="a flavor's extra specs", endpoint=list_specs, rule=FLAVOR_EXTRA_SPECS, result=SpecsAnswer
+            ),
+            "POST": Operation(
+                summary="add or replace extra specs",
+                endpoint=create,
+                rule=f"{rule}create",
+                body=ExtraSpecsBody,
+                result=SpecsAnswer,
+            ),
+        },
+        "/flavors/{flavor_id}/os-extra_specs/{key}": {
+            "GET": Operation(summary="one extra spec", endpoint=show, rule=f"{rule}show", result=Specs),
+            "DELETE": Operation(summary="drop the extra spec", endpoint=delete, rule=f"{rule}delete"),
+        },
     }
+
+
+async def _get_flavor(compute: Compute, policy: Policy, request: Request) -> Flavor:
+    """Return the flavor that the path names. Raises FlavorNotFound, also for one that is not for the caller."""
+    flavor_id, public_only = path_text(request, "flavor_id"), not access_of(compute, policy, request).is_admin
+    flavor = await service.find_flavor(compute, flavor_id, public_only=public_only)
+    if flavor is None:
+        raise FlavorNotFound(f"Flavor {flavor_id} could not be found.")
+    return flavor
 
 
 def _spec(flavor: Flavor, key: str) -> str:
@@ -130,7 +237,7 @@ def _spec(flavor: Flavor, key: str) -> str:
     return flavor.extra_specs[key]
 
 
-def _read_flavor(asked: _FlavorBody) -> service.FlavorRequest:
+def _read_flavor(asked: FlavorBody) -> service.FlavorRequest:
     if not asked.name.strip():
         raise BadRequest("name: expected more than blanks")
     for number, name in ((asked.swap, "swap"), (asked.ephemeral, "OS-FLV-EXT-DATA:ephemeral")):
@@ -164,38 +271,7 @@ def _read_least(request: Request, name: str) -> int:
     return min(int(text), INTEGER_MAX)
 
 
-async def _page(compute: Compute, request: Request) -> tuple[list[Flavor], dict[str, Any]]:
-    check_parameters(request, PARAMETERS)
-    limit = page_limit(request)
-    marker = text_parameter(request, "marker")
-    for name, only in (("sort_key", "flavorid"), ("sort_dir", "asc")):
-        if text_parameter(request, name) not in (None, only):
-            raise BadRequest(f"{name}={text_parameter(request, name)}: Roost does not serve it: expected {only}")
-    if marker is not None:
-        try:
-            await service.get_flavor(compute, marker)
-        except FlavorNotFound as error:
-            raise BadRequest(f"marker [{marker}] not found") from error
-    page = await service.list_flavors(
-        compute,
-        after=marker or "",
-        limit=limit,
-        only=FlavorFilter(
-            is_public=_read_is_public(request),
-            ram_mb_min=_read_least(request, "minRam"),
-            disk_gb_min=_read_least(request, "minDisk"),
-        ),
-    )
-    if len(page) < limit or not page:
-        return page, {}
-    return page, {"flavors_links": next_link(request, page[-1].id, limit=limit)}
-
-
-def _show_brief(request: Request, flavor: Flavor) -> dict[str, Any]:
-    return {name: value for name, value in _show(request, flavor).items() if name in BRIEF}
-
-
-def _show(request: Request, flavor: Flavor) -> dict[str, Any]:
+def _show(request: Request, flavor: Flavor, *, specs: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "id": flavor.id,
         "name": flavor.name,
@@ -211,6 +287,6 @@ def _show(request: Request, flavor: Flavor) -> dict[str, Any]:
     }
     if request.state.microversion >= DESCRIPTION_FROM:
         shown["description"] = flavor.description
-    if request.state.microversion >= EXTRA_SPECS_FROM:
+    if request.state.microversion >= EXTRA_SPECS_FROM and specs:
         shown["extra_specs"] = flavor.extra_specs
     return shown

@@ -1,185 +1,149 @@
-"""Hypervisors and services in the Compute API's shapes: both are hosts.
+"""Hypervisors in the Compute API's shapes: they are the hosts.
 
 Up to microversion 2.52 a host's id is its number, from 2.53 on its provider's UUID.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
-from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from roost.compute.api.answers import FAULT, HypervisorAnswer, HypervisorsAnswer, HypervisorsDetailAnswer
+from roost.compute.api.pages import More, read_page
 from roost.compute.api.requests import (
-    Name,
+    FLAG,
+    LIMIT,
+    Parameter,
+    Parameters,
     check_parameters,
     flag,
-    next_link,
-    page_limit,
     path_text,
-    read_body,
+    query,
     text_parameter,
-    timestamp_with_microseconds,
 )
 from roost.compute.errors import HostNotFound, NotReported
 from roost.compute.model import Host
-from roost.compute.rules.servers import ZONE
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
 from roost.platform.errors import BadRequest
-from roost.platform.http import Endpoint, Version, canonical_uuid, is_uuid, json_response
+from roost.platform.http import Endpoint, canonical_uuid, is_uuid, json_response
+from roost.platform.operations import Operation, Operations
 
-BINARY = "nova-compute"
-UUIDS_FROM = (2, 53)
+UUIDS_FROM, NUMBERS_UNTIL = (2, 53), (2, 52)
+SEARCHED_SINCE = "From microversion 2.53 on hypervisors are searched by hypervisor_hostname_pattern."
 NUMBER = r"[0-9]{1,18}"
 
-HYPERVISOR_PARAMETERS: Mapping[str, Version] = {
-    "limit": (2, 1),
-    "marker": (2, 1),
-    "hypervisor_hostname_pattern": UUIDS_FROM,
-    "with_servers": UUIDS_FROM,
+PARAMETERS: Parameters = {
+    "limit": LIMIT,
+    "marker": Parameter(),
+    "hypervisor_hostname_pattern": Parameter(since=UUIDS_FROM),
+    "with_servers": Parameter(schema=FLAG.schema, since=UUIDS_FROM),
 }
-"""Parameter of a list -> the microversion that brought it. Upstream pages from 2.33 on, Roost always."""
+"""Of a list. Upstream pages from 2.33 on, Roost always."""
 
-SERVICE_PARAMETERS: Mapping[str, Version] = {"host": (2, 1), "binary": (2, 1)}
-
-Reason = Annotated[str, Meta(min_length=1, max_length=255)]
-
-
-class _ServiceBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of `enable` and `disable`."""
-
-    host: Name
-    binary: str = BINARY
+WITH_SERVERS: Parameters = {"with_servers": PARAMETERS["with_servers"]}
+RULE = "os_compute_api:os-hypervisors:"
 
 
-class _ReasonBody(_ServiceBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of `disable-log-reason`."""
+class Hypervisors:
+    """The operations of hypervisors."""
 
-    disabled_reason: Reason
+    def __init__(self, compute: Compute) -> None:
+        self.compute = compute
 
+    def operations(self) -> Operations:
+        """Return them by path below /v2.1."""
+        list_query = query(PARAMETERS)
+        return {
+            "/os-hypervisors": {
+                "GET": Operation(
+                    summary="hosts by name",
+                    endpoint=self._list_hypervisors,
+                    rule=f"{RULE}list",
+                    query=list_query,
+                    result=HypervisorsAnswer,
+                    errors=(404,),
+                )
+            },
+            "/os-hypervisors/detail": {
+                "GET": Operation(
+                    summary="hosts with what they have and what is claimed",
+                    endpoint=self._list_hypervisors_detail,
+                    rule=f"{RULE}list-detail",
+                    query=list_query,
+                    result=HypervisorsDetailAnswer,
+                    errors=(404,),
+                )
+            },
+            "/os-hypervisors/{host_id}": {
+                "GET": Operation(
+                    summary="one host",
+                    endpoint=self._show_hypervisor,
+                    rule=f"{RULE}show",
+                    query=query(WITH_SERVERS),
+                    result=HypervisorAnswer,
+                )
+            },
+            "/os-hypervisors/{host_id}/uptime": {
+                "GET": Operation(
+                    summary="hosts do not report it",
+                    endpoint=self._show_uptime,
+                    rule=f"{RULE}uptime",
+                    status=501,
+                    result=FAULT,
+                )
+            },
+            "/os-hypervisors/{pattern}/search": {
+                "GET": _search_operation("hosts with that in their names", self._search, "search")
+            },
+            "/os-hypervisors/{pattern}/servers": {
+                "GET": _search_operation("the same hosts with their servers", self._search_servers, "servers")
+            },
+        }
 
-class _ForceDownBody(_ServiceBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    forced_down: Any
-
-
-class _UpdateBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """From microversion 2.53 on."""
-
-    status: Literal["enabled", "disabled"] | None = None
-    disabled_reason: Reason | None = None
-    forced_down: Any = None
-
-
-def endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
-    """Path below /v2.1 -> method -> endpoint."""
-    return _hypervisor_endpoints(compute) | _service_endpoints(compute)
-
-
-def _hypervisor_endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
-    async def list_hypervisors(request: Request) -> Response:
-        hosts, more = await _page(compute, request)
+    async def _list_hypervisors(self, request: Request) -> Response:
+        hosts, more = await _page(self.compute, request)
         shown = [_show_brief(host, request) for host in hosts]
-        return json_response({"hypervisors": await _with_servers(compute, hosts, shown, request)} | more)
+        return json_response({"hypervisors": await _with_servers(self.compute, hosts, shown, request)} | more)
 
-    async def list_hypervisors_detail(request: Request) -> Response:
-        hosts, more = await _page(compute, request)
-        shown = await _show_hypervisors(compute, hosts, request)
-        return json_response({"hypervisors": await _with_servers(compute, hosts, shown, request)} | more)
+    async def _list_hypervisors_detail(self, request: Request) -> Response:
+        hosts, more = await _page(self.compute, request)
+        shown = await _show_hypervisors(self.compute, hosts, request)
+        return json_response({"hypervisors": await _with_servers(self.compute, hosts, shown, request)} | more)
 
-    async def show_hypervisor(request: Request) -> Response:
-        host = await _get_host(compute, request)
-        shown = await _show_hypervisors(compute, [host], request)
-        return json_response({"hypervisor": (await _with_servers(compute, [host], shown, request))[0]})
+    async def _show_hypervisor(self, request: Request) -> Response:
+        host = await get_host(self.compute, request)
+        shown = await _show_hypervisors(self.compute, [host], request)
+        return json_response({"hypervisor": (await _with_servers(self.compute, [host], shown, request))[0]})
 
-    async def show_uptime(request: Request) -> Response:
-        host = await _get_host(compute, request)
+    async def _show_uptime(self, request: Request) -> Response:
+        host = await get_host(self.compute, request)
         raise NotReported(f"Host {host.name} does not report its uptime.")
 
-    async def search(request: Request) -> Response:
-        hosts = await _search(compute, request)
+    async def _search(self, request: Request) -> Response:
+        hosts = await _search(self.compute, request)
         return json_response({"hypervisors": [_show_brief(host, request) for host in hosts]})
 
-    async def search_servers(request: Request) -> Response:
-        hosts = await _search(compute, request)
+    async def _search_servers(self, request: Request) -> Response:
+        hosts = await _search(self.compute, request)
         shown = [_show_brief(host, request) for host in hosts]
-        return json_response({"hypervisors": await _add_servers(compute, hosts, shown)})
-
-    return {
-        "/os-hypervisors": {"GET": list_hypervisors},
-        "/os-hypervisors/detail": {"GET": list_hypervisors_detail},
-        "/os-hypervisors/{host_id}": {"GET": show_hypervisor},
-        "/os-hypervisors/{host_id}/uptime": {"GET": show_uptime},
-        "/os-hypervisors/{pattern}/search": {"GET": search},
-        "/os-hypervisors/{pattern}/servers": {"GET": search_servers},
-    }
+        return json_response({"hypervisors": await _add_servers(self.compute, hosts, shown)})
 
 
-def _service_endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
-    async def list_services(request: Request) -> Response:
-        check_parameters(request, SERVICE_PARAMETERS)
-        name, binary = text_parameter(request, "host"), text_parameter(request, "binary")
-        hosts = [] if binary not in (None, BINARY) else await service.list_hosts(compute, None if not name else [name])
-        return json_response({"services": [_show_service(host, request) for host in hosts]})
-
-    async def change_service(request: Request) -> Response:
-        if request.state.microversion >= UUIDS_FROM:
-            return await update_service(request)
-        action = path_text(request, "action")
-        if action == "enable":
-            asked = await _read_service(request, _ServiceBody)
-            await service.enable_host(compute, asked.host)
-            changed: dict[str, Any] = {"status": "enabled"}
-        elif action == "disable":
-            asked = await _read_service(request, _ServiceBody)
-            await service.disable_host(compute, asked.host)
-            changed = {"status": "disabled"}
-        elif action == "disable-log-reason":
-            explained = await _read_service(request, _ReasonBody)
-            asked, reason = explained, explained.disabled_reason
-            await service.disable_host(compute, asked.host, reason=reason)
-            changed = {"status": "disabled", "disabled_reason": reason}
-        elif action == "force-down" and request.state.microversion >= (2, 11):
-            forced = await _read_service(request, _ForceDownBody)
-            asked, down = forced, flag(forced.forced_down, "forced_down", default=True)
-            changed = {"forced_down": (await service.force_down(compute, asked.host, down)).forced_down}
-        else:
-            raise HostNotFound(f"Unknown action {action}")
-        return json_response({"service": {"host": asked.host, "binary": BINARY} | changed})
-
-    async def update_service(request: Request) -> Response:
-        host = await _get_host(compute, request, parameter="action")
-        asked = await read_body(request, _UpdateBody)
-        if asked.status is None and asked.forced_down is None:
-            raise BadRequest("No updates were requested. Fields 'status' or 'forced_down' should be specified.")
-        if asked.disabled_reason is not None and asked.status == "enabled":
-            raise BadRequest("Specifying 'disabled_reason' when status is 'enabled' is invalid.")
-        if asked.disabled_reason is not None and asked.status is None:
-            raise BadRequest("Specifying 'disabled_reason' requires that status be 'disabled'.")
-        down = None if asked.forced_down is None else flag(asked.forced_down, "forced_down", default=True)
-        if asked.status == "enabled":
-            host = await service.enable_host(compute, host.name)
-        elif asked.status == "disabled":
-            host = await service.disable_host(compute, host.name, reason=asked.disabled_reason)
-        if down is not None:
-            host = await service.force_down(compute, host.name, down)
-        return json_response({"service": _show_service(host, request)})
-
-    return {"/os-services": {"GET": list_services}, "/os-services/{action}": {"PUT": change_service}}
+def _search_operation(summary: str, endpoint: Endpoint, rule: str) -> Operation:
+    return Operation(
+        summary=summary,
+        endpoint=endpoint,
+        rule=f"{RULE}{rule}",
+        until=NUMBERS_UNTIL,
+        text_before=SEARCHED_SINCE,
+        result=HypervisorsAnswer,
+    )
 
 
-ServiceBody = TypeVar("ServiceBody", bound=_ServiceBody)
-
-
-async def _read_service(request: Request, kind: type[ServiceBody]) -> ServiceBody:
-    asked = await read_body(request, kind)
-    if asked.binary != BINARY:
-        raise HostNotFound(f"Could not find binary {asked.binary} on host {asked.host}.")
-    return asked
-
-
-async def _get_host(compute: Compute, request: Request, *, parameter: str = "host_id") -> Host:
+async def get_host(compute: Compute, request: Request, *, parameter: str = "host_id") -> Host:
     """Return the host that the path names, as this microversion names hosts. Raises HostNotFound."""
     text = path_text(request, parameter)
     host = await _find_host(compute, request, text)
@@ -197,10 +161,7 @@ async def _find_host(compute: Compute, request: Request, text: str) -> Host | No
 
 async def _search(compute: Compute, request: Request) -> list[Host]:
     """Return the hosts of whose names the path says a part. Source: Compute API, up to microversion 2.52."""
-    pattern = path_text(request, "pattern")
-    if request.state.microversion >= UUIDS_FROM:
-        raise HostNotFound("From microversion 2.53 on hypervisors are searched by hypervisor_hostname_pattern.")
-    return await _matching(compute, pattern)
+    return await _matching(compute, path_text(request, "pattern"))
 
 
 async def _matching(compute: Compute, pattern: str) -> list[Host]:
@@ -210,25 +171,22 @@ async def _matching(compute: Compute, pattern: str) -> list[Host]:
     return hosts
 
 
-async def _page(compute: Compute, request: Request) -> tuple[list[Host], dict[str, Any]]:
+async def _page(compute: Compute, request: Request) -> tuple[list[Host], More]:
     """Return a page of hosts by name; the marker is a hypervisor's id."""
-    check_parameters(request, HYPERVISOR_PARAMETERS)
-    limit = page_limit(request)
+    check_parameters(request, PARAMETERS)
     pattern = text_parameter(request, "hypervisor_hostname_pattern")
-    marker, after = text_parameter(request, "marker"), ""
     if pattern is not None:
-        if marker is not None or "limit" in request.query_params:
+        if {"marker", "limit"} & request.query_params.keys():
             raise BadRequest("Paging over hypervisors with the hypervisor_hostname_pattern is not supported.")
         return await _matching(compute, pattern), {}
-    if marker is not None:
-        before = await _find_host(compute, request, marker)
-        if before is None:
+
+    async def load(marker: str | None, limit: int) -> list[Host]:
+        before = None if marker is None else await _find_host(compute, request, marker)
+        if marker is not None and before is None:
             raise BadRequest(f"marker [{marker}] not found")
-        after = before.name
-    hosts = await service.list_hosts(compute, after=after, limit=limit)
-    if len(hosts) < limit or not hosts:
-        return hosts, {}
-    return hosts, {"hypervisors_links": next_link(request, str(_id(hosts[-1], request)), limit=limit)}
+        return await service.list_hosts(compute, after=before.name if before else "", limit=limit)
+
+    return await read_page(request, "hypervisors", load, lambda host: host_id(host, request))
 
 
 async def _with_servers(
@@ -250,24 +208,27 @@ async def _add_servers(compute: Compute, hosts: Sequence[Host], shown: list[dict
     ]
 
 
-def _id(host: Host, request: Request) -> int | str:
+def host_id(host: Host, request: Request) -> int | str:
+    """Return the id of the host, as this microversion names hosts."""
     return host.provider_uuid if request.state.microversion >= UUIDS_FROM else host.id
 
 
-def _state(host: Host) -> str:
+def host_state(host: Host) -> str:
+    """Return whether the host is up."""
     return "down" if host.down else "up"
 
 
-def _status(host: Host) -> str:
+def host_status(host: Host) -> str:
+    """Return whether the host takes new servers."""
     return "disabled" if host.disabled else "enabled"
 
 
 def _show_brief(host: Host, request: Request) -> dict[str, Any]:
     return {
-        "id": _id(host, request),
+        "id": host_id(host, request),
         "hypervisor_hostname": host.name,
-        "state": _state(host),
-        "status": _status(host),
+        "state": host_state(host),
+        "status": host_status(host),
     }
 
 
@@ -293,21 +254,5 @@ def _show_hypervisor(host: Host, load: service.HostLoad, request: Request) -> di
         "disk_available_least": host.disk_gb - load.disk_gb,
         "current_workload": 0,
         "running_vms": load.servers,
-        "service": {"id": _id(host, request), "host": host.name, "disabled_reason": host.disabled_reason},
+        "service": {"id": host_id(host, request), "host": host.name, "disabled_reason": host.disabled_reason},
     }
-
-
-def _show_service(host: Host, request: Request) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "id": _id(host, request),
-        "binary": BINARY,
-        "host": host.name,
-        "zone": ZONE,
-        "status": _status(host),
-        "state": _state(host),
-        "updated_at": timestamp_with_microseconds(host.seen_at),
-        "disabled_reason": host.disabled_reason,
-    }
-    if request.state.microversion >= (2, 11):
-        shown["forced_down"] = host.forced_down
-    return shown

@@ -1,16 +1,16 @@
 """What every endpoint of the Compute API reads from a request, so that nothing malformed reaches the service."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
-from msgspec import Meta
+from msgspec import Meta, Struct, field
 from starlette.requests import Request
 
 from roost.platform.errors import BadRequest
-from roost.platform.http import Version, integer_parameter, read_bytes, read_json, root_url
+from roost.platform.http import Version, read_bytes, read_json, root_url
+from roost.platform.operations import Schema, Versions
 
-PAGE_MAX = 1000
 INTEGER_MAX = 2**31 - 1
 
 T = TypeVar("T")
@@ -29,20 +29,54 @@ async def read_body(request: Request, kind: type[T]) -> T:
     return await read_json(request, kind)
 
 
-def check_parameters(
-    request: Request, first_versions: Mapping[str, Version], *, repeated: frozenset[str] = frozenset()
-) -> None:
-    """Raise BadRequest for a parameter of the query string that is not served, or given twice, naming it.
+def one_of(words: Iterable[str]) -> Schema:
+    """Return the schema of a text that is one of the words, in any case and with blanks around it."""
+    choices = "|".join("".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in word) for word in sorted(words))
+    return {"type": "string", "pattern": f"^ *({choices}) *$"}
 
-    first_versions: parameter -> the microversion that brought it. repeated: what may be given several times.
-    """
-    served = sorted(name for name, first in first_versions.items() if request.state.microversion >= first)
+
+class Parameter(Struct, frozen=True, kw_only=True):
+    """A parameter of a query string. since: the microversion that brought it. repeated: it may be given often."""
+
+    schema: Schema = field(default_factory=lambda: {"type": "string"})
+    since: Version = (2, 1)
+    repeated: bool = False
+
+
+Parameters = Mapping[str, Parameter]
+"""By name."""
+
+LIMIT = Parameter(schema={"type": "integer", "minimum": 0})
+FLAG = Parameter(schema=one_of(YES | NO))
+
+
+def query(parameters: Parameters) -> Versions:
+    """Return the schema of a query with these parameters and no others."""
+    return Versions(
+        {
+            version: {
+                "type": "object",
+                "properties": {
+                    name: {"type": "array", "items": parameter.schema} if parameter.repeated else parameter.schema
+                    for name, parameter in parameters.items()
+                    if parameter.since <= version
+                },
+                "additionalProperties": False,
+            }
+            for version in sorted({(2, 1), *(parameter.since for parameter in parameters.values())})
+        }
+    )
+
+
+def check_parameters(request: Request, parameters: Parameters) -> None:
+    """Raise BadRequest for a parameter of the query string that is not served, or given twice, naming it."""
+    served = sorted(name for name, one in parameters.items() if request.state.microversion >= one.since)
     for name in request.query_params:
         _text(name, "the query string")
         if name not in served:
             raise BadRequest(f"{name}: Roost does not serve this parameter here: expected {', '.join(served)}")
         values = request.query_params.getlist(name)
-        if name not in repeated and len(values) > 1:
+        if not parameters[name].repeated and len(values) > 1:
             raise BadRequest(f"{name}: expected once, got {', '.join(values)}")
         for value in values:
             _text(value, name)
@@ -86,12 +120,6 @@ def whole_number(value: int | str, name: str, *, lowest: int, highest: int = INT
     return number
 
 
-def page_limit(request: Request) -> int:
-    """How many a page may show: what was asked for, at most PAGE_MAX. Raises BadRequest."""
-    asked = integer_parameter(request, "limit", default=PAGE_MAX, highest=10**18)
-    return min(asked, PAGE_MAX)
-
-
 def links(request: Request, kind: str, item_id: str) -> list[dict[str, str]]:
     """Where an item is. kind: its collection in the path."""
     root = root_url(request)
@@ -99,12 +127,6 @@ def links(request: Request, kind: str, item_id: str) -> list[dict[str, str]]:
         {"rel": "self", "href": f"{root}/v2.1/{kind}/{item_id}"},
         {"rel": "bookmark", "href": f"{root}/{kind}/{item_id}"},
     ]
-
-
-def next_link(request: Request, marker: str, *, limit: int) -> list[dict[str, str]]:
-    """Where the next page is."""
-    url = request.url.include_query_params(limit=limit, marker=marker)
-    return [{"rel": "next", "href": str(url)}]
 
 
 def timestamp(moment: datetime | None) -> str | None:

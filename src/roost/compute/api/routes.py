@@ -1,26 +1,54 @@
-"""Every path of the Compute API with its endpoints; mounted under /compute by who wires the services."""
+"""Every operation of the Compute API; mounted under /compute by who wires the services."""
 
 from starlette.routing import Route
 
-from roost.compute.api import aggregates, builds, declared_hosts, extensions, flavors, hosts, servers, versions, zones
+from roost.compute.api import extensions, versions
+from roost.compute.api.access import checks
+from roost.compute.api.aggregates import aggregate_operations
+from roost.compute.api.builds import build_operations
+from roost.compute.api.declared_hosts import declared_host_operations
 from roost.compute.api.errors import API, UNVERSIONED
+from roost.compute.api.flavors import Flavors
+from roost.compute.api.hosts import Hypervisors
+from roost.compute.api.openapi import ABOUT
+from roost.compute.api.servers import Servers
+from roost.compute.api.services import Services
+from roost.compute.api.zones import zone_operations
 from roost.compute.service import Compute
+from roost.platform.auth import Policy, Unrestricted
+from roost.platform.openapi import with_document
+from roost.platform.operations import Operations, make_routes
+
+UNRESTRICTED = Unrestricted()
 
 
-def routes(compute: Compute) -> list[Route]:
-    """The version documents at `/` and `/v2.1`, Roost's own, all else below `/v2.1`; last, a 404 in Nova's words."""
-    tables = (
-        flavors.endpoints(compute),
-        servers.endpoints(compute),
-        hosts.endpoints(compute),
-        aggregates.endpoints(compute),
-        zones.endpoints(compute),
-        extensions.ENDPOINTS,
-    )
-    own = (builds.endpoints(compute), declared_hosts.endpoints(compute))
+def operations(compute: Compute, policy: Policy = UNRESTRICTED) -> Operations:
+    """Return every operation, by path and method: the version documents, Roost's own, all else below /v2.1."""
+    versioned: Operations = {
+        **Flavors(compute, policy).operations(),
+        **Servers(compute, policy).operations(),
+        **Hypervisors(compute).operations(),
+        **Services(compute).operations(),
+        **aggregate_operations(compute),
+        **zone_operations(compute),
+        **extensions.OPERATIONS,
+    }
+    served: Operations = {
+        **versions.OPERATIONS,
+        **build_operations(compute),
+        **declared_host_operations(compute),
+        **{f"/v2.1{path}": methods for path, methods in versioned.items()},
+    }
+    return with_document(ABOUT, served, asks_callers=not isinstance(policy, Unrestricted))
+
+
+def routes(compute: Compute, policy: Policy = UNRESTRICTED) -> list[Route]:
+    """Return every route; last, a 404 in Nova's words."""
+    served, checks_of = operations(compute, policy), checks(compute, policy)
+    versioned = {path: methods for path, methods in served.items() if path.startswith("/v2.1/") and path != "/v2.1/"}
+    unversioned = {path: methods for path, methods in served.items() if path not in versioned}
     return [
-        *(UNVERSIONED.route(path, {"GET": endpoint}) for path, endpoint in versions.ENDPOINTS.items()),
-        *(UNVERSIONED.route(path, methods) for table in own for path, methods in table.items()),
-        *(API.route(f"/v2.1{path}", methods) for table in tables for path, methods in table.items()),
+        *make_routes(UNVERSIONED, unversioned, checks_of),
+        *make_routes(API, versioned, checks_of),
         API.not_found(),
     ]

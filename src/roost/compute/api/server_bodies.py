@@ -32,14 +32,18 @@ NETWORK_WORDS_FROM = (2, 37)
 """From here on networks may be `auto` or `none`, and are required."""
 
 
-class _NicBody(Struct, frozen=True, forbid_unknown_fields=True):
+class NicBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """One NIC of it."""
+
     uuid: str | None = None
     port: str | None = None
     fixed_ip: str | None = None
     tag: str | None = None
 
 
-class _SecurityGroupBody(Struct, frozen=True, forbid_unknown_fields=True):
+class SecurityGroupBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """A security group of it."""
+
     name: Name
 
 
@@ -49,7 +53,7 @@ class ServerBody(Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
     flavor_ref: Name | int = field(name="flavorRef")
     image_ref: Text | None = field(name="imageRef", default="")
-    networks: list[_NicBody] | Literal["auto", "none"] | UnsetType | None = UNSET
+    networks: list[NicBody] | Literal["auto", "none"] | UnsetType | None = UNSET
     min_count: Whole | None = None
     max_count: Whole | None = None
     metadata: Annotated[dict[Key, Text], Meta(max_length=128)] = {}
@@ -57,7 +61,7 @@ class ServerBody(Struct, frozen=True, forbid_unknown_fields=True):
     availability_zone: Text | None = None
     host: Name | UnsetType = UNSET
     hypervisor_hostname: Name | UnsetType = UNSET
-    security_groups: list[_SecurityGroupBody] | None = None
+    security_groups: list[SecurityGroupBody] | None = None
     return_reservation_id: Any = False
     config_drive: Any = None
     disk_config: Literal["AUTO", "MANUAL"] | None = field(name="OS-DCF:diskConfig", default=None)
@@ -71,6 +75,11 @@ class ServerBody(Struct, frozen=True, forbid_unknown_fields=True):
     personality: Any = UNSET
     tags: Any = UNSET
     trusted_image_certificates: Any = UNSET
+
+    @property
+    def names_host(self) -> bool:
+        """Return whether it names its host otherwise than with the zone."""
+        return bool(self.host or self.hypervisor_hostname)
 
 
 class CreateBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -178,7 +187,7 @@ def _is_own_disk(device: Mapping[str, Any], image_ref: str | None) -> bool:
     )
 
 
-def _read_nics(networks: list[_NicBody] | str | None) -> tuple[NicAsked, ...] | None:
+def _read_nics(networks: list[NicBody] | str | None) -> tuple[NicAsked, ...] | None:
     if networks == "none":
         return ()
     if not networks or isinstance(networks, str):

@@ -4,8 +4,11 @@ import hashlib
 import ipaddress
 from typing import Any
 
+from msgspec import Struct
 from starlette.requests import Request
 
+from roost.compute.api.access import Access
+from roost.compute.api.policies import HOST_ATTRIBUTES, HOST_STATUS, SERVER_EXTRA_SPECS
 from roost.compute.api.requests import links, timestamp, timestamp_with_microseconds
 from roost.compute.model import Flavor, Server, ServerFault
 from roost.compute.rules.servers import VM_STATES, ZONE, fault_details, power_state
@@ -16,7 +19,26 @@ def show_brief(request: Request, server: Server) -> dict[str, Any]:
     return {"id": server.id, "name": server.name, "links": links(request, "servers", server.id)}
 
 
-def show_server(request: Request, server: Server) -> dict[str, Any]:
+class Shown(Struct, frozen=True, kw_only=True):
+    """What a caller is shown of servers, beyond what everybody is who sees them."""
+
+    host: bool
+    host_status: bool
+    extra_specs: bool
+    fault_details: bool
+
+    @classmethod
+    def of(cls, access: Access) -> "Shown":
+        """Return what policy says of the caller."""
+        return cls(
+            host=access.allows(HOST_ATTRIBUTES),
+            host_status=access.allows(HOST_STATUS),
+            extra_specs=access.allows(SERVER_EXTRA_SPECS),
+            fault_details=access.is_admin,
+        )
+
+
+def show_server(request: Request, server: Server, shown_to: Shown) -> dict[str, Any]:
     """Source: Compute API, GET /servers/{id}, microversions 2.1 to 2.74."""
     shown = show_brief(request, server) | {
         "status": server.status,
@@ -27,7 +49,7 @@ def show_server(request: Request, server: Server) -> dict[str, Any]:
         "image": {"id": server.image_ref, "links": links(request, "images", server.image_ref)[1:]}
         if server.image_ref
         else "",
-        "flavor": _flavor(request, server.flavor),
+        "flavor": _flavor(request, server.flavor, specs=shown_to.extra_specs),
         "created": timestamp(server.created_at),
         "updated": timestamp(server.updated_at),
         "addresses": _addresses(server),
@@ -37,9 +59,6 @@ def show_server(request: Request, server: Server) -> dict[str, Any]:
         "config_drive": "",
         "OS-DCF:diskConfig": "MANUAL",
         "OS-EXT-AZ:availability_zone": server.spec.availability_zone or (ZONE if server.host else ""),
-        "OS-EXT-SRV-ATTR:host": server.host,
-        "OS-EXT-SRV-ATTR:hypervisor_hostname": server.host,
-        "OS-EXT-SRV-ATTR:instance_name": f"instance-{server.id}",
         "OS-EXT-STS:task_state": server.task_state,
         "OS-EXT-STS:vm_state": VM_STATES.get(server.status, server.status.lower()),
         "OS-EXT-STS:power_state": power_state(server.status),
@@ -51,12 +70,18 @@ def show_server(request: Request, server: Server) -> dict[str, Any]:
     if server.status in ("ACTIVE", "BUILD"):
         shown["progress"] = 100 if server.status == "ACTIVE" else 0
     if server.fault is not None and server.status == "ERROR":
-        shown["fault"] = _fault(server, server.fault)
-    return shown | _newer(request.state.microversion, server)
+        shown["fault"] = _fault(server, server.fault, details=shown_to.fault_details)
+    if shown_to.host:
+        shown |= _host_attributes(request.state.microversion, server)
+    return shown | _newer(request.state.microversion, server, host_status=shown_to.host_status)
 
 
-def _newer(version: tuple[int, int], server: Server) -> dict[str, Any]:
-    shown: dict[str, Any] = {}
+def _host_attributes(version: tuple[int, int], server: Server) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "OS-EXT-SRV-ATTR:host": server.host,
+        "OS-EXT-SRV-ATTR:hypervisor_hostname": server.host,
+        "OS-EXT-SRV-ATTR:instance_name": f"instance-{server.id}",
+    }
     if version >= (2, 3):
         shown |= {
             "OS-EXT-SRV-ATTR:hostname": server.name,
@@ -67,9 +92,14 @@ def _newer(version: tuple[int, int], server: Server) -> dict[str, Any]:
             "OS-EXT-SRV-ATTR:root_device_name": None,
             "OS-EXT-SRV-ATTR:user_data": None,
         }
+    return shown
+
+
+def _newer(version: tuple[int, int], server: Server, *, host_status: bool) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
     if version >= (2, 9):
         shown["locked"] = False
-    if version >= (2, 16):
+    if version >= (2, 16) and host_status:
         shown["host_status"] = "" if server.host is None else "DOWN" if server.host_down else "UP"
     if version >= (2, 19):
         shown["description"] = server.description
@@ -84,19 +114,19 @@ def _newer(version: tuple[int, int], server: Server) -> dict[str, Any]:
     return shown
 
 
-def _flavor(request: Request, flavor: Flavor) -> dict[str, Any]:
+def _flavor(request: Request, flavor: Flavor, *, specs: bool) -> dict[str, Any]:
     """Show it: from 2.47 on what it was when the server was made, without its id, for the flavor may be gone by now."""
     if request.state.microversion < (2, 47):
         return {"id": flavor.id, "links": links(request, "flavors", flavor.id)[1:]}
-    return {
+    shown: dict[str, Any] = {
         "vcpus": flavor.vcpus,
         "ram": flavor.ram_mb,
         "disk": flavor.disk_gb,
         "ephemeral": 0,
         "swap": 0,
         "original_name": flavor.name,
-        "extra_specs": flavor.extra_specs,
     }
+    return shown | ({"extra_specs": flavor.extra_specs} if specs else {})
 
 
 def addresses_of(server: Server) -> dict[str, list[dict[str, Any]]]:
@@ -130,11 +160,11 @@ def _host_id(server: Server) -> str:
     return hashlib.sha224(f"{server.project_id}{server.host}".encode()).hexdigest()
 
 
-def _fault(server: Server, fault: ServerFault) -> dict[str, Any]:
+def _fault(server: Server, fault: ServerFault, *, details: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "code": fault.code,
         "message": fault.message,
         "created": timestamp(fault.created_at or server.updated_at),
     }
-    details = fault_details(fault)
-    return shown | ({"details": details} if details else {})
+    text = fault_details(fault) if details or fault.code != 500 else ""
+    return shown | ({"details": text} if text else {})

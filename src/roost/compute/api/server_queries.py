@@ -4,67 +4,74 @@ Upstream ignores, below 2.75, what it does not know, and so answers with servers
 Source: Compute API, "List Servers"; nova/api/openstack/compute/schemas/servers.py, query_params_v21 to v273.
 """
 
-from collections.abc import Mapping
-
-from msgspec import Struct
+import msgspec
 from starlette.requests import Request
 
-from roost.compute.api.requests import check_parameters, flag, page_limit, text_parameter
+from roost.compute.api.access import Access
+from roost.compute.api.policies import ALL_FILTERS
+from roost.compute.api.requests import (
+    FLAG,
+    LIMIT,
+    NO,
+    Parameter,
+    Parameters,
+    check_parameters,
+    flag,
+    one_of,
+    text_parameter,
+)
 from roost.compute.model import ServerFilter
 from roost.compute.rules.servers import VM_STATES, ZONE
-from roost.compute.service import Compute
-from roost.platform.auth import OPERATOR, caller_of
 from roost.platform.errors import BadRequest
-from roost.platform.http import Version, canonical_uuid, is_uuid
+from roost.platform.http import canonical_uuid, is_uuid
 
-FIRST_VERSIONS: Mapping[str, Version] = {
-    **dict.fromkeys(("limit", "marker", "sort_key", "sort_dir", "all_tenants"), (2, 1)),
-    **dict.fromkeys(("project_id", "tenant_id", "user_id", "image", "image_ref", "flavor"), (2, 1)),
-    **dict.fromkeys(("host", "node", "availability_zone", "reservation_id", "uuid", "name", "display_name"), (2, 1)),
-    **dict.fromkeys(("status", "vm_state", "task_state", "ip", "ip6", "deleted", "soft_deleted"), (2, 1)),
-    "locked": (2, 73),
+PARAMETERS: Parameters = {
+    "limit": LIMIT,
+    "all_tenants": FLAG,
+    **dict.fromkeys(("deleted", "soft_deleted"), Parameter(schema=one_of(NO))),
+    "sort_key": Parameter(schema={"const": "created_at"}, repeated=True),
+    "sort_dir": Parameter(schema={"enum": ["asc", "desc"]}, repeated=True),
+    "status": Parameter(repeated=True),
+    **dict.fromkeys(("marker", "uuid"), Parameter(schema={"type": "string", "format": "uuid"})),
+    "availability_zone": Parameter(schema={"const": ZONE}),
+    **dict.fromkeys(("project_id", "tenant_id", "user_id", "image", "image_ref", "flavor"), Parameter()),
+    **dict.fromkeys(("host", "node", "reservation_id", "name", "display_name"), Parameter()),
+    **dict.fromkeys(("vm_state", "task_state", "ip", "ip6"), Parameter()),
+    "locked": Parameter(schema=one_of(NO), since=(2, 73)),
 }
-"""Parameter that is served -> the microversion that brought it."""
+"""Of a list."""
 
-REPEATED = frozenset({"status", "sort_key", "sort_dir"})
-"""Parameters that may be given several times."""
+HOST_FILTERS = frozenset({"host", "node"})
+"""Parameters that tell where servers run. Upstream ignores them of who may not use them; here that is 403."""
 
 NEVER_TRUE = ("deleted", "soft_deleted", "locked")
 """What no server is here: asked for with `false`, they change nothing."""
 
 
-class ServerPage(Struct, frozen=True):
-    """What a list is asked for. marker: the server that the page begins behind."""
-
-    only: ServerFilter
-    marker: str | None
-    limit: int
-    descending: bool
-
-
-def owner(compute: Compute, request: Request) -> tuple[str, str]:
-    """Return whose is what a request makes, and whose servers it sees: (project, user)."""
-    caller = caller_of(request.scope)
-    if caller == OPERATOR or caller.project_id is None:
-        return compute.default_project, compute.default_user
-    return caller.project_id, caller.user_id or compute.default_user
+def read_filter(access: Access, request: Request, *, rule: str) -> ServerFilter:
+    """Return which servers are asked for. rule: of the list. Raises BadRequest, Forbidden."""
+    check_parameters(request, PARAMETERS)
+    if HOST_FILTERS & request.query_params.keys():
+        access.enforce(ALL_FILTERS)
+    asked = _read_filter(request)
+    if flag(text_parameter(request, "all_tenants"), "all_tenants", default=False):
+        access.enforce(f"{rule}:get_all_tenants")
+    elif asked.project_id is None:
+        return msgspec.structs.replace(asked, project_id=access.project_id)
+    elif asked.project_id != access.project_id:
+        access.enforce(f"{rule}:get_all_tenants")
+    return asked
 
 
-def read_page(compute: Compute, request: Request) -> ServerPage:
-    """Return what a list is asked for. Raises BadRequest."""
-    check_parameters(request, FIRST_VERSIONS, repeated=REPEATED)
+def marker_of(request: Request) -> str | None:
+    """Return the server that the page begins behind. Raises BadRequest for what is no UUID."""
     marker = text_parameter(request, "marker")
     if marker is not None and not is_uuid(marker):
         raise BadRequest(f"marker [{marker}] not found")
-    return ServerPage(
-        only=_read_filter(compute, request),
-        marker=None if marker is None else canonical_uuid(marker),
-        limit=page_limit(request),
-        descending=_read_descending(request),
-    )
+    return None if marker is None else canonical_uuid(marker)
 
 
-def _read_filter(compute: Compute, request: Request) -> ServerFilter:
+def _read_filter(request: Request) -> ServerFilter:
     server_id = text_parameter(request, "uuid")
     if server_id is not None and not is_uuid(server_id):
         raise BadRequest(f"uuid={server_id}: expected a UUID")
@@ -74,11 +81,8 @@ def _read_filter(compute: Compute, request: Request) -> ServerFilter:
     zone = text_parameter(request, "availability_zone")
     if zone not in (None, ZONE):
         raise BadRequest(f"The requested availability zone is not available: {zone}. There is one: {ZONE}.")
-    project_id = _either(request, "project_id", "tenant_id")
-    if project_id is None and not flag(text_parameter(request, "all_tenants"), "all_tenants", default=False):
-        project_id = owner(compute, request)[0]
     return ServerFilter(
-        project_id=project_id,
+        project_id=_either(request, "project_id", "tenant_id"),
         user_id=text_parameter(request, "user_id"),
         name=_either(request, "name", "display_name"),
         statuses=_read_statuses(request),
@@ -113,7 +117,7 @@ def _read_statuses(request: Request) -> tuple[str, ...] | None:
     return None if wanted is None else tuple(sorted(wanted))
 
 
-def _read_descending(request: Request) -> bool:
+def read_descending(request: Request) -> bool:
     """Return whether the youngest come first. No two are equally old, so keys behind the first decide nothing."""
     keys, directions = (request.query_params.getlist(name) for name in ("sort_key", "sort_dir"))
     if keys and keys[0] != "created_at":

@@ -1,34 +1,111 @@
-"""Servers in the Compute API's shapes. What may be asked: server_bodies.py, server_queries.py."""
-
-from collections.abc import Mapping
-from typing import Any
+"""Servers in the Compute API's shapes. What may be asked: server_bodies.py, server_queries.py; by whom: access.py."""
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from roost.compute.api.requests import flag, links, next_link, path_text, read_body
+from roost.compute.api.access import Access, access_of
+from roost.compute.api.answers import (
+    Address,
+    AddressesAnswer,
+    ServerAnswer,
+    ServerMadeAnswer,
+    ServersAnswer,
+    ServersDetailAnswer,
+)
+from roost.compute.api.pages import More, read_page
+from roost.compute.api.policies import ATTACH_NETWORK, FORCED_HOST, REQUESTED_HOST, SERVERS, SHOW_SERVER
+from roost.compute.api.requests import flag, links, path_text, query, read_body
 from roost.compute.api.server_bodies import CreateBody, read_server
-from roost.compute.api.server_documents import addresses_of, show_brief, show_server
-from roost.compute.api.server_queries import owner, read_page
-from roost.compute.errors import NetworkNotOfServer, ServerNotFound
+from roost.compute.api.server_documents import Shown, addresses_of, show_brief, show_server
+from roost.compute.api.server_queries import PARAMETERS, marker_of, read_descending, read_filter
+from roost.compute.errors import NetworkNotOfServer
 from roost.compute.model import Server
 from roost.compute.service import Compute
 from roost.compute.service import servers as service
-from roost.platform.auth import Forbidden, caller_of
-from roost.platform.http import Endpoint, canonical_uuid, is_uuid, json_response
+from roost.platform.auth import Policy
+from roost.platform.http import json_response
+from roost.platform.operations import Operation, Operations
 
 
-def endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
-    """Path below /v2.1 -> method -> endpoint."""
+class Servers:
+    """The operations of servers."""
 
-    async def create(request: Request) -> Response:
+    def __init__(self, compute: Compute, policy: Policy) -> None:
+        self.compute = compute
+        self.policy = policy
+
+    def operations(self) -> Operations:
+        """Return them by path below /v2.1."""
+        return {
+            "/servers": {
+                "GET": Operation(
+                    summary="servers by id and name, the youngest first",
+                    endpoint=self._list_brief,
+                    rule=f"{SERVERS}index",
+                    query=query(PARAMETERS),
+                    result=ServersAnswer,
+                ),
+                "POST": Operation(
+                    summary="accept one server, or several",
+                    endpoint=self._create,
+                    rule=f"{SERVERS}create",
+                    body=CreateBody,
+                    status=202,
+                    result=ServerMadeAnswer,
+                    errors=(409,),
+                ),
+            },
+            "/servers/detail": {
+                "GET": Operation(
+                    summary="servers, the youngest first",
+                    endpoint=self._list_detail,
+                    rule=f"{SERVERS}detail",
+                    query=query(PARAMETERS),
+                    result=ServersDetailAnswer,
+                )
+            },
+            "/servers/{server_id}": {
+                "GET": Operation(summary="one server", endpoint=self._show, rule=SHOW_SERVER, result=ServerAnswer),
+                "DELETE": Operation(
+                    summary="delete the server, at whatever stage it is",
+                    endpoint=self._delete,
+                    rule=f"{SERVERS}delete",
+                    status=204,
+                ),
+            },
+            "/servers/{server_id}/ips": {
+                "GET": Operation(
+                    summary="the server's addresses by network",
+                    endpoint=_list_addresses,
+                    rule="os_compute_api:ips:index",
+                    result=AddressesAnswer,
+                )
+            },
+            "/servers/{server_id}/ips/{network}": {
+                "GET": Operation(
+                    summary="the server's addresses on one network",
+                    endpoint=_show_addresses,
+                    rule="os_compute_api:ips:show",
+                    result=dict[str, list[Address]],  # type: ignore[valid-type]
+                )
+            },
+        }
+
+    def _access(self, request: Request) -> Access:
+        return access_of(self.compute, self.policy, request)
+
+    async def _create(self, request: Request) -> Response:
+        access = self._access(request)
         body = await read_body(request, CreateBody)
         reservation_only = flag(body.server.return_reservation_id, "return_reservation_id", default=False)
         asked = read_server(body, request.state.microversion)
-        if asked.host is not None and "admin" not in map(str.lower, caller_of(request.scope).roles):
-            raise Forbidden("Policy does not allow os_compute_api:servers:create:forced_host to be performed.")
-        project_id, user_id = owner(compute, request)
-        accepted = await service.create_servers(compute, asked, project_id=project_id, user_id=user_id)
+        if asked.host is not None:
+            access.enforce(REQUESTED_HOST if body.server.names_host else FORCED_HOST)
+        if asked.nics:
+            access.enforce(ATTACH_NETWORK)
+        accepted = await service.create_servers(
+            self.compute, asked, project_id=access.project_id, user_id=access.user_id, permissions=access.permissions
+        )
         if reservation_only:
             return json_response({"reservation_id": accepted.reservation_id}, 202)
         server_id = accepted.server_ids[0]
@@ -41,53 +118,43 @@ def endpoints(compute: Compute) -> dict[str, Mapping[str, Endpoint]]:
         }
         return json_response({"server": shown}, 202, {"Location": where[0]["href"]})
 
-    async def list_brief(request: Request) -> Response:
-        page, more = await _page(compute, request)
-        return json_response({"servers": [show_brief(request, server) for server in page]} | more)
+    async def _list_brief(self, request: Request) -> Response:
+        servers, more = await self._page(request, f"{SERVERS}index")
+        return json_response({"servers": [show_brief(request, server) for server in servers]} | more)
 
-    async def list_detail(request: Request) -> Response:
-        page, more = await _page(compute, request)
-        return json_response({"servers": [show_server(request, server) for server in page]} | more)
+    async def _list_detail(self, request: Request) -> Response:
+        servers, more = await self._page(request, f"{SERVERS}detail")
+        shown = Shown.of(self._access(request))
+        return json_response({"servers": [show_server(request, server, shown) for server in servers]} | more)
 
-    async def show(request: Request) -> Response:
-        return json_response({"server": show_server(request, await service.get_server(compute, _server_id(request)))})
+    async def _show(self, request: Request) -> Response:
+        shown = Shown.of(self._access(request))
+        return json_response({"server": show_server(request, request.state.server, shown)})
 
-    async def list_addresses(request: Request) -> Response:
-        server = await service.get_server(compute, _server_id(request))
-        return json_response({"addresses": addresses_of(server)})
-
-    async def show_addresses(request: Request) -> Response:
-        server, network = await service.get_server(compute, _server_id(request)), path_text(request, "network")
-        shown = addresses_of(server)
-        if network not in shown:
-            raise NetworkNotOfServer(f"Instance is not a member of specified network: {network}.")
-        return json_response({network: shown[network]})
-
-    async def delete(request: Request) -> Response:
-        await service.delete_server(compute, _server_id(request))
+    async def _delete(self, request: Request) -> Response:
+        server: Server = request.state.server
+        await service.delete_server(self.compute, server.id)
         return json_response(None, 204)
 
-    return {
-        "/servers": {"GET": list_brief, "POST": create},
-        "/servers/detail": {"GET": list_detail},
-        "/servers/{server_id}": {"GET": show, "DELETE": delete},
-        "/servers/{server_id}/ips": {"GET": list_addresses},
-        "/servers/{server_id}/ips/{network}": {"GET": show_addresses},
-    }
+    async def _page(self, request: Request, rule: str) -> tuple[list[Server], More]:
+        only = read_filter(self._access(request), request, rule=rule)
+        descending = read_descending(request)
+
+        async def load(_marker: str | None, limit: int) -> list[Server]:
+            return await service.list_servers(
+                self.compute, only, marker=marker_of(request), limit=limit, descending=descending
+            )
+
+        return await read_page(request, "servers", load, lambda server: server.id)
 
 
-def _server_id(request: Request) -> str:
-    text = path_text(request, "server_id")
-    if not is_uuid(text):
-        raise ServerNotFound(f"Instance {text} could not be found.")
-    return canonical_uuid(text)
+async def _list_addresses(request: Request) -> Response:
+    return json_response({"addresses": addresses_of(request.state.server)})
 
 
-async def _page(compute: Compute, request: Request) -> tuple[list[Server], dict[str, Any]]:
-    asked = read_page(compute, request)
-    page = await service.list_servers(
-        compute, asked.only, marker=asked.marker, limit=asked.limit, descending=asked.descending
-    )
-    if len(page) < asked.limit or not page:
-        return page, {}
-    return page, {"servers_links": next_link(request, page[-1].id, limit=asked.limit)}
+async def _show_addresses(request: Request) -> Response:
+    network = path_text(request, "network")
+    shown = addresses_of(request.state.server)
+    if network not in shown:
+        raise NetworkNotOfServer(f"Instance is not a member of specified network: {network}.")
+    return json_response({network: shown[network]})

@@ -5,8 +5,10 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from roost.compute.api.answers import VersionAnswer, VersionsAnswer
 from roost.compute.api.errors import MICROVERSIONS
 from roost.platform.http import json_response, root_url, show
+from roost.platform.operations import Operation, Operations
 
 UPDATED = "2013-07-23T11:33:21Z"
 """Source: Nova's document for v2.1; clients only pass it on."""
@@ -34,4 +36,15 @@ async def show_version(request: Request) -> Response:
     return json_response({"version": _document(request) | {"media-types": media_types}})
 
 
-ENDPOINTS = {"/": list_versions, "/v2.1": show_version, "/v2.1/": show_version}
+_VERSION = Operation(
+    summary="the range of microversions", endpoint=show_version, result=VersionAnswer, needs_token=False
+)
+OPERATIONS: Operations = {
+    "/": {
+        "GET": Operation(
+            summary="the version document", endpoint=list_versions, result=VersionsAnswer, needs_token=False
+        )
+    },
+    "/v2.1": {"GET": _VERSION},
+    "/v2.1/": {"GET": _VERSION},
+}

@@ -53,13 +53,11 @@ async def list_flavors(
         return await store.list_flavors(connection, after=after, limit=min(limit, FLAVORS_PAGE_MAX), only=only)
 
 
-async def get_flavor(compute: Compute, flavor_id: str) -> Flavor:
-    """Raises FlavorNotFound."""
+async def find_flavor(compute: Compute, flavor_id: str, *, public_only: bool) -> Flavor | None:
+    """Return the flavor with that id; None where there is none, or none for everybody."""
     async with compute.database.connection() as connection:
         flavor = await store.find_flavor(connection, flavor_id, by_name=False)
-    if flavor is None:
-        raise FlavorNotFound(f"Flavor {flavor_id} could not be found.")
-    return flavor
+    return None if flavor is None or (public_only and not flavor.is_public) else flavor
 
 
 async def delete_flavor(compute: Compute, flavor_id: str) -> None:

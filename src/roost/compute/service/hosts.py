@@ -167,6 +167,12 @@ async def count_closed_hosts(compute: Compute) -> tuple[int, int]:
         return await store.count_closed_hosts(connection)
 
 
+async def has_enabled_host(compute: Compute) -> bool:
+    """Return whether there is a host that is not disabled."""
+    async with compute.database.connection() as connection:
+        return await store.has_enabled_host(connection)
+
+
 async def list_hosts(
     compute: Compute,
     names: Sequence[str] | None = None,

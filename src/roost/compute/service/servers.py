@@ -5,9 +5,27 @@ from collections.abc import Sequence
 import asyncpg
 from msgspec import Struct
 
-from roost.compute.errors import FilterInvalid, HostClosed, NetworkAmbiguous, ServerNotFound, ServerRefused
-from roost.compute.model import WORK_CHANNEL, Flavor, NewServers, NicAsked, Server, ServerFilter, ServerRequest
+from roost.compute.errors import (
+    FilterInvalid,
+    HostClosed,
+    NetworkAmbiguous,
+    NicForbidden,
+    ServerNotFound,
+    ServerRefused,
+)
+from roost.compute.model import (
+    WORK_CHANNEL,
+    Flavor,
+    FlavorFilter,
+    NewServers,
+    NicAsked,
+    Permissions,
+    Server,
+    ServerFilter,
+    ServerRequest,
+)
 from roost.compute.rules.extra_specs import FlavorRequirements, read_extra_specs
+from roost.compute.rules.permissions import find_refusal, sees_network
 from roost.compute.rules.servers import SERVERS_MAX, nic_problem, number_nics, server_names
 from roost.compute.service.context import Compute
 from roost.compute.service.flavors import FLAVORS_NAMED_MAX
@@ -27,26 +45,35 @@ class Accepted(Struct, frozen=True, kw_only=True):
     reservation_id: str
 
 
-async def create_servers(compute: Compute, request: ServerRequest, *, project_id: str, user_id: str) -> Accepted:
+async def create_servers(
+    compute: Compute,
+    request: ServerRequest,
+    *,
+    project_id: str,
+    user_id: str,
+    permissions: Permissions | None = None,
+) -> Accepted:
     """Accept `request.count` servers, all of them with the work that makes them, or none.
 
-    Raises ServerRefused (NICs, an unknown flavor, network or host, extra specs that are not served), NetworkAmbiguous
-    (no NIC named, several networks) and HostClosed (the host that it names is disabled or down). A port is looked at
-    later, by the conductor, as it reserves it.
+    permissions: None where nobody is asked, so that every network, port and flavor is there. Raises ServerRefused
+    (NICs, an unknown flavor, network, port or host, extra specs that are not served), NicForbidden, NetworkAmbiguous
+    (no NIC named, several networks) and HostClosed (the host that it names is disabled or down). What a port can do is
+    looked at later, by the conductor, as it reserves it.
     """
     if not 1 <= request.count <= SERVERS_MAX:
         raise ServerRefused(f"{request.count} servers were asked for: one request can make 1 to {SERVERS_MAX}.")
     asked = request.nics
     if asked is None:
-        asked = await _only_network(compute, must_exist=request.auto)
+        only_of = None if permissions is None else project_id
+        asked = await _only_network(compute, only_of, must_exist=request.auto)
     problem = nic_problem(asked, count=request.count)
     if problem:
         raise ServerRefused(problem)
-    await _check_networks(compute, asked)
+    await _check_nics(compute, asked, project_id, permissions)
     ids = tuple(compute.env.new_uuid() for _ in range(request.count))
     reservation_id = f"r-{compute.env.new_uuid().replace('-', '')[:8]}"
     async with compute.database.transaction() as tx:
-        flavor = await _flavor(tx, request.flavor_ref)
+        flavor = await _flavor(tx, request.flavor_ref, public_only=permissions is not None and not permissions.others)
         requirements = _requirements(flavor)
         spec = RequestSpec(
             vcpus=flavor.vcpus,
@@ -75,8 +102,8 @@ async def create_servers(compute: Compute, request: ServerRequest, *, project_id
     return Accepted(server_ids=ids, reservation_id=reservation_id)
 
 
-async def _only_network(compute: Compute, *, must_exist: bool) -> tuple[NicAsked, ...]:
-    ids = await compute.network.list_network_ids(limit=2)
+async def _only_network(compute: Compute, project_id: str | None, *, must_exist: bool) -> tuple[NicAsked, ...]:
+    ids = await compute.network.list_network_ids(limit=2, project_id=project_id)
     if len(ids) > 1:
         raise NetworkAmbiguous
     if not ids and must_exist:
@@ -84,20 +111,37 @@ async def _only_network(compute: Compute, *, must_exist: bool) -> tuple[NicAsked
     return tuple(NicAsked(network_id=network_id) for network_id in ids)
 
 
-async def _check_networks(compute: Compute, asked: Sequence[NicAsked]) -> None:
-    wanted = sorted({nic.network_id for nic in asked if nic.network_id and not nic.port_id})
-    if not wanted:
-        return
-    known = await compute.network.get_networks(wanted)
-    missing = [network_id for network_id in wanted if network_id not in known]
+async def _check_nics(
+    compute: Compute, asked: Sequence[NicAsked], project_id: str, permissions: Permissions | None
+) -> None:
+    """Raise ServerRefused for networks that there are not, and what keeps the project from them, or from ports."""
+    network_ids = sorted({nic.network_id for nic in asked if nic.network_id and not nic.port_id})
+    networks = await compute.network.get_networks(network_ids) if network_ids else {}
+    visible = {
+        network_id
+        for network_id, network in networks.items()
+        if permissions is None or sees_network(network, project_id, permissions)
+    }
+    missing = [network_id for network_id in network_ids if network_id not in visible]
     if missing:
         raise ServerRefused(f"Network {', '.join(missing)} could not be found.")
+    if permissions is None:
+        return
+    if refusal := find_refusal(asked, networks, project_id, permissions):
+        raise NicForbidden(refusal)
+    port_ids = [nic.port_id for nic in asked if nic.port_id]
+    if port_ids and not permissions.others:
+        projects = await compute.network.get_port_projects(port_ids)
+        for port_id in port_ids:
+            if projects.get(port_id) != project_id:
+                raise ServerRefused(f"Port id {port_id} could not be found.")
 
 
-async def _flavor(tx: Connection, ref: str) -> Flavor:
+async def _flavor(tx: Connection, ref: str, *, public_only: bool) -> Flavor:
     flavor = await flavors_store.find_flavor(tx, ref, by_name=True)
-    if flavor is None:
-        known = await flavors_store.list_flavors(tx, after="", limit=FLAVORS_NAMED_MAX)
+    if flavor is None or (public_only and not flavor.is_public):
+        only = FlavorFilter(is_public=True if public_only else None)
+        known = await flavors_store.list_flavors(tx, after="", limit=FLAVORS_NAMED_MAX, only=only)
         names = ", ".join(flavor.name for flavor in known) or "none"
         raise ServerRefused(f"Flavor {ref} could not be found. There are: {names}.")
     return flavor
@@ -149,7 +193,7 @@ async def list_servers(
         async with compute.database.transaction() as tx:
             after = None
             if marker is not None:
-                after = await store.find_sequence(tx, marker)
+                after = await store.find_sequence(tx, marker, project_id=only.project_id)
                 if after is None:
                     raise FilterInvalid(f"marker [{marker}] not found")
             return await store.list_servers(

@@ -149,6 +149,15 @@ async def count_closed_hosts(tx: Connection) -> tuple[int, int]:
     return (row["down"], row["disabled"]) if row else (0, 0)
 
 
+HAS_ENABLED = """-- compute.has_enabled_host
+SELECT EXISTS (SELECT FROM compute.host WHERE NOT disabled)"""
+
+
+async def has_enabled_host(tx: Connection) -> bool:
+    """Return whether there is a host that is not disabled."""
+    return bool(await tx.fetchval(HAS_ENABLED))
+
+
 LIST_HOSTS = f"""-- compute.list_hosts
 SELECT {COLUMNS} FROM compute.host
 WHERE name > $1 AND ($3::text[] IS NULL OR name = ANY($3)) AND ($4::text IS NULL OR strpos(name, $4) > 0)

@@ -147,12 +147,12 @@ async def list_servers(
 
 
 FIND_SEQUENCE = """-- compute.find_sequence
-SELECT sequence FROM compute.server WHERE id = $1"""
+SELECT sequence FROM compute.server WHERE id = $1 AND ($2::text IS NULL OR project_id = $2)"""
 
 
-async def find_sequence(tx: Connection, server_id: str) -> int | None:
-    """Where in the order of creation the server is, also one that is being deleted."""
-    sequence: int | None = await tx.fetchval(FIND_SEQUENCE, server_id)
+async def find_sequence(tx: Connection, server_id: str, *, project_id: str | None) -> int | None:
+    """Where in the order of creation the server is, also one that is being deleted; project_id None: of any project."""
+    sequence: int | None = await tx.fetchval(FIND_SEQUENCE, server_id, project_id)
     return sequence
 
 

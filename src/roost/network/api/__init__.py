@@ -6,17 +6,19 @@ from roost.network.api.agents import agent_operations
 from roost.network.api.availability import availability_operations
 from roost.network.api.bindings import binding_operations
 from roost.network.api.extensions import first_operations
-from roost.network.api.guard import guard
+from roost.network.api.guard import checks
 from roost.network.api.networks import network_operations
-from roost.network.api.openapi import document_operation
+from roost.network.api.openapi import ABOUT
 from roost.network.api.ports import port_operations
-from roost.network.api.protocol import API, Operations
+from roost.network.api.protocol import API
 from roost.network.api.quotas import quota_operations
 from roost.network.api.segments import segment_operations
 from roost.network.api.subnets import subnet_operations
 from roost.network.api.tags import tag_operations
 from roost.network.service import Networks
 from roost.platform.auth import Policy, Unrestricted
+from roost.platform.openapi import with_document
+from roost.platform.operations import Operations, make_routes
 
 UNRESTRICTED = Unrestricted()
 
@@ -36,13 +38,9 @@ def operations(networks: Networks, policy: Policy = UNRESTRICTED) -> Operations:
         **tag_operations(networks),
     }
     served = {**served, **first_operations(served)}
-    return {**served, **document_operation(served, asks_callers=not isinstance(policy, Unrestricted))}
+    return with_document(ABOUT, served, asks_callers=not isinstance(policy, Unrestricted))
 
 
 def routes(networks: Networks, policy: Policy = UNRESTRICTED) -> list[Route]:
     """Everything below the API's root; whoever serves it mounts it at /network."""
-    found = [
-        API.route(path, {method: guard(networks, policy, path, method, one) for method, one in methods.items()})
-        for path, methods in operations(networks, policy).items()
-    ]
-    return [*found, API.not_found()]
+    return [*make_routes(API, operations(networks, policy), checks(networks, policy)), API.not_found()]

@@ -11,13 +11,14 @@ from starlette.responses import Response
 
 from roost.network.api import listing
 from roost.network.api.documents import Time, Uuid, show_time
-from roost.network.api.protocol import Operation, Operations, path_id
+from roost.network.api.protocol import path_id
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import AgentNotFound
 from roost.network.model import Agent
 from roost.network.service import Networks
 from roost.network.service import agents as service
 from roost.platform.http import json_response
+from roost.platform.operations import Operation, Operations
 
 
 class AgentDocument(Struct, kw_only=True, forbid_unknown_fields=True):

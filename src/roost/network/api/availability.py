@@ -6,13 +6,14 @@ from starlette.responses import Response
 
 from roost.network.api import listing
 from roost.network.api.documents import Uuid
-from roost.network.api.protocol import Operation, Operations, path_id
+from roost.network.api.protocol import path_id
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import InvalidInput, NetworkNotFound
 from roost.network.rules.availability import AvailabilityFilter, Counts, NetworkAvailability, SubnetAvailability
 from roost.network.service import Networks
 from roost.network.service import availability as service
 from roost.platform.http import canonical_uuid, is_uuid, json_response
+from roost.platform.operations import Operation, Operations
 
 
 class DetailsDocument(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -11,7 +11,7 @@ from roost.network.api import listing
 from roost.network.api.bodies import Text
 from roost.network.api.bodies_ports import Profile, VnicType, profile_text
 from roost.network.api.documents import vif_details
-from roost.network.api.protocol import Operation, Operations, path_id
+from roost.network.api.protocol import path_id
 from roost.network.api.resources import SHOW_QUERY, list_answer, list_query
 from roost.network.api.resources import answer as answer_type
 from roost.network.errors import InvalidInput, PortNotFound
@@ -19,6 +19,7 @@ from roost.network.model import Binding
 from roost.network.service import Networks
 from roost.network.service import port_bindings as service
 from roost.platform.http import json_response, read_json
+from roost.platform.operations import Operation, Operations
 
 
 class BindingBody(Struct, kw_only=True, forbid_unknown_fields=True):

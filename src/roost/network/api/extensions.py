@@ -7,9 +7,9 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from roost.network.api.protocol import Operation, Operations
 from roost.platform.errors import NotFound
 from roost.platform.http import json_response, root_url
+from roost.platform.operations import Operation, Operations
 
 COLLECTIONS = {
     "networks": "network",

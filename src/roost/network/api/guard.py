@@ -10,19 +10,18 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 from starlette.requests import Request
-from starlette.responses import Response
 
 from roost.network.api.access import ACCESS_KEY, Access, Target, given_project, owned_by, reached
 from roost.network.api.networks import NETWORK
 from roost.network.api.ports import PORT
-from roost.network.api.protocol import Operation
 from roost.network.api.resources import Resource
 from roost.network.api.subnets import SUBNET
 from roost.network.errors import NetworkNotFound, TagResourceNotFound
 from roost.network.service import Networks
 from roost.platform.auth import Forbidden, Policy, Unrestricted, caller_of
 from roost.platform.errors import BadRequest
-from roost.platform.http import Endpoint, canonical_uuid, is_uuid
+from roost.platform.http import canonical_uuid, is_uuid
+from roost.platform.operations import Check, ChecksOf, Operation
 
 OWNED: dict[str, Resource[Any]] = {resource.many: resource for resource in (NETWORK, SUBNET, PORT)}
 """What belongs to projects."""
@@ -31,30 +30,33 @@ PATH = re.compile(r"/v2\.0/([^/]+)(?:/\{(\w+)\}(/.*)?)?")
 """Collection, and the parameter that names one of it, and what of that one."""
 
 
-def guard(networks: Networks, policy: Policy, path: str, method: str, operation: Operation) -> Endpoint:
-    """The operation's endpoint behind its checks; itself where nobody is asked, or nothing has to be."""
-    rule = operation.rule
-    if isinstance(policy, Unrestricted) or rule is None:
-        return operation.endpoint
-    parts = PATH.fullmatch(path)
-    assert parts is not None, path
-    resource, parameter = OWNED.get(parts[1]), parts[2]
+def checks(networks: Networks, policy: Policy) -> ChecksOf:
+    """Return the check before each endpoint; none where nobody is asked, or nothing has to be."""
 
-    async def guarded(request: Request) -> Response:
-        caller = caller_of(request.scope)
-        access = await Access.of(networks, policy, caller, owned=resource is not None)
-        request.scope[ACCESS_KEY] = access
-        if resource is None:
-            own = operation.owner_may and request.path_params[parameter] == caller.project_id
-            if not own:
-                access.enforce(rule, owned_by(caller.project_id))
-        elif parameter is not None:
-            await _check_one(networks, access, resource, operation, request, request.path_params[parameter])
-        elif method == "POST":
-            await _check_new(access, resource, operation, request)
-        return await operation.endpoint(request)
+    def checks_of(path: str, method: str, operation: Operation) -> tuple[Check, ...]:
+        rule = operation.rule
+        if isinstance(policy, Unrestricted) or rule is None:
+            return ()
+        parts = PATH.fullmatch(path)
+        assert parts is not None, path
+        resource, parameter = OWNED.get(parts[1]), parts[2]
 
-    return guarded
+        async def check(request: Request) -> None:
+            caller = caller_of(request.scope)
+            access = await Access.of(networks, policy, caller, owned=resource is not None)
+            request.scope[ACCESS_KEY] = access
+            if resource is None:
+                own = operation.owner_may and request.path_params[parameter] == caller.project_id
+                if not own:
+                    access.enforce(rule, owned_by(caller.project_id))
+            elif parameter is not None:
+                await _check_one(networks, access, resource, operation, request, request.path_params[parameter])
+            elif method == "POST":
+                await _check_new(access, resource, operation, request)
+
+        return (check,)
+
+    return checks_of
 
 
 async def _check_one(

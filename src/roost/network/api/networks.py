@@ -8,12 +8,12 @@ from roost.network.api import bodies_networks as bodies
 from roost.network.api import documents, listing
 from roost.network.api.bodies import refuse_many
 from roost.network.api.documents import NetworkDocument
-from roost.network.api.protocol import Operations
 from roost.network.api.resources import Resource
 from roost.network.errors import NetworkNotFound
 from roost.network.model import Network
 from roost.network.service import Networks
 from roost.network.service import networks as service
+from roost.platform.operations import Operations
 
 NETWORK = Resource(
     one="network",

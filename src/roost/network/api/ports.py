@@ -9,13 +9,13 @@ from roost.network.api import bodies_ports as bodies
 from roost.network.api import documents, listing
 from roost.network.api.access import access_of
 from roost.network.api.documents import PortDocument
-from roost.network.api.protocol import Operations
 from roost.network.api.resources import Resource
 from roost.network.errors import PortNotFound
 from roost.network.model import Port, PortFilter
 from roost.network.service import Networks
 from roost.network.service import ports as service
 from roost.platform.http import is_uuid
+from roost.platform.operations import Operations
 
 NARROWED = frozenset({
     "id", "network_id", "device_id", "device_owner", "project_id", "name", "binding:host_id", "mac_address",

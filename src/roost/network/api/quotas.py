@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from roost.network.api import listing
 from roost.network.api.bodies import Text, Unserved, refuse_unserved
-from roost.network.api.protocol import Operation, Operations
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import InvalidInput
 from roost.network.rules.quotas import MAXIMUM_MAX, RESOURCES, UNLIMITED, Resource
@@ -18,6 +17,7 @@ from roost.network.service import Networks
 from roost.network.service import quotas as service
 from roost.platform.auth import caller_of
 from roost.platform.http import Endpoint, json_response, read_json
+from roost.platform.operations import Operation, Operations
 
 PROJECT_ID_MAX = 255
 

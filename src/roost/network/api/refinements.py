@@ -12,11 +12,11 @@ from msgspec import Struct
 
 from roost.network.api import bodies_networks, bodies_ports, bodies_subnets, quotas
 from roost.network.api.bindings import BindingBody
-from roost.network.api.protocol import Schema
 from roost.network.api.tags import TagsEnvelope
 from roost.network.rules.links import NETWORK_TYPES
 from roost.network.rules.subnet_attributes import HOST_ROUTES_MAX, NAMESERVERS_MAX, SERVICE_TYPES_MAX
 from roost.network.rules.tags import TAG_LENGTH_MAX, TAGS_MAX
+from roost.platform.operations import Schema
 
 UUID: Schema = {"format": "uuid"}
 ADDRESS: Schema = {"anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}

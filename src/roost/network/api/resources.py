@@ -14,10 +14,11 @@ from starlette.responses import Response
 from roost.network.api import listing
 from roost.network.api.access import owned
 from roost.network.api.documents import Document, attributes, booleans
-from roost.network.api.protocol import Operation, Operations, Schema, path_id, revision
+from roost.network.api.protocol import path_id, revision
 from roost.network.service import Networks
 from roost.platform.errors import BadRequest, NotFound
 from roost.platform.http import json_response, read_bytes, read_json, replace_body
+from roost.platform.operations import Operation, Operations, Schema
 
 T = TypeVar("T")
 B = TypeVar("B", bound=Struct)

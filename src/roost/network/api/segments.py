@@ -7,12 +7,12 @@ from starlette.requests import Request
 from roost.network.api import bodies_segments as bodies
 from roost.network.api import documents, listing
 from roost.network.api.documents import SegmentDocument
-from roost.network.api.protocol import Operations
 from roost.network.api.resources import Resource
 from roost.network.errors import SegmentNotFound
 from roost.network.model import Segment
 from roost.network.service import Networks
 from roost.network.service import networks as service
+from roost.platform.operations import Operations
 
 SEGMENT = Resource(
     one="segment",

@@ -8,12 +8,12 @@ from roost.network.api import bodies_subnets as bodies
 from roost.network.api import documents, listing
 from roost.network.api.bodies import refuse_many
 from roost.network.api.documents import SubnetDocument
-from roost.network.api.protocol import Operations
 from roost.network.api.resources import Resource
 from roost.network.errors import SubnetNotFound
 from roost.network.model import Subnet
 from roost.network.service import Networks, subnet_changes
 from roost.network.service import subnets as service
+from roost.platform.operations import Operations
 
 SUBNET = Resource(
     one="subnet",

@@ -6,13 +6,14 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from roost.network.api.protocol import Operation, Operations, path_id
+from roost.network.api.protocol import path_id
 from roost.network.errors import TagNotFound, TagResourceNotFound
 from roost.network.model import Kind
 from roost.network.rules import tags as rules
 from roost.network.service import Networks
 from roost.network.service import tags as service
 from roost.platform.http import json_response, read_json
+from roost.platform.operations import Operation, Operations
 
 
 class TagsEnvelope(Struct, forbid_unknown_fields=True):

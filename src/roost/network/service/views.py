@@ -38,14 +38,24 @@ async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[s
             routed=network.segmented or network.flat,
             segments=shown,
             flat=network.flat,
+            project_id=network.project_id,
+            shared=network.shared,
+            external=network.external,
         )
     return views
 
 
-async def list_network_ids(networks: Networks, limit: int) -> list[str]:
+async def list_network_ids(networks: Networks, limit: int, project_id: str | None) -> list[str]:
     """See NetworkClient.list_network_ids."""
     async with networks.database.transaction() as tx:
-        return await store.list_network_ids(tx, limit)
+        return await store.list_network_ids(tx, limit, project_id)
+
+
+async def get_port_projects(networks: Networks, port_ids: Sequence[str]) -> dict[str, str]:
+    """See NetworkClient.get_port_projects."""
+    async with networks.database.transaction() as tx:
+        ports = await port_rows.list_ports(tx, PortFilter(ids=tuple(port_ids)))
+    return {port.id: port.project_id for port in ports}
 
 
 async def get_hosts(networks: Networks, names: Sequence[str]) -> dict[str, seam.HostReach]:

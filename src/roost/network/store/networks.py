@@ -53,13 +53,13 @@ async def list_reachable(tx: Connection, project_id: str) -> dict[str, NetworkOw
 
 LIST_NETWORK_IDS = """
 -- network.list_network_ids
-SELECT id FROM network.network ORDER BY created_at, id LIMIT $1
+SELECT id FROM network.network WHERE $2::text IS NULL OR project_id = $2 OR shared ORDER BY created_at, id LIMIT $1
 """
 
 
-async def list_network_ids(tx: Connection, limit: int) -> list[str]:
-    """The oldest networks."""
-    return [row["id"] for row in await tx.fetch(LIST_NETWORK_IDS, limit)]
+async def list_network_ids(tx: Connection, limit: int, project_id: str | None) -> list[str]:
+    """Return the oldest networks of a project and of those that are shared; None: of all."""
+    return [row["id"] for row in await tx.fetch(LIST_NETWORK_IDS, limit, project_id)]
 
 
 KEEP_NETWORKS = """

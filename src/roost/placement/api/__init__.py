@@ -9,14 +9,16 @@ from roost.placement.api.allocations import Allocations
 from roost.placement.api.candidates import CandidateOperations
 from roost.placement.api.inventories import Inventories
 from roost.placement.api.names import ProviderTraits, ResourceClasses, Traits
-from roost.placement.api.openapi import document_operation
-from roost.placement.api.protocol import API, MICROVERSIONS, Operation, Operations, answer, guard
+from roost.placement.api.openapi import ABOUT
+from roost.placement.api.protocol import API, MICROVERSIONS, answer, checks
 from roost.placement.api.providers import Aggregates, Providers
 from roost.placement.api.reshaper import reshaper_operations
 from roost.placement.api.usages import usage_operations
 from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.http import show
+from roost.platform.openapi import with_document
+from roost.platform.operations import Operation, Operations, make_routes
 
 
 async def _versions(request: Request) -> Response:
@@ -50,16 +52,9 @@ def operations(ledger: Ledger, policy: Policy) -> Operations:
         **ProviderTraits(ledger).operations(),
         **reshaper_operations(ledger),
     }
-    return {**served, **document_operation(served, asks_callers=not isinstance(policy, Unrestricted))}
+    return with_document(ABOUT, served, asks_callers=not isinstance(policy, Unrestricted), answer=answer)
 
 
 def routes(ledger: Ledger, policy: Policy) -> list[Route]:
     """Every route, to be mounted at the root or below a name."""
-    served = operations(ledger, policy)
-    return [
-        *(
-            API.route(path, {method: guard(operation, policy) for method, operation in methods.items()})
-            for path, methods in served.items()
-        ),
-        API.not_found(),
-    ]
+    return [*make_routes(API, operations(ledger, policy), checks(policy)), API.not_found()]

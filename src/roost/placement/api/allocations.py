@@ -16,7 +16,7 @@ from starlette.responses import Response
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import VALUES_MAX, check, decode, work_on
 from roost.placement.api.errors import refusal
-from roost.placement.api.protocol import Operation, Operations, answer, provider_uuid, version_of
+from roost.placement.api.protocol import answer, provider_uuid
 from roost.placement.errors import ConsumerNotFound, ResourceClassNotFound
 from roost.placement.service import claims as claims_service
 from roost.placement.service import reads as reads_service
@@ -24,6 +24,7 @@ from roost.placement.service.ledger import Ledger
 from roost.placement.service.names import check_resource_classes
 from roost.platform.errors import BadRequest
 from roost.platform.http import Version, canonical_uuid, is_uuid, read_bytes
+from roost.platform.operations import Operation, Operations, version_of
 from roost.seams.placement import ClaimGroup, ConsumerClaim, Refused
 
 BY_PROVIDER_SINCE = (1, 12)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from roost.placement.api.protocol import Schema
 from roost.placement.api.schemas import NAME, UUID_KEY, closed, mapping
+from roost.platform.operations import Schema
 
 
 def _all_of(**properties: Schema) -> dict[str, Any]:

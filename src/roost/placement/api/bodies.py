@@ -16,9 +16,9 @@ import msgspec
 from jsonschema.exceptions import best_match
 from starlette.requests import Request
 
-from roost.placement.api.protocol import Schema, Versions, version_of
 from roost.platform.errors import BadRequest
 from roost.platform.http import count_values, is_uuid, read_bytes
+from roost.platform.operations import Schema, Versions, version_of
 
 VALUES_MAX = 10_000
 """In a body that jsonschema may have to look at, which takes 0.1 ms for some of them."""

@@ -6,12 +6,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.placement.api import answer_schemas
-from roost.placement.api.protocol import Operation, Operations, Versions, answer, answer_bytes, version_of
+from roost.placement.api.protocol import answer, answer_bytes
 from roost.placement.search.answers import encode
 from roost.placement.search.query import read_candidates
 from roost.placement.search.query_schema import CANDIDATE_PARAMETERS, LONG_SUFFIXES_SINCE, candidate_schema
 from roost.placement.service import reads as reads_service
 from roost.placement.service.ledger import Ledger
+from roost.platform.operations import Operation, Operations, Versions, version_of
 from roost.seams.placement import CandidateQuery, Funnel
 
 CANDIDATES_SINCE = (1, 10)

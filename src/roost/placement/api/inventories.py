@@ -10,12 +10,13 @@ from starlette.responses import Response
 
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import read_body
-from roost.placement.api.protocol import Operation, Operations, answer, provider_uuid, version_of
+from roost.placement.api.protocol import answer, provider_uuid
 from roost.placement.errors import InventoryMalformed, InventoryMissing
 from roost.placement.service import providers as providers_service
 from roost.placement.service import reads as reads_service
 from roost.placement.service.ledger import Ledger
 from roost.platform.http import Version, root_url
+from roost.platform.operations import Operation, Operations, version_of
 from roost.seams.placement import Inventory
 
 WHOLLY_RESERVED_SINCE = (1, 26)

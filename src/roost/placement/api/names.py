@@ -8,20 +8,14 @@ from starlette.responses import Response
 
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import check, read_body, read_query
-from roost.placement.api.protocol import (
-    Operation,
-    Operations,
-    answer,
-    link_to,
-    provider_uuid,
-    version_of,
-)
+from roost.placement.api.protocol import answer, link_to, provider_uuid
 from roost.placement.errors import ResourceClassTaken
 from roost.placement.service import names as names_service
 from roost.placement.service import providers as providers_service
 from roost.placement.service import reads as reads_service
 from roost.placement.service.ledger import Ledger
 from roost.platform.errors import BadRequest
+from roost.platform.operations import Operation, Operations, version_of
 
 BODILESS_SINCE = (1, 7)
 

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import read_body
-from roost.placement.api.protocol import Operation, Operations, Versions, answer, link_to, provider_uuid, version_of
+from roost.placement.api.protocol import answer, link_to, provider_uuid
 from roost.placement.model import ProviderHead
 from roost.placement.search.query import decode_pairs, parse_providers
 from roost.placement.search.query_schema import PROVIDER_PARAMETERS, provider_schema
@@ -17,6 +17,7 @@ from roost.placement.service import reads as reads_service
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.reads import ProviderView
 from roost.platform.http import canonical_uuid
+from roost.platform.operations import Operation, Operations, Versions, version_of
 
 RELATIONS = (
     ("inventories", (1, 0)),

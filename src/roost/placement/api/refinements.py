@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from roost.placement.api import schemas
-from roost.placement.api.protocol import Schema
+from roost.platform.operations import Schema
 
 UUID_PATTERN = "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$"
 UUID_TEXT = "[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"

@@ -8,11 +8,11 @@ from roost.placement.api.allocations import slow_claims
 from roost.placement.api.bodies import read_body
 from roost.placement.api.errors import refusal
 from roost.placement.api.inventories import check_capacity, read_inventories
-from roost.placement.api.protocol import Operation, Operations, version_of
 from roost.placement.errors import ReshapeProviderNotFound, ResourceClassNotFound
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.reshape import NewInventories, reshape
 from roost.platform.http import canonical_uuid, is_uuid
+from roost.platform.operations import Operation, Operations, version_of
 from roost.seams.placement import Refused
 
 

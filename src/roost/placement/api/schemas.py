@@ -6,7 +6,7 @@ jsonschema's sentences about them. Amounts have an upper bound here that upstrea
 
 from typing import Any
 
-from roost.placement.api.protocol import Schema, Versions
+from roost.platform.operations import Schema, Versions
 
 INTEGER_MAX = 2**31 - 1
 RATIO_MAX = 3.40282e38

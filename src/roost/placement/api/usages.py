@@ -7,10 +7,11 @@ from starlette.responses import Response
 
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import read_query
-from roost.placement.api.protocol import Operation, Operations, answer, provider_uuid, version_of
+from roost.placement.api.protocol import answer, provider_uuid
 from roost.placement.service import reads as reads_service
 from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy, caller_of
+from roost.platform.operations import Operation, Operations, version_of
 
 CONSUMER_TYPES_SINCE = (1, 38)
 ALL_TYPES, UNKNOWN_TYPE = "all", "unknown"

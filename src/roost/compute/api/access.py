@@ -1,0 +1,93 @@
+"""What one caller may see and do: policy asked about servers, and about what a request says or an answer shows.
+
+`checks` asks before an endpoint begins. A server that the caller may not see is not found (404); one that the caller
+sees and may not do this to is forbidden (403).
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from msgspec import Struct
+from starlette.requests import Request
+
+from roost.compute.api.policies import ATTACH_EXTERNAL, IS_ADMIN, SHOW_SERVER
+from roost.compute.api.requests import path_text
+from roost.compute.errors import ServerNotFound
+from roost.compute.model import Permissions, Server
+from roost.compute.service import Compute
+from roost.compute.service import servers as service
+from roost.platform.auth import OPERATOR, Caller, Forbidden, Policy, Unrestricted, caller_of
+from roost.platform.http import canonical_uuid, is_uuid
+from roost.platform.operations import Check, ChecksOf, Operation, policy_check, version_check
+
+
+class Access(Struct, frozen=True):
+    """A caller and the rules; policy None: nobody is asked. project_id, user_id: whose is what the caller makes."""
+
+    policy: Policy
+    caller: Caller
+    project_id: str
+    user_id: str
+
+    def enforce(self, rule: str, server: Server | None = None) -> None:
+        """Raise Forbidden unless the rule lets the caller do this to the server; None: in the caller's project."""
+        self.policy.enforce(self.caller, rule, None if server is None else _target(server))
+
+    def allows(self, rule: str, server: Server | None = None) -> bool:
+        """Return whether it does."""
+        try:
+            self.enforce(rule, server)
+        except Forbidden:
+            return False
+        return True
+
+    @property
+    def is_admin(self) -> bool:
+        """Return whether the caller sees what belongs to no project."""
+        return self.allows(IS_ADMIN)
+
+    @property
+    def permissions(self) -> Permissions | None:
+        """Return what servers that the caller makes may use; None: everything."""
+        if isinstance(self.policy, Unrestricted):
+            return None
+        return Permissions(others=self.is_admin, external=self.allows(ATTACH_EXTERNAL))
+
+
+def access_of(compute: Compute, policy: Policy, request: Request) -> Access:
+    """Return what the request's caller may do."""
+    caller = caller_of(request.scope)
+    if caller == OPERATOR or caller.project_id is None:
+        return Access(policy, caller, compute.default_project, compute.default_user)
+    return Access(policy, caller, caller.project_id, caller.user_id or compute.default_user)
+
+
+def checks(compute: Compute, policy: Policy) -> ChecksOf:
+    """Return the checks before each endpoint: microversion, then policy."""
+
+    def checks_of(path: str, _method: str, operation: Operation) -> Sequence[Check | None]:
+        asks = policy_check(policy, operation)
+        if "{server_id}" in path:
+            asks = partial(_check_server, compute, policy, operation)
+        return version_check(operation), asks
+
+    return checks_of
+
+
+async def _check_server(compute: Compute, policy: Policy, operation: Operation, request: Request) -> None:
+    """Find the server that the path names for the endpoint. Raises ServerNotFound, Forbidden."""
+    assert operation.rule is not None
+    text = path_text(request, "server_id")
+    server = await service.get_server(compute, canonical_uuid(text)) if is_uuid(text) else None
+    access = access_of(compute, policy, request)
+    if server is not None and not access.allows(operation.rule, server):
+        if server.project_id == access.caller.project_id or access.allows(SHOW_SERVER, server):
+            access.enforce(operation.rule, server)
+        server = None
+    if server is None:
+        raise ServerNotFound(f"Instance {text} could not be found.")
+    request.state.server = server
+
+
+def _target(server: Server) -> Mapping[str, str | None]:
+    return {"project_id": server.project_id, "user_id": server.user_id}

@@ -1,0 +1,191 @@
+"""What the Compute API answers with, by type, at the highest microversion; docs/reference/api.md has the older shapes.
+
+The answers themselves are built as dicts, since most differ with the microversion; tests hold each of them to its type.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from roost.compute.api.errors import FAULTS
+from roost.platform.operations import Schema
+
+Uuid = Annotated[str, Meta(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+Moment = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{6})?Z?$")]
+Empty = Annotated[str, Meta(max_length=0)]
+
+
+def _document(name: str, always: Mapping[str, Any], sometimes: Mapping[str, Any] | None = None) -> type[Struct]:
+    """Return the type of an object. sometimes: what is not always there, or not for everybody."""
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+        (f"always_{number}", kind, msgspec.field(name=key)) for number, (key, kind) in enumerate(always.items())
+    ]
+    fields += [
+        (f"sometimes_{number}", kind | UnsetType, msgspec.field(name=key, default=UNSET))
+        for number, (key, kind) in enumerate((sometimes or {}).items())
+    ]
+    return msgspec.defstruct(name, fields, forbid_unknown_fields=True)
+
+
+def _list(kind: Any) -> Any:
+    return list[kind]
+
+
+FAULT: Schema = {
+    "type": "object",
+    "properties": {
+        name: {
+            "type": "object",
+            "properties": {"code": {"type": "integer"}, "message": {"type": "string"}},
+            "required": ["code", "message"], "additionalProperties": False,
+        }
+        for name in sorted({*FAULTS.values(), "computeFault"})
+    },
+    "minProperties": 1, "maxProperties": 1, "additionalProperties": False,
+}  # fmt: skip
+"""The body of every refusal."""
+
+Link = _document("Link", {"rel": str, "href": str})
+Links = _list(Link)
+
+
+def _answer(name: str, key: str, kind: Any) -> type[Struct]:
+    """Return the type of an answer with one, or with many and a link to the next page."""
+    return _document(name, {key: kind}, {f"{key}_links": Links} if key.endswith("s") else None)
+
+
+Version = _document(
+    "Version",
+    {"id": str, "status": str, "version": str, "min_version": str, "updated": str, "links": Links},
+    {"media-types": _list(_document("MediaType", {"base": str, "type": str}))},
+)
+VersionAnswer = _document("VersionAnswer", {"version": Version})
+VersionsAnswer = _document("VersionsAnswer", {"versions": _list(Version)})
+
+_FLAVOR_SIZE = {"vcpus": int, "ram": int, "disk": int}
+Specs = dict[str, str]
+Flavor = _document(
+    "Flavor",
+    {
+        **{"id": str, "name": str, **_FLAVOR_SIZE, "swap": Empty, "rxtx_factor": float, "links": Links},
+        **{"OS-FLV-EXT-DATA:ephemeral": int, "OS-FLV-DISABLED:disabled": bool, "os-flavor-access:is_public": bool},
+        "description": str | None,
+    },
+    {"extra_specs": Specs},
+)
+FlavorBrief = _document("FlavorBrief", {"id": str, "name": str, "description": str | None, "links": Links})
+FlavorAnswer = _answer("FlavorAnswer", "flavor", Flavor)
+FlavorsAnswer = _answer("FlavorsAnswer", "flavors", _list(FlavorBrief))
+FlavorsDetailAnswer = _answer("FlavorsDetailAnswer", "flavors", _list(Flavor))
+SpecsAnswer = _document("ExtraSpecsAnswer", {"extra_specs": Specs})
+
+Address = _document("Address", {"version": int, "addr": str}, {"OS-EXT-IPS:type": str, "OS-EXT-IPS-MAC:mac_addr": str})
+Addresses: Any = dict[str, _list(Address)]  # type: ignore[misc]
+AddressesAnswer = _document("AddressesAnswer", {"addresses": Addresses})
+SecurityGroups = _list(_document("SecurityGroup", {"name": str}))
+
+Server = _document(
+    "Server",
+    {
+        **{"id": Uuid, "name": str, "links": Links, "status": str, "tenant_id": str, "user_id": str},
+        **{"metadata": Specs, "hostId": str, "addresses": Addresses, "created": Moment, "updated": Moment},
+        "image": _document("ServerImage", {"id": str, "links": Links}) | Empty,
+        "flavor": _document(
+            "ServerFlavor",
+            {**_FLAVOR_SIZE, "ephemeral": int, "swap": int, "original_name": str},
+            {"extra_specs": Specs},
+        ),
+        **{"accessIPv4": Empty, "accessIPv6": Empty, "key_name": None, "config_drive": Empty},
+        **{"OS-DCF:diskConfig": str, "OS-EXT-AZ:availability_zone": str},
+        **{"OS-EXT-STS:task_state": str | None, "OS-EXT-STS:vm_state": str, "OS-EXT-STS:power_state": int},
+        **{"OS-SRV-USG:launched_at": Moment | None, "OS-SRV-USG:terminated_at": None},
+        **{"os-extended-volumes:volumes_attached": list[str], "security_groups": SecurityGroups},
+        **{"locked": bool, "locked_reason": None, "description": str | None, "tags": list[str]},
+        **{"trusted_image_certificates": None, "server_groups": list[str]},
+    },
+    {
+        **{"OS-EXT-SRV-ATTR:host": str | None, "OS-EXT-SRV-ATTR:hypervisor_hostname": str | None},
+        **{"OS-EXT-SRV-ATTR:instance_name": str, "OS-EXT-SRV-ATTR:hostname": str},
+        **{"OS-EXT-SRV-ATTR:reservation_id": str, "OS-EXT-SRV-ATTR:launch_index": int},
+        **{"OS-EXT-SRV-ATTR:kernel_id": str, "OS-EXT-SRV-ATTR:ramdisk_id": str},
+        **{"OS-EXT-SRV-ATTR:root_device_name": str | None, "OS-EXT-SRV-ATTR:user_data": str | None},
+        **{"host_status": str, "progress": int},
+        "fault": _document("ServerFault", {"code": int, "message": str, "created": Moment}, {"details": str}),
+    },
+)
+ServerBrief = _document("ServerBrief", {"id": Uuid, "name": str, "links": Links})
+ServerAnswer = _answer("ServerAnswer", "server", Server)
+ServersAnswer = _answer("ServersAnswer", "servers", _list(ServerBrief))
+ServersDetailAnswer = _answer("ServersDetailAnswer", "servers", _list(Server))
+ServerMade = _document(
+    "ServerMade", {"id": Uuid, "links": Links, "OS-DCF:diskConfig": str, "security_groups": SecurityGroups}
+)
+ServerMadeAnswer = _document("ServerMadeAnswer", {}, {"server": ServerMade, "reservation_id": str})
+
+_HOST = {"id": Uuid, "state": str, "status": str}
+_HYPERVISOR = {**_HOST, "hypervisor_hostname": str}
+_SERVERS_ON = {"servers": _list(_document("ServerOnHost", {"uuid": Uuid, "name": str}))}
+_AMOUNTS = (
+    *("hypervisor_version", "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "free_ram_mb", "local_gb"),
+    *("local_gb_used", "free_disk_gb", "disk_available_least", "current_workload", "running_vms"),
+)
+HypervisorBrief = _document("HypervisorBrief", _HYPERVISOR, _SERVERS_ON)
+Hypervisor = _document(
+    "Hypervisor",
+    {
+        **_HYPERVISOR,
+        **{"hypervisor_type": str, "host_ip": str | None, "cpu_info": dict[str, Any], **dict.fromkeys(_AMOUNTS, int)},
+        "service": _document("HypervisorService", {"id": Uuid, "host": str, "disabled_reason": str | None}),
+    },
+    _SERVERS_ON,
+)
+HypervisorAnswer = _answer("HypervisorAnswer", "hypervisor", Hypervisor)
+HypervisorsAnswer = _answer("HypervisorsAnswer", "hypervisors", _list(HypervisorBrief))
+HypervisorsDetailAnswer = _answer("HypervisorsDetailAnswer", "hypervisors", _list(Hypervisor))
+
+Service = _document(
+    "Service",
+    {
+        **{**_HOST, "binary": str, "host": str, "zone": str, "updated_at": Moment | None},
+        **{"disabled_reason": str | None, "forced_down": bool},
+    },
+)
+ServiceAnswer = _answer("ServiceAnswer", "service", Service)
+ServicesAnswer = _answer("ServicesAnswer", "services", _list(Service))
+
+Aggregate = _document(
+    "Aggregate",
+    {
+        **{"id": int, "uuid": Uuid, "name": str, "availability_zone": str | None, "hosts": list[str]},
+        **{"metadata": Specs, "created_at": Moment, "updated_at": Moment | None, "deleted": bool, "deleted_at": None},
+    },
+)
+AggregateAnswer = _answer("AggregateAnswer", "aggregate", Aggregate)
+AggregatesAnswer = _answer("AggregatesAnswer", "aggregates", _list(Aggregate))
+
+_ZONE = {"zoneName": str, "zoneState": _document("ZoneState", {"available": bool})}
+_ZONE_SERVICE = _document("ZoneService", {"available": bool, "active": bool, "updated_at": Moment | None})
+_ZONE_HOSTS = dict[str, dict[str, _ZONE_SERVICE]]  # type: ignore[valid-type]
+Zones = _document("Zones", {"availabilityZoneInfo": _list(_document("Zone", {**_ZONE, "hosts": None}))})
+ZonesDetail = _document(
+    "ZonesDetail", {"availabilityZoneInfo": _list(_document("ZoneDetail", {**_ZONE, "hosts": _ZONE_HOSTS}))}
+)
+
+Extension = _document(
+    "Extension",
+    {"alias": str, "name": str, "description": str, "links": Links, "namespace": str, "updated": str},
+)
+ExtensionAnswer = _answer("ExtensionAnswer", "extension", Extension)
+ExtensionsAnswer = _answer("ExtensionsAnswer", "extensions", _list(Extension))
+
+Build = _document(
+    "Build",
+    {
+        **{"server_id": Uuid, "name": str, "project_id": str, "stage": str, "attempt": int, "failures": int},
+        **{"host": str | None, "since": Moment, "waits_for": str},
+    },
+)
+Builds = _document("Builds", {"builds": _list(Build), "total": int})
+HostNames = _document("HostNames", {"hosts": list[str]})

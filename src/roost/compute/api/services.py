@@ -1,0 +1,182 @@
+"""Services in the Compute API's shapes: each host has one, which operators enable, disable and force down."""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from roost.compute.api.answers import ServiceAnswer, ServicesAnswer
+from roost.compute.api.hosts import UUIDS_FROM, get_host, host_id, host_state, host_status
+from roost.compute.api.requests import (
+    Name,
+    Parameter,
+    Parameters,
+    check_parameters,
+    flag,
+    path_text,
+    query,
+    read_body,
+    text_parameter,
+    timestamp_with_microseconds,
+)
+from roost.compute.errors import HostNotFound
+from roost.compute.model import Host
+from roost.compute.rules.servers import ZONE
+from roost.compute.service import Compute
+from roost.compute.service import hosts as service
+from roost.platform.errors import BadRequest
+from roost.platform.http import json_response
+from roost.platform.operations import Operation, Operations, Versions
+
+BINARY = "nova-compute"
+
+PARAMETERS: Parameters = {"host": Parameter(), "binary": Parameter()}
+
+Reason = Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+class _ServiceBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of `enable` and `disable`."""
+
+    host: Name
+    binary: str = BINARY
+
+
+class _ReasonBody(_ServiceBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of `disable-log-reason`."""
+
+    disabled_reason: Reason
+
+
+class _ForceDownBody(_ServiceBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    forced_down: Any
+
+
+class ServiceUpdateBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """From microversion 2.53 on."""
+
+    status: Literal["enabled", "disabled"] | None = None
+    disabled_reason: Reason | None = None
+    forced_down: Any = None
+
+
+ACTION_BODY: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "host": {"type": "string", "minLength": 1, "maxLength": 255},
+        "binary": {"type": "string"},
+        "disabled_reason": {"type": "string", "minLength": 1, "maxLength": 255},
+        "forced_down": {},
+    },
+    "required": ["host"],
+    "additionalProperties": False,
+}
+"""What any of the actions reads up to microversion 2.52; each reads its own struct."""
+
+
+class Services:
+    """The operations of services."""
+
+    def __init__(self, compute: Compute) -> None:
+        self.compute = compute
+
+    def operations(self) -> Operations:
+        """Return them by path below /v2.1."""
+        return {
+            "/os-services": {
+                "GET": Operation(
+                    summary="hosts, and whether they are up and enabled",
+                    endpoint=self._list_services,
+                    rule="os_compute_api:os-services:list",
+                    query=query(PARAMETERS),
+                    result=ServicesAnswer,
+                )
+            },
+            "/os-services/{action}": {
+                "PUT": Operation(
+                    summary="enable, disable or force down a host, which the path names from microversion 2.53 on",
+                    endpoint=self._change_service,
+                    rule="os_compute_api:os-services:update",
+                    body=Versions({(2, 1): ACTION_BODY, UUIDS_FROM: ServiceUpdateBody}),
+                    result=ServiceAnswer,
+                )
+            },
+        }
+
+    async def _list_services(self, request: Request) -> Response:
+        check_parameters(request, PARAMETERS)
+        name, binary = text_parameter(request, "host"), text_parameter(request, "binary")
+        hosts = (
+            [] if binary not in (None, BINARY) else await service.list_hosts(self.compute, None if not name else [name])
+        )
+        return json_response({"services": [_show_service(host, request) for host in hosts]})
+
+    async def _change_service(self, request: Request) -> Response:
+        if request.state.microversion >= UUIDS_FROM:
+            return await self._update_service(request)
+        action = path_text(request, "action")
+        if action == "enable":
+            asked = await _read_service(request, _ServiceBody)
+            await service.enable_host(self.compute, asked.host)
+            changed: dict[str, Any] = {"status": "enabled"}
+        elif action == "disable":
+            asked = await _read_service(request, _ServiceBody)
+            await service.disable_host(self.compute, asked.host)
+            changed = {"status": "disabled"}
+        elif action == "disable-log-reason":
+            explained = await _read_service(request, _ReasonBody)
+            asked, reason = explained, explained.disabled_reason
+            await service.disable_host(self.compute, asked.host, reason=reason)
+            changed = {"status": "disabled", "disabled_reason": reason}
+        elif action == "force-down" and request.state.microversion >= (2, 11):
+            forced = await _read_service(request, _ForceDownBody)
+            asked, down = forced, flag(forced.forced_down, "forced_down", default=True)
+            changed = {"forced_down": (await service.force_down(self.compute, asked.host, down)).forced_down}
+        else:
+            raise HostNotFound(f"Unknown action {action}")
+        return json_response({"service": {"host": asked.host, "binary": BINARY} | changed})
+
+    async def _update_service(self, request: Request) -> Response:
+        host = await get_host(self.compute, request, parameter="action")
+        asked = await read_body(request, ServiceUpdateBody)
+        if asked.status is None and asked.forced_down is None:
+            raise BadRequest("No updates were requested. Fields 'status' or 'forced_down' should be specified.")
+        if asked.disabled_reason is not None and asked.status == "enabled":
+            raise BadRequest("Specifying 'disabled_reason' when status is 'enabled' is invalid.")
+        if asked.disabled_reason is not None and asked.status is None:
+            raise BadRequest("Specifying 'disabled_reason' requires that status be 'disabled'.")
+        down = None if asked.forced_down is None else flag(asked.forced_down, "forced_down", default=True)
+        if asked.status == "enabled":
+            host = await service.enable_host(self.compute, host.name)
+        elif asked.status == "disabled":
+            host = await service.disable_host(self.compute, host.name, reason=asked.disabled_reason)
+        if down is not None:
+            host = await service.force_down(self.compute, host.name, down)
+        return json_response({"service": _show_service(host, request)})
+
+
+ServiceBody = TypeVar("ServiceBody", bound=_ServiceBody)
+
+
+async def _read_service(request: Request, kind: type[ServiceBody]) -> ServiceBody:
+    asked = await read_body(request, kind)
+    if asked.binary != BINARY:
+        raise HostNotFound(f"Could not find binary {asked.binary} on host {asked.host}.")
+    return asked
+
+
+def _show_service(host: Host, request: Request) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "id": host_id(host, request),
+        "binary": BINARY,
+        "host": host.name,
+        "zone": ZONE,
+        "status": host_status(host),
+        "state": host_state(host),
+        "updated_at": timestamp_with_microseconds(host.seen_at),
+        "disabled_reason": host.disabled_reason,
+    }
+    if request.state.microversion >= (2, 11):
+        shown["forced_down"] = host.forced_down
+    return shown

@@ -1,0 +1,151 @@
+"""What an HTTP API does, declared once: an operation is one method of one path, and whoever adds one writes it into a
+table. Routes, the checks before an endpoint and the OpenAPI document (openapi.py) follow from the table.
+
+A wing gives what differs: its `Api` says no in its own dialect, and its checks come in the order in which its clients
+expect errors.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from roost.platform.auth import Policy, caller_of
+from roost.platform.errors import BadRequest
+from roost.platform.http import Api, Endpoint, Version
+
+JSON = "application/json"
+
+Schema = Mapping[str, Any]
+"""A JSON Schema."""
+
+
+class Versions(Struct, frozen=True):
+    """A schema, or a type, that changes with the microversion. schemas: the first version of each, ascending -> it."""
+
+    schemas: Mapping[Version, Any]
+
+    def at(self, version: Version) -> Any:
+        """Return the schema in force; the lowest one below all of them."""
+        in_force = next(iter(self.schemas.values()))
+        for since, schema in self.schemas.items():
+            if version >= since:
+                in_force = schema
+        return in_force
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """One method of one path.
+
+    rule: of oslo.policy; None where the endpoint enforces one itself, or nobody is asked. since, until: the first and
+    the last microversion that have it, None: the API's own; at others the answer is status_before, with text_before if
+    there is one. body: what is read, whole: a schema, or the type that it is decoded as. query: the schema of the
+    parameters. path: parameters of the path that are narrower than others of their name. status: of success;
+    other_status: of success that changed nothing. result: the body of success at the highest microversion, None for
+    none. errors: statuses of refusals that do not follow from all this. needs_token: whether callers are asked who they
+    are. owner_may: the rule is not asked about the caller's own project, which the path names.
+    """
+
+    summary: str
+    endpoint: Endpoint
+    rule: str | None = None
+    since: Version | None = None
+    until: Version | None = None
+    status_before: int = 404
+    text_before: str | None = None
+    body: Any = None
+    query: Any = None
+    path: Mapping[str, Schema] = {}
+    status: int = 200
+    other_status: int | None = None
+    result: Any = None
+    errors: tuple[int, ...] = ()
+    needs_token: bool = True
+    owner_may: bool = False
+
+    def serves(self, version: Version) -> bool:
+        """Return whether there is the operation at this microversion."""
+        return (self.since is None or self.since <= version) and (self.until is None or version <= self.until)
+
+
+Operations = Mapping[str, Mapping[str, Operation]]
+"""Path -> method -> operation."""
+
+Check = Callable[[Request], Awaitable[None] | None]
+"""Raises what keeps a request from its endpoint."""
+
+ChecksOf = Callable[[str, str, Operation], Sequence[Check | None]]
+"""(path, method, operation) -> its checks, in order; None for one that has nothing to look at."""
+
+
+def make_routes(api: Api, operations: Operations, checks_of: ChecksOf) -> list[Route]:
+    """Return a route for each path, each endpoint behind its checks."""
+    return [
+        api.route(
+            path,
+            {
+                method: _guard(operation.endpoint, [check for check in checks_of(path, method, operation) if check])
+                for method, operation in methods.items()
+            },
+        )
+        for path, methods in operations.items()
+    ]
+
+
+def _guard(endpoint: Endpoint, checks: Sequence[Check]) -> Endpoint:
+    if not checks:
+        return endpoint
+
+    async def guarded(request: Request) -> Response:
+        for check in checks:
+            waiting = check(request)
+            if waiting is not None:
+                await waiting
+        return await endpoint(request)
+
+    return guarded
+
+
+def version_check(operation: Operation) -> Check | None:
+    """Return the check that there is the operation at the request's microversion."""
+    if operation.since is None and operation.until is None:
+        return None
+
+    def check(request: Request) -> None:
+        if not operation.serves(version_of(request)):
+            raise HTTPException(operation.status_before, operation.text_before)
+
+    return check
+
+
+def media_type_check(operation: Operation) -> Check:
+    """Return the check that a body says it is JSON and is there if one is read; else, that the client takes JSON."""
+    shows_only = operation.result is not None and operation.body is None
+
+    def check(request: Request) -> None:
+        given = request.headers.get("content-type", "").partition(";")[0].strip()
+        if not given and request.headers.get("content-length", "0") != "0":
+            raise BadRequest("content-type header required when content-length > 0")
+        if operation.body is not None and given.lower() != JSON:
+            raise HTTPException(415, f"The media type {given or None} is not supported, use {JSON}")
+        accept = request.headers.get("accept") if shows_only else None
+        if accept and "*/*" not in accept and JSON not in accept and "application/*" not in accept:
+            raise HTTPException(406, f"Only {JSON} is provided")
+
+    return check
+
+
+def policy_check(policy: Policy, operation: Operation) -> Check | None:
+    """Return the check that the operation's rule lets the caller do it in the own project."""
+    rule = operation.rule
+    return None if rule is None else lambda request: policy.enforce(caller_of(request.scope), rule)
+
+
+def version_of(request: Request) -> Version:
+    """Return the microversion that the request asked for."""
+    version: Version = request.state.microversion
+    return version

@@ -1,0 +1,135 @@
+"""A table of operations becomes routes, each endpoint behind its checks, and a document of what there is."""
+
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from tests.platform.asgi import ask
+
+from roost.platform.auth import CALLER_KEY, Caller, Forbidden
+from roost.platform.http import Api, Microversions, json_response
+from roost.platform.openapi import About, describe, refusals
+from roost.platform.operations import (
+    Check,
+    Operation,
+    Operations,
+    Versions,
+    make_routes,
+    media_type_check,
+    policy_check,
+    version_check,
+)
+
+MICROVERSIONS = Microversions("test", lowest=(1, 0), highest=(1, 9))
+
+
+async def endpoint(_request: Request) -> Response:
+    return json_response({"done": True})
+
+
+def operation(**more: Any) -> Operation:
+    return Operation(summary="s", endpoint=endpoint, **more)
+
+
+def app(operations: Operations, *checks: Any) -> Starlette:
+    api = Api(microversions=MICROVERSIONS)
+    return Starlette(routes=make_routes(api, operations, lambda _path, _method, one: [make(one) for make in checks]))
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "served"),
+    [
+        (None, None, {0, 4, 5, 6, 9}), ((1, 5), None, {5, 6, 9}), (None, (1, 5), {0, 4, 5}), ((1, 5), (1, 5), {5}),
+    ],
+)  # fmt: skip
+async def test_an_operation_is_there_from_its_first_to_its_last_microversion(
+    since: Any, until: Any, served: Any
+) -> None:
+    one = operation(since=since, until=until, status_before=405, text_before="elsewhere")
+    routed = app({"/a": {"GET": one}}, version_check)
+    for minor in (0, 4, 5, 6, 9):
+        assert one.serves((1, minor)) == (minor in served)
+        answer = await ask(routed, "/a", {"OpenStack-API-Version": f"test 1.{minor}"})
+        assert answer.status == (200 if minor in served else 405)
+        if minor not in served:
+            assert answer.body["detail"] == "elsewhere"
+
+
+async def test_checks_stand_before_the_endpoint_in_their_order() -> None:
+    seen: list[str] = []
+
+    def sync(_one: Operation) -> Check:
+        return lambda _request: seen.append("first")
+
+    def waiting(_one: Operation) -> Check:
+        async def check(_request: Request) -> None:
+            seen.append("second")
+            raise Forbidden("no")
+
+        return check
+
+    def never(_one: Operation) -> Check:
+        return lambda _request: seen.append("third")
+
+    answer = await ask(app({"/a": {"GET": operation()}}, sync, lambda _one: None, waiting, never), "/a")
+    assert (answer.status, seen) == (403, ["first", "second"])
+
+
+async def test_media_types_are_looked_at_where_an_api_wants_it() -> None:
+    table = {"/a": {"GET": operation(result=dict[str, bool]), "PUT": operation(body=dict[str, int])}}
+    routed = app(table, media_type_check)
+    for method, headers, status in (
+        ("GET", {}, 200), ("GET", {"Accept": "application/json"}, 200), ("GET", {"Accept": "text/html"}, 406),
+        ("GET", {"Content-Length": "2"}, 400), ("PUT", {"Content-Type": "application/json; charset=utf-8"}, 200),
+        ("PUT", {"Content-Type": "text/plain"}, 415), ("PUT", {}, 415),
+    ):  # fmt: skip
+        assert (await ask(routed, "/a", headers, method=method)).status == status, (method, headers)
+
+
+async def test_a_rule_is_asked_about_the_callers_own_project() -> None:
+    class Mine:
+        def enforce(self, caller: Caller, rule: str, target: Any = None) -> None:
+            assert (rule, target) == ("r", None)
+            if caller.project_id != "mine":
+                raise Forbidden("no")
+
+    routed = app({"/a": {"GET": operation(rule="r")}}, lambda one: policy_check(Mine(), one))
+
+    async def called(project_id: str) -> int:
+        async def wrapped(scope: Any, receive: Any, send: Any) -> None:
+            await routed({**scope, CALLER_KEY: Caller("u", project_id)}, receive, send)
+
+        return (await ask(wrapped, "/a")).status
+
+    assert [await called(project) for project in ("mine", "theirs")] == [200, 403]
+    assert policy_check(Mine(), operation()) is None
+
+
+def test_a_schema_is_that_of_the_last_version_before() -> None:
+    versions = Versions({(1, 2): {"a": 1}, (1, 5): {"a": 2}})
+    assert [versions.at((1, minor))["a"] for minor in (0, 2, 4, 5, 9)] == [1, 1, 1, 2, 2]
+
+
+def test_a_document_has_types_and_schemas_alike() -> None:
+    about = About(
+        title="t", description="d", microversions=MICROVERSIONS, path_parameters={"id": {"type": "string"}},
+        error={"type": "object"}, refusals=(400,), body_refusals=(415,),
+    )  # fmt: skip
+    read = Versions({(1, 0): {"type": "string"}, (1, 5): dict[str, int]})
+    one = operation(body=read, result={"type": "array"}, since=(1, 2), errors=(409,), rule="r")
+    document = describe(about, {"/a/{id}": {"PUT": one}, "/b": {"GET": operation(until=(1, 4))}}, server="/")
+    assert list(document["paths"]) == ["/a/{id}"]
+    written = document["paths"]["/a/{id}"]["put"]
+    assert written["x-openstack"] == {"min-ver": "1.2", "policy": "r"}
+    body = written["requestBody"]["content"]["application/json"]["schema"]
+    assert body == {"type": "object", "additionalProperties": {"type": "integer"}}
+    assert written["responses"]["200"]["content"]["application/json"]["schema"] == {"type": "array"}
+    assert sorted(written["responses"]) == ["200", "400", "401", "403", "404", "409", "415"]
+    assert refusals(about, "/b", operation(needs_token=False)) == [400]
+    older = describe(about, {"/a/{id}": {"PUT": one}, "/b": {"GET": operation(until=(1, 4))}}, (1, 4), server="/")
+    assert older["paths"]["/b"]["get"]["x-openstack"] == {"min-ver": "1.0", "max-ver": "1.4"}
+    old = older["paths"]["/a/{id}"]["put"]
+    assert old["requestBody"]["content"]["application/json"]["schema"] == {"type": "string"}
+    assert "content" not in old["responses"]["200"]  # what succeeds is described at the highest only
