@@ -205,15 +205,21 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
         Kind.SERVER_CLAIM_WRONG, ("UPDATE placement.allocation SET used = 7 WHERE consumer_uuid = '{server}'",),
     ),
     "a server that is not there has an address of a flat network": (
-        Kind.FLAT_STRAY,
+        Kind.PORT_STRAY,
         (
-            "INSERT INTO network.flat_address SELECT '{nobody}', tag, network_id, subnet_id, '10.4.0.3', 'mac', 1"
-            " FROM network.flat_address",
+            "INSERT INTO network.port (id, network_id, project_id, mac_address, device_id, device_owner,"
+            " ip_allocation, made_for, nic_tag) SELECT '{nobody}', network_id, project_id, 'mac', '{nobody}',"
+            " device_owner, ip_allocation, '{nobody}', nic_tag FROM network.port WHERE nic_tag IS NOT NULL",
+            "INSERT INTO network.address SELECT subnet_id, '10.4.0.3', '{nobody}', true, NULL, false"
+            " FROM network.address WHERE address = '10.4.0.2'",
             "UPDATE network.free_range SET first_address = '10.4.0.4' WHERE first_address = '10.4.0.3'",
         ),
     ),
     "an address of a flat network is of a pool that is not there": (
-        Kind.FLAT_STRAY, ("UPDATE network.flat_address SET subnet_id = '{nobody}'",),
+        Kind.ADDRESS_STRAY, ("UPDATE network.address SET subnet_id = '{nobody}' WHERE address = '10.4.0.2'",),
+    ),
+    "an address of a flat network is marked as if its port claimed it": (
+        Kind.ADDRESS_WRONG, ("UPDATE network.address SET claimed = true WHERE address = '10.4.0.2'",),
     ),
     "the claim of a server on a flat network is more than its addresses": (
         Kind.FLAT_CLAIM_WRONG,
@@ -336,7 +342,7 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
         ),
     ),
     "a server's address on a flat network is gone": (
-        Kind.SERVER_PORTS_WRONG, ("DELETE FROM network.flat_address WHERE server_id = '{legacy}'",),
+        Kind.SERVER_PORTS_WRONG, ("DELETE FROM network.address WHERE address = '10.4.0.2'",),
     ),
     "what is kept of a server's ports is gone": (
         Kind.SERVER_PORTS_WRONG, ("UPDATE compute.server SET network_info = '[]' WHERE id = '{server}'",),

@@ -4,6 +4,7 @@ Servers with equal requests are searched for together and claimed in one set. Wh
 its claim or a fresh search finds no host: a claim conflict is nobody's failure.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,8 +12,7 @@ import msgspec
 
 from roost.compute.model import WORK_CHANNEL, Failure, Move, Placed, Stage
 from roost.compute.service.hosts import count_closed_hosts, list_quiet_hosts
-from roost.compute.service.work import get_host_names
-from roost.conductor.allocate import own_cells, read_flat_nics, with_claims
+from roost.compute.service.work import get_host_cells, get_host_names
 from roost.conductor.context import Build, Lease, moved
 from roost.conductor.ports import ensure_ports
 from roost.platform.crash import crash_point
@@ -20,7 +20,7 @@ from roost.scheduling.explain import ClosedHosts, addresses_asked, explain
 from roost.scheduling.filters import apply_filters
 from roost.scheduling.request import Request, alternatives, build_query, build_request, kinds_of, stays, suffix_of
 from roost.scheduling.selection import join, select
-from roost.seams.network import EnsuredPorts, FlatNic, FlatNics, NetworkView, Port, PortsRefused
+from roost.seams.network import NetworkView, Port, PortsRefused
 from roost.seams.placement import (
     IPV4_ADDRESS,
     VCPU,
@@ -51,7 +51,6 @@ class _Placing:
 
     ports: with the provider of an address that is claimed or assigned already. held: consumers as read under the lease.
     leaving: it may leave the segment of an address that this build assigned. beaten: a consumer changed under it.
-    flat: its NICs on flat networks, with their pools as ports have their providers, and the server's ticket there.
     """
 
     build: Build
@@ -60,28 +59,11 @@ class _Placing:
     leaving: bool = False
     beaten: bool = False
     outcome: Placed | Failure | None = None
-    flat: tuple[FlatNic, ...] = ()
-    ticket: int = 0
-
-    @classmethod
-    def of(
-        cls, build: Build, ports: tuple[Port, ...], held: Mapping[str, ConsumerState], flat: FlatNics | None
-    ) -> "_Placing":
-        """With what the server has on flat networks; None: it is on none."""
-        if flat is None:
-            return cls(build, ports, held)
-        nics = with_claims(flat.nics, held.get(build.work.server_id))
-        return cls(build, ports, held, flat=nics, ticket=flat.ticket)
 
     @property
     def network_ids(self) -> set[str]:
-        """The networks of its NICs."""
-        return {port.network_id for port in self.ports} | {nic.network_id for nic in self.flat}
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every NIC was found."""
-        return len(self.ports) + len(self.flat) == len(self.build.work.spec.nics)
+        """The networks of its ports."""
+        return {port.network_id for port in self.ports}
 
 
 async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
@@ -91,7 +73,7 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     networks = await conductor.network.get_networks(sorted({one for p in placings for one in p.network_ids}))
     for placing in placings:
         # A network that went since its ports were looked at: the next look refuses the server and says so.
-        placing.beaten = not (placing.is_whole and placing.network_ids <= networks.keys())
+        placing.beaten = not placing.network_ids <= networks.keys()
     await _adopt(lease, [placing for placing in placings if not placing.beaten], networks)
     quiet = await _list_quiet(lease, placings)
     for _ in range(ROUNDS_MAX):
@@ -99,12 +81,12 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         if not waiting:
             break
         await _search_and_claim(lease, waiting, networks, quiet)
-    own = await own_cells(lease, [p.outcome.host for p in placings if isinstance(p.outcome, Placed)])
+    own = await _own_cells(lease, [p.outcome.host for p in placings if isinstance(p.outcome, Placed)])
     for placing in placings:
         work = placing.build.work
         match placing.outcome:
             case Placed():
-                stage = Stage.ALLOCATE if placing.flat else Stage.BIND
+                stage = Stage.ALLOCATE if any(port.pools for port in placing.ports) else Stage.BIND
                 moves.append(moved(work, stage, placed=placing.outcome, keep=placing.outcome.host in own))
             case Failure():
                 moves.append(moved(work, Stage.FAIL, failure=placing.outcome, keep=True))
@@ -118,22 +100,25 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     return advanced.going_on
 
 
+async def _own_cells(lease: Lease, hosts: Sequence[str]) -> set[str]:
+    """Those of the hosts with whose servers this conductor goes on itself: all, unless it is one of some cells only."""
+    mine = lease.conductor.settings.cells
+    if not mine:
+        return set(hosts)
+    cells = await get_host_cells(lease.conductor.compute, sorted(set(hosts)))
+    return {host for host, cell in cells.items() if cell in mine}
+
+
 async def _look(lease: Lease, builds: Sequence[Build]) -> tuple[list[_Placing], list[Move]]:
     """What the servers have already: ports, and claims of an earlier lease or attempt."""
     # Ports that this lease has just made belong to servers that nobody has claimed anything for.
-    fresh = [build for build in builds if build.ports is not None]
-    flat = await read_flat_nics(lease, [(build, build.ports or ()) for build in fresh])
-    placings = [_Placing.of(build, build.ports or (), {}, flat.get(build.work.server_id)) for build in fresh]
+    placings = [_Placing(build, build.ports, {}) for build in builds if build.ports is not None]
     moves = []
     again = [build for build in builds if build.ports is None]
     if again:
         answers = await ensure_ports(lease, again)
         uuids = [build.work.server_id for build in again]
         uuids += [port.id for answer in answers if not isinstance(answer, PortsRefused) for port in answer.ports]
-        ensured = [
-            (b, answer.ports) for b, answer in zip(again, answers, strict=True) if isinstance(answer, EnsuredPorts)
-        ]
-        flat = await read_flat_nics(lease, ensured)
         held = await lease.conductor.placement.get_consumers(uuids)
         # A generation counts only if it was read under the lease: with a later one, a conductor that was taken for dead
         # would overwrite, and then give back, the claim of the one that took over.
@@ -144,16 +129,31 @@ async def _look(lease: Lease, builds: Sequence[Build]) -> tuple[list[_Placing], 
             if isinstance(answer, PortsRefused):
                 moves.append(moved(build.work, Stage.FAIL, failure=Failure(message=answer.reason), keep=True))
             else:
-                ports = tuple(_with_claim(port, held.get(port.id)) for port in answer.ports)
-                placings.append(_Placing.of(build, ports, held, flat.get(build.work.server_id)))
+                ports = _with_claims(build.work.server_id, answer.ports, held)
+                placings.append(_Placing(build, ports, held))
     return placings, moves
 
 
-def _with_claim(port: Port, consumer: ConsumerState | None) -> Port:
-    """The port with the provider of its claim, where it has a claim but no address yet."""
-    if port.provider_uuid is not None or consumer is None:
-        return port
-    return msgspec.structs.replace(port, provider_uuid=next(iter(consumer.allocations)))
+def _with_claims(server_id: str, ports: Sequence[Port], held: Mapping[str, ConsumerState]) -> tuple[Port, ...]:
+    """The ports with the providers of their claims, where they have claims but no addresses yet.
+
+    Those on flat networks are their server's: ports with one pool have no other, the rest take what is left.
+    """
+    own = held[server_id].allocations if server_id in held else {}
+    left = Counter({uuid: resources.get(IPV4_ADDRESS, 0) for uuid, resources in own.items()})
+    left.subtract(port.provider_uuid for port in ports if port.pools and port.provider_uuid)
+    claimed: dict[str, str] = {}
+    for port in sorted(ports, key=lambda port: len(port.pools)):
+        if port.pools and port.provider_uuid is None:
+            pool = next((pool for pool in port.pools if left[pool] > 0), None)
+            if pool is not None:
+                left[pool] -= 1
+                claimed[port.id] = pool
+        elif port.provider_uuid is None and port.id in held:
+            claimed[port.id] = next(iter(held[port.id].allocations))
+    return tuple(
+        msgspec.structs.replace(port, provider_uuid=claimed[port.id]) if port.id in claimed else port for port in ports
+    )
 
 
 async def _adopt(lease: Lease, placings: Sequence[_Placing], networks: Mapping[str, NetworkView]) -> None:
@@ -169,7 +169,7 @@ async def _adopt(lease: Lease, placings: Sequence[_Placing], networks: Mapping[s
             port.provider_uuid or not port.needs_address or () in kinds_of(networks[port.network_id])
             for port in placing.ports
         )
-        if own and whole and all(nic.provider_uuid for nic in placing.flat):
+        if own and whole:
             found += [(placing, uuid) for uuid, resources in own.allocations.items() if VCPU in resources]
     if not found:
         return
@@ -181,7 +181,7 @@ async def _adopt(lease: Lease, placings: Sequence[_Placing], networks: Mapping[s
         groups.append(ClaimGroup(tuple(_again(placing.held[uuid]) for uuid in uuids if uuid in placing.held)))
     for (placing, host), answer in zip(adopted, await lease.conductor.placement.claim(groups), strict=True):
         if isinstance(answer, Claimed):
-            placing.outcome = _placed(placing, host, _kept_claims(placing), _kept_pools(placing), answer)
+            placing.outcome = _placed(placing, host, _kept_claims(placing), answer)
         else:
             placing.beaten = True
 
@@ -190,7 +190,6 @@ def _placed(
     placing: _Placing,
     host: str,
     claims: Mapping[str, tuple[str, Resources]],
-    pools_by_tag: Mapping[str, str],
     answer: Claimed,
 ) -> Placed:
     """claims: port id -> the provider where it claimed, and what."""
@@ -202,21 +201,24 @@ def _placed(
             **{port_id: tuple(resources) for port_id, (_, resources) in claims.items()},
         },
         generations=answer.generations,
-        pools_by_tag=pools_by_tag,
-        ticket=placing.ticket,
     )
 
 
-def _kept_pools(placing: _Placing) -> dict[str, str]:
-    """The pools of flat networks from which the server's claim is kept, by the tag of the NIC."""
-    kept = [nic for nic in placing.flat if stays(nic, free_to_leave=placing.leaving)]
-    return {nic.tag: nic.provider_uuid for nic in kept if nic.provider_uuid is not None}
+def _kept_pools(placing: _Placing) -> list[str]:
+    """The pools of flat networks of which the server's claim is kept, one for each address."""
+    kept = [port for port in placing.ports if port.pools and stays(port, free_to_leave=placing.leaving)]
+    return [port.provider_uuid for port in kept if port.provider_uuid is not None]
 
 
 def _kept_claims(placing: _Placing) -> dict[str, tuple[str, Resources]]:
-    """Claims of ports that were found without an address, by port id: none of a server that may leave them."""
+    """Claims for ports that were found without an address, by port id: none that the server may leave."""
     unassigned = {} if placing.leaving else _unassigned(placing.ports)
-    return {port_id: (uuid, placing.held[port_id].allocations[uuid]) for port_id, uuid in unassigned.items()}
+    own = {port_id: (uuid, placing.held[port_id].allocations[uuid]) for port_id, uuid in unassigned.items()}
+    return own | {
+        port.id: (port.provider_uuid, {IPV4_ADDRESS: 1})
+        for port in placing.ports
+        if port.pools and port.provider_uuid and not port.addresses and stays(port, free_to_leave=placing.leaving)
+    }
 
 
 def _again(held: ConsumerState) -> ConsumerClaim:
@@ -231,8 +233,9 @@ def _again(held: ConsumerState) -> ConsumerClaim:
 
 
 def _unassigned(ports: Sequence[Port]) -> dict[str, str]:
-    """The providers of addresses that are claimed but not assigned, by port id."""
-    return {port.id: port.provider_uuid for port in ports if port.provider_uuid and not port.addresses}
+    """The providers of addresses that ports claimed themselves and were not assigned, by port id."""
+    unassigned = [port for port in ports if not port.addresses and not port.pools]
+    return {port.id: port.provider_uuid for port in unassigned if port.provider_uuid}
 
 
 async def _list_quiet(lease: Lease, placings: Sequence[_Placing]) -> frozenset[str]:
@@ -290,7 +293,6 @@ def _request(placing: _Placing, networks: Mapping[str, NetworkView]) -> Request:
         work.spec,
         placing.ports,
         networks,
-        flat=placing.flat,
         excluded_hosts=work.excluded_hosts,
         free_to_leave=placing.leaving,
     )
@@ -314,8 +316,7 @@ async def _refuse(
             if isinstance(ensured, PortsRefused):
                 placing.outcome = Failure(message=ensured.reason)
             else:
-                placing.ports = tuple(_with_claim(port, placing.held.get(port.id)) for port in ensured.ports)
-    await _leave_pools(lease, may_leave)
+                placing.ports = _with_claims(placing.build.work.server_id, ensured.ports, placing.held)
     final = [placing for placing in placings if placing not in may_leave]
     if final:
         usages = await conductor.placement.list_usages(addresses_asked(tried[0][0]))
@@ -331,22 +332,7 @@ def _may_leave(placing: _Placing) -> bool:
     """Whether an address that this very build claimed holds the server to some of the hosts, and may be left."""
     if placing.leaving:
         return False
-    on_ports = any(port.provider_uuid and not port.pinned for port in placing.ports)
-    return on_ports or any(nic.provider_uuid and nic.fixed_ip is None for nic in placing.flat)
-
-
-async def _leave_pools(lease: Lease, placings: Sequence[_Placing]) -> None:
-    """Unassign addresses of flat networks before the servers' claims are made elsewhere."""
-    leaving = {
-        (placing.build.work.server_id, nic.tag): placing.ticket
-        for placing in placings
-        for nic in placing.flat
-        if nic.address is not None and not stays(nic, free_to_leave=True)
-    }
-    if leaving:
-        crash_point("retry.before-unbind")
-        await lease.conductor.network.unassign_flat(leaving)
-        crash_point("retry.after-unbind")
+    return any(port.provider_uuid and not port.pinned for port in placing.ports)
 
 
 def _told(failure: Failure | None) -> str | None:
@@ -370,8 +356,7 @@ async def _claim(
     for (placing, candidate, host), answer in zip(chosen, answers, strict=True):
         if isinstance(answer, Claimed):
             claims = {**_kept_claims(placing), **_claimed_here(placing, candidate, networks)}
-            pools = _kept_pools(placing) | _pools_here(placing, candidate)
-            placing.outcome = _placed(placing, host, claims, pools, answer)
+            placing.outcome = _placed(placing, host, claims, answer)
         elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in answer.shortfalls):
             # Somebody else claimed for this server: its next holder looks at what there is.
             placing.beaten = True
@@ -391,27 +376,24 @@ def _claimed_here(
     return claims
 
 
-def _pools_here(placing: _Placing, candidate: Candidate) -> dict[str, str]:
-    """Which pools the candidate gives the server's NICs on flat networks, by tag."""
-    providers = candidate.providers_by_suffix
-    return {nic.tag: providers[s][0] for nic in placing.flat if (s := suffix_of(nic.tag)) in providers}
-
-
 def _claims(placing: _Placing, candidate: Candidate, networks: Mapping[str, NetworkView]) -> list[ConsumerClaim]:
     """The server's claim on its host, and one for each port that gets its address from the candidate.
 
     A port's earlier claim, without an address as yet, is made again as it is: see _adopt; unless the server may leave
-    it. Addresses of flat networks are the server's own, those that it keeps too.
+    it. On flat networks the server claims its ports' addresses itself, those that it keeps too.
     """
     work = placing.build.work
     here = _claimed_here(placing, candidate, networks)
     own: dict[str, dict[str, int]] = {uuid: dict(resources) for uuid, resources in candidate.allocations.items()}
     ports = []
+    of_server = {port.id for port in placing.ports if port.pools}
     for port_id, (provider_uuid, resources) in here.items():
+        if port_id in of_server:
+            continue
         for name, amount in resources.items():
             own[provider_uuid][name] -= amount
         ports.append((port_id, ConsumerType.PORT, {provider_uuid: resources}))
-    for pool in _kept_pools(placing).values():
+    for pool in _kept_pools(placing):
         kept_there = own.setdefault(pool, {})
         kept_there[IPV4_ADDRESS] = kept_there.get(IPV4_ADDRESS, 0) + 1
     left = {

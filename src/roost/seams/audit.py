@@ -93,10 +93,6 @@ class Kind(Enum):
         "port-unreached", "a port has addresses on a segment that its host does not reach any more",
         "by you: cable the host again, or move the server", Mend.PERSON,
     )  # fmt: skip
-    FLAT_STRAY = (
-        "flat-stray", "an address of a flat network is of a server that may hold none, or of a pool that is not there",
-        "unassigned",
-    )  # fmt: skip
     FLAT_CLAIM_WRONG = (
         "flat-claim-wrong", "an ACTIVE server's claim of addresses is not its addresses on flat networks",
         "claimed anew, if there is room",

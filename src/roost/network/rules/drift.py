@@ -43,7 +43,7 @@ def marked(item: Holding, subnet: Subnet) -> Holding:
     """
     pooled = holds(subnet.pools, item.address)
     in_pool = pooled and (item.in_pool or not uses.is_automatic(subnet))
-    return Holding(item.address, in_pool, in_pool and inventory.counts(subnet))
+    return Holding(item.address, in_pool, in_pool and inventory.claimed_by_ports(subnet))
 
 
 def judge_marks(item: Holding, subnet: Subnet) -> Drift | None:

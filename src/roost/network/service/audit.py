@@ -16,7 +16,6 @@ LOOKS = (
     audit_ports.audit_holders,
     audit_ports.audit_consumers,
     audit_ports.audit_reach,
-    audit_flat.audit_strays,
     audit_flat.audit_claims,
 )
 """In order: what one puts right, the next ones find right."""

@@ -4,7 +4,7 @@ import msgspec
 
 from roost.network.rules import drift as rules
 from roost.network.rules.addressing import FreeChange
-from roost.network.rules.inventory import counts
+from roost.network.rules.inventory import claimed_by_ports
 from roost.network.rules.ranges import Ranges
 from roost.network.service import Networks, assignments, releases
 from roost.network.store import addresses, claims, ports, subnet_changes
@@ -51,7 +51,7 @@ async def audit_marks(networks: Networks, *, repairs: Repairs) -> list[Drift]:
     """
     async with networks.database.transaction(snapshot=True) as tx:
         quiet = [subnet for subnet in await subnet_rows.list_subnets(tx) if subnet.change is None]
-        suspects = await store.list_mismarked(tx, {subnet.id: counts(subnet) for subnet in quiet})
+        suspects = await store.list_mismarked(tx, {subnet.id: claimed_by_ports(subnet) for subnet in quiet})
     found: list[Drift] = []
     for subnet_id in suspects:
         found += await _confirm_marks(networks, subnet_id, repairs)

@@ -1,7 +1,6 @@
-"""Audit of addresses on flat networks: whose they are, and that the ledger's claim of a server is its addresses.
+"""Audit of addresses on flat networks: that the ledger's claim of a server is its addresses.
 
-An address is looked at before its server is asked for: a server's work exists before its addresses do, and who may
-hold none never will again. What a build that is at work has is its own; what it leaves, its conductor takes back.
+Whose their ports are is audited as of all ports. What a build that is at work has is its own.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -9,44 +8,15 @@ from collections.abc import Mapping, Sequence, Set
 import msgspec
 
 from roost.network.rules import flat as rules
-from roost.network.rules.flat import FlatAddress
-from roost.network.service import Networks, flat
+from roost.network.service import Networks
 from roost.network.store import flat as store
 from roost.network.store import subnets as subnet_rows
 from roost.seams.audit import Drift, Kind, Repairs
 from roost.seams.placement import Claimed, ClaimGroup, ConsumerClaim, ConsumerState, ConsumerType
 
 PAGE = 500
-FIRST_UUID = "00000000-0000-0000-0000-000000000000"
 
-
-async def audit_strays(networks: Networks, *, repairs: Repairs) -> list[Drift]:
-    """Addresses of servers that may hold none, as a conductor that was taken for dead may leave one behind.
-
-    One that is still as it was read is nobody's. Never those of a server that runs, whatever the ledger says, unless
-    their pool is not there.
-    """
-    found: list[Drift] = []
-    after = FIRST_UUID
-    while True:
-        async with networks.database.transaction(snapshot=True) as tx:
-            page = await store.list_page(tx, after=after, limit=PAGE)
-            pools = {pool.id for pool in await subnet_rows.list_subnets(tx, sorted({item.subnet_id for item in page}))}
-        if not page:
-            return found
-        after = page[-1].server_id
-        claiming = await networks.compute.list_claiming(sorted({item.server_id for item in page}))
-        strays = [item for item in page if item.server_id not in claiming or item.subnet_id not in pools]
-        if strays and repairs is not Repairs.NONE:
-            await flat.unassign_strays(networks, strays)
-        found += [_stray(item, item.subnet_id in pools, repaired=repairs is not Repairs.NONE) for item in strays]
-
-
-def _stray(item: FlatAddress, pool_there: bool, *, repaired: bool) -> Drift:
-    says = f"server {item.server_id} runs nowhere and is not being built"
-    if not pool_there:
-        says = f"subnet {item.subnet_id}, of which server {item.server_id} has it, does not exist"
-    return Drift(kind=Kind.FLAT_STRAY, key=item.address, name=item.subnet_id, says=says, repaired=repaired)
+_Seen = tuple[ConsumerState, tuple[tuple[str, str], ...]]
 
 
 async def audit_claims(networks: Networks, *, repairs: Repairs) -> list[Drift]:
@@ -70,16 +40,14 @@ async def audit_claims(networks: Networks, *, repairs: Repairs) -> list[Drift]:
     return found
 
 
-async def _differing(
-    networks: Networks, server_ids: Sequence[str], providers: Set[str]
-) -> dict[str, tuple[ConsumerState, tuple[FlatAddress, ...]]]:
+async def _differing(networks: Networks, server_ids: Sequence[str], providers: Set[str]) -> dict[str, _Seen]:
     """Those that run, that nothing works on, and whose claim is not their addresses: the claim, and these."""
     consumers = await networks.placement.get_consumers(server_ids)
     async with networks.database.transaction(snapshot=True) as tx:
         rows = await store.list_of_servers(tx, server_ids)
     differing = {}
     for uuid, state in consumers.items():
-        mine = tuple(item for item in rows if item.server_id == uuid)
+        mine = rows.get(uuid, ())
         if rules.server_claim(state.allocations, mine, providers) != state.allocations:
             differing[uuid] = (state, mine)
     if not differing:
@@ -91,7 +59,7 @@ async def _differing(
 
 async def _claim_anew(
     networks: Networks,
-    suspects: Mapping[str, tuple[ConsumerState, tuple[FlatAddress, ...]]],
+    suspects: Mapping[str, _Seen],
     providers: Set[str],
     repairs: Repairs,
 ) -> list[Drift]:
@@ -99,7 +67,7 @@ async def _claim_anew(
     drifts = []
     groups = []
     for uuid, (state, mine) in suspects.items():
-        has = ", ".join(item.address for item in mine) or "no address"
+        has = ", ".join(address for _, address in mine) or "no address"
         says = f"has {has}, and claims {rules.show_claim(state.allocations, providers)}"
         drifts.append(Drift(kind=Kind.FLAT_CLAIM_WRONG, key=uuid, says=says))
         consumer = ConsumerClaim(
