@@ -370,7 +370,7 @@ async def test_a_port_made_by_a_conductor_that_was_taken_for_dead_gets_no_addres
 
 @pytest.mark.parametrize("name", ["ensure_ports", "bind_ports"])
 async def test_a_conductor_taken_for_dead_changes_no_address_of_the_one_that_took_over(world: World, name: str) -> None:
-    """It sleeps before it makes a port, or assigns, in one cell; meanwhile the server is retried, and runs in the other."""
+    """It sleeps before it makes a port, or binds it, in one cell; meanwhile the server runs in the other."""
     network = await small(world)
     (server,) = await world.boot(network.id)
 

@@ -12,7 +12,6 @@ from tests.next_call import after, instead
 from roost.compute.service.audit import audit_hosts
 from roost.compute.service.leases import renew_leases
 from roost.conductor.pipeline import run_once
-from roost.conductor.place import _again
 from roost.conductor.reconcile import reconcile_once
 from roost.platform.database import Database
 from roost.seams.audit import Repairs
@@ -72,7 +71,9 @@ async def test_a_claim_that_was_replaced_since_it_was_read_is_kept(world: World)
     held = await placement.get_consumers([server])
 
     async def replaced() -> None:
-        assert await placement.claim([ClaimGroup((_again(held[server]),))]) == [Claimed({server: 2})]
+        assert await placement.claim([ClaimGroup((held[server].claiming(held[server].allocations),))]) == [
+            Claimed({server: 2})
+        ]
 
     after(placement, "get_consumers", replaced)
     await reconcile_once(world.conductor)

@@ -15,7 +15,7 @@ import structlog
 
 from roost.compute.model import WORK_CHANNEL, Stage
 from roost.compute.service.work import lease_work
-from roost.conductor.build import bind
+from roost.conductor.bind import bind
 from roost.conductor.context import Build, Conductor, Lease
 from roost.conductor.finish import delete, fail, launch_timeout, retry, settle
 from roost.conductor.place import place

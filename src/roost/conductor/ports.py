@@ -1,15 +1,15 @@
 """The stages that make a server's ports.
 
-They exist, and the user's own are reserved, before a host is chosen; but on flat networks of the legacy kind, where
-they are made after that by a conductor of the host's cell, and are never shown.
+They exist, and its user's own are reserved, before a host is chosen; but on flat networks of the legacy kind, where
+they are made after that, by a conductor of the host's cell, and no client sees them.
 """
 
 from collections.abc import Sequence
 
-from roost.compute.model import Failure, Stage
+from roost.compute.model import Failure, Move, Stage
 from roost.conductor.context import Build, Lease, moved
 from roost.platform.crash import crash_point
-from roost.seams.network import EnsuredPorts, PortsRefused
+from roost.seams.network import EnsuredPorts, Port, PortsRefused
 
 
 async def create_ports(lease: Lease, builds: Sequence[Build]) -> list[Build]:
@@ -18,33 +18,55 @@ async def create_ports(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 
 
 async def allocate(lease: Lease, builds: Sequence[Build]) -> list[Build]:
-    """Make the ports on flat networks, or end in ERROR; binding them assigns what was claimed at `place`."""
+    """Make the ports on flat networks of servers that have a host; `bind` assigns what was claimed for them there."""
     crash_point("allocate.before-ensure")
-    ensured = await ensure_ports(lease, builds, placed=True)
+    answers = await ensure_ports(lease, builds, placed=True)
     crash_point("allocate.after-ensure")
-    return await _go_on(lease, builds, ensured, Stage.BIND)
+    return await _go_on(lease, builds, answers, Stage.BIND)
+
+
+async def _go_on(
+    lease: Lease, builds: Sequence[Build], answers: Sequence[EnsuredPorts | PortsRefused], stage: Stage
+) -> list[Build]:
+    ports, moves = _sort_answers(builds, answers)
+    moves += [moved(build.work, stage, keep=True) for build in builds if build.work.server_id in ports]
+    return (await lease.advance(builds, moves, ports=ports)).going_on
 
 
 async def ensure_ports(
     lease: Lease, builds: Sequence[Build], *, placed: bool = False
 ) -> list[EnsuredPorts | PortsRefused]:
-    """The ports of each server, in order; servers without NICs are not asked about."""
+    """Return the ports of each server, in order; servers without NICs are not asked about."""
     crash_point("create_ports.before-ensure")
     asked = [build.nics for build in builds if build.work.spec.nics]
-    answers = await lease.conductor.network.ensure_ports(asked, placed=placed) if asked else []
+    answered = await lease.conductor.network.ensure_ports(asked, placed=placed) if asked else []
+    answers = {answer.server_id: answer for answer in answered}
     crash_point("create_ports.after-ensure")
-    found = {answer.server_id: answer for answer in answers}
-    return [found.get(build.work.server_id) or EnsuredPorts(build.work.server_id, ()) for build in builds]
+    return [answers.get(build.work.server_id) or EnsuredPorts(build.work.server_id, ()) for build in builds]
 
 
-async def _go_on(
-    lease: Lease, builds: Sequence[Build], ensured: Sequence[EnsuredPorts | PortsRefused], stage: Stage
-) -> list[Build]:
+async def ports_held(
+    lease: Lease, builds: Sequence[Build], answers: Sequence[EnsuredPorts | PortsRefused]
+) -> tuple[dict[str, tuple[Port, ...]], list[Move]]:
+    """Return the ports of the servers that the lease still holds, and the moves that end those that were refused.
+
+    To be called after all else was read of the servers: a revision or a generation counts only if it was read under
+    the lease. With a later one, a conductor that lost its lease would bind or claim where it believes the server to be,
+    over what the one that took over has done. Servers whose lease is lost are in neither.
+    """
+    held = {build.work.server_id for build in await lease.held(builds)} if builds else set()
+    pairs = [(b, answer) for b, answer in zip(builds, answers, strict=True) if b.work.server_id in held]
+    return _sort_answers([build for build, _ in pairs], [answer for _, answer in pairs])
+
+
+def _sort_answers(
+    builds: Sequence[Build], answers: Sequence[EnsuredPorts | PortsRefused]
+) -> tuple[dict[str, tuple[Port, ...]], list[Move]]:
+    ports: dict[str, tuple[Port, ...]] = {}
     moves = []
-    for build, answer in zip(builds, ensured, strict=True):
+    for build, answer in zip(builds, answers, strict=True):
         if isinstance(answer, PortsRefused):
             moves.append(moved(build.work, Stage.FAIL, failure=Failure(message=answer.reason), keep=True))
         else:
-            moves.append(moved(build.work, stage, keep=True))
-    ports = {answer.server_id: answer.ports for answer in ensured if isinstance(answer, EnsuredPorts)}
-    return (await lease.advance(builds, moves, ports=ports)).going_on
+            ports[build.work.server_id] = answer.ports
+    return ports, moves

@@ -142,6 +142,41 @@ class ConsumerState(Struct, frozen=True, kw_only=True):
     user_id: str
     allocations: Allocations
 
+    def claiming(self, allocations: Allocations) -> ConsumerClaim:
+        """Return the claim with which the consumer, unless it changed since, holds this instead."""
+        return ConsumerClaim(
+            consumer_uuid=self.consumer_uuid,
+            generation=self.generation,
+            consumer_type=self.consumer_type,
+            project_id=self.project_id,
+            user_id=self.user_id,
+            allocations=allocations,
+        )
+
+
+def add_allocations(*parts: Allocations) -> dict[str, dict[str, int]]:
+    """Return what these make together."""
+    total: dict[str, dict[str, int]] = {}
+    for part in parts:
+        for provider_uuid, resources in part.items():
+            there = total.setdefault(provider_uuid, {})
+            for name, amount in resources.items():
+                there[name] = there.get(name, 0) + amount
+    return total
+
+
+def subtract_allocations(whole: Allocations, part: Allocations) -> dict[str, dict[str, int]]:
+    """Return what is left of `whole`, which holds all of `part`, without amounts of zero."""
+    left = {
+        provider_uuid: {
+            name: rest
+            for name, amount in resources.items()
+            if (rest := amount - part.get(provider_uuid, {}).get(name, 0))
+        }
+        for provider_uuid, resources in whole.items()
+    }
+    return {provider_uuid: resources for provider_uuid, resources in left.items() if resources}
+
 
 class RequestGroup(Struct, frozen=True, kw_only=True):
     """Resources that must come from one provider (suffixed), or from any of a tree (the unsuffixed group "").

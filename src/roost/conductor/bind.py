@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from roost.compute.model import Failure, Move, ServerChange, Stage
 from roost.conductor.context import Build, Lease, moved
 from roost.conductor.launches import begin_wait_s
-from roost.conductor.ports import ensure_ports
+from roost.conductor.ports import ensure_ports, ports_held
 from roost.platform.crash import crash_point
 from roost.seams.compute import ServerPort
-from roost.seams.network import BindRefused, Bound, NetworkView, Port, PortBind, PortsRefused
+from roost.seams.network import BindRefused, Bound, NetworkView, Port, PortBind
 from roost.seams.placement import IPV4_ADDRESS
 
 
@@ -18,7 +18,7 @@ async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     It is no attempt where the port is not what the server was placed with.
     """
     conductor = lease.conductor
-    ports, moves = await _ports(lease, builds)
+    ports, moves = await _read_ports(lease, builds)
     found = [(build, ports[build.work.server_id]) for build in builds if build.work.server_id in ports]
     networks = await conductor.network.get_networks(
         sorted({port.network_id for known in ports.values() for port in known})
@@ -35,25 +35,12 @@ async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     return advanced.going_on
 
 
-async def _ports(lease: Lease, builds: Sequence[Build]) -> tuple[dict[str, tuple[Port, ...]], list[Move]]:
-    """The servers' ports, read again where this lease does not know them; servers that it has lost are left out."""
-    ports = {build.work.server_id: build.ports for build in builds if build.ports is not None}
-    moves: list[Move] = []
+async def _read_ports(lease: Lease, builds: Sequence[Build]) -> tuple[dict[str, tuple[Port, ...]], list[Move]]:
+    """Return the servers' ports, read again where this lease does not know them, and moves of those without any."""
+    known = {build.work.server_id: build.ports for build in builds if build.ports is not None}
     again = [build for build in builds if build.ports is None]
-    if not again:
-        return ports, moves
-    answers = await ensure_ports(lease, again)
-    # A revision counts only if it was read under the lease: with a later one, a conductor that was taken for dead would
-    # put the port where it believes the server, which may run on another host by now.
-    ours = {build.work.server_id for build in await lease.held(again)}
-    for build, answer in zip(again, answers, strict=True):
-        if build.work.server_id not in ours:
-            continue
-        if isinstance(answer, PortsRefused):
-            moves.append(moved(build.work, Stage.FAIL, failure=Failure(message=answer.reason), keep=True))
-        else:
-            ports[build.work.server_id] = answer.ports
-    return ports, moves
+    ports, moves = await ports_held(lease, again, await ensure_ports(lease, again) if again else [])
+    return known | ports, moves
 
 
 def _binds(build: Build, ports: Sequence[Port]) -> list[PortBind]:
