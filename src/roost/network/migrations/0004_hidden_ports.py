@@ -23,6 +23,8 @@ ALTER TABLE network.subnet ADD COLUMN provider_uuid uuid
 CREATE INDEX subnet_provider ON network.subnet (provider_uuid);
 """
 
+NICS = sa.table("flat_address", sa.column("server_id"), sa.column("tag"), schema="network")
+
 MOVE_PORT = """
 INSERT INTO network.port
     (id, network_id, project_id, mac_address, device_id, device_owner, ip_allocation, made_for, nic_tag)
@@ -49,7 +51,7 @@ def upgrade() -> None:
     for statement in statements(COLUMNS):
         op.execute(statement)
     connection = op.get_bind()
-    nics = connection.execute(sa.text("SELECT server_id, tag FROM network.flat_address")).all()
+    nics = connection.execute(sa.select(NICS)).all()
     moves = [{"port_id": uuid.uuid5(server_id, tag), "server_id": server_id, "tag": tag} for server_id, tag in nics]
     if moves:
         connection.execute(sa.text(MOVE_PORT), moves)
