@@ -160,15 +160,16 @@ SETTLED: dict[str, str] = {
     "compute has not been told of a port": "SELECT server_id, lost_port_id FROM network.notice",
     "an ACTIVE server's network information is not its flat addresses": """
         WITH shown AS (
-            SELECT v.id AS server_id, n ->> 'tag' AS tag, n #>> '{addresses,0}' AS address,
-                n ->> 'mac_address' AS mac_address, jsonb_array_length(n -> 'addresses') AS many
+            SELECT v.id AS server_id, n ->> 'tag' AS tag, n -> 'addresses' AS addresses, n ->> 'mac_address' AS mac_address
             FROM compute.server v, jsonb_array_elements(v.network_info) n
             WHERE v.status = 'ACTIVE' AND n ->> 'port_id' IS NULL
         )
         SELECT * FROM shown FULL JOIN (
-            SELECT p.made_for AS server_id, p.nic_tag AS tag, host(a.address) AS address, p.mac_address, 1 AS many
-            FROM network.port p LEFT JOIN network.address a ON a.port_id = p.id WHERE p.nic_tag IS NOT NULL) has
-        USING (server_id, tag, address, mac_address, many) WHERE shown IS NULL OR has IS NULL""",
+            SELECT made_for AS server_id, nic_tag AS tag, mac_address,
+                (SELECT coalesce(jsonb_agg(host(a.address)), '[]') FROM network.address a WHERE a.port_id = p.id)
+                AS addresses
+            FROM network.port p WHERE nic_tag IS NOT NULL) has
+        USING (server_id, tag, addresses, mac_address) WHERE shown IS NULL OR has IS NULL""",
     "a port is still reserved by a build": "SELECT id, device_id FROM network.port WHERE reserved_from IS NOT NULL",
     "an address is still only a build's": "SELECT address FROM network.address WHERE assigned_for IS NOT NULL",
     "guests are not the ACTIVE servers": """
