@@ -160,7 +160,8 @@ SETTLED: dict[str, str] = {
     "compute has not been told of a port": "SELECT server_id, lost_port_id FROM network.notice",
     "an ACTIVE server's network information is not its flat addresses": """
         WITH shown AS (
-            SELECT v.id AS server_id, n ->> 'tag' AS tag, n -> 'addresses' AS addresses, n ->> 'mac_address' AS mac_address
+            SELECT v.id AS server_id, n ->> 'tag' AS tag, n -> 'addresses' AS addresses,
+                n ->> 'mac_address' AS mac_address
             FROM compute.server v, jsonb_array_elements(v.network_info) n
             WHERE v.status = 'ACTIVE' AND n ->> 'port_id' IS NULL
         )
