@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from tests.cluster import ROOST, Cluster, _template, cluster
 
+from roost.cli.local_cloud import _ended
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "three-racks.yaml"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
@@ -57,7 +59,7 @@ def test_one_command_serves_loads_and_runs_and_ctrl_c_ends_it_all(dev: "subproce
     assert created == "Created 1 flavor, 1 network, 3 segments, 3 subnets, 12 hosts, 40 servers.\n"
     assert up == "12 hosts are up.\n"
     assert hint == (
-        f"Ask it from another terminal: roost status --api {url}, roost servers --api {url}. Ctrl-C stops everything.\n"
+        f"Ask it from another terminal: roost status --api {url}, roost servers --api {url}. Ctrl-C stops it all.\n"
     )
     status = status_when(url, "builds_total", 0)
     assert [(one["segment"], one["total"], one["used"], one["free"]) for one in status["segments"]] == [
@@ -94,6 +96,25 @@ def test_dev_ends_with_a_sentence_when_a_part_of_it_does(dev: "subprocess.Popen[
     assert dev.returncode == 1
     assert said.startswith("roost: roost agent ended: ")
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("command", ["dev", "demo"])
+def test_a_data_directory_that_cannot_be_made_is_said_in_a_sentence(command: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    directory = tmp_path / "file" / "roost"
+    done = subprocess.run(
+        [*ROOST, command, "--data-dir", str(directory)],
+        capture_output=True, text=True, timeout=TIMEOUT_S, env=ENVIRONMENT,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"roost: the data directory {directory} cannot be used: Not a directory\n"
+
+
+def test_what_an_older_run_said_is_not_taken_for_this_ones_end(tmp_path: Path) -> None:
+    older = "roost: cannot listen on 127.0.0.1:8778: Address already in use\n"
+    log = tmp_path / "roost.log"
+    log.write_text(f"{older}it was killed\n")
+    assert str(_ended("roost agent", log, len(older))) == "roost agent ended: it was killed"
 
 
 @pytest.fixture

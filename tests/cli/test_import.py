@@ -185,7 +185,7 @@ async def test_a_ledger_in_use_is_not_overwritten_by_mistake(
     code, refused = await report(upstream.url)
     assert (code, refused["written"]) == (1, False)
     (obstacle,) = refused["obstacles"]
-    assert obstacle.startswith(f"1 providers have a higher generation in Roost than at the source ({cloud.name})")
+    assert obstacle.startswith(f"1 provider has a higher generation in Roost than at the source ({cloud.name})")
     code, dry = await report(upstream.url, dry_run=True)
     assert (code, dry["obstacles"]) == (3, [obstacle])
     assert (await report(upstream.url, overwrite=True))[0] == 0
@@ -230,7 +230,7 @@ def test_a_data_directory_is_made_by_the_import_and_not_by_a_dry_run(upstream: U
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("--from", "{url}"), 1, "was answered 401"),
+        (("--from", "{url}"), 1, ": give --token or the OS_… variables"),
         (("--from", "{url}/nowhere", "--token", "admin"), 1, "was answered 404"),
         (("--from", "http://127.0.0.1:9", "--token", "admin"), 1, "GET http://127.0.0.1:9/ failed"),
         (("--from", "{url}", "--token", "admin", "--ca-file", "/nowhere"), 1, "--ca-file /nowhere: No such file"),

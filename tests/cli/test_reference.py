@@ -95,6 +95,7 @@ def methods_served() -> set[tuple[str, str]]:
     parts = Parts(
         database=nothing,
         wakeups=nothing,
+        telemetry=nothing,
         health=nothing,
         settings=read_settings(None),
         ledger=nothing,

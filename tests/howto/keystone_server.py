@@ -15,6 +15,8 @@ CONFIGURATION = """
 connection = sqlite:///{directory}/keystone.sqlite
 [fernet_tokens]
 key_repository = {directory}/fernet
+[fernet_receipts]
+key_repository = {directory}/receipts
 [credential]
 key_repository = {directory}/credential
 """
@@ -39,7 +41,7 @@ def make_keystone(directory: Path, url: str) -> None:
 
     configuration = directory / "keystone.conf"
     configuration.write_text(CONFIGURATION.format(directory=directory))
-    for folder in ("fernet", "credential"):
+    for folder in ("fernet", "receipts", "credential"):
         (directory / folder).mkdir(mode=0o700)
     owner = ["--keystone-user", str(os.getuid()), "--keystone-group", str(os.getgid())]
     endpoints = [f"--bootstrap-{interface}-url={url}/v3" for interface in ("public", "internal", "admin")]

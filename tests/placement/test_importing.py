@@ -147,7 +147,7 @@ def test_only_custom_names_are_only_in_roost() -> None:
 def test_a_ledger_that_was_written_to_is_only_overwritten_when_told() -> None:
     here = state([replace(HOST, generation=4)])
     (obstacle,) = make_plan(state([HOST]), here, delete=True, overwrite=False).obstacles
-    assert obstacle.startswith("1 providers have a higher generation in Roost than at the source (host)")
+    assert obstacle.startswith("1 provider has a higher generation in Roost than at the source (host)")
     assert make_plan(state([HOST]), here, delete=True, overwrite=True).obstacles == ()
     assert make_plan(here, state([HOST]), delete=True, overwrite=False).obstacles == ()
 

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import socket
+import ssl
 
 import pytest
 
@@ -17,7 +18,14 @@ from roost.platform.errors import reason_of
         (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "Name or service not known"),
         (TimeoutError(), "no answer in time"),
         (TimeoutError(errno.ETIMEDOUT, "x"), "Connection timed out"),
+        (OSError(None, "Can not write request body"), "Can not write request body"),
         (OSError("all of them failed"), "all of them failed"),
+        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1)"), "TLS: wrong version number"),
+        (
+            OSError(1, "[SSL: X] tlsv13 alert certificate required (_ssl.c:26)"),
+            "TLS: tlsv13 alert certificate required",
+        ),
+        (ValueError("400, message='Bad status line'"), "the answer is not HTTP: is the address https?"),
         (ValueError("expected a number"), "expected a number"),
         (asyncio.IncompleteReadError(b"", 4), "0 bytes read on a total of 4 expected bytes"),
         (EOFError(), "EOFError"),

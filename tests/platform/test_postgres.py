@@ -227,6 +227,11 @@ def test_a_template_that_cannot_be_copied_is_refused_and_nothing_is_left(
     assert not copy.cluster.exists()
 
 
+def test_programs_that_are_not_there_are_named_by_their_option(data_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(PostgresError, match=f"--pg-bin {tmp_path}: there is no initdb"):
+        PrivatePostgres(data_dir, pg_bin=tmp_path).start()
+
+
 def test_a_directory_of_another_version_is_refused_with_both_versions(data_dir: Path) -> None:
     cluster = data_dir / "postgres"
     cluster.mkdir()

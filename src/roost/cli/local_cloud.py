@@ -7,11 +7,12 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
 from roost.cli.cloud_client import CloudClient
-from roost.platform.errors import RoostError
+from roost.platform.errors import RoostError, reason_of
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
@@ -23,12 +24,13 @@ class LocalCloudFailed(RoostError):
 
 @dataclass(frozen=True)
 class LocalCloud:
-    """A Roost that answers at `url`, its processes by their commands, and the file of their logs."""
+    """A Roost that answers at `url`, its processes by their commands, and their log: of a file, what follows a byte."""
 
     url: str
     client: CloudClient
     processes: Mapping[str, asyncio.subprocess.Process]
     log_file: Path
+    log_begin: int
 
     async def wait(self) -> None:
         """Return never; raise LocalCloudFailed with the last words of the first process that ends."""
@@ -38,20 +40,29 @@ class LocalCloud:
         finally:
             for wait in waits:
                 wait.cancel()
-        raise _ended(waits[done.pop()], self.log_file)
+        raise _ended(waits[done.pop()], self.log_file, self.log_begin)
 
 
 @contextlib.asynccontextmanager
 async def running_cloud(directory: Path, *, listen: str, log_file: Path) -> AsyncIterator[LocalCloud]:
     """Have a Roost for as long as the block runs, with its data in `directory`. Raises LocalCloudFailed."""
-    directory.mkdir(mode=0o711, parents=True, exist_ok=True)  # noqa: ASYNC240 - nothing else runs yet
+    log = _open_log(directory, log_file)
     serving = ("serve", "all", "--data-dir", str(directory), "--listen", listen, "--json", "--until-stdin-ends")
-    with log_file.open("ab") as log:
+    with log:
+        log_begin = log.tell()
         async with _child(log.fileno(), *serving) as serve:
-            url = await _address_of(serve, log_file)
+            url = await _address_of(serve, log_file, log_begin)
             fleet = ("agent", "--fleet", "all", "--state", str(directory / "agent"), "--api", url)
             async with _child(log.fileno(), *fleet, "--until-stdin-ends") as agent, CloudClient.connect(url) as client:
-                yield LocalCloud(url, client, {"roost serve": serve, "roost agent": agent}, log_file)
+                yield LocalCloud(url, client, {"roost serve": serve, "roost agent": agent}, log_file, log_begin)
+
+
+def _open_log(directory: Path, log_file: Path) -> BinaryIO:
+    try:
+        directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+        return log_file.open("ab")
+    except OSError as error:
+        raise LocalCloudFailed(f"the data directory {directory} cannot be used: {reason_of(error)}") from error
 
 
 @contextlib.asynccontextmanager
@@ -79,20 +90,20 @@ def _environment() -> Mapping[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
-async def _address_of(serve: asyncio.subprocess.Process, log_file: Path) -> str:
+async def _address_of(serve: asyncio.subprocess.Process, log_file: Path, log_begin: int) -> str:
     assert serve.stdout is not None
     try:
         line = await asyncio.wait_for(serve.stdout.readline(), START_TIMEOUT_S)
     except TimeoutError as error:
         raise LocalCloudFailed(f"roost serve said nothing for {START_TIMEOUT_S:.0f} s") from error
     if not line:
-        raise _ended("roost serve", log_file)
+        raise _ended("roost serve", log_file, log_begin)
     return str(msgspec.json.decode(line)["url"])
 
 
-def _ended(name: str, log_file: Path) -> LocalCloudFailed:
-    """Return the error of a process that ended, with its own sentence or the end of its log."""
-    lines = log_file.read_text(errors="replace").splitlines()
+def _ended(name: str, log_file: Path, log_begin: int) -> LocalCloudFailed:
+    """Return the error of a process that ended, with its own sentence or the end of its log, this run's alone."""
+    lines = log_file.read_bytes()[log_begin:].decode(errors="replace").splitlines()
     sentences = [line for line in lines if line.startswith("roost: ")]
     words = "\n".join(sentences[-1:] or lines[-5:]).removeprefix("roost: ")
     return LocalCloudFailed(f"{name} ended: {words}")

@@ -308,7 +308,9 @@ def _demo(
 @app.command("dev", cls=PlainCommand)
 def _dev(
     cloud_file: Annotated[Path | None, typer.Argument(metavar="CLOUD.yaml", show_default="three racks")] = None,
-    data_dir: DataDir = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Where data, log and guests are.", show_default="./roost")
+    ] = None,
     listen: Annotated[str, typer.Option(help="Address and port; port 0 takes a free one.")] = DEFAULT_LISTEN,
     servers: Annotated[bool, typer.Option("--servers", help="Boot the file's servers as well.")] = False,
 ) -> None:
@@ -333,7 +335,7 @@ def _dev(
 
         def ready(url: str) -> None:
             where = "" if url == DEFAULT_API else f" --api {url}"
-            say(f"Ask it from another terminal: roost status{where}, roost servers{where}. Ctrl-C stops everything.")
+            say(f"Ask it from another terminal: roost status{where}, roost servers{where}. Ctrl-C stops it all.")
 
         dev = run_dev(
             cloud, data_dir=directory, listen=listen, servers=servers, progress=bars.progress, say=say, ready=ready

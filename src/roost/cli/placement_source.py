@@ -103,7 +103,8 @@ class Source:
             else:
                 break
         text = body.decode(errors="replace")[:300]
-        raise SourceRefused(f"GET {self.url}{path} was answered {status}: {text}", status=status)
+        advice = ": give --token or the OS_… variables" if status == 401 and token is None else ""
+        raise SourceRefused(f"GET {self.url}{path} was answered {status}: {text}{advice}", status=status)
 
     # How it is done.
 

@@ -152,7 +152,7 @@ def main() -> None:
         return  # the supervisor is gone
     check_crash_point(CRASH_POINTS)
     config = msgspec.json.decode(line, type=ProcessConfig)
-    configure_logging(f"{config.role}-{config.number}")
+    configure_logging(config.name)
     end_with_stdin(patience_s=STOP_TIMEOUT_S + 1)
     try:
         uvloop.run(run(config))

@@ -16,7 +16,7 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
 
     role: api, agent-api, conductor or reconciler. services: those that this supervisor runs. pool_size: database
     connections. host, port: the main listener; agent_host, agent_port: where agents ask. config: the roost.toml.
-    auth, policy: access_words.py. tls: None for listeners that speak http.
+    auth, policy: access_words.py. tls: None for listeners that speak http. metrics_dir: telemetry.py.
     """
 
     role: str
@@ -32,6 +32,12 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     auth: str = "none"
     policy: str | None = None
     tls: ListenerTls | None = None
+    metrics_dir: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What logs and metrics call it."""
+        return f"{self.role}-{self.number}"
 
 
 def is_placement_alone(services: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -91,7 +92,7 @@ class Child:
     @property
     def name(self) -> str:
         """What logs call it."""
-        return f"{self.config.role}-{self.config.number}"
+        return self.config.name
 
 
 async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
@@ -107,7 +108,8 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
     with contextlib.ExitStack() as held:
         port = _hold_port(held, options.host, options.port) if options.listens else 0
         agent_port = _hold_port(held, options.agent_host, options.agent_port)
-        children = [Child(config) for config in _configs(options, port, agent_port)]
+        metrics_dir = held.enter_context(tempfile.TemporaryDirectory(prefix="roost-metrics-"))
+        children = [Child(config) for config in _configs(options, port, agent_port, metrics_dir)]
         async with _database(options) as (opening, postgres):
             await _supervise(children, opening, postgres, stopping, ready)
 
@@ -196,7 +198,7 @@ def _hold_port(held: contextlib.ExitStack, host: str, port: int) -> int:
     return int(shared.getsockname()[1])
 
 
-def _configs(options: ServeOptions, port: int, agent_port: int) -> list[ProcessConfig]:
+def _configs(options: ServeOptions, port: int, agent_port: int, metrics_dir: str) -> list[ProcessConfig]:
     roles: list[tuple[str, int]] = []
     if options.listens:
         roles += [("api", number) for number in range(1, options.workers + 1)]
@@ -222,6 +224,7 @@ def _configs(options: ServeOptions, port: int, agent_port: int) -> list[ProcessC
             auth=options.auth,
             policy=options.policy,
             tls=options.tls,
+            metrics_dir=metrics_dir,
         )
         for role, number in roles
     ]

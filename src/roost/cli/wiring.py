@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -23,7 +24,7 @@ from roost.platform.env import Env
 from roost.platform.health import Health
 from roost.platform.http import Api, json_response, mount
 from roost.platform.repeat import repeat
-from roost.platform.telemetry import metrics_route
+from roost.platform.telemetry import Telemetry, metrics_route
 from roost.platform.wakeup import Wakeups
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Parts:
     database: Database
     health: Health
     wakeups: Wakeups
+    telemetry: Telemetry
     settings: Settings
     ledger: Ledger
     policy: Policy
@@ -75,6 +77,7 @@ class Parts:
             database=database,
             health=Health(database.dsn),
             wakeups=wakeups,
+            telemetry=Telemetry(config.name, Path(config.metrics_dir) if config.metrics_dir else None),
             settings=settings,
             ledger=ledger,
             policy=access.read_policy(settings, auth=config.auth, policy=config.policy, config=config.config),
@@ -109,7 +112,7 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
     if parts.cloud is not None:
         apis |= parts.cloud.apis()
     served = [service for service in config.services if service in apis]
-    routes: list[BaseRoute] = [_healthz(parts), metrics_route()]
+    routes: list[BaseRoute] = [_healthz(parts), metrics_route(parts.telemetry)]
     if "compute" in served:
         routes.append(_agent_announcement(config))
     routes += [mount(f"/{service}", apis[service]()) for service in served]
@@ -121,7 +124,7 @@ def agent_app(parts: Parts) -> Starlette:
     """The listener of the agents, whose held polls would use up the main one's connections."""
     assert parts.cloud is not None
     agents = mount("/agent/v1", parts.cloud.agent_routes())
-    return _application(parts, [_healthz(parts), metrics_route(), agents, API.not_found()])
+    return _application(parts, [_healthz(parts), metrics_route(parts.telemetry), agents, API.not_found()])
 
 
 def agent_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
@@ -144,6 +147,7 @@ def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any,
     """What a process of this role does besides answering requests; none of these ever returns."""
     return [
         parts.wakeups.run(),
+        parts.telemetry.run(),
         repeat(lambda: prune_changes(parts.database), "pruning the journal of changes", interval_s=PRUNE_CHANGES_S),
         *_ledger_audits(config, parts),
         *(parts.cloud.background_tasks(config.role) if parts.cloud else []),

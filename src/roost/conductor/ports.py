@@ -51,9 +51,9 @@ async def ports_held(
     """Return the ports of the servers that the lease still holds, and the moves that end those that were refused.
 
     To be called after all else was read of the servers: a revision or a generation counts only if it was read under
-    the lease. With a later one, a conductor that lost its lease would bind or claim where it believes the server to be,
-    over what the one that took over has done. Servers whose lease is lost are in neither.
+    the lease. Servers whose lease is lost are in neither.
     """
+    # R15: with a later one, this conductor would overwrite what the one that took over has done.
     held = {build.work.server_id for build in await lease.held(builds)} if builds else set()
     pairs = [(b, answer) for b, answer in zip(builds, answers, strict=True) if b.work.server_id in held]
     return _sort_answers([build for build, _ in pairs], [answer for _, answer in pairs])

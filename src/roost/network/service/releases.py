@@ -28,7 +28,7 @@ async def work_off(networks: Networks, port_ids: Sequence[str] | None = None) ->
     claims for a port that has a release row, so a release that is under way can never hit a later claim of that port.
     A port that was made anew while its row was being written shows by its reservation, or by the claim's generation.
     """
-    async with networks.releasing, networks.database.transaction() as tx:
+    async with networks.releasing, networks.database.transaction() as tx:  # R8; a connection apart: R14
         rows = await claims.lock_releases(tx, port_ids, RELEASES_MAX)
         if not rows:
             return 0

@@ -210,8 +210,9 @@ def _ahead(source: LedgerState, here: LedgerState) -> Iterator[str]:
         if uuid in source.providers and one.generation > source.providers[uuid].generation
     ]
     if ahead:
+        providers = "1 provider has" if len(ahead) == 1 else f"{len(ahead)} providers have"
         yield (
-            f"{len(ahead)} providers have a higher generation in Roost than at the source ({_some(ahead)}): "
+            f"{providers} a higher generation in Roost than at the source ({_some(ahead)}): "
             "Roost was written to since it was imported, or they were made anew at the source. "
             "--overwrite makes them as the source has them all the same"
         )

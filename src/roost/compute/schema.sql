@@ -1,0 +1,156 @@
+-- Flavors, hosts, host aggregates, servers, guests, the work rows of the pipeline, and agents' tokens.
+--
+-- What the migrations beside this file come to, held equal by tests/platform/test_schemas.py: for reading, never run.
+
+CREATE SCHEMA compute;
+CREATE TABLE compute.flavor (
+    id text PRIMARY KEY,
+    name text NOT NULL UNIQUE,
+    vcpus integer NOT NULL,
+    ram_mb integer NOT NULL,
+    disk_gb integer NOT NULL,
+    description text,
+    extra_specs jsonb NOT NULL DEFAULT '{}',
+    is_public boolean NOT NULL DEFAULT true,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE compute.host (
+    name text PRIMARY KEY,
+    provider_uuid uuid NOT NULL UNIQUE,
+    vcpus integer NOT NULL,
+    ram_mb integer NOT NULL,
+    disk_gb integer NOT NULL,
+    physical_networks text[] NOT NULL,
+    -- Declared by a cloud file: an agent's own report then changes neither capacity nor physical networks.
+    declared boolean NOT NULL DEFAULT false,
+    -- Which state the provider, the inventories and the aggregates must have, and which they have been given.
+    wanted bigint NOT NULL DEFAULT 1,
+    published bigint NOT NULL DEFAULT 0,
+    disabled boolean NOT NULL DEFAULT false,
+    forced_down boolean NOT NULL DEFAULT false,
+    service_version integer NOT NULL DEFAULT 0,
+    seen_at timestamptz,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    cell text NOT NULL DEFAULT 'cell1',
+    -- The agent that holds the lease on the host; the lease runs out when the host was not heard of for too long.
+    agent_id uuid,
+    agent_label text NOT NULL DEFAULT '',
+    agent_since timestamptz,
+    -- Not heard of for too long, or never: the ledger is to keep servers from it. Cleared by the host's next poll.
+    silent boolean NOT NULL DEFAULT true,
+    -- For clients below microversion 2.53.
+    id bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+    disabled_reason text
+);
+
+CREATE TABLE compute.host_aggregate (
+    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    uuid uuid NOT NULL UNIQUE,
+    name text NOT NULL UNIQUE,
+    metadata jsonb NOT NULL DEFAULT '{}',
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now()
+);
+
+CREATE TABLE compute.host_aggregate_host (
+    aggregate_uuid uuid NOT NULL REFERENCES compute.host_aggregate (uuid) ON DELETE CASCADE,
+    host text NOT NULL,
+    PRIMARY KEY (aggregate_uuid, host)
+);
+CREATE INDEX host_aggregate_host_host ON compute.host_aggregate_host (host);
+
+CREATE TABLE compute.server (
+    id uuid PRIMARY KEY,
+    -- The order of creation, for stable paging.
+    sequence bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+    name text NOT NULL,
+    project_id text NOT NULL,
+    user_id text NOT NULL,
+    flavor jsonb NOT NULL,
+    image_ref text NOT NULL DEFAULT '',
+    metadata jsonb NOT NULL DEFAULT '{}',
+    description text,
+    -- Which request made it, and as which of that request's servers.
+    reservation_id text NOT NULL DEFAULT '',
+    launch_index integer NOT NULL DEFAULT 0,
+    -- The request spec: what the server asked for, kept for every later move. roost.seams.compute.RequestSpec.
+    spec jsonb NOT NULL,
+    -- The ports as last bound: roost.seams.compute.ServerPort, with preserve_on_delete.
+    network_info jsonb NOT NULL DEFAULT '[]',
+    status text NOT NULL DEFAULT 'BUILD',
+    task_state text,
+    host text,
+    fault jsonb,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    launched_at timestamptz,
+    -- Gone for every client; the row stays until its work is done.
+    deleted_at timestamptz
+) WITH (fillfactor = 70);
+CREATE INDEX server_host ON compute.server (host);
+
+CREATE TABLE compute.work (
+    server_id uuid PRIMARY KEY,
+    stage text NOT NULL,
+    -- The fence: desired state and reports carry it, a lower one changes nothing.
+    attempt integer NOT NULL DEFAULT 0,
+    -- How many launches the agents reported failed, and binds were refused.
+    failures integer NOT NULL DEFAULT 0,
+    excluded_hosts text[] NOT NULL DEFAULT '{}',
+    -- What the next stage needs of the one before: roost.compute.model.Placed, Failure.
+    placed jsonb,
+    failure jsonb,
+    -- Asked for while a conductor had the row: whoever has it goes to the delete stage next.
+    deleting boolean NOT NULL DEFAULT false,
+    lease_owner uuid,
+    lease_until timestamptz,
+    run_at timestamptz NOT NULL DEFAULT now(),
+    created_at timestamptz NOT NULL DEFAULT now(),
+    -- Why the build must end, found out while a conductor had the row: whoever has it goes to the fail stage. A Failure.
+    must_fail jsonb
+) WITH (fillfactor = 50);
+CREATE INDEX work_run_at ON compute.work (run_at);
+
+-- What a host should run and what it says it runs; an agent is asked for the rows where the two differ.
+CREATE TABLE compute.guest (
+    server_id uuid NOT NULL,
+    host text NOT NULL,
+    attempt integer NOT NULL,
+    desired text NOT NULL CHECK (desired IN ('running', 'absent')),
+    begun_at timestamptz,
+    -- Null until the agent says: running, failed or absent.
+    reported text CHECK (reported IN ('running', 'failed', 'absent')),
+    created_at timestamptz NOT NULL DEFAULT now(),
+    -- Who began the guest, or has it in its list; only that agent can say that it is gone.
+    agent_id uuid,
+    running_at timestamptz,
+    -- It was running, and its host has not got it any more.
+    lost_at timestamptz,
+    -- Its host was forced down while it may have had the guest: nothing waits for it, the host destroys it when it is back.
+    fenced boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (server_id, host)
+) WITH (fillfactor = 70);
+CREATE INDEX guest_host_pending ON compute.guest (host) WHERE reported IS DISTINCT FROM desired;
+CREATE INDEX guest_host ON compute.guest (host);
+
+-- Tokens by which agents authenticate, each as its hash, with the hosts that it is for: names and shell-style patterns.
+CREATE TABLE compute.agent_token (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    token_sha256 bytea NOT NULL UNIQUE,
+    name text NOT NULL,
+    hosts text[] NOT NULL CHECK (cardinality(hosts) > 0),
+    created_at timestamptz NOT NULL DEFAULT now(),
+    last_used_on date,
+    revoked_at timestamptz
+);
+
+-- Guests that agents list and that this database does not know, or knows an older attempt of: a person decides.
+CREATE TABLE compute.unknown_guest (
+    host text NOT NULL,
+    server_id uuid NOT NULL,
+    attempt integer NOT NULL,
+    listed_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (host, server_id)
+);

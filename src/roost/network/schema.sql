@@ -1,0 +1,207 @@
+-- Networks, segments, subnets, ports, addresses, and the rows that keep them and the ledger in step.
+--
+-- What the migrations beside this file come to, held equal by tests/platform/test_schemas.py: for reading, never run.
+
+CREATE SCHEMA network;
+CREATE TABLE network.network (
+    id uuid PRIMARY KEY,
+    name text NOT NULL,
+    project_id text NOT NULL,
+    description text NOT NULL DEFAULT '',
+    network_type text,
+    physical_network text,
+    segmentation_id integer,
+    revision integer NOT NULL DEFAULT 1,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    admin_state_up boolean NOT NULL DEFAULT true,
+    shared boolean NOT NULL DEFAULT false,
+    external boolean NOT NULL DEFAULT false,
+    mtu integer NOT NULL DEFAULT 1500,
+    tags text[] NOT NULL DEFAULT '{}',
+    -- Of the legacy kind: its subnets are pools of cells, and addresses are servers' own, without ports.
+    flat boolean NOT NULL DEFAULT false
+);
+
+CREATE TABLE network.segment (
+    id uuid PRIMARY KEY,
+    network_id uuid NOT NULL REFERENCES network.network,
+    name text,
+    description text NOT NULL DEFAULT '',
+    network_type text NOT NULL,
+    physical_network text,
+    segmentation_id integer,
+    revision integer NOT NULL DEFAULT 1,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    tags text[] NOT NULL DEFAULT '{}'
+);
+CREATE INDEX segment_network ON network.segment (network_id);
+CREATE INDEX segment_physical_network ON network.segment (physical_network);
+
+CREATE TABLE network.subnet (
+    id uuid PRIMARY KEY,
+    network_id uuid NOT NULL REFERENCES network.network,
+    segment_id uuid REFERENCES network.segment,
+    name text NOT NULL DEFAULT '',
+    description text NOT NULL DEFAULT '',
+    project_id text NOT NULL,
+    ip_version smallint NOT NULL,
+    cidr cidr NOT NULL,
+    gateway_ip inet,
+    enable_dhcp boolean NOT NULL DEFAULT true,
+    -- Being deleted: no inventory counts its pools any more, but claims made before may still be assigned from it.
+    deleting boolean NOT NULL DEFAULT false,
+    revision integer NOT NULL DEFAULT 1,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    dns_nameservers text[] NOT NULL DEFAULT '{}',
+    -- What its owner gave: those to the peers of a routed network are computed.
+    host_routes jsonb NOT NULL DEFAULT '[]',
+    ipv6_ra_mode text,
+    ipv6_address_mode text,
+    service_types text[] NOT NULL DEFAULT '{}',
+    tags text[] NOT NULL DEFAULT '{}',
+    -- A change in progress: the subnet is as wanted, the ledger is being told, and this is how to take it back.
+    change jsonb,
+    -- Ports that were there before it are still to get the addresses that follow from their MACs.
+    spreading boolean NOT NULL DEFAULT false,
+    -- Of a flat network: whose pool it is.
+    cell text
+);
+CREATE INDEX subnet_network ON network.subnet (network_id);
+CREATE INDEX subnet_segment ON network.subnet (segment_id);
+CREATE INDEX subnet_changing ON network.subnet (id) WHERE change IS NOT NULL OR deleting;
+
+CREATE TABLE network.pool (
+    subnet_id uuid NOT NULL REFERENCES network.subnet ON DELETE CASCADE,
+    first_address inet NOT NULL,
+    last_address inet NOT NULL,
+    -- What the pool loses when the subnet's change in progress ends: still given to who has a claim, counted no more.
+    leaving boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (subnet_id, first_address)
+);
+
+-- What of the pools nobody holds, as ranges: taking n addresses reads at most n rows, however large the subnet.
+CREATE TABLE network.free_range (
+    subnet_id uuid NOT NULL REFERENCES network.subnet ON DELETE CASCADE,
+    first_address inet NOT NULL,
+    last_address inet NOT NULL,
+    PRIMARY KEY (subnet_id, first_address)
+);
+
+CREATE TABLE network.port (
+    id uuid PRIMARY KEY,
+    network_id uuid NOT NULL,
+    project_id text NOT NULL,
+    name text NOT NULL DEFAULT '',
+    description text NOT NULL DEFAULT '',
+    mac_address text NOT NULL,
+    admin_state_up boolean NOT NULL DEFAULT true,
+    device_id text NOT NULL DEFAULT '',
+    device_owner text NOT NULL DEFAULT '',
+    ip_allocation text NOT NULL CHECK (ip_allocation IN ('immediate', 'deferred', 'none')),
+    host text,
+    vnic_type text NOT NULL DEFAULT 'normal',
+    binding_profile jsonb NOT NULL DEFAULT '{}',
+    vif_type text NOT NULL DEFAULT 'unbound',
+    -- The server that Roost made it for; null for a user's own port.
+    made_for uuid,
+    -- A server's build holds the port: how it came (device_id, device_owner, host, ...), to be put back if it fails.
+    reserved_from jsonb,
+    revision integer NOT NULL DEFAULT 1,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    tags text[] NOT NULL DEFAULT '{}',
+    UNIQUE (network_id, mac_address)
+);
+CREATE INDEX port_device ON network.port (device_id) WHERE device_id <> '';
+CREATE INDEX port_project ON network.port (project_id);
+
+CREATE TABLE network.address (
+    subnet_id uuid NOT NULL,
+    address inet NOT NULL,
+    port_id uuid NOT NULL,
+    in_pool boolean NOT NULL,
+    -- The server whose build assigned it, until that server is ACTIVE: such an address does not pin the port.
+    assigned_for uuid,
+    -- Whether the port's claim counts it: one outside the pools, or of a subnet that is no capacity, is not.
+    claimed boolean NOT NULL,
+    PRIMARY KEY (subnet_id, address)
+);
+CREATE INDEX address_port ON network.address (port_id);
+-- Ports are looked for by the address that somebody saw.
+CREATE INDEX address_address ON network.address (address);
+
+-- Written before a claim, deleted with the assignment: a claim without an address is left alone while this lives.
+CREATE TABLE network.intent (
+    port_id uuid PRIMARY KEY,
+    expires_at timestamptz NOT NULL,
+    -- Whose it is: a later request of the same port has a higher one.
+    ticket bigint GENERATED ALWAYS AS IDENTITY
+);
+
+-- Written in the transaction that unassigns or deletes; the reconciler returns the claim and deletes the row.
+CREATE TABLE network.release (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    port_id uuid NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX release_port ON network.release (port_id);
+
+-- What must be said to the ledger and to the host aggregates about a segment, or a network without segments.
+CREATE TABLE network.publication (
+    provider_uuid uuid PRIMARY KEY,
+    wanted bigint NOT NULL DEFAULT 1,
+    published bigint NOT NULL DEFAULT 0,
+    lease_owner uuid,
+    lease_until timestamptz
+);
+
+CREATE TABLE network.host (
+    name text PRIMARY KEY,
+    physical_networks text[] NOT NULL,
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    cell text NOT NULL DEFAULT 'cell1'
+);
+
+-- A port's inactive bindings, as live migration makes them; the active one is in its port's row.
+CREATE TABLE network.binding (
+    port_id uuid NOT NULL REFERENCES network.port ON DELETE CASCADE,
+    host text NOT NULL,
+    vnic_type text NOT NULL DEFAULT 'normal',
+    binding_profile jsonb NOT NULL DEFAULT '{}',
+    vif_type text NOT NULL,
+    PRIMARY KEY (port_id, host)
+);
+
+CREATE TABLE network.quota (
+    project_id text NOT NULL,
+    resource text NOT NULL,
+    maximum bigint NOT NULL,
+    PRIMARY KEY (project_id, resource)
+);
+
+-- Servers whose ports a client changed or deleted, until compute knows. lost_port_id: deleted while a build held it.
+CREATE TABLE network.notice (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    server_id uuid NOT NULL,
+    lost_port_id uuid
+);
+CREATE INDEX notice_server ON network.notice (server_id);
+
+-- The addresses that servers have on flat networks.
+CREATE TABLE network.flat_address (
+    server_id uuid NOT NULL,
+    tag text NOT NULL,
+    network_id uuid NOT NULL,
+    subnet_id uuid NOT NULL,
+    address inet NOT NULL,
+    mac_address text NOT NULL,
+    -- The fence: who asks with a lower ticket was overtaken.
+    ticket bigint NOT NULL,
+    PRIMARY KEY (server_id, tag),
+    UNIQUE (subnet_id, address),
+    UNIQUE (network_id, mac_address)
+);
+CREATE SEQUENCE network.flat_ticket;

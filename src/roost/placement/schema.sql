@@ -1,0 +1,93 @@
+-- The ledger: providers, inventories, traits, placement aggregates, consumers, allocations.
+-- No foreign keys on the hot tables: the lock order of docs/design.md keeps them whole, an audit proves it, and each key
+-- would cost a lookup for every row of every claim.
+--
+-- What the migrations beside this file come to, held equal by tests/platform/test_schemas.py: for reading, never run.
+
+CREATE SCHEMA placement;
+CREATE TABLE placement.resource_class (
+    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text NOT NULL UNIQUE
+);
+
+CREATE TABLE placement.trait (
+    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name text NOT NULL UNIQUE
+);
+
+CREATE TABLE placement.provider (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    uuid uuid NOT NULL UNIQUE,
+    name text NOT NULL UNIQUE,
+    parent_id bigint REFERENCES placement.provider,
+    root_id bigint NOT NULL,
+    generation bigint NOT NULL DEFAULT 0,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 50);
+CREATE INDEX provider_root ON placement.provider (root_id);
+CREATE INDEX provider_parent ON placement.provider (parent_id);
+
+CREATE TABLE placement.inventory (
+    provider_id bigint NOT NULL,
+    resource_class_id integer NOT NULL,
+    total integer NOT NULL,
+    reserved integer NOT NULL,
+    min_unit integer NOT NULL,
+    max_unit integer NOT NULL,
+    step_size integer NOT NULL,
+    allocation_ratio double precision NOT NULL,
+    used bigint NOT NULL DEFAULT 0 CHECK (used >= 0),
+    PRIMARY KEY (provider_id, resource_class_id)
+) WITH (fillfactor = 50);
+
+CREATE TABLE placement.provider_trait (
+    provider_id bigint NOT NULL,
+    trait_id integer NOT NULL,
+    PRIMARY KEY (provider_id, trait_id)
+);
+CREATE INDEX provider_trait_trait ON placement.provider_trait (trait_id);
+
+CREATE TABLE placement.provider_aggregate (
+    provider_id bigint NOT NULL,
+    aggregate_uuid uuid NOT NULL,
+    PRIMARY KEY (provider_id, aggregate_uuid)
+);
+CREATE INDEX provider_aggregate_aggregate ON placement.provider_aggregate (aggregate_uuid);
+
+CREATE TABLE placement.consumer (
+    uuid uuid PRIMARY KEY,
+    generation bigint NOT NULL DEFAULT 0,
+    consumer_type text,
+    project_id text NOT NULL,
+    user_id text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX consumer_project ON placement.consumer (project_id, user_id);
+
+CREATE TABLE placement.allocation (
+    consumer_uuid uuid NOT NULL,
+    provider_id bigint NOT NULL,
+    resource_class_id integer NOT NULL,
+    used integer NOT NULL,
+    PRIMARY KEY (consumer_uuid, provider_id, resource_class_id)
+);
+CREATE INDEX allocation_provider ON placement.allocation (provider_id);
+
+-- What changed: one row or more for each transaction that changed what an index holds, written by that transaction. A
+-- batch of claims names hundreds of providers: up to a page of them stays in the row, neither compressed nor moved out.
+CREATE TABLE placement.change (
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    reshaped boolean NOT NULL,
+    provider_ids bigint[] NOT NULL
+) WITH (toast_tuple_target = 8160, autovacuum_vacuum_insert_threshold = -1);
+CREATE INDEX change_xid ON placement.change (xid);
+
+-- Rows of transactions below `xid` may be gone; `noted_xid` is the horizon to be, once it is old enough.
+CREATE TABLE placement.change_horizon (
+    single boolean PRIMARY KEY DEFAULT true CHECK (single),
+    xid xid8 NOT NULL,
+    noted_xid xid8 NOT NULL,
+    noted_at timestamptz NOT NULL
+);

@@ -1,0 +1,18 @@
+"""What this process counts of itself, for `/metrics` (telemetry.py)."""
+
+from prometheus_client import Histogram
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+OPERATION_SECONDS = Histogram(
+    "roost_operation_seconds",
+    "Requests by operation and status, and how long they took until their answer was ready.",
+    ("api", "method", "path", "status"),
+    buckets=SECONDS,
+)
+"""api: where the API is mounted. path: as the API declares it, so that there are as many as operations."""
+
+
+def observe_operation(api: str, method: str, path: str, status: int, seconds: float) -> None:
+    """Count one request."""
+    OPERATION_SECONDS.labels(api or "/", method, path, str(status)).observe(seconds)

@@ -1,0 +1,60 @@
+"""One question at /metrics is answered for all processes of a server."""
+
+import os
+import signal
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.cluster import Cluster, cluster, until
+from tests.faults.test_connections import processes
+
+
+@pytest.fixture
+def roost() -> Iterator[Cluster]:
+    with cluster() as made:
+        made.serve(workers=3)
+        yield made
+
+
+def samples(roost: Cluster, name: str) -> list[tuple[dict[str, str], float]]:
+    """The samples of that name."""
+    with urllib.request.urlopen(f"{roost.url}/metrics", timeout=10) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    return [(one.labels, one.value) for family in families for one in family.samples if one.name == name]
+
+
+def call(roost: Cluster, path: str) -> None:
+    """One request on a connection of its own, which any worker may get."""
+    with urllib.request.urlopen(roost.url + path, timeout=10) as answer:
+        answer.read()
+
+
+async def test_any_worker_answers_for_all_processes_and_every_request_is_counted(roost: Cluster) -> None:
+    for _ in range(30):
+        call(roost, "/compute/v2.1/servers")
+    everybody = {"api-1", "api-2", "api-3", "agent-api-1", "conductor-1"}
+
+    async def all_up() -> bool:
+        return {labels["process"] for labels, value in samples(roost, "roost_process_up") if value == 1} == everybody
+
+    await until(all_up)
+    for _ in range(5):  # whoever is asked
+        counted = {
+            labels["process"]: value
+            for labels, value in samples(roost, "roost_operation_seconds_count")
+            if (labels["method"], labels["path"], labels["status"]) == ("GET", "/v2.1/servers", "200")
+        }
+        assert sum(counted.values()) == 30
+        assert len(counted) > 1, "thirty connections went to one of three workers"
+
+
+def test_a_process_that_does_not_answer_is_named_and_the_others_are_told(roost: Cluster) -> None:
+    (listener,) = processes(roost, "agent-api")
+    os.kill(listener, signal.SIGSTOP)
+    try:
+        up = {labels["process"]: value for labels, value in samples(roost, "roost_process_up")}
+    finally:
+        os.kill(listener, signal.SIGCONT)
+    assert up == {"api-1": 1, "api-2": 1, "api-3": 1, "agent-api-1": 0, "conductor-1": 1}
