@@ -53,19 +53,16 @@ ALWAYS: dict[str, str] = {
     "an address is held and free": """
         SELECT a.subnet_id, a.address FROM network.address a JOIN network.free_range f USING (subnet_id)
         JOIN network.subnet s ON s.id = a.subnet_id WHERE a.address BETWEEN f.first_address AND f.last_address
-        AND (a.in_pool OR coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') NOT IN ('slaac', 'dhcpv6-stateless'))
-        UNION ALL
-        SELECT a.subnet_id, a.address FROM network.flat_address a JOIN network.free_range f USING (subnet_id)
-        WHERE a.address BETWEEN f.first_address AND f.last_address""",
-    "an address is claimed that is no capacity": """
+        AND (a.in_pool OR coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') NOT IN ('slaac', 'dhcpv6-stateless'))""",
+    "an address is claimed that is no capacity, or that its server claims": """
         SELECT a.address, a.port_id FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
-        WHERE a.claimed AND (NOT a.in_pool
+        WHERE a.claimed AND (NOT a.in_pool OR s.cell IS NOT NULL
             OR coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') IN ('slaac', 'dhcpv6-stateless')
             OR (s.service_types <> '{}' AND NOT EXISTS (
                 SELECT FROM unnest(s.service_types) AS t (type) WHERE t.type LIKE 'compute:%')))""",
     "an address of a pool that is capacity is claimed by nobody": """
         SELECT a.address, a.port_id FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
-        WHERE a.in_pool AND NOT a.claimed AND s.change IS NULL
+        WHERE a.in_pool AND NOT a.claimed AND s.change IS NULL AND s.cell IS NULL
         AND coalesce(s.ipv6_address_mode, s.ipv6_ra_mode, '') NOT IN ('slaac', 'dhcpv6-stateless')
         AND (s.service_types = '{}' OR EXISTS (
             SELECT FROM unnest(s.service_types) AS t (type) WHERE t.type LIKE 'compute:%'))""",
@@ -77,14 +74,19 @@ ALWAYS: dict[str, str] = {
     "a port that is no server's has inactive bindings": """
         SELECT p.id, p.device_owner, b.host FROM network.port p JOIN network.binding b ON b.port_id = p.id
         WHERE p.device_owner NOT LIKE 'compute:%'""",
+    "a port is shown on a flat network, or hidden on another": """
+        SELECT p.id, p.nic_tag, n.flat FROM network.port p JOIN network.network n ON n.id = p.network_id
+        WHERE n.flat <> (p.nic_tag IS NOT NULL AND p.made_for IS NOT NULL)""",
     "an ACTIVE server is in a cell that has not its flat address": """
-        SELECT v.id, v.host, a.address FROM compute.server v JOIN network.flat_address a ON a.server_id = v.id
-        JOIN network.subnet s ON s.id = a.subnet_id JOIN network.host h ON h.name = v.host
+        SELECT v.id, v.host, a.address FROM compute.server v
+        JOIN network.port p ON p.device_id = v.id::text JOIN network.address a ON a.port_id = p.id
+        JOIN network.subnet s ON s.id = a.subnet_id AND s.cell IS NOT NULL JOIN network.host h ON h.name = v.host
         WHERE v.status = 'ACTIVE' AND s.cell IS DISTINCT FROM h.cell""",
     "an ACTIVE server's flat address is not claimed by it": """
-        SELECT a.address, a.server_id FROM network.flat_address a JOIN compute.server v ON v.id = a.server_id
+        SELECT a.address, v.id FROM network.address a
+        JOIN network.port q ON q.id = a.port_id AND q.nic_tag IS NOT NULL JOIN compute.server v ON v.id = q.made_for
         LEFT JOIN placement.provider p ON p.uuid = a.subnet_id
-        LEFT JOIN placement.allocation l ON l.provider_id = p.id AND l.consumer_uuid = a.server_id
+        LEFT JOIN placement.allocation l ON l.provider_id = p.id AND l.consumer_uuid = v.id
         WHERE v.status = 'ACTIVE' AND l.consumer_uuid IS NULL""",
     "an ACTIVE server is on a host that does not reach its address": """
         SELECT v.id, v.host, a.address FROM compute.server v
@@ -114,7 +116,8 @@ SETTLED: dict[str, str] = {
                 CASE s.ip_version WHEN 4 THEN 'IPV4_ADDRESS' ELSE 'CUSTOM_IPV6_ADDRESS' END AS class, count(*) AS n
             FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id WHERE a.claimed GROUP BY 1, 2, 3
             UNION ALL
-            SELECT server_id, subnet_id, 'IPV4_ADDRESS', count(*) FROM network.flat_address GROUP BY 1, 2
+            SELECT p.made_for, a.subnet_id, 'IPV4_ADDRESS', count(*) FROM network.address a
+            JOIN network.port p ON p.id = a.port_id WHERE p.nic_tag IS NOT NULL GROUP BY 1, 2
         )
         SELECT * FROM claimed FULL JOIN held USING (port_id, provider, class)
         WHERE claimed.n IS DISTINCT FROM held.n""",
@@ -151,20 +154,23 @@ SETTLED: dict[str, str] = {
             FROM network.address a WHERE a.port_id = p.id))""",
     "an ACTIVE server's port is not in its network information": """
         SELECT v.id, p.id AS port_id FROM compute.server v JOIN network.port p ON p.device_id = v.id::text
-        WHERE v.status = 'ACTIVE' AND p.project_id = v.project_id AND NOT EXISTS (
+        WHERE v.status = 'ACTIVE' AND p.project_id = v.project_id AND p.nic_tag IS NULL AND NOT EXISTS (
             SELECT FROM jsonb_array_elements(v.network_info) n WHERE n ->> 'port_id' = p.id::text)""",
     "ports still miss an address that follows from their MAC": "SELECT id FROM network.subnet WHERE spreading",
     "compute has not been told of a port": "SELECT server_id, lost_port_id FROM network.notice",
     "an ACTIVE server's network information is not its flat addresses": """
         WITH shown AS (
-            SELECT v.id AS server_id, n ->> 'tag' AS tag, n #>> '{addresses,0}' AS address,
-                n ->> 'mac_address' AS mac_address, jsonb_array_length(n -> 'addresses') AS many
+            SELECT v.id AS server_id, n ->> 'tag' AS tag, n -> 'addresses' AS addresses,
+                n ->> 'mac_address' AS mac_address
             FROM compute.server v, jsonb_array_elements(v.network_info) n
             WHERE v.status = 'ACTIVE' AND n ->> 'port_id' IS NULL
         )
         SELECT * FROM shown FULL JOIN (
-            SELECT server_id, tag, host(address) AS address, mac_address, 1 AS many FROM network.flat_address) has
-        USING (server_id, tag, address, mac_address, many) WHERE shown IS NULL OR has IS NULL""",
+            SELECT made_for AS server_id, nic_tag AS tag, mac_address,
+                (SELECT coalesce(jsonb_agg(host(a.address)), '[]') FROM network.address a WHERE a.port_id = p.id)
+                AS addresses
+            FROM network.port p WHERE nic_tag IS NOT NULL) has
+        USING (server_id, tag, addresses, mac_address) WHERE shown IS NULL OR has IS NULL""",
     "a port is still reserved by a build": "SELECT id, device_id FROM network.port WHERE reserved_from IS NOT NULL",
     "an address is still only a build's": "SELECT address FROM network.address WHERE assigned_for IS NOT NULL",
     "guests are not the ACTIVE servers": """
@@ -209,9 +215,7 @@ async def list_uncovered(connection: Connection) -> list[str]:
 
     pools, free = await sums("pool"), await sums("free_range")
     rows = await connection.fetch("""
-        SELECT subnet_id, count(*) AS n FROM (
-            SELECT subnet_id FROM network.address WHERE in_pool
-            UNION ALL SELECT subnet_id FROM network.flat_address) AS a GROUP BY 1""")
+        SELECT subnet_id, count(*) AS n FROM network.address WHERE in_pool GROUP BY 1""")
     held = {row["subnet_id"]: row["n"] for row in rows}
     return [
         f"an address is neither held nor free, or both: subnet {subnet}: {pools.get(subnet, 0)} in pools, "

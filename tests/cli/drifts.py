@@ -26,7 +26,6 @@ from roost.network.rules.drift import (
     AGGREGATE_STRAY,
     AGGREGATE_WRONG,
     FLAT_CLAIM_WRONG,
-    FLAT_STRAY,
     FREE_WRONG,
     PORT_CLAIM_IDLE,
     PORT_CLAIM_LARGE,
@@ -232,15 +231,21 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
         SERVER_CLAIM_WRONG, ("UPDATE placement.allocation SET used = 7 WHERE consumer_uuid = '{server}'",),
     ),
     "a server that is not there has an address of a flat network": (
-        FLAT_STRAY,
+        PORT_STRAY,
         (
-            "INSERT INTO network.flat_address SELECT '{nobody}', tag, network_id, subnet_id, '10.4.0.3', 'mac', 1"
-            " FROM network.flat_address",
+            "INSERT INTO network.port (id, network_id, project_id, mac_address, device_id, device_owner,"
+            " ip_allocation, made_for, nic_tag) SELECT '{nobody}', network_id, project_id, 'mac', '{nobody}',"
+            " device_owner, ip_allocation, '{nobody}', nic_tag FROM network.port WHERE nic_tag IS NOT NULL",
+            "INSERT INTO network.address SELECT subnet_id, '10.4.0.3', '{nobody}', true, NULL, false"
+            " FROM network.address WHERE address = '10.4.0.2'",
             "UPDATE network.free_range SET first_address = '10.4.0.4' WHERE first_address = '10.4.0.3'",
         ),
     ),
     "an address of a flat network is of a pool that is not there": (
-        FLAT_STRAY, ("UPDATE network.flat_address SET subnet_id = '{nobody}'",),
+        ADDRESS_STRAY, ("UPDATE network.address SET subnet_id = '{nobody}' WHERE address = '10.4.0.2'",),
+    ),
+    "an address of a flat network is marked as if its port claimed it": (
+        ADDRESS_WRONG, ("UPDATE network.address SET claimed = true WHERE address = '10.4.0.2'",),
     ),
     "the claim of a server on a flat network is more than its addresses": (
         FLAT_CLAIM_WRONG,
@@ -363,7 +368,7 @@ DRIFTS: dict[str, tuple[Kind, tuple[str, ...]]] = {
         ),
     ),
     "a server's address on a flat network is gone": (
-        SERVER_PORTS_WRONG, ("DELETE FROM network.flat_address WHERE server_id = '{legacy}'",),
+        SERVER_PORTS_WRONG, ("DELETE FROM network.address WHERE address = '10.4.0.2'",),
     ),
     "what is kept of a server's ports is gone": (
         SERVER_PORTS_WRONG, ("UPDATE compute.server SET network_info = '[]' WHERE id = '{server}'",),

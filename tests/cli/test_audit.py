@@ -173,7 +173,6 @@ async def held(books: Books) -> list[tuple[str, ...]]:
     async with books.world.database.connection() as connection:
         rows = await connection.fetch("""
             SELECT port_id::text, address::text, '' FROM network.address
-            UNION ALL SELECT server_id::text, address::text, '' FROM network.flat_address
             UNION ALL SELECT consumer_uuid::text, provider_id::text, used::text FROM placement.allocation
             ORDER BY 1, 2, 3
         """)

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from roost.conductor.allocate import with_claims
+
 from roost.seams.network import FlatNic
 from roost.seams.placement import IPV4_ADDRESS, ConsumerState
 

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from tests.conductor.world import KilledHere, World, stages_until
 from tests.network.cloud import PROJECT
-from tests.next_call import instead
+from tests.next_call import after as behind
+from tests.next_call import before, instead
 
 from roost.compute.model import NicAsked, ServerRequest, Stage
 from roost.compute.service import servers as server_service
@@ -18,9 +19,13 @@ from roost.compute.service.work import lease_work
 from roost.conductor.context import Build, Lease
 from roost.conductor.pipeline import carry, run_once
 from roost.conductor.reconcile import reconcile_once as reconcile_claims
-from roost.network.model import Network
+from roost.network.errors import PortNotFound, TagResourceNotFound
+from roost.network.model import Network, PortChanges, PortFilter
+from roost.network.rules import bindings
+from roost.network.service import ports, tags
 from roost.network.service import subnets as subnet_service
 from roost.platform.database import Database
+from roost.seams.network import Nic
 
 
 @pytest.fixture
@@ -39,11 +44,21 @@ async def small(world: World) -> Network:
 async def addresses(world: World) -> dict[str, list[str]]:
     """Server id -> its addresses on flat networks, in the order of tags."""
     async with world.database.connection() as connection:
-        rows = await connection.fetch("SELECT server_id, address FROM network.flat_address ORDER BY server_id, tag")
+        rows = await connection.fetch(
+            "SELECT p.device_id, a.address FROM network.port p JOIN network.address a ON a.port_id = p.id"
+            " WHERE p.nic_tag IS NOT NULL ORDER BY p.device_id, p.nic_tag"
+        )
     found: dict[str, list[str]] = {}
     for row in rows:
-        found.setdefault(row["server_id"], []).append(row["address"])
+        found.setdefault(row["device_id"], []).append(row["address"])
     return found
+
+
+async def hidden(world: World) -> list[str]:
+    """The ports that no client sees, by id."""
+    async with world.database.connection() as connection:
+        rows = await connection.fetch("SELECT id FROM network.port WHERE nic_tag IS NOT NULL ORDER BY id")
+    return [row["id"] for row in rows]
 
 
 async def hosts_of(world: World) -> dict[str, str]:
@@ -58,8 +73,8 @@ async def boot(world: World, *nics: NicAsked) -> str:
 
 
 async def nothing_left(world: World) -> None:
-    """No server has an address, and no pool has a claim."""
-    assert await addresses(world) == {}
+    """No server has an address, nor a port that could have one, and no pool has a claim."""
+    assert await hidden(world) == []
     pools = [pool.id for pool in await subnet_service.list_subnets(world.networks) if pool.cell]
     for usage in (await world.conductor.placement.list_usages(pools)).values():
         assert [used for _, used in usage.values()] == [0]
@@ -91,8 +106,16 @@ async def test_the_address_is_claimed_by_the_server_itself_and_shown_under_the_n
     assert [(port.network_name, port.port_id, port.addresses) for port in shown] == [
         ("net", None, tuple((await addresses(world))[server]))
     ]
-    async with world.database.connection() as connection:
-        assert await connection.fetchval("SELECT count(*) FROM network.port") == 0
+    (port_id,) = await hidden(world)
+    assert port_id == bindings.port_id(server, Nic(tag="0", network_id=network.id))
+    assert await ports.list_ports(world.networks, PortFilter(device_ids=(server,))) == []
+    for call in (ports.get_port, ports.delete_port):
+        with pytest.raises(PortNotFound):
+            await call(world.networks, port_id)
+    with pytest.raises(PortNotFound):
+        await ports.update_port(world.networks, port_id, PortChanges(name="mine"))
+    with pytest.raises(TagResourceNotFound):
+        await tags.get_tags(world.networks, "port", port_id)
 
 
 async def test_one_too_many_is_refused_with_what_each_cell_has_left(world: World) -> None:
@@ -120,11 +143,11 @@ async def test_a_launch_that_fails_stays_in_its_cell_and_keeps_its_address(world
     network = await small(world)
     (server,) = await world.boot(network.id)
     await world.conduct()
-    before, first = await addresses(world), (await hosts_of(world))[server]
+    held, first = await addresses(world), (await hosts_of(world))[server]
     await world.run(failing=[first])
     assert await world.statuses() == {server: "ACTIVE"}
     assert (await hosts_of(world))[server] != first
-    assert await addresses(world) == before
+    assert await addresses(world) == held
     await world.settled()
 
 
@@ -250,12 +273,10 @@ async def test_a_host_that_changes_its_cell_between_claim_and_address_is_left(wo
     network = await small(world)
     (server,) = await world.boot(network.id)
 
-    async def moved(real: Any, cell: str, wanted: Any) -> Any:
-        host = (await hosts_placed(world))[server]
-        await world.hosts(host, cell="cell3")
-        return await real("cell3", wanted)
+    async def moved() -> None:
+        await world.hosts((await hosts_placed(world))[server], cell="cell3")
 
-    instead(world.conductor.network, "allocate_flat", moved)
+    before(world.conductor.network, "bind_ports", moved)
     await world.run()
     assert await world.statuses() == {server: "ACTIVE"}
     await world.settled()
@@ -285,21 +306,27 @@ async def test_whoever_takes_over_at_any_stage_goes_on_and_a_delete_there_leaves
     await world.settled()
 
 
-@pytest.mark.parametrize("name", ["claim", "allocate_flat", "bind_ports", "get_flat_nics", "release_ports"])
+@pytest.mark.parametrize("name", ["claim", "allocate", "bind_ports", "ensure_ports", "release_ports"])
 @pytest.mark.parametrize("after", [False, True])
 async def test_a_conductor_killed_around_a_call_leaves_nothing_behind(world: World, name: str, after: bool) -> None:
     network = await world.cloud.flat(cell1="10.1.0.0/30")
     routed = await world.routed(rack1="10.5.0.0/29")
     await world.hosts("c1-h1", reach=["rack1"], cell="cell1")
     (server,) = await world.boot(network.id, routed.id)
-    owner = world.conductor.placement if name == "claim" else world.conductor.network
+    owner: Any = world.conductor.placement if name == "claim" else world.conductor.network
 
     async def killed(real: Any, *arguments: Any, **more: Any) -> Any:
         if after:
             await real(*arguments, **more)
         raise KilledHere
 
-    instead(owner, name, killed)
+    async def claimed() -> None:
+        instead(owner, "ensure_ports", killed)
+
+    if name == "allocate":
+        behind(world.conductor.placement, "claim", claimed)
+    else:
+        instead(owner, name, killed)
     if name == "release_ports":
         await world.run()
         await world.delete(server)
@@ -316,42 +343,52 @@ async def test_a_conductor_killed_around_a_call_leaves_nothing_behind(world: Wor
     await world.settled()
 
 
-async def test_an_address_assigned_by_a_conductor_that_was_taken_for_dead_is_taken_back(world: World) -> None:
-    """The server was deleted, and is gone, when the sleeper wakes and assigns it an address."""
+@pytest.mark.parametrize(("name", "left"), [("ensure_ports", 1), ("bind_ports", 0)])
+async def test_a_port_made_by_a_conductor_that_was_taken_for_dead_gets_no_address_and_is_taken_back(
+    world: World, name: str, left: int
+) -> None:
+    """The server was deleted, and is gone, when the sleeper wakes and makes its port, or binds what is no more."""
     network = await small(world)
     (server,) = await world.boot(network.id)
 
-    async def late(real: Any, *arguments: Any) -> Any:
+    async def gone() -> None:
         await world.expire_leases()
         await world.delete(server)
         await world.conduct()
-        return await real(*arguments)
 
-    instead(world.conductor.network, "allocate_flat", late)
+    async def claimed() -> None:
+        before(world.conductor.network, name, gone)
+
+    behind(world.conductor.placement, "claim", claimed)
     await run_once(world.conductor)
     assert await world.statuses() == {}
-    assert list(await addresses(world)) == [server]
+    assert await addresses(world) == {}
+    assert len(await hidden(world)) == left
     await world.settled()
     await nothing_left(world)
 
 
-async def test_a_conductor_taken_for_dead_changes_no_address_of_the_one_that_took_over(world: World) -> None:
-    """It sleeps before it assigns in one cell; meanwhile the server is retried, and runs, in the other."""
+@pytest.mark.parametrize("name", ["ensure_ports", "bind_ports"])
+async def test_a_conductor_taken_for_dead_changes_no_address_of_the_one_that_took_over(world: World, name: str) -> None:
+    """It sleeps before it makes a port, or binds it, in one cell; meanwhile the server runs in the other."""
     network = await small(world)
     (server,) = await world.boot(network.id)
 
-    async def late(real: Any, *arguments: Any) -> Any:
+    async def late(real: Any, *arguments: Any, **more: Any) -> Any:
         first = (await hosts_placed(world))[server]
         world.conductor.settings = msgspec.structs.replace(world.conductor.settings, max_attempts=9)
         await world.expire_leases()
         await world.run(failing=[f"{first[:2]}-h1", f"{first[:2]}-h2"])
         assert await world.statuses() == {server: "ACTIVE"}
-        before = await addresses(world)
-        answer = await real(*arguments)
-        assert await addresses(world) == before
+        held = await addresses(world)
+        answer = await real(*arguments, **more)
+        assert await addresses(world) == held
         return answer
 
-    instead(world.conductor.network, "allocate_flat", late)
+    async def claimed() -> None:
+        instead(world.conductor.network, name, late)
+
+    behind(world.conductor.placement, "claim", claimed)
     await run_once(world.conductor)
     assert await world.statuses() == {server: "ACTIVE"}
     await world.settled()
@@ -370,12 +407,12 @@ async def test_a_conductor_taken_for_dead_unassigns_nothing_of_the_one_that_took
         await world.expire_leases()
         await world.run()
         assert await world.statuses() == {server: "ACTIVE"}
-        before = await addresses(world)
+        held = await addresses(world)
         answer = await real(*arguments)
-        assert await addresses(world) == before
+        assert await addresses(world) == held
         return answer
 
-    instead(world.conductor.network, "unassign_flat", late)
+    instead(world.conductor.network, "unassign_ports", late)
     await world.run(failing=[f"{cell}-h1", f"{cell}-h2"])
     assert await world.statuses() == {server: "ACTIVE"}
     await world.settled()

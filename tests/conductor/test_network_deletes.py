@@ -99,11 +99,7 @@ async def came(world: World, network: Network) -> bool:
     """Whether something is on the network."""
     async with world.database.connection() as connection:
         return bool(
-            await connection.fetchval(
-                "SELECT EXISTS (SELECT FROM network.port WHERE network_id = $1)"
-                " OR EXISTS (SELECT FROM network.flat_address WHERE network_id = $1)",
-                network.id,
-            )
+            await connection.fetchval("SELECT EXISTS (SELECT FROM network.port WHERE network_id = $1)", network.id)
         )
 
 

@@ -104,7 +104,10 @@ async def test_a_build_that_loses_a_port_while_it_gets_flat_addresses_ends_too(w
         (port,) = await of(world, server)
         await ports.delete_port(world.networks, port.id)
 
-    after(world.conductor.network, "allocate_flat", delete)
+    async def allocated() -> None:
+        after(world.conductor.network, "ensure_ports", delete)
+
+    after(world.conductor.network, "get_networks", allocated)  # of `place`
     await world.run()
     assert await world.statuses() == {server: "ERROR"}
     assert LOST in await world.fault(server)

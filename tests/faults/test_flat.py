@@ -43,10 +43,9 @@ hosts:
 """
 ADDRESSES = 5 + 1 + 1
 
-# A server that has no port anywhere gives its ports back too, before its addresses.
 CONDUCTOR = [*points("create_ports", "place", "allocate", "bind", "launch", "fail", "delete"), "port.after-unassign"]
 NEVER = {
-    "a flat network has no ports that could be claimed for, be assigned to, or be lost by a server": {
+    "a flat network has no ports that a client could claim for, assign to, or take from a server": {
         point for point in points("port") if point != "port.after-unassign"
     },
     "the ranges of a pool do not change, nor does its segment or service type": {*points("subnet")},

@@ -1,4 +1,4 @@
-"""What is drift of a server's port, and of an address on a flat network: every case."""
+"""What is drift of a server's port: every case."""
 
 import itertools
 
@@ -6,15 +6,12 @@ import pytest
 
 from roost.network.model import BuildPort
 from roost.network.rules.drift import (
-    FLAT_STRAY,
     PORT_LATE,
     PORT_RESERVED,
     PORT_STRAY,
     PORT_UNOWNED,
-    judge_flat,
     judge_server_port,
 )
-from roost.network.rules.flat import FlatAddress
 from roost.platform.drift import Kind
 from roost.seams.compute import ServerState
 
@@ -61,22 +58,3 @@ def test_nothing_of_a_server_that_is_at_work_has_drifted() -> None:
 def port(**facts: bool) -> BuildPort:
     given = {"made": False, "reserved": False, "held": False, "bound": False} | facts
     return BuildPort(id="p", name="", device_id="s", revision=1, **given)
-
-
-@pytest.mark.parametrize(
-    ("claiming", "pool_there", "says"),
-    [
-        (True, True, None),
-        (False, True, "server s runs nowhere and is not being built"),
-        (True, False, "subnet pool, of which server s has it, does not exist"),
-        (False, False, "subnet pool, of which server s has it, does not exist"),
-    ],
-)
-def test_an_address_on_a_flat_network_is_of_a_server_that_may_have_it_and_of_a_pool(
-    claiming: bool, pool_there: bool, says: str | None
-) -> None:
-    item = FlatAddress(
-        server_id="s", tag="0", network_id="n", subnet_id="pool", address="10.0.0.2", mac_address="m", ticket=1
-    )
-    drift = judge_flat(item, claiming=claiming, pool_there=pool_there)
-    assert drift == (None if says is None else FLAT_STRAY.drift("10.0.0.2", says, name="pool"))

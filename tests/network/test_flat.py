@@ -12,17 +12,31 @@ from tests.network.cloud import NEVER, PROJECT, Cloud, assert_sound
 from tests.network.test_api import Api
 
 from roost.network.errors import InvalidInput, SubnetInUse
-from roost.network.model import AddressRange, FixedIpRequest, Network, PortRequest, Subnet
-from roost.network.rules import addressing, flat
+from roost.network.model import (
+    Address,
+    AddressRange,
+    FixedIpRequest,
+    Host,
+    Network,
+    Port,
+    PortFilter,
+    PortOrigin,
+    PortRequest,
+    Subnet,
+)
+from roost.network.rules import addressing, bindings, flat
+from roost.network.rules.bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.rules.drift import FLAT_CLAIM_WRONG
-from roost.network.rules.flat import Allocation, FlatAddress
+from roost.network.rules.quotas import QuotaUsage
 from roost.network.service import audit_flat
 from roost.network.service import networks as network_service
 from roost.network.service import ports as port_service
+from roost.network.service import quotas as quota_service
 from roost.network.service import subnets as subnet_service
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.drift import Repairs
-from roost.seams.network import Allocated, AllocateRefused, EnsuredPorts, FlatNic, FlatWanted, Nic, PortsRefused
+from roost.seams import network as seam
+from roost.seams.network import BindRefused, Bound, EnsuredPorts, Nic, PortBind, PortsRefused
 from roost.seams.network import ServerNics as Server
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim
 
@@ -96,77 +110,86 @@ def test_a_nic_that_can_be_had_from_no_pool_is_refused_before_a_host_is_chosen(
     nics: tuple[Nic, ...], pools: list[Subnet], taken: dict[tuple[str, str], str], said: str | None
 ) -> None:
     server = Server(server_id="server", project_id=PROJECT, nics=nics)
-    reason = flat.refuse_nics(server, {"flat": FLAT, "plain": PLAIN}, {"flat": pools}, taken)
+    reason = flat.refuse_nics(server, {"flat": pools}, taken)
     assert (reason is None) if said is None else (reason is not None and said in reason)
 
 
-def test_a_fixed_address_leaves_only_its_pool_and_nics_with_ports_are_left_alone() -> None:
-    pools = [pool("p1", "cell1"), pool("p2", "cell2", "10.0.1.2", "10.0.1.6")]
-    nics = (
-        Nic(tag="0", network_id="plain"), Nic(tag="1", network_id="flat", fixed_ip="10.0.1.4"),
-        Nic(tag="2", network_id="flat"), Nic(tag="3", port_id="port"),
-    )  # fmt: skip
-    server = Server(server_id="server", project_id=PROJECT, nics=nics)
-    networks = {"flat": FLAT, "plain": PLAIN}
-    views = flat.view_nics(server, networks, {"flat": pools}, {})
-    assert [(view.tag, view.pools) for view in views] == [("1", ("p2",)), ("2", ("p1", "p2"))]
-    assert [nic.tag for nic in flat.without_flat(server, networks).nics] == ["0", "3"]
+@pytest.mark.parametrize(
+    ("nic", "pools"),
+    [
+        (Nic(tag="0", network_id="plain"), None),
+        (Nic(tag="0", port_id="port"), None),
+        (Nic(tag="0", network_id="flat"), ["p1", "p2"]),
+        (Nic(tag="0", network_id="flat", fixed_ip="10.0.1.4"), ["p2"]),
+        (Nic(tag="0", network_id="flat", fixed_ip="10.0.2.4"), []),
+    ],
+)
+def test_a_fixed_address_leaves_only_its_pool_and_other_networks_have_none(nic: Nic, pools: list[str] | None) -> None:
+    both = [pool("p1", "cell1"), pool("p2", "cell2", "10.0.1.2", "10.0.1.6")]
+    found = flat.pools_of(nic, {"flat": both})
+    assert (None if found is None else [item.id for item in found]) == pools
 
 
-def held(tag: str, subnet_id: str, address: str = "10.0.0.2", ticket: int = 1) -> FlatAddress:
-    return FlatAddress(
-        server_id="server", tag=tag, network_id="flat", subnet_id=subnet_id, address=address,
-        mac_address="fa:16:3e:00:00:01", ticket=ticket,
-    )  # fmt: skip
+def test_an_address_that_was_asked_for_pins_the_port_before_it_has_it() -> None:
+    nic = Nic(tag="0", network_id="flat", fixed_ip="10.0.0.3")
+    server = Server(server_id="server", project_id=PROJECT, nics=(nic,))
+    port = flat.with_pools(flat.planned_port(server, nic, "port"), nic, [pool("p", "cell1")])
+    assert (port.pools, port.pinned, port.fixed_ip, port.revision) == (("p",), True, "10.0.0.3", 0)
+    port = flat.with_pools(flat.planned_port(server, NIC, "port"), NIC, [pool("p", "cell1")])
+    assert (port.pools, port.pinned, port.fixed_ip, port.needs_address) == (("p",), False, None, True)
 
 
-def wanted(pools: dict[str, str], ticket: int = 1, **fixed: str) -> FlatWanted:
-    return FlatWanted(
-        server_id="server", ticket=ticket, pools_by_tag=pools, fixed_ips_by_tag={"0": fixed["ip"]} if fixed else {}
-    )
+@pytest.mark.parametrize(("placed", "new"), [(False, []), (True, [("0", "flat")])])
+def test_ports_on_flat_networks_are_made_when_the_host_is_known(placed: bool, new: list[tuple[str, str]]) -> None:
+    network = msgspec.structs.replace(FLAT, subnet_ids=("p",))
+    server = Server(server_id=str(uuid.uuid4()), project_id=PROJECT, nics=(NIC,))
+    (decided,) = bindings.decide_reservations([server], {"flat": network}, {}, placed=placed)
+    assert isinstance(decided, Reservation)
+    assert len(decided.port_ids) == 1
+    assert [(port.nic_tag, port.network_id) for port in decided.new] == new
+    quota = {PROJECT: QuotaUsage(PROJECT, "port", 0, 0)}
+    assert bindings.refuse_over_quota([decided], quota) == [decided]
 
 
-POOLS = {"p1": pool("p1", "cell1"), "p2": pool("p2", "cell2"), "p3": pool("p3", "cell1")}
+PORT = Port(
+    id="port", network_id="flat", project_id=PROJECT, name="", description="", mac_address="fa:16:3e:00:00:01",
+    admin_state_up=True, device_id="server", device_owner="compute:nova", ip_allocation="deferred", host=None,
+    vnic_type="normal", binding_profile="{}", vif_type="unbound", made_for="server", reserved_from=PortOrigin(),
+    revision=3, created_at=NEVER, updated_at=NEVER, nic_tag="0",
+)  # fmt: skip
+HAS = Address(
+    subnet_id="p", address="10.0.0.2", port_id="port", in_pool=True, claimed=False, provider_uuid="p",
+    assigned_for="server",
+)  # fmt: skip
+ELSEWHERE = "belongs to cell cell1, and host h to another"
 
 
 @pytest.mark.parametrize(
-    ("want", "has", "kept", "dropped", "assigned"),
+    ("cell", "port", "fixed_ip", "answer"),
     [
-        (wanted({"0": "p1"}), [], [], [], ["0"]),
-        (wanted({"0": "p1"}), [held("0", "p1")], ["0"], [], []),
-        (wanted({"0": "p1"}), [held("0", "p2")], [], ["0"], ["0"]),
-        (wanted({"0": "p1", "1": "p3"}), [held("0", "p1"), held("1", "p1")], ["0"], ["1"], ["1"]),
-        (wanted({"0": "p1"}), [held("0", "p1"), held("1", "p1")], ["0"], ["1"], []),
-        (wanted({"0": "p1"}, ip="10.0.0.3"), [held("0", "p1")], [], ["0"], ["0"]),
-        (wanted({"0": "p1"}, ip="10.0.0.3"), [held("0", "p1", "10.0.0.3")], ["0"], [], []),
+        ("cell1", PORT, None, None),
+        ("cell1", PORT, "10.0.0.3", "10.0.0.3"),
+        ("cell2", PORT, None, ELSEWHERE),
+        ("cell2", msgspec.structs.replace(PORT, addresses=(HAS,)), None, ELSEWHERE),
+        ("cell1", msgspec.structs.replace(PORT, revision=4), None, "changed meanwhile"),
+        (None, PORT, None, ELSEWHERE),
     ],
 )
-def test_an_address_in_the_pool_that_is_wanted_stays_and_others_go(
-    want: FlatWanted, has: list[FlatAddress], kept: list[str], dropped: list[str], assigned: list[str]
+def test_a_port_gets_an_address_of_its_hosts_cell_which_its_server_claims(
+    cell: str | None, port: Port, fixed_ip: str | None, answer: str | None
 ) -> None:
-    decided = flat.decide_allocation(want, cell="cell1", held=has, pools=POOLS)
-    assert isinstance(decided, Allocation)
-    assert [item.tag for item in decided.kept] == kept
-    assert [item.tag for item in decided.dropped] == dropped
-    assert [item.tag for item in decided.demands] == assigned
-
-
-@pytest.mark.parametrize(
-    ("want", "has", "said", "final"),
-    [
-        (wanted({"0": "p1"}, ticket=1), [held("0", "p1", ticket=2)], "taken over", False),
-        (wanted({"0": "p2"}), [], "belongs to cell cell2, and the server's host to cell cell1", False),
-        (wanted({"0": "p9"}), [], "no pool p9 any more", False),
-        (wanted({"0": "p1"}, ip="10.0.0.1"), [], "10.0.0.1 is not in pool", True),
-    ],
-)
-def test_what_was_overtaken_or_belongs_to_another_cell_is_refused(
-    want: FlatWanted, has: list[FlatAddress], said: str, final: bool
-) -> None:
-    decided = flat.decide_allocation(want, cell="cell1", held=has, pools=POOLS)
-    assert isinstance(decided, AllocateRefused)
-    assert said in decided.reason
-    assert decided.final is final
+    bind = PortBind(port_id="port", server_id="server", host="h", provider_uuid="p", revision=3, fixed_ip=fixed_ip)
+    host = None if cell is None else Host(name="h", physical_networks=frozenset(), cell=cell)
+    behind = {"p": ReachableSubnets(None, (pool("p", "cell1"),), "cell1")}
+    decided = bindings.decide_bind(bind, port, host, behind)
+    if isinstance(decided, BindRefused):
+        assert answer is not None
+        assert answer in decided.reason
+        return
+    assert isinstance(decided, Assignment)
+    (demand,) = decided.demands
+    assert (demand.subnet_ids, demand.claimed) == (("p",), False)
+    assert demand.address == (None if answer is None else addressing.parse(answer))
 
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 2)), unique_by=lambda row: row[0])
@@ -177,12 +200,12 @@ HOLDINGS = st.dictionaries(st.sampled_from(["0", "1", "2", "host"]), st.integers
 def test_a_server_is_to_claim_as_many_of_each_pool_as_it_has_and_all_else_that_it_holds(
     rows: list[tuple[int, int]], amounts: dict[str, int]
 ) -> None:
-    items = [held(str(tag), str(subnet)) for tag, subnet in rows]
+    items = [(str(subnet), f"10.0.{subnet}.{address}") for address, subnet in rows]
     has = {uuid: {"VCPU" if uuid == "host" else IPV4_ADDRESS: amount} for uuid, amount in amounts.items()}
     claim = flat.server_claim(has, items, ["0", "1", "2"])
     assert claim.get("host") == has.get("host")
     for subnet in ("0", "1", "2"):
-        count = sum(item.subnet_id == subnet for item in items)
+        count = sum(pool_id == subnet for pool_id, _ in items)
         assert claim.get(subnet) == ({IPV4_ADDRESS: count} if count else None)
 
 
@@ -205,37 +228,69 @@ async def claim(cloud: Cloud, server_id: str, allocations: dict[str, int]) -> bo
     return isinstance((await cloud.networks.placement.claim([ClaimGroup((consumer,))]))[0], Claimed)
 
 
+HOSTS = {"cell1": "a", "cell2": "b", "cell3": "c"}
+
+
 async def boot(cloud: Cloud, network: Network, cell: str, pool_id: str, *, fixed_ip: str | None = None) -> str:
     """A server with one address of a pool, claimed and allocated; its id."""
     server = cloud.server(Nic(tag="0", network_id=network.id, fixed_ip=fixed_ip))
     assert await claim(cloud, server.server_id, {pool_id: 1})
-    (answer,) = await cloud.client.allocate_flat(cell, [await want(cloud, server, {"0": pool_id})])
-    assert isinstance(answer, Allocated), answer
+    (answer,) = await bind(cloud, server, cell, pool_id)
+    assert isinstance(answer, Bound), answer
     return server.server_id
 
 
-async def want(cloud: Cloud, server: Server, pools: dict[str, str]) -> FlatWanted:
-    (seen,) = await cloud.client.get_flat_nics([server])
-    fixed = {nic.tag: nic.fixed_ip for nic in seen.nics if nic.fixed_ip}
-    return FlatWanted(server_id=server.server_id, ticket=seen.ticket, pools_by_tag=pools, fixed_ips_by_tag=fixed)
+async def ensured(cloud: Cloud, server: Server, *, placed: bool = True) -> tuple[seam.Port, ...]:
+    (answer,) = await cloud.client.ensure_ports([server], placed=placed)
+    assert isinstance(answer, EnsuredPorts), answer
+    return answer.ports
+
+
+async def bind(cloud: Cloud, server: Server, cell: str, *pools: str) -> list[Bound | BindRefused]:
+    """Its ports get addresses of these pools on the host of the cell."""
+    return await cloud.client.bind_ports(binds(await ensured(cloud, server), server, cell, *pools))
+
+
+def binds(seen: tuple[seam.Port, ...], server: Server, cell: str, *pools: str) -> list[PortBind]:
+    return [
+        PortBind(
+            port_id=port.id, server_id=server.server_id, host=HOSTS[cell], provider_uuid=pool_id,
+            revision=port.revision, fixed_ip=port.fixed_ip,
+        )
+        for port, pool_id in zip(seen, pools, strict=True)
+    ]  # fmt: skip
 
 
 async def two_cells(cloud: Cloud) -> tuple[Network, str, str]:
     """A network with five addresses in cell1 and five in cell2; its pools."""
     network = await cloud.flat(cell1="10.1.0.0/29", cell2="10.2.0.0/29")
+    await hosts_in_cells(cloud)
     pools = {pool.cell: pool.id for pool in await subnet_service.list_subnets(cloud.networks)}
     return network, pools["cell1"], pools["cell2"]
 
 
+async def hosts_in_cells(cloud: Cloud) -> None:
+    await cloud.client.set_hosts({host: [] for host in HOSTS.values()}, cells_by_host={h: c for c, h in HOSTS.items()})
+
+
 async def assert_clean(cloud: Cloud) -> None:
     await assert_sound(cloud)
+    assert await held(cloud) == []
+
+
+async def held(cloud: Cloud) -> list[tuple[str, str]]:
+    """Servers with their addresses."""
     async with cloud.networks.database.transaction() as tx:
-        assert await tx.fetch("SELECT * FROM network.flat_address") == []
+        rows = await tx.fetch(
+            "SELECT p.made_for, a.address FROM network.port p JOIN network.address a ON a.port_id = p.id"
+            " WHERE p.nic_tag IS NOT NULL ORDER BY a.address"
+        )
+    return [(row["made_for"], row["address"]) for row in rows]
 
 
 async def test_a_pool_is_a_sharing_provider_that_its_cells_hosts_reach(cloud: Cloud) -> None:
     network, one, two = await two_cells(cloud)
-    await cloud.client.set_hosts({"a": [], "b": ["rack1"], "c": []}, cells_by_host={"b": "cell2", "c": "cell3"})
+    await cloud.client.set_hosts({"b": ["rack1"]}, cells_by_host={"b": "cell2"})
     view = (await cloud.client.get_networks([network.id]))[network.id]
     assert (view.flat, view.routed) == (True, True)
     assert {segment.name for segment in view.segments} == {"cell1", "cell2"}
@@ -249,13 +304,21 @@ async def test_a_pool_is_a_sharing_provider_that_its_cells_hosts_reach(cloud: Cl
     assert await cloud.client.get_segment_names([one]) == {one: "cell1"}
 
 
-async def test_no_port_is_made_for_a_flat_network_and_one_that_a_client_asks_for_is_refused(cloud: Cloud) -> None:
+async def test_no_port_is_there_before_a_host_is_chosen_and_none_that_a_client_sees(cloud: Cloud) -> None:
     network, *_ = await two_cells(cloud)
     plain = await cloud.plain()
     server = cloud.server(Nic(tag="0", network_id=network.id), Nic(tag="1", network_id=plain.id))
-    (answer,) = await cloud.client.ensure_ports([server])
-    assert isinstance(answer, EnsuredPorts)
-    assert [(port.tag, port.network_id) for port in answer.ports] == [("1", plain.id)]
+    planned, made = await ensured(cloud, server, placed=False)
+    assert (planned.revision, planned.network_id, len(planned.pools)) == (0, network.id, 2)
+    shown = await port_service.list_ports(cloud.networks, PortFilter())
+    assert [port.id for port in shown] == [made.id]
+    hidden, again = await ensured(cloud, server)
+    assert (hidden.id, hidden.revision, again) == (planned.id, 1, made)
+    assert await port_service.list_ports(cloud.networks, PortFilter()) == shown
+    assert (await quota_service.get_details(cloud.networks, PROJECT))["port"].used == 1
+    theirs = Server(server_id=str(uuid.uuid4()), project_id=PROJECT, nics=(Nic(tag="0", port_id=hidden.id),))
+    (refused,) = await cloud.client.ensure_ports([theirs])
+    assert refused == PortsRefused(theirs.server_id, f"Port {hidden.id} could not be found.")
     for named in (None, (), (FixedIpRequest(ip_address="10.1.0.4"),)):
         request = PortRequest(network_id=network.id, project_id=PROJECT, fixed_ips=named)
         with pytest.raises(InvalidInput, match="roost:kind flat and has no ports"):
@@ -279,11 +342,12 @@ async def test_addresses_come_from_the_pool_that_was_claimed_and_go_back_to_it(c
     first = await boot(cloud, network, "cell1", one)
     second = await boot(cloud, network, "cell2", two)
     await assert_sound(cloud)
-    views = await cloud.client.get_flat_nics(
-        [Server(server_id=s, project_id=PROJECT, nics=(nic_on(network),)) for s in (first, second)]
-    )
-    assert [view.nics[0].address for view in views] == ["10.1.0.2", "10.2.0.2"]
-    assert views[0].nics[0].mac_address != views[1].nics[0].mac_address
+    views = await cloud.client.list_attached_ports([first, second])
+    (one_nic,), (two_nic,) = views[first], views[second]
+    assert [(nic.id, nic.tag, nic.addresses) for nic in (one_nic, two_nic)] == [
+        (None, "0", ("10.1.0.2",)), (None, "0", ("10.2.0.2",)),
+    ]  # fmt: skip
+    assert one_nic.mac_address != two_nic.mac_address
     await cloud.client.release_ports(
         [Server(server_id=s, project_id=PROJECT, nics=()) for s in (first, second)], restore=True
     )
@@ -294,28 +358,22 @@ def nic_on(network: Network) -> Nic:
     return Nic(tag="0", network_id=network.id)
 
 
-async def test_allocating_again_changes_nothing_and_a_lower_ticket_is_shut_out(cloud: Cloud) -> None:
+async def test_binding_again_changes_nothing_and_an_earlier_revision_is_shut_out(cloud: Cloud) -> None:
     network, one, _two = await two_cells(cloud)
     server = cloud.server(Nic(tag="0", network_id=network.id), Nic(tag="1", network_id=network.id))
-    early = await want(cloud, server, {"0": one, "1": one})
+    early = await ensured(cloud, server)
     assert await claim(cloud, server.server_id, {one: 2})
-    late = await want(cloud, server, {"0": one, "1": one})
-    (first,) = await cloud.client.allocate_flat("cell1", [late])
-    (again,) = await cloud.client.allocate_flat("cell1", [late])
-    assert isinstance(first, Allocated)
+    first = await bind(cloud, server, "cell1", one, one)
+    again = await bind(cloud, server, "cell1", one, one)
     assert first == again
-    assert {nic.address for nic in first.nics} == {"10.1.0.2", "10.1.0.3"}
-    (refused,) = await cloud.client.allocate_flat("cell1", [early])
-    assert isinstance(refused, AllocateRefused)
-    await cloud.client.unassign_flat({(server.server_id, tag): early.ticket for tag in "01"})
-    assert len(await nics(cloud, server)) == 2
-    await cloud.client.unassign_flat({(server.server_id, tag): late.ticket for tag in "01"})
-    assert await nics(cloud, server) == []
+    assert [address for _, address in await held(cloud)] == ["10.1.0.2", "10.1.0.3"]
+    for refused in await cloud.client.bind_ports(binds(early, server, "cell2", one, one)):
+        assert isinstance(refused, BindRefused)
+        assert refused.changed
+    await cloud.client.unassign_ports({port.id: port.revision for port in early})
+    assert len(await held(cloud)) == 2
+    await cloud.client.unassign_ports({port.id: port.revision for port in await ensured(cloud, server)})
     await assert_clean(cloud)
-
-
-async def nics(cloud: Cloud, server: Server) -> list[FlatNic]:
-    return [nic for nic in (await cloud.client.get_flat_nics([server]))[0].nics if nic.address]
 
 
 async def test_a_server_that_moves_to_another_pool_leaves_its_address_behind(cloud: Cloud) -> None:
@@ -323,13 +381,14 @@ async def test_a_server_that_moves_to_another_pool_leaves_its_address_behind(clo
     server_id = await boot(cloud, network, "cell1", one)
     server = Server(server_id=server_id, project_id=PROJECT, nics=(nic_on(network),))
     assert await claim(cloud, server_id, {two: 1})
-    (answer,) = await cloud.client.allocate_flat("cell2", [await want(cloud, server, {"0": two})])
-    assert isinstance(answer, Allocated)
-    assert [nic.address for nic in await nics(cloud, server)] == ["10.2.0.2"]
+    (port,) = await ensured(cloud, server)
+    await cloud.client.unassign_ports({port.id: port.revision})
+    (answer,) = await bind(cloud, server, "cell2", two)
+    assert isinstance(answer, Bound)
+    assert await held(cloud) == [(server_id, "10.2.0.2")]
     await assert_sound(cloud)
     other = await boot(cloud, network, "cell1", one)
-    again = await nics(cloud, Server(server_id=other, project_id=PROJECT, nics=(nic_on(network),)))
-    assert [nic.address for nic in again] == ["10.1.0.2"]
+    assert await held(cloud) == [(other, "10.1.0.2"), (server_id, "10.2.0.2")]
 
 
 async def test_a_fixed_address_is_given_once_and_only_that_one(cloud: Cloud) -> None:
@@ -338,12 +397,11 @@ async def test_a_fixed_address_is_given_once_and_only_that_one(cloud: Cloud) -> 
     rival = cloud.server(Nic(tag="0", network_id=network.id, fixed_ip="10.1.0.4"))
     for server in (named, rival):
         assert await claim(cloud, server.server_id, {one: 1})
-    wants = [await want(cloud, server, {"0": one}) for server in (named, rival)]
-    answers = [(await cloud.client.allocate_flat("cell1", [one_want]))[0] for one_want in wants]
-    assert isinstance(answers[0], Allocated)
-    assert answers[0].nics[0].address == "10.1.0.4"
-    assert isinstance(answers[1], AllocateRefused)
-    assert answers[1].final
+    asked = [binds(await ensured(cloud, server), server, "cell1", one)[0] for server in (named, rival)]
+    first, second = await cloud.client.bind_ports(asked)
+    assert isinstance(first, Bound)
+    assert first.addresses == ("10.1.0.4",)
+    assert isinstance(second, BindRefused)
     (early,) = await cloud.client.ensure_ports([rival])
     assert isinstance(early, PortsRefused)
     assert named.server_id in early.reason
@@ -352,22 +410,22 @@ async def test_a_fixed_address_is_given_once_and_only_that_one(cloud: Cloud) -> 
 
 async def test_servers_at_once_never_get_the_same_address(cloud: Cloud) -> None:
     network = await cloud.flat(cell1="10.1.0.0/26")
+    await hosts_in_cells(cloud)
     (one,) = [pool.id for pool in await subnet_service.list_subnets(cloud.networks)]
     await asyncio.gather(*(boot(cloud, network, "cell1", one) for _ in range(30)))
-    async with cloud.networks.database.transaction() as tx:
-        assert len(await tx.fetch("SELECT DISTINCT address FROM network.flat_address")) == 30
+    assert len({address for _, address in await held(cloud)}) == 30
     await assert_sound(cloud)
 
 
 async def test_two_that_allocate_for_one_server_at_once_leave_it_one_address_for_each_nic(cloud: Cloud) -> None:
     network, one, two = await two_cells(cloud)
     server = cloud.server(nic_on(network))
-    assert await claim(cloud, server.server_id, {one: 1})
-    wants = [
-        (cell, await want(cloud, server, {"0": pool_id})) for cell, pool_id in (("cell1", one), ("cell2", two)) * 4
-    ]
-    await asyncio.gather(*(cloud.client.allocate_flat(cell, [item]) for cell, item in wants))
-    assert [nic.provider_uuid for nic in await nics(cloud, server)] == [two]
+    assert await claim(cloud, server.server_id, {one: 1, two: 1})
+    answers = await asyncio.gather(
+        *(bind(cloud, server, cell, pool_id) for cell, pool_id in (("cell1", one), ("cell2", two)) * 4)
+    )
+    first = next(answer for (answer,) in answers if isinstance(answer, Bound))
+    assert await held(cloud) == [(server.server_id, first.addresses[0])]
     await assert_sound(cloud)
 
 
@@ -376,13 +434,12 @@ async def test_the_reconciler_takes_addresses_of_servers_that_are_gone_and_no_ot
     building, ended, running = [await boot(cloud, network, "cell1", one) for _ in range(3)]
     cloud.compute.unfinished = {building}
     cloud.compute.existing = {running}
+    await cloud.client.settle_ports([running])
     await cloud.networks.placement.release([ended, running])  # a running server's address stays, whatever is claimed
     assert await claim(cloud, building, {two: 1})
-    assert (await reconcile_once(cloud.networks)).unassigned == 1
-    assert (await reconcile_once(cloud.networks)).unassigned == 0
-    async with cloud.networks.database.transaction() as tx:
-        left = {row[0] for row in await tx.fetch("SELECT server_id FROM network.flat_address")}
-    assert left == {building, running}
+    assert (await reconcile_once(cloud.networks)).parted == 1
+    assert (await reconcile_once(cloud.networks)).parted == 0
+    assert {server_id for server_id, _ in await held(cloud)} == {building, running}
     await assert_sound(cloud)
 
 
@@ -407,7 +464,6 @@ async def test_an_audit_finds_and_repairs_claims_of_running_servers_that_are_not
 
 async def test_a_pool_in_use_stays_and_one_that_is_deleted_leaves_nothing(cloud: Cloud) -> None:
     network, one, two = await two_cells(cloud)
-    await cloud.client.set_hosts({"a": []})
     server_id = await boot(cloud, network, "cell1", one)
     with pytest.raises(SubnetInUse, match="Servers have addresses"):
         await subnet_service.delete_subnet(cloud.networks, one)
@@ -463,6 +519,7 @@ async def test_a_flat_network_is_made_shown_and_deleted_over_the_api(api: Api, c
     ):
         _, answer = await api.call("GET", f"/v2.0/{path}")
         assert [item["id"] for item in answer[key]] == [found]
+    await hosts_in_cells(cloud)
     server = await boot(cloud, await network_service.get_network(cloud.networks, network["id"]), "cell2", pool["id"])
     _, answer = await api.call("GET", f"/v2.0/network-ip-availabilities/{network['id']}")
     shown = answer["network_ip_availability"]

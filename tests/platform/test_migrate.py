@@ -8,12 +8,17 @@ from alembic import command
 from alembic.script import ScriptDirectory
 
 from roost.cli.roles import SCHEMAS
+from roost.network.model import PortFilter
+from roost.network.rules.bindings import port_id
+from roost.network.store import ports as port_rows
+from roost.network.store import subnets as subnet_rows
 from roost.placement.service import claims as claims_service
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.refresh import IndexRefresher
 from roost.platform.database import Database
 from roost.platform.migrate import SchemaTooNew, configuration, head, list_outdated, upgrade
 from roost.platform.postgres import PrivatePostgres
+from roost.seams.network import Nic
 from roost.seams.placement import VCPU, ClaimGroup, ConsumerClaim
 
 
@@ -60,15 +65,15 @@ INSERT INTO placement.deleted_provider (provider_id) VALUES (7);
 
 def test_a_ledger_with_stamps_goes_on_with_a_journal(empty_dsn: str) -> None:
     command.upgrade(configuration(empty_dsn, "placement"), "placement_0001")
-    asyncio.run(_fill(empty_dsn))
+    asyncio.run(_execute(empty_dsn, STAMPED))
     upgrade(empty_dsn, ["placement"])
     asyncio.run(_use(empty_dsn))
 
 
-async def _fill(dsn: str) -> None:
+async def _execute(dsn: str, sql: str) -> None:
     database = await Database.open(dsn)
     async with database.transaction() as tx:
-        await tx.execute(STAMPED)
+        await tx.execute(sql)
     await database.close()
 
 
@@ -87,3 +92,47 @@ async def _use(dsn: str) -> None:
     assert index is loaded
     assert index.used[index.row_by_uuid[HOST]] == {VCPU: 3}
     await database.close()
+
+
+CLOUD = {
+    name: f"00000000-0000-4000-8000-00000000000{number}" for number, name in enumerate(("net", "pool", "a", "b"), 1)
+}
+FLAT = """
+INSERT INTO network.network (id, name, project_id, flat) VALUES ('{net}', 'legacy', 'p', true);
+INSERT INTO network.subnet (id, network_id, project_id, ip_version, cidr, cell)
+    VALUES ('{pool}', '{net}', 'p', 4, '10.1.0.0/29', 'cell1');
+INSERT INTO network.pool VALUES ('{pool}', '10.1.0.2', '10.1.0.6');
+INSERT INTO network.free_range VALUES ('{pool}', '10.1.0.5', '10.1.0.6');
+INSERT INTO network.flat_address (server_id, tag, network_id, subnet_id, address, mac_address, ticket) VALUES
+    ('{a}', '0', '{net}', '{pool}', '10.1.0.2', 'fa:16:3e:00:00:01', 1),
+    ('{a}', '1', '{net}', '{pool}', '10.1.0.3', 'fa:16:3e:00:00:02', 1),
+    ('{b}', '0', '{net}', '{pool}', '10.1.0.4', 'fa:16:3e:00:00:03', 2);
+""".format(**CLOUD)
+
+
+def test_addresses_of_flat_networks_come_to_be_on_hidden_ports_with_the_ids_that_builds_derive(empty_dsn: str) -> None:
+    command.upgrade(configuration(empty_dsn, "network"), "network_0003")
+    asyncio.run(_execute(empty_dsn, FLAT))
+    upgrade(empty_dsn, ["network"])
+    asyncio.run(_look(empty_dsn))
+
+
+async def _look(dsn: str) -> None:
+    database = await Database.open(dsn)
+    async with database.transaction() as tx:
+        shown = await port_rows.list_ports(tx, PortFilter())
+        found = await port_rows.list_ports(tx, PortFilter(hidden=True))
+        (subnet,) = await subnet_rows.list_subnets(tx, provider_uuids=[CLOUD["pool"]])
+    await database.close()
+    assert shown == []
+    assert subnet.id == subnet.provider_uuid == CLOUD["pool"]
+    ids = {
+        port_id(CLOUD[server], Nic(tag=tag)): (CLOUD[server], tag)
+        for server, tag in (("a", "0"), ("a", "1"), ("b", "0"))
+    }
+    assert {port.id: (port.made_for, port.nic_tag) for port in found} == ids
+    assert {port.addresses[0].address: port.mac_address[-2:] for port in found} == {
+        "10.1.0.2": "01", "10.1.0.3": "02", "10.1.0.4": "03",
+    }  # fmt: skip
+    assert all(port.device_id == port.made_for and port.reserved_from is None for port in found)
+    assert not any(item.claimed or item.assigned_for for port in found for item in port.addresses)

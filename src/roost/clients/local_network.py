@@ -2,16 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.network.service import Networks, builds, flat, publications, views
+from roost.network.service import Networks, builds, publications, views
 from roost.seams.network import (
-    Allocated,
-    AllocateRefused,
     AttachedPort,
     BindRefused,
     Bound,
     EnsuredPorts,
-    FlatNics,
-    FlatWanted,
     HostReach,
     NetworkView,
     PortBind,
@@ -38,9 +34,11 @@ class LocalNetwork:
         """See NetworkClient."""
         return await views.get_port_projects(self._networks, port_ids)
 
-    async def ensure_ports(self, servers: Sequence[ServerNics]) -> list[EnsuredPorts | PortsRefused]:
+    async def ensure_ports(
+        self, servers: Sequence[ServerNics], *, placed: bool = False
+    ) -> list[EnsuredPorts | PortsRefused]:
         """See NetworkClient."""
-        return await builds.ensure_ports(self._networks, servers)
+        return await builds.ensure_ports(self._networks, servers, placed=placed)
 
     async def bind_ports(self, binds: Sequence[PortBind]) -> list[Bound | BindRefused]:
         """See NetworkClient."""
@@ -57,7 +55,6 @@ class LocalNetwork:
     async def release_ports(self, servers: Sequence[ServerNics], *, restore: bool) -> None:
         """See NetworkClient."""
         await builds.release_ports(self._networks, servers, restore=restore)
-        await flat.release(self._networks, [server.server_id for server in servers])
 
     async def set_hosts(
         self, physical_networks_by_host: Mapping[str, Sequence[str]], *, cells_by_host: Mapping[str, str] | None = None
@@ -68,18 +65,6 @@ class LocalNetwork:
     async def get_hosts(self, names: Sequence[str]) -> dict[str, HostReach]:
         """See NetworkAudit."""
         return await views.get_hosts(self._networks, names)
-
-    async def get_flat_nics(self, servers: Sequence[ServerNics]) -> list[FlatNics]:
-        """See NetworkClient."""
-        return await flat.get_flat_nics(self._networks, servers)
-
-    async def allocate_flat(self, cell: str, wanted: Sequence[FlatWanted]) -> list[Allocated | AllocateRefused]:
-        """See NetworkClient."""
-        return await flat.allocate(self._networks, cell, wanted)
-
-    async def unassign_flat(self, tickets: Mapping[tuple[str, str], int]) -> None:
-        """See NetworkClient."""
-        await flat.unassign(self._networks, tickets)
 
     async def list_noticed_servers(self, server_ids: Sequence[str]) -> set[str]:
         """See NetworkAudit."""

@@ -100,15 +100,12 @@ class Placed(Struct, frozen=True, kw_only=True):
     classes_by_port: port id -> the resource classes of which it claimed one each, none where what it gets is no
     capacity; without an entry, it has its addresses, or claimed IPv4 alone.
     generations: consumer UUID -> the generation that this claim gave it; who releases it names them.
-    pools_by_tag: tag of a NIC on a flat network -> the pool that its address is claimed from, with the server's ticket.
     """
 
     host: str
     providers_by_port: Mapping[str, str]
     generations: Mapping[str, int]
     classes_by_port: Mapping[str, tuple[str, ...]] = {}
-    pools_by_tag: Mapping[str, str] = {}
-    ticket: int = 0
 
 
 class Failure(Struct, frozen=True, kw_only=True):

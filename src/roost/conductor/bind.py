@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from roost.compute.model import Failure, Move, ServerChange, Stage
-from roost.conductor.allocate import read_flat_nics
 from roost.conductor.context import Build, Lease, moved
 from roost.conductor.launches import begin_wait_s
 from roost.conductor.ports import ensure_ports, ports_held
 from roost.platform.crash import crash_point
 from roost.seams.compute import ServerPort
-from roost.seams.network import BindRefused, Bound, FlatNic, NetworkView, Port, PortBind
+from roost.seams.network import BindRefused, Bound, NetworkView, Port, PortBind
 from roost.seams.placement import IPV4_ADDRESS
 
 
@@ -21,21 +20,15 @@ async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     conductor = lease.conductor
     ports, moves = await _read_ports(lease, builds)
     found = [(build, ports[build.work.server_id]) for build in builds if build.work.server_id in ports]
-    flat = {server_id: seen.nics for server_id, seen in (await read_flat_nics(lease, found)).items()}
-    on_ports = {port.network_id for known in ports.values() for port in known}
     networks = await conductor.network.get_networks(
-        sorted(on_ports | {nic.network_id for nics in flat.values() for nic in nics})
+        sorted({port.network_id for known in ports.values() for port in known})
     )
     binds = [bind for build in builds for bind in _binds(build, ports.get(build.work.server_id, ()))]
     crash_point("bind.before-bind")
     answers = {answer.port_id: answer for answer in await conductor.network.bind_ports(binds)} if binds else {}
     crash_point("bind.after-bind")
     for build, known in found:
-        nics = flat.get(build.work.server_id, ())
-        if any(nic.address is None for nic in nics):
-            moves.append(moved(build.work, Stage.ALLOCATE, keep=True))
-        else:
-            moves.append(_launch(build, known, [answers[port.id] for port in known], nics, networks, lease))
+        moves.append(_launch(build, known, [answers[port.id] for port in known], networks, lease))
     crash_point("launch.before-desire")
     advanced = await lease.advance(builds, moves, ports=ports)
     crash_point("launch.after-desire")
@@ -61,6 +54,7 @@ def _binds(build: Build, ports: Sequence[Port]) -> list[PortBind]:
             provider_uuid=placed.providers_by_port.get(port.id),
             revision=port.revision,
             claimed=placed.classes_by_port.get(port.id, (IPV4_ADDRESS,)),
+            fixed_ip=port.fixed_ip,
         )
         for port in ports
     ]
@@ -70,7 +64,6 @@ def _launch(
     build: Build,
     ports: Sequence[Port],
     answers: Sequence[Bound | BindRefused],
-    flat: Sequence[FlatNic],
     networks: Mapping[str, NetworkView],
     lease: Lease,
 ) -> Move:
@@ -93,7 +86,7 @@ def _launch(
         )
     info = [
         ServerPort(
-            port_id=port.id,
+            port_id=None if port.pools else port.id,
             tag=port.tag,
             network_id=port.network_id,
             network_name=networks[port.network_id].name,
@@ -104,9 +97,6 @@ def _launch(
         for port, answer in zip(ports, answers, strict=True)
         if isinstance(answer, Bound)
     ]
-    info += [_flat_port(nic, networks[nic.network_id]) for nic in flat]
-    order = {nic.tag: number for number, nic in enumerate(work.spec.nics)}
-    info.sort(key=lambda port: order[port.tag])
     return moved(
         work,
         Stage.LAUNCH,
@@ -114,18 +104,4 @@ def _launch(
         guest_host=placed.host,
         delay_s=begin_wait_s(lease.conductor.settings),
         server=ServerChange(status="BUILD", task_state="spawning", host=placed.host, network_info=tuple(info)),
-    )
-
-
-def _flat_port(nic: FlatNic, network: NetworkView) -> ServerPort:
-    """A NIC on a flat network as the host and the server's owner see it: like any other, but no port stands behind."""
-    assert nic.address is not None, "allocate comes before bind"
-    return ServerPort(
-        port_id=None,
-        tag=nic.tag,
-        network_id=nic.network_id,
-        network_name=network.name,
-        mac_address=nic.mac_address,
-        addresses=(nic.address,),
-        preserve_on_delete=False,
     )

@@ -15,12 +15,11 @@ import structlog
 
 from roost.compute.model import WORK_CHANNEL, Stage
 from roost.compute.service.work import lease_work
-from roost.conductor.allocate import allocate
 from roost.conductor.bind import bind
 from roost.conductor.context import Build, Conductor, Lease
 from roost.conductor.finish import delete, fail, launch_timeout, retry, settle
 from roost.conductor.place import place
-from roost.conductor.ports import create_ports
+from roost.conductor.ports import allocate, create_ports
 from roost.platform.errors import DatabaseUnavailable, TransactionVictim
 from roost.platform.logs import EachMinute
 

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 
 from roost.compute.model import WORK_CHANNEL, Failure, Placed, Stage
 from roost.compute.service.hosts import count_closed_hosts, list_quiet_hosts
-from roost.conductor.allocate import own_cells
+from roost.compute.service.work import get_host_cells
 from roost.conductor.context import Build, Lease, moved
 from roost.conductor.ports import ensure_ports
-from roost.conductor.resume import HostSearch, adopt_claims, begin_searches, release_claims, with_claim
+from roost.conductor.resume import HostSearch, adopt_claims, begin_searches, release_claims, with_claims
 from roost.platform.crash import crash_point
 from roost.scheduling.explain import ClosedHosts, addresses_asked, explain
 from roost.scheduling.filters import apply_filters
-from roost.scheduling.request import Request, alternatives, build_query, build_request, stays, suffix_of
+from roost.scheduling.request import Request, alternatives, build_query, build_request, suffix_of
 from roost.scheduling.selection import join, select
 from roost.seams.network import NetworkView, PortsRefused
 from roost.seams.placement import (
@@ -50,7 +50,7 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     networks = await conductor.network.get_networks(sorted(network_ids))
     for search in searches:
         # A network that went since its ports were looked at: the next look refuses the server and says so.
-        search.overtaken = not (search.is_whole and search.network_ids <= networks.keys())
+        search.overtaken = not search.network_ids <= networks.keys()
     await adopt_claims(lease, [search for search in searches if not search.overtaken], networks)
     quiet = await _list_quiet(lease, searches)
     for _ in range(ROUNDS_MAX):
@@ -58,12 +58,12 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         if not waiting:
             break
         await _search_and_claim(lease, waiting, networks, quiet)
-    own = await own_cells(lease, [one.outcome.host for one in searches if isinstance(one.outcome, Placed)])
+    own = await _own_cells(lease, [one.outcome.host for one in searches if isinstance(one.outcome, Placed)])
     for search in searches:
         work = search.build.work
         match search.outcome:
             case Placed():
-                stage = Stage.ALLOCATE if search.flat else Stage.BIND
+                stage = Stage.ALLOCATE if any(port.pools for port in search.ports) else Stage.BIND
                 moves.append(moved(work, stage, placed=search.outcome, keep=search.outcome.host in own))
             case Failure():
                 moves.append(moved(work, Stage.FAIL, failure=search.outcome, keep=True))
@@ -75,6 +75,15 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         conductor.compute.wake(WORK_CHANNEL)  # conductors of other cells go on with these
     await release_claims(lease, [search for search in searches if search.server_id in advanced.lost])
     return advanced.going_on
+
+
+async def _own_cells(lease: Lease, hosts: Sequence[str]) -> set[str]:
+    """Return those of the hosts with whose servers this conductor goes on: all, unless it is one of some cells only."""
+    mine = lease.conductor.settings.cells
+    if not mine:
+        return set(hosts)
+    cells = await get_host_cells(lease.conductor.compute, sorted(set(hosts)))
+    return {host for host, cell in cells.items() if cell in mine}
 
 
 async def _list_quiet(lease: Lease, searches: Sequence[HostSearch]) -> frozenset[str]:
@@ -132,7 +141,6 @@ def _request(search: HostSearch, networks: Mapping[str, NetworkView]) -> Request
         work.spec,
         search.ports,
         networks,
-        flat=search.flat,
         excluded_hosts=work.excluded_hosts,
         free_to_leave=search.leaving,
     )
@@ -156,8 +164,7 @@ async def _refuse(
             if isinstance(ensured, PortsRefused):
                 search.outcome = Failure(message=ensured.reason)
             else:
-                search.ports = tuple(with_claim(port, search.held.get(port.id)) for port in ensured.ports)
-    await _leave_pools(lease, may_leave)
+                search.ports = with_claims(search.server_id, ensured.ports, search.held)
     final = [search for search in searches if search not in may_leave]
     if final:
         usages = await conductor.placement.list_usages(addresses_asked(tried[0][0]))
@@ -173,22 +180,7 @@ def _may_leave(search: HostSearch) -> bool:
     """Whether an address that this very build claimed holds the server to some of the hosts, and may be left."""
     if search.leaving:
         return False
-    on_ports = any(port.provider_uuid and not port.pinned for port in search.ports)
-    return on_ports or any(nic.provider_uuid and nic.fixed_ip is None for nic in search.flat)
-
-
-async def _leave_pools(lease: Lease, searches: Sequence[HostSearch]) -> None:
-    """Unassign addresses of flat networks before the servers' claims are made elsewhere."""
-    leaving = {
-        (search.server_id, nic.tag): search.ticket
-        for search in searches
-        for nic in search.flat
-        if nic.address is not None and not stays(nic, free_to_leave=True)
-    }
-    if leaving:
-        crash_point("retry.before-unbind")
-        await lease.conductor.network.unassign_flat(leaving)
-        crash_point("retry.after-unbind")
+    return any(port.provider_uuid and not port.pinned for port in search.ports)
 
 
 def _told(failure: Failure | None) -> str | None:
@@ -211,8 +203,7 @@ async def _claim(
     crash_point("place.after-claim")
     for (search, candidate, host), answer in zip(chosen, answers, strict=True):
         if isinstance(answer, Claimed):
-            claims, pools = _claimed_here(search, candidate, networks), _pools_here(search, candidate)
-            search.placed_on(host, answer, claims=claims, pools=pools)
+            search.placed_on(host, answer, claims=_claimed_here(search, candidate, networks))
         elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in answer.shortfalls):
             # Somebody else claimed for this server: its next holder looks at what there is.
             search.overtaken = True
@@ -232,23 +223,19 @@ def _claimed_here(
     return claims
 
 
-def _pools_here(search: HostSearch, candidate: Candidate) -> dict[str, str]:
-    """Which pools the candidate gives the server's NICs on flat networks, by tag."""
-    providers = candidate.providers_by_suffix
-    return {nic.tag: providers[s][0] for nic in search.flat if (s := suffix_of(nic.tag)) in providers}
-
-
 def _claims(search: HostSearch, candidate: Candidate, networks: Mapping[str, NetworkView]) -> list[ConsumerClaim]:
     """Return the server's claim on its host, and one for each port that gets its address from the candidate.
 
     A port's earlier claim, without an address as yet, is made again as it is: see adopt_claims; unless the server may
-    leave it: then it goes back in the same step. Addresses of flat networks are the server's own, those that it keeps
-    too.
+    leave it: then it goes back in the same step. On flat networks the server itself claims its ports' addresses, those
+    that it keeps too.
     """
     work = search.build.work
+    of_server = {port.id for port in search.ports if port.pools}
     of_ports = {
         port_id: {provider_uuid: resources}
         for port_id, (provider_uuid, resources) in _claimed_here(search, candidate, networks).items()
+        if port_id not in of_server
     }
     kept = add_allocations(*({pool: {IPV4_ADDRESS: 1}} for pool in search.pools_kept.values()))
     own = subtract_allocations(add_allocations(candidate.allocations, kept), add_allocations(*of_ports.values()))

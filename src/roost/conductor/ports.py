@@ -1,4 +1,8 @@
-"""The first stage: a server's ports exist, and its user's own are reserved, before a host is chosen."""
+"""The stages that make a server's ports.
+
+They exist, and its user's own are reserved, before a host is chosen; but on flat networks of the legacy kind, where
+they are made after that, by a conductor of the host's cell, and no client sees them.
+"""
 
 from collections.abc import Sequence
 
@@ -10,19 +14,33 @@ from roost.seams.network import EnsuredPorts, Port, PortsRefused
 
 async def create_ports(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """Make and reserve each server's ports, or end it in ERROR with the reason why one cannot be had."""
-    answers = await ensure_ports(lease, builds)
+    return await _go_on(lease, builds, await ensure_ports(lease, builds), Stage.PLACE)
+
+
+async def allocate(lease: Lease, builds: Sequence[Build]) -> list[Build]:
+    """Make the ports on flat networks of servers that have a host; `bind` assigns what was claimed for them there."""
+    crash_point("allocate.before-ensure")
+    answers = await ensure_ports(lease, builds, placed=True)
+    crash_point("allocate.after-ensure")
+    return await _go_on(lease, builds, answers, Stage.BIND)
+
+
+async def _go_on(
+    lease: Lease, builds: Sequence[Build], answers: Sequence[EnsuredPorts | PortsRefused], stage: Stage
+) -> list[Build]:
     ports, moves = _sort_answers(builds, answers)
-    moves += [moved(build.work, Stage.PLACE, keep=True) for build in builds if build.work.server_id in ports]
+    moves += [moved(build.work, stage, keep=True) for build in builds if build.work.server_id in ports]
     return (await lease.advance(builds, moves, ports=ports)).going_on
 
 
-async def ensure_ports(lease: Lease, builds: Sequence[Build]) -> list[EnsuredPorts | PortsRefused]:
+async def ensure_ports(
+    lease: Lease, builds: Sequence[Build], *, placed: bool = False
+) -> list[EnsuredPorts | PortsRefused]:
     """Return the ports of each server, in order; servers without NICs are not asked about."""
     crash_point("create_ports.before-ensure")
     asked = [build.nics for build in builds if build.work.spec.nics]
-    answers = (
-        {answer.server_id: answer for answer in await lease.conductor.network.ensure_ports(asked)} if asked else {}
-    )
+    answered = await lease.conductor.network.ensure_ports(asked, placed=placed) if asked else []
+    answers = {answer.server_id: answer for answer in answered}
     crash_point("create_ports.after-ensure")
     return [answers.get(build.work.server_id) or EnsuredPorts(build.work.server_id, ()) for build in builds]
 

@@ -3,6 +3,7 @@
 `place` chooses a host for what is missing. What is read here counts only while the lease is held: see `ports_held`.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,12 +11,11 @@ import msgspec
 
 from roost.compute.model import Failure, Move, Placed
 from roost.compute.service.work import get_host_names
-from roost.conductor.allocate import read_flat_nics, with_claims
 from roost.conductor.context import Build, Lease
 from roost.conductor.ports import ensure_ports, ports_held
 from roost.scheduling.request import kinds_of, stays
-from roost.seams.network import EnsuredPorts, FlatNic, FlatNics, NetworkView, Port
-from roost.seams.placement import VCPU, Claimed, ClaimGroup, ConsumerState, Resources
+from roost.seams.network import EnsuredPorts, NetworkView, Port
+from roost.seams.placement import IPV4_ADDRESS, VCPU, Claimed, ClaimGroup, ConsumerState, Resources
 
 
 @dataclass
@@ -24,7 +24,6 @@ class HostSearch:
 
     ports: with the provider of an address that is claimed or assigned already. held: consumers as read under the lease.
     leaving: it may leave the segment of an address that this build assigned. overtaken: a consumer changed under it.
-    flat: its NICs on flat networks, with their pools as ports have their providers, and the server's ticket there.
     """
 
     build: Build
@@ -33,19 +32,6 @@ class HostSearch:
     leaving: bool = False
     overtaken: bool = False
     outcome: Placed | Failure | None = None
-    flat: tuple[FlatNic, ...] = ()
-    ticket: int = 0
-
-    @classmethod
-    def of(
-        cls, build: Build, ports: Sequence[Port], held: Mapping[str, ConsumerState], flat: FlatNics | None
-    ) -> "HostSearch":
-        """Return the search with what the server has claimed already. flat: None for a server on no flat network."""
-        known = tuple(with_claim(port, held.get(port.id)) for port in ports)
-        if flat is None:
-            return cls(build, known, held)
-        nics = with_claims(flat.nics, held.get(build.work.server_id))
-        return cls(build, known, held, flat=nics, ticket=flat.ticket)
 
     @property
     def server_id(self) -> str:
@@ -54,40 +40,30 @@ class HostSearch:
 
     @property
     def network_ids(self) -> set[str]:
-        """The networks of its NICs."""
-        return {port.network_id for port in self.ports} | {nic.network_id for nic in self.flat}
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether every NIC was found."""
-        return len(self.ports) + len(self.flat) == len(self.build.work.spec.nics)
+        """The networks of its ports."""
+        return {port.network_id for port in self.ports}
 
     @property
     def providers_unassigned(self) -> dict[str, str]:
-        """The providers of addresses that are claimed but not assigned, by port id."""
-        return {port.id: port.provider_uuid for port in self.ports if port.provider_uuid and not port.addresses}
+        """The providers of addresses that ports have claimed themselves and were not assigned, by port id."""
+        unassigned = [port for port in self.ports if not port.addresses and not port.pools]
+        return {port.id: port.provider_uuid for port in unassigned if port.provider_uuid}
 
     @property
     def claims_kept(self) -> dict[str, tuple[str, Resources]]:
-        """Where claims of ports without an address are, and what of: by port id; none if the server may leave them."""
+        """Where claims for ports without an address are, and what of: by port id; none that the server may leave."""
         unassigned = {} if self.leaving else self.providers_unassigned
-        return {port_id: (uuid, self.held[port_id].allocations[uuid]) for port_id, uuid in unassigned.items()}
+        claims = {port_id: (uuid, self.held[port_id].allocations[uuid]) for port_id, uuid in unassigned.items()}
+        return claims | {port_id: (pool, {IPV4_ADDRESS: 1}) for port_id, pool in self.pools_kept.items()}
 
     @property
     def pools_kept(self) -> dict[str, str]:
-        """The pools of flat networks from which the server's claim is kept, by the tag of the NIC."""
-        kept = [nic for nic in self.flat if stays(nic, free_to_leave=self.leaving)]
-        return {nic.tag: nic.provider_uuid for nic in kept if nic.provider_uuid is not None}
+        """The pools of flat networks of which the server's claim is kept, by port id, addresses assigned or not."""
+        kept = [port for port in self.ports if port.pools and stays(port, free_to_leave=self.leaving)]
+        return {port.id: port.provider_uuid for port in kept if port.provider_uuid is not None}
 
-    def placed_on(
-        self,
-        host: str,
-        answer: Claimed,
-        *,
-        claims: Mapping[str, tuple[str, Resources]] = {},
-        pools: Mapping[str, str] = {},
-    ) -> None:
-        """End the search: the server is claimed there. claims, pools: new ones, beside those that are kept."""
+    def placed_on(self, host: str, answer: Claimed, *, claims: Mapping[str, tuple[str, Resources]] = {}) -> None:
+        """End the search: the server is claimed there. claims: new ones, beside those that are kept."""
         claims = self.claims_kept | dict(claims)
         self.outcome = Placed(
             host=host,
@@ -97,37 +73,44 @@ class HostSearch:
                 **{port_id: tuple(resources) for port_id, (_, resources) in claims.items()},
             },
             generations=answer.generations,
-            pools_by_tag=self.pools_kept | dict(pools),
-            ticket=self.ticket,
         )
 
 
-def with_claim(port: Port, consumer: ConsumerState | None) -> Port:
-    """Return the port with the provider of its claim, where it has a claim but no address yet."""
-    if port.provider_uuid is not None or consumer is None:
-        return port
-    return msgspec.structs.replace(port, provider_uuid=next(iter(consumer.allocations)))
+def with_claims(server_id: str, ports: Sequence[Port], held: Mapping[str, ConsumerState]) -> tuple[Port, ...]:
+    """Return the ports with the providers of their claims, where they have claims but no addresses yet.
+
+    On flat networks the claims are the server's: ports with one pool have no other, the rest take what is left.
+    """
+    own = held[server_id].allocations if server_id in held else {}
+    left = Counter({uuid: resources.get(IPV4_ADDRESS, 0) for uuid, resources in own.items()})
+    left.subtract(port.provider_uuid for port in ports if port.pools and port.provider_uuid)
+    providers = {port.id: next(iter(held[port.id].allocations)) for port in ports if port.id in held}
+    for port in sorted(ports, key=lambda port: len(port.pools)):
+        pool = next((pool for pool in port.pools if left[pool] > 0), None)
+        if pool is not None and port.provider_uuid is None:
+            left[pool] -= 1
+            providers[port.id] = pool
+    return tuple(
+        msgspec.structs.replace(port, provider_uuid=port.provider_uuid or providers.get(port.id)) for port in ports
+    )
 
 
 async def begin_searches(lease: Lease, builds: Sequence[Build]) -> tuple[list[HostSearch], list[Move]]:
     """Return a search for each server, with what it has already, and the moves that end those without their ports."""
     # Ports that this lease has just made belong to servers that nobody has claimed anything for.
-    fresh = [build for build in builds if build.ports is not None]
-    flat = await read_flat_nics(lease, [(build, build.ports or ()) for build in fresh])
-    searches = [HostSearch.of(build, build.ports or (), {}, flat.get(build.work.server_id)) for build in fresh]
+    searches = [HostSearch(build, build.ports, {}) for build in builds if build.ports is not None]
     again = [build for build in builds if build.ports is None]
     if not again:
         return searches, []
     answers = await ensure_ports(lease, again)
-    ensured = [(b, a.ports) for b, a in zip(again, answers, strict=True) if isinstance(a, EnsuredPorts)]
-    flat = await read_flat_nics(lease, ensured)
-    uuids = [build.work.server_id for build in again] + [port.id for _, ports in ensured for port in ports]
+    uuids = [build.work.server_id for build in again]
+    uuids += [port.id for answer in answers if isinstance(answer, EnsuredPorts) for port in answer.ports]
     held = await lease.conductor.placement.get_consumers(uuids)
     ports_by_server, moves = await ports_held(lease, again, answers)
     for build in again:
         ports = ports_by_server.get(build.work.server_id)
         if ports is not None:
-            searches.append(HostSearch.of(build, ports, held, flat.get(build.work.server_id)))
+            searches.append(HostSearch(build, with_claims(build.work.server_id, ports, held), held))
     return searches, moves
 
 
@@ -144,7 +127,7 @@ async def adopt_claims(lease: Lease, searches: Sequence[HostSearch], networks: M
             port.provider_uuid or not port.needs_address or () in kinds_of(networks[port.network_id])
             for port in search.ports
         )
-        if own and whole and all(nic.provider_uuid for nic in search.flat):
+        if own and whole:
             claimed += [(search, uuid) for uuid, resources in own.allocations.items() if VCPU in resources]
     if not claimed:
         return

@@ -225,7 +225,8 @@ class PortOrigin(Struct, frozen=True, kw_only=True):
 class Port(Struct, frozen=True, kw_only=True):
     """A port with its addresses.
 
-    made_for: the server that Roost made it for, None for a user's own. reserved_from: a build holds it.
+    made_for: the server that Roost made it for, None for a user's own. reserved_from: a build holds it. nic_tag: on a
+    flat network the tag of the server's NIC, None elsewhere; clients never see such a port.
     """
 
     id: str
@@ -248,7 +249,13 @@ class Port(Struct, frozen=True, kw_only=True):
     revision: int
     created_at: datetime
     updated_at: datetime
+    nic_tag: str | None = None
     addresses: tuple[Address, ...] = ()
+
+    @property
+    def hidden(self) -> bool:
+        """Whether it is a server's on a flat network."""
+        return self.nic_tag is not None
 
     @property
     def provider_uuid(self) -> str | None:
@@ -371,7 +378,7 @@ class PortChanges(Struct, frozen=True, kw_only=True):
 class PortFilter(Struct, frozen=True, kw_only=True):
     """Which ports are wanted; None is any. hosts: empty for none. after, limit: in the order of ids.
 
-    seen_by: only ports of this project, and those on seen_networks.
+    seen_by: only ports of this project, and those on seen_networks. hidden: those of flat networks too.
     """
 
     ids: tuple[str, ...] | None = None
@@ -388,3 +395,4 @@ class PortFilter(Struct, frozen=True, kw_only=True):
     limit: int | None = None
     seen_by: str | None = None
     seen_networks: tuple[str, ...] = ()
+    hidden: bool = False

@@ -67,10 +67,13 @@ CREATE TABLE network.subnet (
     -- Ports that were there before it are still to get the addresses that follow from their MACs.
     spreading boolean NOT NULL DEFAULT false,
     -- Of a flat network: whose pool it is.
-    cell text
+    cell text,
+    -- The resource provider whose inventory counts the pools: of a flat network, the subnet's own.
+    provider_uuid uuid GENERATED ALWAYS AS (CASE WHEN cell IS NULL THEN coalesce(segment_id, network_id) ELSE id END) STORED
 );
 CREATE INDEX subnet_network ON network.subnet (network_id);
 CREATE INDEX subnet_segment ON network.subnet (segment_id);
+CREATE INDEX subnet_provider ON network.subnet (provider_uuid);
 CREATE INDEX subnet_changing ON network.subnet (id) WHERE change IS NOT NULL OR deleting;
 
 CREATE TABLE network.pool (
@@ -113,6 +116,8 @@ CREATE TABLE network.port (
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now(),
     tags text[] NOT NULL DEFAULT '{}',
+    -- On a flat network: the tag of its server's NIC. Such a port is never shown, and its address is claimed by the server.
+    nic_tag text,
     UNIQUE (network_id, mac_address)
 );
 CREATE INDEX port_device ON network.port (device_id) WHERE device_id <> '';
@@ -189,19 +194,3 @@ CREATE TABLE network.notice (
     lost_port_id uuid
 );
 CREATE INDEX notice_server ON network.notice (server_id);
-
--- The addresses that servers have on flat networks.
-CREATE TABLE network.flat_address (
-    server_id uuid NOT NULL,
-    tag text NOT NULL,
-    network_id uuid NOT NULL,
-    subnet_id uuid NOT NULL,
-    address inet NOT NULL,
-    mac_address text NOT NULL,
-    -- The fence: who asks with a lower ticket was overtaken.
-    ticket bigint NOT NULL,
-    PRIMARY KEY (server_id, tag),
-    UNIQUE (subnet_id, address),
-    UNIQUE (network_id, mac_address)
-);
-CREATE SEQUENCE network.flat_ticket;

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.seams.compute import FlavorGroup, ForcedHost, RequestSpec
-from roost.seams.network import FlatNic, NetworkView, Port, Segment
+from roost.seams.network import NetworkView, Port, Segment
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS, CandidateQuery, RequestGroup, Requirement
 
 KINDS_MAX = 64
@@ -85,26 +85,24 @@ def build_request(
     ports: Sequence[Port],
     networks: Mapping[str, NetworkView],
     *,
-    flat: Sequence[FlatNic] = (),
     excluded_hosts: Sequence[str] = (),
     free_to_leave: bool = False,
 ) -> Request:
-    """The request of a server with these ports, and with these NICs on flat networks.
+    """The request of a server with these ports.
 
     free_to_leave: an address that this very build assigned does not hold the port to its segment any more.
     """
     nics = []
     for port in ports:
-        has_address = port.provider_uuid is not None and (port.pinned or not free_to_leave)
+        has_address = stays(port, free_to_leave=free_to_leave)
         nics.append(
             NicRequest(
                 tag=port.tag,
                 network=networks[port.network_id],
                 needs_address=not has_address and (port.needs_address or port.provider_uuid is not None),
-                pinned_to=port.provider_uuid if has_address else None,
+                pinned_to=port.provider_uuid if has_address else port.pools[0] if port.fixed_ip else None,
             )
         )
-    nics += [_flat_request(nic, networks[nic.network_id], free_to_leave=free_to_leave) for nic in flat]
     return Request(
         resources=tuple(spec.host_resources.items()),
         nics=tuple(nics),
@@ -115,17 +113,9 @@ def build_request(
     )
 
 
-def stays(nic: FlatNic, *, free_to_leave: bool) -> bool:
-    """Whether the address that a flat network's NIC has claimed already is kept; one that was asked for always is."""
-    return nic.provider_uuid is not None and (nic.fixed_ip is not None or not free_to_leave)
-
-
-def _flat_request(nic: FlatNic, network: NetworkView, *, free_to_leave: bool) -> NicRequest:
-    kept = stays(nic, free_to_leave=free_to_leave)
-    only = nic.pools[0] if nic.fixed_ip is not None and nic.pools else None
-    return NicRequest(
-        tag=nic.tag, network=network, needs_address=not kept, pinned_to=nic.provider_uuid if kept else only
-    )
+def stays(port: Port, *, free_to_leave: bool) -> bool:
+    """Whether the address that a port has, or has a claim for, is kept; one that pins it always is."""
+    return port.provider_uuid is not None and (port.pinned or not free_to_leave)
 
 
 def alternatives(request: Request) -> list[Request]:

@@ -37,6 +37,9 @@ class Port(Struct, frozen=True, kw_only=True):
 
     provider_uuid: the segment, or the network without segments, that its addresses are on; None without an address.
     pinned: has an address that must stay, so only hosts that reach provider_uuid will do.
+    pools: on a flat network the providers from one of which its address comes, which its server claims itself; such a
+    port exists once its server's host is known, before that its revision is 0. fixed_ip: the address that it is to get
+    there.
     """
 
     id: str
@@ -51,6 +54,8 @@ class Port(Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...] = ()
     provider_uuid: str | None = None
     pinned: bool = False
+    pools: tuple[str, ...] = ()
+    fixed_ip: str | None = None
 
 
 class EnsuredPorts(Struct, frozen=True):
@@ -65,58 +70,6 @@ class PortsRefused(Struct, frozen=True):
 
     server_id: str
     reason: str
-
-
-class FlatNic(Struct, frozen=True, kw_only=True):
-    """A NIC on a flat network of the legacy kind: it has no port, its address is the server's own.
-
-    pools: the providers from one of which its address must come. provider_uuid: the pool that its address is on; None
-    without one. fixed_ip: the address that the server asked for; pools then is that address's alone.
-    """
-
-    tag: str
-    network_id: str
-    pools: tuple[str, ...] = ()
-    fixed_ip: str | None = None
-    mac_address: str = ""
-    address: str | None = None
-    provider_uuid: str | None = None
-
-
-class FlatNics(Struct, frozen=True, kw_only=True):
-    """A server's NICs on flat networks, in its order. ticket: above those of all who asked before; see FlatWanted."""
-
-    server_id: str
-    ticket: int
-    nics: tuple[FlatNic, ...]
-
-
-class FlatWanted(Struct, frozen=True, kw_only=True):
-    """Addresses that a server has claimed and is now to have, whole or not at all.
-
-    pools_by_tag: NIC tag -> pool. ticket: read under the lease of the build; a lower one than the addresses have was
-    overtaken and changes nothing.
-    """
-
-    server_id: str
-    ticket: int
-    pools_by_tag: Mapping[str, str]
-    fixed_ips_by_tag: Mapping[str, str] = {}
-
-
-class Allocated(Struct, frozen=True):
-    """The server has an address for each of these NICs."""
-
-    server_id: str
-    nics: tuple[FlatNic, ...]
-
-
-class AllocateRefused(Struct, frozen=True):
-    """The server has no address in a pool that it asked for. reason: a sentence; final: no other host would do."""
-
-    server_id: str
-    reason: str
-    final: bool = False
 
 
 class Segment(Struct, frozen=True, kw_only=True):
@@ -157,6 +110,7 @@ class PortBind(Struct, frozen=True, kw_only=True):
     provider_uuid: where its addresses are claimed and are now to be assigned; None: it has some, or claims none.
     claimed: the resource classes of which it holds one each there: it gets exactly one address for each, beside those
     that are no capacity; none: it was to have no other. revision: as read; a port that changed since is refused.
+    fixed_ip: the address that it is to get, exactly.
     """
 
     port_id: str
@@ -165,6 +119,7 @@ class PortBind(Struct, frozen=True, kw_only=True):
     provider_uuid: str | None
     revision: int
     claimed: tuple[str, ...] = (IPV4_ADDRESS,)
+    fixed_ip: str | None = None
 
 
 class Bound(Struct, frozen=True):
@@ -224,12 +179,16 @@ class NetworkClient(Protocol):
     async def get_port_projects(self, port_ids: Sequence[str]) -> dict[str, str]:
         """Return port id -> the project that owns it; unknown ones are left out."""
 
-    async def ensure_ports(self, servers: Sequence[ServerNics]) -> list[EnsuredPorts | PortsRefused]:
+    async def ensure_ports(
+        self, servers: Sequence[ServerNics], *, placed: bool = False
+    ) -> list[EnsuredPorts | PortsRefused]:
         """Make each server's missing ports and reserve its user's own for its build, whole or not at all; in order.
 
         A user's port must exist, belong to the project and have an empty device_id, unless this build has reserved it.
         A network must exist and have a subnet. No address is assigned here unless the NIC or the port names it; a
         server that is refused for such an address keeps its ports until they are released.
+
+        placed: the servers' hosts are chosen, so that ports on flat networks are made as well.
         """
 
     async def bind_ports(self, binds: Sequence[PortBind]) -> list[Bound | BindRefused]:
@@ -248,19 +207,7 @@ class NetworkClient(Protocol):
         """The servers go. Roost's ports are deleted, their claims returned; the user's are unbound and kept.
 
         restore: the server never ran, so the user's ports return to the state in which they came: an address that the
-        build assigned goes as well. Without it they keep their addresses. Addresses of flat networks go.
-        """
-
-    async def get_flat_nics(self, servers: Sequence[ServerNics]) -> list[FlatNics]:
-        """The servers' NICs on flat networks with the addresses that they have, in order."""
-
-    async def allocate_flat(self, cell: str, wanted: Sequence[FlatWanted]) -> list[Allocated | AllocateRefused]:
-        """Give servers on hosts of one cell the addresses of flat networks that they have claimed; in order."""
-
-    async def unassign_flat(self, tickets: Mapping[tuple[str, str], int]) -> None:
-        """Take off servers that leave their pools the addresses of flat networks; their claims stay.
-
-        tickets: (server id, NIC tag) -> the ticket with which it was read; a later one is left as it is.
+        build assigned goes as well. Without it they keep their addresses.
         """
 
     async def set_hosts(

@@ -18,13 +18,14 @@ from roost.seams import network as seam
 
 
 class NewPort(Struct, frozen=True):
-    """A port that Roost makes for a server."""
+    """A port that Roost makes for a server. nic_tag: on a flat network, its NIC's."""
 
     id: str
     network_id: str
     project_id: str
     server_id: str
     device_owner: str
+    nic_tag: str | None = None
 
 
 class Reserved(Struct, frozen=True):
@@ -46,10 +47,11 @@ class Reservation(Struct, frozen=True):
 
 
 class ReachableSubnets(Struct, frozen=True):
-    """A provider's physical network, and its subnets where an address is to be assigned."""
+    """A provider's physical network, or its cell, and its subnets where an address is to be assigned."""
 
     physical_network: str | None
     subnets: tuple[SubnetKind, ...] = ()
+    cell: str | None = None
 
 
 class Assignment(Struct, frozen=True):
@@ -95,12 +97,14 @@ def decide_reservations(
     ports: Mapping[str, Port],
     claiming: Set[str] = frozenset(),
     lost: Mapping[str, str] | None = None,
+    *,
+    placed: bool = False,
 ) -> list[Reservation | seam.PortsRefused]:
     """For each server, in order: what to make and to reserve, or why a NIC cannot be had.
 
     networks, ports: those that exist, as locked by this transaction. claiming: ports that are just getting an address
-    by a client's request. lost: servers whose port a client deleted during the build, which ends. The first server that
-    wants a port gets it.
+    by a client's request. lost: servers whose port a client deleted during the build, which ends. placed: their hosts
+    are chosen, so they get ports on flat networks too. The first server that wants a port gets it.
     """
     taken: dict[str, str] = {}
     answers: list[Reservation | seam.PortsRefused] = []
@@ -120,7 +124,9 @@ def decide_reservations(
             port = ports.get(wanted)
             if port is None:
                 assert nic.network_id is not None
-                new.append(NewPort(wanted, nic.network_id, server.project_id, server.server_id, owner))
+                tag = nic.tag if networks[nic.network_id].flat else None
+                if placed or tag is None:
+                    new.append(NewPort(wanted, nic.network_id, server.project_id, server.server_id, owner, tag))
             elif port.device_id != server.server_id:
                 origin = PortOrigin(
                     device_id=port.device_id, device_owner=port.device_owner, host=port.host, vif_type=port.vif_type
@@ -140,15 +146,16 @@ def refuse_over_quota(
     answers: list[Reservation | seam.PortsRefused] = []
     given: dict[str, int] = {}
     for answer in decided:
-        if isinstance(answer, Reservation) and answer.new and answer.new[0].project_id in usages:
-            project_id = answer.new[0].project_id
+        shown = [port for port in answer.new if port.nic_tag is None] if isinstance(answer, Reservation) else []
+        if shown and shown[0].project_id in usages:
+            project_id = shown[0].project_id
             usage = usages[project_id]
             had = given.get(project_id, 0)
-            reason = quotas.refusal(msgspec.structs.replace(usage, used=usage.used + had), len(answer.new))
+            reason = quotas.refusal(msgspec.structs.replace(usage, used=usage.used + had), len(shown))
             if reason is not None:
                 answers.append(seam.PortsRefused(answer.server_id, reason))
                 continue
-            given[project_id] = had + len(answer.new)
+            given[project_id] = had + len(shown)
         answers.append(answer)
     return answers
 
@@ -207,12 +214,14 @@ def decide_bind(
         return None
     behind = providers.get(wanted)
     if behind is None:
-        return refused(f"There is no segment or network {wanted}.")
+        return refused(f"There is no segment, network or pool {wanted}.")
     if not segments.reaches(host, behind.physical_network):
         return refused(f"Host {bind.host} does not reach physical network {behind.physical_network}.")
+    if not segments.is_in_cell(host, behind.cell):
+        return refused(f"Pool {wanted} belongs to cell {behind.cell}, and host {bind.host} to another.")
     if has is not None:
         return None
-    demands = claimed_demands(port.id, bind.claimed, behind.subnets)
+    demands = claimed_demands(port.id, bind.claimed, behind.subnets, bind.fixed_ip)
     return Assignment(port.id, wanted, tuple(demands), tuple(uses.automatic(port, behind.subnets)))
 
 
@@ -283,7 +292,7 @@ def _refusal_of_network(nic: seam.Nic, networks: Mapping[str, Network]) -> str |
 
 
 def _refusal_of_port(server: seam.ServerNics, wanted: str, port: Port | None, claiming: Set[str]) -> str | None:
-    if port is None or port.project_id != server.project_id:
+    if port is None or port.project_id != server.project_id or port.hidden:
         return f"Port {wanted} could not be found."
     # Not reserved is not held: a client that gave it to the very server could go on changing it under the build.
     if port.device_id and (port.device_id != server.server_id or port.reserved_from is None):

@@ -11,7 +11,6 @@ from msgspec.structs import asdict
 from roost.network.model import AddressRange, BuildPort, Port, ProviderSource, Subnet
 from roost.network.rules import addressing, inventory, segments, uses
 from roost.network.rules.addressing import FreeChange
-from roost.network.rules.flat import FlatAddress
 from roost.network.rules.holdings import claim_of, covers, same
 from roost.network.rules.ranges import Ranges, holds, join, subtract
 from roost.network.rules.subnet_changes import Holding
@@ -49,8 +48,6 @@ PORT_CLAIM_IDLE = Kind("port-claim-idle", "a port without addresses has a claim,
 PORT_CLAIM_STRAY = Kind("port-claim-stray", "a claim is of a port that does not exist", "given back")
 PORT_UNREACHED = Kind("port-unreached", "a port has addresses on a segment that its host does not reach any more",
     "by you: cable the host again, or move the server", RepairedBy.PERSON)
-FLAT_STRAY = Kind("flat-stray",
-    "an address of a flat network is of a server that may hold none, or of a pool that is not there", "unassigned")
 FLAT_CLAIM_WRONG = Kind("flat-claim-wrong",
     "an ACTIVE server's claim of addresses is not its addresses on flat networks", "claimed anew, if there is room")
 # fmt: on
@@ -97,7 +94,7 @@ def marked(item: Holding, subnet: Subnet) -> Holding:
     """
     pooled = holds(subnet.pools, item.address)
     in_pool = pooled and (item.in_pool or not uses.is_automatic(subnet))
-    return Holding(item.address, in_pool, in_pool and inventory.counts(subnet))
+    return Holding(item.address, in_pool, in_pool and inventory.claimed_by_ports(subnet))
 
 
 def judge_marks(item: Holding, subnet: Subnet) -> Drift | None:
@@ -187,16 +184,6 @@ def judge_aggregate(uuid: str, name: str, wanted: set[str], found: Iterable[str]
         return None
     said = [f"{word} {_list(names)}" for word, names in (("lacks", missing), ("has besides", extra)) if names]
     return AGGREGATE_WRONG.drift(uuid, "; ".join(said), name=name)
-
-
-def judge_flat(item: FlatAddress, *, claiming: bool, pool_there: bool) -> Drift | None:
-    """Return the drift of an address on a flat network whose server may hold none, or whose pool is gone."""
-    if claiming and pool_there:
-        return None
-    says = f"server {item.server_id} runs nowhere and is not being built"
-    if not pool_there:
-        says = f"subnet {item.subnet_id}, of which server {item.server_id} has it, does not exist"
-    return FLAT_STRAY.drift(item.address, says, name=item.subnet_id)
 
 
 def _show_marks(item: Holding) -> str:

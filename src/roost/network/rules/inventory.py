@@ -19,6 +19,11 @@ def counts(subnet: SubnetKind) -> bool:
     return not uses.is_automatic(subnet) and uses.may_use(subnet, COMPUTE_OWNER)
 
 
+def claimed_by_ports(subnet: SubnetKind) -> bool:
+    """Whether ports' own claims count what is held of the pools: what is of a flat network's, servers claim."""
+    return counts(subnet) and subnet.cell is None
+
+
 def totals(subnets: Iterable[Subnet]) -> dict[str, int]:
     """How many addresses of each resource class a provider with these subnets has; a class without any is left out.
 

@@ -192,8 +192,13 @@ def demands_today(placing: Placing, subnets: Sequence[SubnetKind]) -> tuple[Dema
     return tuple(found)
 
 
-def claimed_demands(port_id: str, classes: Sequence[str], subnets: Sequence[SubnetKind]) -> list[Demand]:
-    """One address for each class that a server's port has claimed on a provider with these subnets."""
+def claimed_demands(
+    port_id: str, classes: Sequence[str], subnets: Sequence[SubnetKind], fixed_ip: str | None = None
+) -> list[Demand]:
+    """One address for each class that a server's port has claimed on a provider with these subnets.
+
+    fixed_ip: exactly that one, of the one subnet that a pool of a flat network is.
+    """
     counted = sorted(
         (subnet for subnet in subnets if inventory.counts(subnet)),
         key=lambda subnet: (subnet.deleting, not subnet.service_types),
@@ -202,6 +207,8 @@ def claimed_demands(port_id: str, classes: Sequence[str], subnets: Sequence[Subn
         Demand(
             port_id,
             tuple(subnet.id for subnet in counted if uses.class_of(subnet.ip_version) == name),
+            None if fixed_ip is None else addressing.parse(fixed_ip),
+            claimed=all(map(inventory.claimed_by_ports, counted)),
             ip_version=6 if name == IPV6_ADDRESS else 4,
         )
         for name in classes

@@ -50,6 +50,11 @@ def reaches(host: Host | None, physical_network: str | None) -> bool:
     return physical_network is None or (host is not None and physical_network in host.physical_networks)
 
 
+def is_in_cell(host: Host | None, cell: str | None) -> bool:
+    """Whether the host may have addresses of a pool of the cell; None is every cell."""
+    return cell is None or (host is not None and host.cell == cell)
+
+
 def aggregates_by_host(hosts: Iterable[Host], sources: Sequence[ProviderSource]) -> Mapping[str, frozenset[str]]:
     """Host name -> the aggregates, of those that belong to the sources, that it should be in."""
     everywhere: set[str] = set()

@@ -227,8 +227,8 @@ async def read_network(tx: Connection, network_id: str, host_name: str) -> tuple
     state = NetworkState(
         network=found[0],
         subnets=subnets,
-        physical_networks={uuid: reached for uuid, (reached, _) in providers.items()},
-        names={uuid: name for uuid, (_, name) in providers.items()},
+        physical_networks={uuid: provider.physical_network for uuid, provider in providers.items()},
+        names={uuid: provider.name for uuid, provider in providers.items()},
     )
     return state, hosts[0] if hosts else None
 

@@ -17,7 +17,6 @@ AUDIT: Audit[Networks] = Audit(
         audit_ports.SHORT_CLAIMS,
         audit_ports.LARGE_CLAIMS,
         audit_ports.REACH,
-        audit_flat.STRAYS,
         audit_flat.CLAIMS,
     )
 )

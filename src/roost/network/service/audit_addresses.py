@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager
 
 from roost.network.rules import drift as rules
 from roost.network.rules.addressing import FreeChange
-from roost.network.rules.inventory import counts
+from roost.network.rules.inventory import claimed_by_ports
 from roost.network.rules.subnet_changes import Holding
 from roost.network.service import Networks, assignments, releases
 from roost.network.store import addresses, claims, ports, subnet_changes
@@ -68,7 +68,7 @@ async def _list_mismarked(networks: Networks) -> AsyncIterator[Sequence[str]]:
     """Yield each subnet with an address that is not marked as its pools are, but for subnets that are being changed."""
     async with networks.database.transaction(snapshot=True) as tx:
         quiet = [subnet for subnet in await subnet_rows.list_subnets(tx) if subnet.change is None]
-        suspects = await store.list_mismarked(tx, {subnet.id: counts(subnet) for subnet in quiet})
+        suspects = await store.list_mismarked(tx, {subnet.id: claimed_by_ports(subnet) for subnet in quiet})
     for subnet_id in suspects:
         yield [subnet_id]
 

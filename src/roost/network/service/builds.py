@@ -9,6 +9,7 @@ from roost.network.errors import InvalidInput, PortChanged
 from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortFilter, PortOrigin
 from roost.network.rules import addressing, bindings
 from roost.network.rules.bindings import Assignment, ReachableSubnets, Reservation
+from roost.network.rules.flat import Pools, planned_port, pools_of, with_pools
 from roost.network.service import Networks, assignments, exhaustions, flat, notices, quotas, releases
 from roost.network.service.macs import new_mac
 from roost.network.store import addresses, claims, ports, subnets
@@ -32,24 +33,24 @@ class _ReleasesPending(Exception):
 
 
 async def ensure_ports(
-    networks: Networks, servers: Sequence[seam.ServerNics]
+    networks: Networks, servers: Sequence[seam.ServerNics], *, placed: bool = False
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
     """See NetworkClient.ensure_ports."""
-    checked = await flat.check_nics(networks, servers)
-    with_ports = [one for one in checked if isinstance(one, seam.ServerNics)]
-    answers = iter(await _ensure_all(networks, with_ports))
-    return [next(answers) if isinstance(one, seam.ServerNics) else one for one in checked]
+    pools, refused = await flat.check_nics(networks, servers)
+    going = [server for server in servers if server.server_id not in refused]
+    answers = iter(await _ensure_all(networks, going, pools, placed=placed))
+    return [refused.get(server.server_id) or next(answers) for server in servers]
 
 
 async def _ensure_all(
-    networks: Networks, servers: Sequence[seam.ServerNics]
+    networks: Networks, servers: Sequence[seam.ServerNics], pools: Pools, *, placed: bool
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
     answers: list[seam.EnsuredPorts | seam.PortsRefused] = []
     for start in range(0, len(servers), SERVERS_MAX):
         batch = servers[start : start + SERVERS_MAX]
         for _ in range(ROUNDS_MAX):
             try:
-                answers += await _ensure_batch(networks, batch)
+                answers += await _ensure_batch(networks, batch, pools, placed=placed)
                 break
             except _ReleasesPending as pending:
                 await releases.work_off(networks, sorted(pending.port_ids))
@@ -132,7 +133,7 @@ async def _part(tx: Connection, found: Sequence[Port], *, restore: bool) -> list
 
 
 async def _ensure_batch(
-    networks: Networks, servers: Sequence[seam.ServerNics]
+    networks: Networks, servers: Sequence[seam.ServerNics], pools: Pools, *, placed: bool
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
     ids = sorted({bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics})
     network_ids = sorted({nic.network_id for server in servers for nic in server.nics if nic.network_id})
@@ -144,7 +145,7 @@ async def _ensure_batch(
             if releasing:
                 raise _ReleasesPending(releasing)
             lost = await notice_rows.list_lost(tx, [server.server_id for server in servers])
-            decided = bindings.decide_reservations(servers, known, found, claiming, lost)
+            decided = bindings.decide_reservations(servers, known, found, claiming, lost, placed=placed)
             decided = await _within_quota(networks, tx, decided)
             new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
             macs = [new_mac(networks.env.random) for _ in new]
@@ -157,7 +158,7 @@ async def _ensure_batch(
         await ports.reserve(tx, [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
         found = await ports.lock_ports(tx, ids)
     return [
-        answer if isinstance(answer, seam.PortsRefused) else _ensured(server, answer.port_ids, found)
+        answer if isinstance(answer, seam.PortsRefused) else _ensured(server, answer.port_ids, found, pools)
         for server, answer in zip(servers, decided, strict=True)
     ]
 
@@ -165,7 +166,7 @@ async def _ensure_batch(
 async def _within_quota(
     networks: Networks, tx: Connection, decided: list[Reservation | seam.PortsRefused]
 ) -> list[Reservation | seam.PortsRefused]:
-    new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
+    new = [p for answer in decided if isinstance(answer, Reservation) for p in answer.new if p.nic_tag is None]
     projects = sorted({port.project_id for port in new})
     usages = await quotas.lock_limited(networks, tx, "port", projects) if projects else {}
     return bindings.refuse_over_quota(decided, usages) if usages else decided
@@ -178,32 +179,40 @@ async def _assign_named(
 
     Of a refused server nothing is given back here: its address may be taken because who took this build over has it.
     """
-    if isinstance(answer, seam.PortsRefused) or not any(nic.fixed_ip for nic in server.nics):
+    if isinstance(answer, seam.PortsRefused):
+        return answer
+    pairs = zip(server.nics, answer.ports, strict=True)
+    named = {port.id: (nic, port, nic.fixed_ip) for nic, port in pairs if nic.fixed_ip and not port.pools}
+    if not named:
         return answer
     try:
-        for nic, port in zip(server.nics, answer.ports, strict=True):
-            if nic.fixed_ip and port.needs_address:
-                await assignments.assign_address(networks, port.id, nic.fixed_ip)
-            elif nic.fixed_ip and addressing.show(addressing.parse(nic.fixed_ip)) not in port.addresses:
-                raise InvalidInput(f"Port {port.id} has {', '.join(port.addresses)}, not {nic.fixed_ip}.")
+        for _, port, fixed_ip in named.values():
+            if port.needs_address:
+                await assignments.assign_address(networks, port.id, fixed_ip)
+            elif addressing.show(addressing.parse(fixed_ip)) not in port.addresses:
+                raise InvalidInput(f"Port {port.id} has {', '.join(port.addresses)}, not {fixed_ip}.")
     except (BadRequest, Conflict, NotFound) as error:
         if error.retry is Retry.NOW:
             raise
         return seam.PortsRefused(server.server_id, str(error))
     async with networks.database.transaction() as tx:
-        found = {
-            port.id: port for port in await ports.list_ports(tx, PortFilter(ids=tuple(p.id for p in answer.ports)))
-        }
-    lost = [port.id for port in answer.ports if port.id not in found]
+        found = {port.id: port for port in await ports.list_ports(tx, PortFilter(ids=tuple(named)))}
+    lost = [port_id for port_id in named if port_id not in found]
     if lost:
         return seam.PortsRefused(server.server_id, seam.LOST_PORT.format(lost[0]))
-    return _ensured(server, [port.id for port in answer.ports], found)
+    views = {port_id: bindings.view(found[port_id], nic, server.server_id) for port_id, (nic, _, _) in named.items()}
+    return seam.EnsuredPorts(server.server_id, tuple(views.get(port.id, port) for port in answer.ports))
 
 
-def _ensured(server: seam.ServerNics, port_ids: Sequence[str], found: Mapping[str, Port]) -> seam.EnsuredPorts:
-    pairs = zip(server.nics, port_ids, strict=True)
-    views = tuple(bindings.view(found[port_id], nic, server.server_id) for nic, port_id in pairs)
-    return seam.EnsuredPorts(server.server_id, views)
+def _ensured(
+    server: seam.ServerNics, port_ids: Sequence[str], found: Mapping[str, Port], pools: Pools
+) -> seam.EnsuredPorts:
+    views = []
+    for nic, port_id in zip(server.nics, port_ids, strict=True):
+        port, mine = found.get(port_id), pools_of(nic, pools)
+        view = planned_port(server, nic, port_id) if port is None else bindings.view(port, nic, server.server_id)
+        views.append(view if mine is None else with_pools(view, nic, mine))
+    return seam.EnsuredPorts(server.server_id, tuple(views))
 
 
 async def _bind_batch(
@@ -281,4 +290,7 @@ async def _lock_providers(
     holding = {port.provider_uuid for port in found.values() if port.provider_uuid}
     locked = await addresses.lock_provider_subnets(tx, sorted(assigning), sorted(anywhere))
     reach = await subnets.list_providers(tx, sorted(assigning | holding | locked.keys()))
-    return {uuid: ReachableSubnets(reached, locked.get(uuid, ())) for uuid, (reached, _) in reach.items()}
+    return {
+        uuid: ReachableSubnets(provider.physical_network, locked.get(uuid, ()), provider.cell)
+        for uuid, provider in reach.items()
+    }

@@ -182,15 +182,14 @@ async def _lock_unused(tx: Connection, network_id: str, revision: int | None) ->
     network = await lock_network(tx, network_id)
     refuse_other_revision("Network", network_id, has=network.revision, wanted=revision)
     held = await ports.count(tx, network_id)
+    if held and network.flat:
+        raise NetworkInUse(f"Servers have addresses of network {network_id}: delete them first.")
     if held:
         raise NetworkInUse(
             f"Unable to complete operation on network {network_id}. There are one or more ports still in use on the "
             f"network: delete the {held} first."
         )
     await addresses.lock_subnets(tx, network.subnet_ids)
-    for pool in network.subnet_ids if network.flat else ():
-        if await addresses.is_subnet_held(tx, pool):
-            raise NetworkInUse(f"Servers have addresses in pool {pool} of network {network_id}: delete them first.")
     return network, [network_id, *(network.subnet_ids if network.flat else network.segment_ids)]
 
 

@@ -127,7 +127,7 @@ async def _begin(
 async def lock_for_client(tx: Connection, port_id: str, revision: int | None = None) -> Port:
     """The port, locked for a change of a client's. Raises PortNotFound, RevisionNumberConstraintFailed, PortInUse."""
     found = await port_rows.lock_ports(tx, [port_id])
-    if port_id not in found:
+    if port_id not in found or found[port_id].hidden:
         raise PortNotFound(f"Port {port_id} could not be found.")
     port = found[port_id]
     refuse_other_revision("Port", port_id, has=port.revision, wanted=revision)

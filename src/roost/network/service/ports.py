@@ -58,7 +58,7 @@ async def update_port(networks: Networks, port_id: str, changes: PortChanges) ->
 
 
 async def delete_port(networks: Networks, port_id: str, *, revision: int | None = None) -> None:
-    """Delete any port, a server's too: its addresses are unassigned, then its claim is given back.
+    """Delete any port that clients see, a server's too: its addresses are unassigned, then its claim is given back.
 
     An ACTIVE server loses the NIC, a build that holds the port ends in ERROR.
 
@@ -66,7 +66,7 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
     """
     async with networks.database.transaction() as tx:
         found = await port_rows.lock_ports(tx, [port_id])
-        if port_id not in found:
+        if port_id not in found or found[port_id].hidden:
             raise PortNotFound(f"Port {port_id} could not be found.")
         refuse_other_revision("Port", port_id, has=found[port_id].revision, wanted=revision)
         servers = await creation.remove(tx, [found[port_id]])

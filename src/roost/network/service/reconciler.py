@@ -13,7 +13,6 @@ from msgspec import Struct
 from roost.network.errors import PublicationPending
 from roost.network.service import (
     Networks,
-    audit_flat,
     audit_ports,
     automatic,
     notices,
@@ -36,16 +35,12 @@ log = structlog.get_logger()
 
 
 class Reconciled(Struct, frozen=True):
-    """What one pass did: ports whose claim was given back, ports of servers that are gone, subnets and publications.
-
-    unassigned: addresses of flat networks whose servers are gone.
-    """
+    """What one pass did: ports whose claim was given back, ports of servers that are gone, subnets and publications."""
 
     released: int = 0
     abandoned: int = 0
     parted: int = 0
     subnets: int = 0
-    unassigned: int = 0
 
 
 async def reconcile_once(context: Networks) -> Reconciled:
@@ -63,8 +58,7 @@ async def reconcile_once(context: Networks) -> Reconciled:
     await automatic.finish(context)
     while await notices.tell(context):
         pass
-    unassigned = await _count_repaired(audit_flat.STRAYS, context)
-    done = Reconciled(released=released, abandoned=abandoned, parted=parted, subnets=finished, unassigned=unassigned)
+    done = Reconciled(released=released, abandoned=abandoned, parted=parted, subnets=finished)
     if done != Reconciled():
         log.info("networks and ports were reconciled", **msgspec.structs.asdict(done))
     return done

@@ -7,7 +7,6 @@ from roost.network.rules import inventory, segments, uses
 from roost.network.rules.flat import pool_names
 from roost.network.service import Networks
 from roost.network.store import audit as audit_rows
-from roost.network.store import flat as flat_rows
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.network.store import ports as port_rows
@@ -84,40 +83,24 @@ async def list_attached_ports(
 ) -> dict[str, tuple[seam.AttachedPort, ...]]:
     """See NetworkClient.list_attached_ports."""
     async with networks.database.transaction(snapshot=True) as tx:
-        found = await port_rows.list_ports(tx, PortFilter(device_ids=tuple(server_ids)))
-        flat = await flat_rows.list_of_servers(tx, server_ids)
-        known = await store.list_networks(
-            tx, sorted({port.network_id for port in found} | {item.network_id for item in flat})
-        )
+        found = await port_rows.list_ports(tx, PortFilter(device_ids=tuple(server_ids), hidden=True))
+        known = await store.list_networks(tx, sorted({port.network_id for port in found}))
     names = {network.id: network.name for network in known}
     attached: dict[str, list[seam.AttachedPort]] = {}
     for port in found:
         one = seam.AttachedPort(
-            id=port.id,
-            project_id=port.project_id,
+            id=None if port.hidden else port.id,
+            tag=port.nic_tag or "",
+            project_id=None if port.hidden else port.project_id,
             network_id=port.network_id,
             network_name=names.get(port.network_id, ""),
             mac_address=port.mac_address,
-            host=port.host,
+            host=None if port.hidden else port.host,
             addresses=tuple(item.address for item in port.addresses),
             preserve_on_delete=port.made_for is None,
             revision=port.revision,
         )
         attached.setdefault(port.device_id, []).append(one)
-    for item in flat:
-        one = seam.AttachedPort(
-            id=None,
-            tag=item.tag,
-            project_id=None,
-            network_id=item.network_id,
-            network_name=names.get(item.network_id, ""),
-            mac_address=item.mac_address,
-            host=None,
-            addresses=(item.address,),
-            preserve_on_delete=False,
-            revision=item.ticket,
-        )
-        attached.setdefault(item.server_id, []).append(one)
     return {server_id: tuple(ports) for server_id, ports in attached.items()}
 
 
@@ -125,7 +108,7 @@ async def get_segment_names(networks: Networks, provider_uuids: Sequence[str]) -
     """See NetworkClient.get_segment_names."""
     async with networks.database.transaction() as tx:
         providers = await subnet_rows.list_providers(tx, provider_uuids)
-    return {uuid: name for uuid, (_, name) in providers.items()}
+    return {uuid: provider.name for uuid, provider in providers.items()}
 
 
 def _pools(pools: Sequence[Subnet]) -> tuple[seam.Segment, ...]:

@@ -13,8 +13,7 @@ from roost.platform.database import Connection
 
 LIST_ADDRESSES = """
 -- network.list_addresses
-SELECT a.subnet_id, a.address, a.port_id, a.in_pool, a.claimed, a.assigned_for,
-    coalesce(s.segment_id, s.network_id) AS provider_uuid
+SELECT a.subnet_id, a.address, a.port_id, a.in_pool, a.claimed, a.assigned_for, s.provider_uuid
 FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
 WHERE a.port_id = ANY($1::uuid[])
 ORDER BY a.port_id, a.address
@@ -31,8 +30,7 @@ LOCK_PROVIDER_SUBNETS = """
 SELECT id, network_id, segment_id, name, ip_version, cidr, enable_dhcp, deleting, ipv6_ra_mode, ipv6_address_mode,
     service_types, cell
 FROM network.subnet
-WHERE segment_id = ANY($1::uuid[]) OR (segment_id IS NULL AND network_id = ANY($1::uuid[]))
-    OR network_id = ANY($2::uuid[])
+WHERE provider_uuid = ANY($1::uuid[]) OR network_id = ANY($2::uuid[])
 ORDER BY id FOR NO KEY UPDATE
 """
 
@@ -227,12 +225,11 @@ async def list_pooled(tx: Connection, named: Sequence[tuple[str, int]]) -> set[t
 IS_SUBNET_HELD = """
 -- network.is_subnet_held
 SELECT EXISTS (SELECT FROM network.address WHERE subnet_id = $1)
-    OR EXISTS (SELECT FROM network.flat_address WHERE subnet_id = $1)
 """
 
 
 async def is_subnet_held(tx: Connection, subnet_id: str) -> bool:
-    """Whether a port, or a server on a flat network, has an address in the subnet."""
+    """Whether a port has an address in the subnet."""
     return bool(await tx.fetchval(IS_SUBNET_HELD, subnet_id))
 
 

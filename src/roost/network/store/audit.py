@@ -24,7 +24,7 @@ async def list_holders(tx: Connection, *, after: str, limit: int) -> list[str]:
 
 LIST_CLAIMS = """
 -- network.audit_claims
-SELECT a.port_id, coalesce(s.segment_id, s.network_id) AS provider_uuid, family(a.address) AS ip_version, count(*)
+SELECT a.port_id, s.provider_uuid, family(a.address) AS ip_version, count(*)
 FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
 WHERE a.claimed AND a.port_id = ANY($1::uuid[]) GROUP BY 1, 2, 3
 """
@@ -159,14 +159,12 @@ SELECT s.id, s.name,
         AS pool_lasts,
     ARRAY(SELECT first_address FROM network.free_range f WHERE f.subnet_id = s.id ORDER BY 1) AS free_firsts,
     ARRAY(SELECT last_address FROM network.free_range f WHERE f.subnet_id = s.id ORDER BY first_address) AS free_lasts,
-    (SELECT count(*) FROM network.address a WHERE a.subnet_id = s.id AND a.in_pool)
-        + (SELECT count(*) FROM network.flat_address a WHERE a.subnet_id = s.id) AS held,
-    (SELECT count(*) FROM (
-        SELECT address FROM network.address WHERE subnet_id = s.id AND (in_pool OR NOT {AUTOMATIC})
-        UNION ALL SELECT address FROM network.flat_address WHERE subnet_id = s.id) a CROSS JOIN LATERAL (
+    (SELECT count(*) FROM network.address a WHERE a.subnet_id = s.id AND a.in_pool) AS held,
+    (SELECT count(*) FROM network.address a CROSS JOIN LATERAL (
         SELECT last_address FROM network.free_range f WHERE f.subnet_id = s.id AND f.first_address <= a.address
         ORDER BY f.first_address DESC LIMIT 1
-    ) below WHERE below.last_address >= a.address) AS overlapping
+    ) below WHERE a.subnet_id = s.id AND (a.in_pool OR NOT {AUTOMATIC}) AND below.last_address >= a.address
+    ) AS overlapping
 FROM network.subnet s
 WHERE s.change IS NULL
     AND ($1::uuid IS NULL OR s.id > $1) AND ($3::uuid IS NULL OR s.id = $3)
@@ -193,7 +191,6 @@ LIST_HELD = f"""
 -- network.audit_held
 SELECT a.address FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
 WHERE s.id = $1 AND (a.in_pool OR NOT {AUTOMATIC})
-UNION ALL SELECT address FROM network.flat_address WHERE subnet_id = $1
 """  # noqa: S608 - a constant of this file
 
 

@@ -12,15 +12,13 @@ SELECT a.subnet_id, count(*) AS held, count(*) FILTER (WHERE (a.in_pool AND s.ch
     SELECT FROM network.pool p
     WHERE p.subnet_id = a.subnet_id AND NOT p.leaving AND a.address BETWEEN p.first_address AND p.last_address
     )) AS in_pools
-FROM (
-    SELECT subnet_id, address, in_pool FROM network.address WHERE subnet_id = ANY($1::uuid[])
-    UNION ALL SELECT subnet_id, address, true FROM network.flat_address WHERE subnet_id = ANY($1::uuid[])
-) a JOIN network.subnet s ON s.id = a.subnet_id GROUP BY a.subnet_id
+FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
+WHERE a.subnet_id = ANY($1::uuid[]) GROUP BY a.subnet_id
 """
 
 
 async def count_held(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, Held]:
-    """Subnet id -> how many addresses ports, or servers, hold there; a subnet without any is left out.
+    """Subnet id -> how many addresses ports hold there; a subnet without any is left out.
 
     What its pools are losing is in none of them any more.
     """

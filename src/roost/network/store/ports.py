@@ -13,7 +13,7 @@ from roost.platform.database import Connection
 _PORT = """
     id, network_id, project_id, name, description, mac_address, admin_state_up, device_id, device_owner,
     ip_allocation, host, vnic_type, binding_profile, vif_type, made_for, reserved_from, tags,
-    revision, created_at, updated_at
+    revision, created_at, updated_at, nic_tag
 """
 
 LOCK_PORTS = f"""
@@ -55,6 +55,7 @@ WHERE ($1::uuid[] IS NULL OR id = ANY($1))
     AND ($10::uuid[] IS NULL OR id = ANY(ARRAY(SELECT a.port_id FROM network.address a WHERE a.subnet_id = ANY($10))))
     AND ($11::uuid IS NULL OR id > $11)
     AND ($13::text IS NULL OR project_id = $13 OR network_id = ANY($14::uuid[]))
+    AND ($15 OR nic_tag IS NULL)
 ORDER BY id LIMIT $12
 """  # noqa: S608 - only column names of this file
 
@@ -64,7 +65,7 @@ async def list_ports(tx: Connection, wanted: PortFilter) -> list[Port]:
     rows = await tx.fetch(
         LIST_PORTS, wanted.ids, wanted.network_ids, wanted.device_ids, wanted.device_owners, wanted.project_ids,
         wanted.names, wanted.hosts, wanted.mac_addresses, wanted.addresses, wanted.subnet_ids, wanted.after,
-        wanted.limit, wanted.seen_by, wanted.seen_networks,
+        wanted.limit, wanted.seen_by, wanted.seen_networks, wanted.hidden,
     )  # fmt: skip
     return list((await _with_addresses(tx, rows)).values())
 
@@ -72,10 +73,10 @@ async def list_ports(tx: Connection, wanted: PortFilter) -> list[Port]:
 INSERT_MADE = """
 -- network.insert_made_ports
 INSERT INTO network.port
-    (id, network_id, project_id, mac_address, device_id, device_owner, ip_allocation, made_for, reserved_from)
-SELECT id, network_id, project_id, mac_address, server_id::text, device_owner, 'deferred', server_id, $7::jsonb
-FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::text[])
-    AS p (id, network_id, project_id, mac_address, server_id, device_owner)
+    (id, network_id, project_id, mac_address, device_id, device_owner, ip_allocation, made_for, nic_tag, reserved_from)
+SELECT id, network_id, project_id, mac_address, server_id::text, device_owner, 'deferred', server_id, nic_tag, $8::jsonb
+FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::text[], $7::text[])
+    AS p (id, network_id, project_id, mac_address, server_id, device_owner, nic_tag)
 ORDER BY id
 ON CONFLICT DO NOTHING
 RETURNING id
@@ -86,7 +87,7 @@ async def insert_made(tx: Connection, new: Sequence[NewPort], macs: Sequence[str
     """Ports that Roost makes; those whose id or MAC address exists are left out. Returns the ids of those made."""
     columns = [
         [port.id for port in new], [port.network_id for port in new], [port.project_id for port in new], list(macs),
-        [port.server_id for port in new], [port.device_owner for port in new],
+        [port.server_id for port in new], [port.device_owner for port in new], [port.nic_tag for port in new],
     ]  # fmt: skip
     return {row["id"] for row in await tx.fetch(INSERT_MADE, *columns, _encode(origin))}
 
@@ -287,12 +288,12 @@ async def count(tx: Connection, network_id: str) -> int:
 
 LIST_PROJECTS = """
 -- network.list_port_projects
-SELECT DISTINCT project_id FROM network.port WHERE network_id = $1
+SELECT DISTINCT project_id FROM network.port WHERE network_id = $1 AND nic_tag IS NULL
 """
 
 
 async def list_projects(tx: Connection, network_id: str) -> set[str]:
-    """Whose ports the network has."""
+    """Whose ports the network has; those of flat networks are servers'."""
     return {row["project_id"] for row in await tx.fetch(LIST_PROJECTS, network_id)}
 
 

@@ -70,7 +70,8 @@ SELECT project_id, count(*) AS used FROM network.subnet WHERE project_id = ANY($
 """,
     "port": """
 -- network.count_ports_of_projects
-SELECT project_id, count(*) AS used FROM network.port WHERE project_id = ANY($1::text[]) GROUP BY project_id
+SELECT project_id, count(*) AS used FROM network.port
+WHERE project_id = ANY($1::text[]) AND nic_tag IS NULL GROUP BY project_id
 """,
 }
 

@@ -120,7 +120,7 @@ async def set_holdings(tx: Connection, subnet_id: str, changed: Sequence[Holding
 LIST_CHANGING = """
 -- network.list_changing_subnets
 SELECT id FROM network.subnet
-WHERE (change IS NOT NULL OR deleting) AND ($1::uuid[] IS NULL OR coalesce(segment_id, network_id) = ANY($1)
+WHERE (change IS NOT NULL OR deleting) AND ($1::uuid[] IS NULL OR provider_uuid = ANY($1)
     OR coalesce((change #>> '{before,segment_id}')::uuid, network_id) = ANY($1))
 ORDER BY id
 """
@@ -134,7 +134,7 @@ async def list_changing(tx: Connection, provider_uuids: Sequence[str] | None = N
 COUNT_MOVING = """
 -- network.count_moving_addresses
 SELECT count(*) FROM network.subnet s JOIN network.address a ON a.subnet_id = s.id
-WHERE s.change IS NOT NULL AND ($1::uuid[] IS NULL OR coalesce(s.segment_id, s.network_id) = ANY($1))
+WHERE s.change IS NOT NULL AND ($1::uuid[] IS NULL OR s.provider_uuid = ANY($1))
 """
 
 

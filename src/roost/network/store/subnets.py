@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from roost.network.model import AddressRange, HostRoute, ProviderSource, Subnet, SubnetChange
 from roost.network.rules import addressing
@@ -20,8 +21,7 @@ SELECT s.id, s.network_id, s.segment_id, s.name, s.description, s.project_id, s.
     ARRAY(SELECT p.leaving FROM network.pool p WHERE p.subnet_id = s.id ORDER BY p.first_address) AS leaving
 FROM network.subnet s
 WHERE ($1::uuid[] IS NULL OR s.id = ANY($1)) AND ($2::uuid[] IS NULL OR s.network_id = ANY($2))
-    AND ($3::uuid[] IS NULL OR s.segment_id = ANY($3) OR (s.segment_id IS NULL AND s.network_id = ANY($3))
-        OR (s.cell IS NOT NULL AND s.id = ANY($3)))
+    AND ($3::uuid[] IS NULL OR s.provider_uuid = ANY($3))
     AND ($4::text[] IS NULL OR s.name = ANY($4))
     AND ($5::boolean[] IS NULL
         OR EXISTS (SELECT FROM network.network n WHERE n.id = s.network_id AND n.shared = ANY($5)))
@@ -185,19 +185,27 @@ async def list_sources(tx: Connection, provider_uuids: Sequence[str] | None = No
 
 LIST_PROVIDERS = """
 -- network.list_providers
-SELECT id, physical_network, coalesce(nullif(name, ''), id::text) AS name
+SELECT id, physical_network, coalesce(nullif(name, ''), id::text) AS name, NULL AS cell
 FROM network.segment WHERE id = ANY($1::uuid[])
 UNION ALL
-SELECT id, physical_network, coalesce(nullif(name, ''), id::text) FROM network.network WHERE id = ANY($1::uuid[])
+SELECT id, physical_network, coalesce(nullif(name, ''), id::text), NULL FROM network.network WHERE id = ANY($1::uuid[])
 UNION ALL
-SELECT id, NULL, cell FROM network.subnet WHERE id = ANY($1::uuid[]) AND cell IS NOT NULL
+SELECT id, NULL, cell, cell FROM network.subnet WHERE id = ANY($1::uuid[]) AND cell IS NOT NULL
 """
 
 
-async def list_providers(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, tuple[str | None, str]]:
-    """Provider UUID -> its physical network, None when it has none, and what people call it: of a pool, its cell."""
-    rows = await tx.fetch(LIST_PROVIDERS, provider_uuids)
-    return {row["id"]: (row["physical_network"], row["name"]) for row in rows}
+class Provider(Struct, frozen=True):
+    """Where a provider is, by its physical network or cell, and what people call it: of a pool, its cell."""
+
+    id: str
+    physical_network: str | None
+    name: str
+    cell: str | None
+
+
+async def list_providers(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, Provider]:
+    """Those of the providers that there are, by UUID."""
+    return {row["id"]: Provider(**row) for row in await tx.fetch(LIST_PROVIDERS, provider_uuids)}
 
 
 LIST_PLAIN_NETWORKS = """

@@ -20,7 +20,7 @@ SELECT tags FROM network.subnet WHERE id = $1 AND NOT deleting FOR NO KEY UPDATE
 """,
     "port": """
 -- network.lock_port_tags
-SELECT tags FROM network.port WHERE id = $1 FOR NO KEY UPDATE
+SELECT tags FROM network.port WHERE id = $1 AND nic_tag IS NULL FOR NO KEY UPDATE
 """,
 }
 
