@@ -4,13 +4,15 @@ import itertools
 
 import pytest
 
-from roost.network.model import BuildPort
+from roost.network.model import AddressRange, BuildPort
+from roost.network.rules.addressing import FreeChange
 from roost.network.rules.drift import (
     FLAT_STRAY,
     PORT_LATE,
     PORT_RESERVED,
     PORT_STRAY,
     PORT_UNOWNED,
+    change_free,
     judge_flat,
     judge_server_port,
 )
@@ -80,3 +82,18 @@ def test_an_address_on_a_flat_network_is_of_a_server_that_may_have_it_and_of_a_p
     )
     drift = judge_flat(item, claiming=claiming, pool_there=pool_there)
     assert drift == (None if says is None else FLAT_STRAY.drift("10.0.0.2", says, name="pool"))
+
+
+@pytest.mark.parametrize(
+    ("free", "wanted"),
+    [
+        ([], []),
+        ([], [AddressRange(1, 5)]),
+        ([AddressRange(1, 5)], []),
+        ([AddressRange(1, 5)], [AddressRange(1, 3), AddressRange(5, 5)]),
+    ],
+    ids=["nothing", "all of it is free again", "nothing is free any more", "one begins where another did"],
+)
+def test_free_ranges_are_replaced_whole(free: list[AddressRange], wanted: list[AddressRange]) -> None:
+    change = change_free("s", free, wanted)
+    assert change == FreeChange(tuple(("s", one) for one in free), tuple(("s", one) for one in wanted))
