@@ -5,16 +5,18 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from roost.compute.model import Host
+from roost.compute.model import Host, QuietServer
 from roost.compute.rules.drift import (
-    QuietServer,
+    HOST_WRONG,
+    MIRROR_WRONG,
+    PORT_ELSEWHERE,
+    SERVER_PORTS_WRONG,
     judge_host,
     judge_mirror,
     judge_ports,
     network_information,
     own_ports,
 )
-from roost.seams.audit import Kind
 from roost.seams.compute import RequestSpec, ServerPort
 from roost.seams.network import AttachedPort, HostReach
 from roost.seams.placement import DISABLED, Inventory, ProviderState
@@ -91,7 +93,7 @@ def test_what_is_kept_with_a_server_is_its_ports(
 ) -> None:
     drifts = judge_ports(replace(SERVER, ports=kept), ports)
     assert [(one.kind, one.key, one.name, one.says) for one in drifts] == (
-        [] if says is None else [(Kind.SERVER_PORTS_WRONG, "s", "web", says)]
+        [] if says is None else [(SERVER_PORTS_WRONG, "s", "web", says)]
     )
 
 
@@ -102,7 +104,7 @@ def test_what_is_kept_with_a_server_is_its_ports(
 def test_a_port_is_bound_where_its_server_is(host: str | None, says: str | None) -> None:
     drifts = judge_ports(replace(SERVER, ports=(KEPT,)), (replace(PORT, host=host),))
     assert [(one.kind, one.key, one.name, one.says) for one in drifts] == (
-        [] if says is None else [(Kind.PORT_ELSEWHERE, "port0", "web", says)]
+        [] if says is None else [(PORT_ELSEWHERE, "port0", "web", says)]
     )
     flat = judge_ports(replace(SERVER, ports=(KEPT_FLAT,)), (replace(FLAT, host=host),))
     assert flat == [], "an address without a port is bound nowhere"
@@ -153,7 +155,7 @@ def test_a_host_is_to_others_what_it_was_reported_to_be(
 ) -> None:
     provider = None if found is None else replace(WANTED, **found)
     drift = judge_host(HOST, WANTED, provider, told)
-    assert (drift and (drift.kind, drift.key, drift.says)) == (says and (Kind.HOST_WRONG, "h1", says))
+    assert (drift and (drift.kind, drift.key, drift.says)) == (says and (HOST_WRONG, "h1", says))
 
 
 def test_a_disabled_host_has_the_trait_that_says_so() -> None:
@@ -176,4 +178,4 @@ def test_a_disabled_host_has_the_trait_that_says_so() -> None:
 )
 def test_a_provider_mirrors_the_aggregates_of_its_host(wanted: str, found: str, says: str | None) -> None:
     drift = judge_mirror("h1", frozenset(wanted), frozenset(found), {"a": "rack1", "b": "rack2"})
-    assert (drift and (drift.kind, drift.key, drift.says)) == (says and (Kind.MIRROR_WRONG, "h1", says))
+    assert (drift and (drift.kind, drift.key, drift.says)) == (says and (MIRROR_WRONG, "h1", says))

@@ -4,12 +4,14 @@ import itertools
 
 import pytest
 
-from roost.network.model import BuildPort
+from roost.network.model import AddressRange, BuildPort
+from roost.network.rules.addressing import FreeChange
 from roost.network.rules.drift import (
     PORT_LATE,
     PORT_RESERVED,
     PORT_STRAY,
     PORT_UNOWNED,
+    change_free,
     judge_server_port,
 )
 from roost.platform.drift import Kind
@@ -58,3 +60,18 @@ def test_nothing_of_a_server_that_is_at_work_has_drifted() -> None:
 def port(**facts: bool) -> BuildPort:
     given = {"made": False, "reserved": False, "held": False, "bound": False} | facts
     return BuildPort(id="p", name="", device_id="s", revision=1, **given)
+
+
+@pytest.mark.parametrize(
+    ("free", "wanted"),
+    [
+        ([], []),
+        ([], [AddressRange(1, 5)]),
+        ([AddressRange(1, 5)], []),
+        ([AddressRange(1, 5)], [AddressRange(1, 3), AddressRange(5, 5)]),
+    ],
+    ids=["nothing", "all of it is free again", "nothing is free any more", "one begins where another did"],
+)
+def test_free_ranges_are_replaced_whole(free: list[AddressRange], wanted: list[AddressRange]) -> None:
+    change = change_free("s", free, wanted)
+    assert change == FreeChange(tuple(("s", one) for one in free), tuple(("s", one) for one in wanted))

@@ -105,3 +105,16 @@ def test_inventory_is_by_family_and_capped_and_leaves_out_what_is_no_capacity() 
     big = a_subnet(pools=pools("2001:db8::/64"), ipv6_ra_mode="dhcpv6-stateful")
     assert inventory.totals([big]) == {"CUSTOM_IPV6_ADDRESS": 2**31 - 1}
     assert inventory.totals(subnets[4:]) == {}
+
+
+@pytest.mark.parametrize(
+    ("subnet", "claimed"),
+    [
+        (a_subnet("10.0.0.0/24", ip_version=4), True),
+        (a_subnet("10.0.0.0/24", ip_version=4, cell="cell1"), False),
+        (a_subnet(**SLAAC), False),
+    ],
+    ids=["counted", "a pool of a cell, whose addresses servers claim", "no capacity"],
+)
+def test_ports_claim_what_counts_but_on_flat_networks(subnet: Subnet, claimed: bool) -> None:
+    assert inventory.claimed_by_ports(subnet) is claimed
