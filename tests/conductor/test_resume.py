@@ -1,12 +1,17 @@
 """Which provider an earlier claim is for: of a port's own, and of the server's for its ports on flat networks."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.conductor.resume import with_claims
+from roost.compute.model import Placed
+from roost.conductor.context import Build
+from roost.conductor.resume import HostSearch, with_claims
 from roost.seams.network import Port
-from roost.seams.placement import IPV4_ADDRESS, ConsumerState
+from roost.seams.placement import IPV4_ADDRESS, Claimed, ConsumerState
 
 
 def a_port(tag: str, *pools: str, on: str | None = None) -> Port:
@@ -67,3 +72,30 @@ def test_no_more_is_given_than_is_claimed(pools: list[list[str]], claimed: dict[
         assert pool is None or pool in names
         if pool is None:
             assert all(given_.count(name) == claimed.get(name, 0) for name in names), "what it may have is all given"
+
+
+def a_search(*ports: Port, held: dict[str, ConsumerState] | None = None, leaving: bool = False) -> HostSearch:
+    work: Any = SimpleNamespace(server_id="s", spec=SimpleNamespace(nics=ports))
+    known = with_claims("s", ports, held or {})
+    return HostSearch(Build(work, known), known, held or {}, leaving=leaving)
+
+
+def test_a_search_keeps_what_is_claimed_until_the_server_may_leave_it() -> None:
+    ports = [a_port("0"), a_port("1", on="y"), a_port("2", "a"), a_port("3")]
+    held = claims({"a": 1}, p0="x", p1="y")
+    staying, leaving = a_search(*ports, held=held), a_search(*ports, held=held, leaving=True)
+    assert staying.server_id == "s"
+    assert staying.network_ids == {"n"}
+    assert staying.providers_unassigned == leaving.providers_unassigned == {"p0": "x"}
+    assert staying.claims_kept == {"p0": ("x", {IPV4_ADDRESS: 1}), "p2": ("a", {IPV4_ADDRESS: 1})}
+    assert leaving.claims_kept == {}
+    assert (staying.pools_kept, leaving.pools_kept) == ({"p2": "a"}, {})
+
+
+def test_a_server_is_placed_with_what_it_keeps_and_what_is_new() -> None:
+    search = a_search(a_port("0"), a_port("2", "a"), a_port("3"), held=claims({"a": 1}, p0="x"))
+    search.placed_on("h1", Claimed({"s": 2, "p0": 1, "p3": 0}), claims={"p3": ("z", {IPV4_ADDRESS: 1})})
+    assert isinstance(search.outcome, Placed)
+    assert search.outcome.host == "h1"
+    assert search.outcome.providers_by_port == {"p0": "x", "p2": "a", "p3": "z"}
+    assert search.outcome.generations == {"s": 2, "p0": 1, "p3": 0}
