@@ -163,11 +163,11 @@ class World:
         """A conductor sleeps through its lease after its next call of a method, or before it, while the block runs."""
         asleep, wake = asyncio.Event(), asyncio.Event()
 
-        async def sleep(real: Any, *arguments: Any) -> Any:
-            answer = None if before else await real(*arguments)
+        async def sleep(real: Any, *arguments: Any, **more: Any) -> Any:
+            answer = None if before else await real(*arguments, **more)
             asleep.set()
             await wake.wait()
-            return await real(*arguments) if before else answer
+            return await real(*arguments, **more) if before else answer
 
         instead(owner, name, sleep)
         sleeper = asyncio.create_task(run_once(self.conductor))
