@@ -227,7 +227,7 @@ async def test_a_few_ports_of_many_are_found_without_reading_them_all(cloud: Clo
             (0, [nobody]), (1, [nobody]), (2, ["device-77"]), (8, ["10.0.0.7"]), (9, [nobody]), (10, nobody),
             (12, "nobody"),
         ):  # fmt: skip
-            wanted: list[Any] = [*[None] * 13, [nobody]]
+            wanted: list[Any] = [*[None] * 13, [nobody], False]
             wanted[place] = value
             text = await tx.fetchval(f"EXPLAIN (FORMAT JSON) {port_rows.LIST_PORTS}", *wanted)
             (plan,) = msgspec.json.decode(text)
