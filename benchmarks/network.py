@@ -18,6 +18,7 @@ from roost.cli.cloud_client import CloudClient, Json
 from roost.cli.cloud_wiring import CloudParts
 from roost.cli.settings import read_settings
 from roost.clients.local_network import LocalNetwork
+from roost.compute.model import CHANNELS
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.auth import Unrestricted
 from roost.platform.database import Database
@@ -159,7 +160,7 @@ async def _world(row: Row) -> AsyncIterator[World]:
     async with private_database() as database:
         ledger = Ledger(database)
         await sync_standard_names(ledger)
-        parts = CloudParts.wire(ledger, Wakeups(database), read_settings(None), Unrestricted())
+        parts = CloudParts.wire(ledger, Wakeups(database, CHANNELS), read_settings(None), Unrestricted())
         cloud = Cloud(parts.networks, LocalNetwork(parts.networks), parts.compute)
         if row.segments == 1:
             network = await cloud.plain(_wide(row))
