@@ -18,7 +18,7 @@ from roost.scheduling.request import (
     suffix_of,
 )
 from roost.seams.compute import FlavorGroup, ForcedHost, RequestSpec
-from roost.seams.network import FlatNic, NetworkView, Port, Segment
+from roost.seams.network import NetworkView, Port, Segment
 from roost.seams.placement import DISABLED
 
 SPEC = RequestSpec(vcpus=1, memory_mb=512, disk_gb=0)
@@ -167,18 +167,17 @@ def test_a_request_that_asks_for_nothing_more_is_what_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("provider_uuid", "fixed_ip", "free_to_leave", "kept"),
+    ("provider_uuid", "pinned", "free_to_leave", "kept"),
     [
-        (None, None, False, False), (None, None, True, False), (None, "10.0.0.1", True, False),
-        ("pool", None, False, True), ("pool", None, True, False), ("pool", "10.0.0.1", False, True),
-        ("pool", "10.0.0.1", True, True),
+        (None, False, False, False), (None, False, True, False), (None, True, True, False),
+        ("pool", False, False, True), ("pool", False, True, False), ("pool", True, False, True),
+        ("pool", True, True, True),
     ],
 )  # fmt: skip
-def test_a_claimed_address_of_a_flat_network_stays_unless_it_may_be_left(
-    provider_uuid: str | None, fixed_ip: str | None, free_to_leave: bool, kept: bool
+def test_a_claimed_address_stays_unless_it_may_be_left(
+    provider_uuid: str | None, pinned: bool, free_to_leave: bool, kept: bool
 ) -> None:
-    nic = FlatNic(tag="0", network_id="n", provider_uuid=provider_uuid, fixed_ip=fixed_ip)
-    assert stays(nic, free_to_leave=free_to_leave) is kept
+    assert stays(a_port(provider_uuid=provider_uuid, pinned=pinned), free_to_leave=free_to_leave) is kept
 
 
 def nowhere(network: NetworkView, *numbers: int, **fields: object) -> NetworkView:
