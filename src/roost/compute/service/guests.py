@@ -75,7 +75,7 @@ class Polls:
 
         hosts: None for every declared host that is allowed and that no other agent serves, those declared meanwhile
         too. allowed: asked again and again, since a token may be revoked while the poll is held. The agent takes or
-        renews its leases as of this call, and once more at the end of a wait.
+        renews its leases as of this call, and not at the end of a wait: nothing was heard of it since.
         Raises Unauthorized; NotFound, which names the hosts that do not exist; and HostHeld where other agents serve
         all of them. Not one transaction: it holds none while it waits.
         """
@@ -101,10 +101,6 @@ class Polls:
                     )
             left_s = deadline - loop.time()
             if orders or left_s <= 0:
-                if loop.time() - renewed_at >= compute.settings.heard_again_s:
-                    renewed_at = loop.time()
-                    # What the agent let go of meanwhile, as it stops, is not taken again for it.
-                    renewed = await self._renew(names, agent, take=False)
                 return Polled(
                     orders=orders,
                     elsewhere=renewed.elsewhere,
