@@ -117,8 +117,8 @@ class Polls:
             else:
                 await asyncio.sleep(min(RECHECK_S, left_s))
 
-    async def _renew(self, names: Sequence[str], agent: Agent, *, take: bool = True) -> Renewed:
-        renewed = await self._renewing.do(LeaseRequest(tuple(names), agent, take))
+    async def _renew(self, names: Sequence[str], agent: Agent) -> Renewed:
+        renewed = await self._renewing.do(LeaseRequest(tuple(names), agent))
         if isinstance(renewed, RoostError):
             raise renewed
         if renewed.behind:

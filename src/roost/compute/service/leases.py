@@ -28,11 +28,10 @@ class Renewed(Struct, frozen=True, kw_only=True):
 
 
 class LeaseRequest(Struct, frozen=True):
-    """The hosts that one agent would serve. take: also those that are nobody's; else only what it has is renewed."""
+    """The hosts that one agent would serve."""
 
     hosts: tuple[str, ...]
     agent: Agent
-    take: bool = True
 
 
 async def renew_leases(compute: Compute, hosts: Sequence[str], agent: Agent) -> Renewed:
@@ -58,9 +57,7 @@ async def renew_leases_together(compute: Compute, requests: Sequence[LeaseReques
         for start in range(0, len(hosts), HOSTS_BATCH_MAX):
             batch = {host: agents_by_host[host] for host in hosts[start : start + HOSTS_BATCH_MAX]}
             async with compute.database.connection() as connection:
-                read = await store.renew_leases(
-                    connection, batch, renew_after_s=compute.settings.heard_again_s, take=together[0].take
-                )
+                read = await store.renew_leases(connection, batch, renew_after_s=compute.settings.heard_again_s)
             leases_by_host |= read.leases_by_host
             behind |= read.behind
             as_of = as_of or read.now_s
@@ -76,15 +73,11 @@ async def release_leases(compute: Compute, agent: Agent, *, covered: HostPattern
 
 
 def split_by_agent(requests: Sequence[LeaseRequest]) -> list[list[LeaseRequest]]:
-    """Split the requests, in order, where one asks for a host that another agent asks for, or in another way."""
+    """Split the requests, in order, where one asks for a host that another agent asks for."""
     sets: list[list[LeaseRequest]] = []
     agents_by_host: dict[str, Agent] = {}
     for request in requests:
-        if (
-            not sets
-            or sets[-1][0].take != request.take
-            or any(agents_by_host.get(host, request.agent) != request.agent for host in request.hosts)
-        ):
+        if not sets or any(agents_by_host.get(host, request.agent) != request.agent for host in request.hosts):
             sets.append([])
             agents_by_host = {}
         sets[-1].append(request)

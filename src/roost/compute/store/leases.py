@@ -29,7 +29,7 @@ RENEW_LEASES = f"""-- compute.renew_leases
 WITH asked AS (SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[]) AS a (name, agent_id, agent_label)),
 due AS MATERIALIZED (
     SELECT host.name, asked.agent_id, asked.agent_label FROM compute.host JOIN asked USING (name)
-    WHERE (host.agent_id = asked.agent_id OR ($5 AND (host.agent_id IS NULL OR silent)))
+    WHERE (host.agent_id = asked.agent_id OR host.agent_id IS NULL OR silent)
         AND (host.agent_id IS DISTINCT FROM asked.agent_id OR silent OR NOT {HEARD_WITHIN.format("$4")})
     ORDER BY host.name FOR NO KEY UPDATE OF host
 ), taken AS (
@@ -45,13 +45,8 @@ SELECT host.name, host.agent_id, host.agent_label, host.agent_since, coalesce(ta
 FROM compute.host JOIN asked USING (name) LEFT JOIN taken USING (name)"""
 
 
-async def renew_leases(
-    tx: Connection, agents_by_host: Mapping[str, Agent], *, renew_after_s: float, take: bool = True
-) -> LeasesRead:
-    """Take or renew what the agents may have of these hosts; a lease that was written within renew_after_s is not.
-
-    take: also those that are nobody's by now; else only what an agent has is renewed.
-    """
+async def renew_leases(tx: Connection, agents_by_host: Mapping[str, Agent], *, renew_after_s: float) -> LeasesRead:
+    """Take or renew what the agents may have of these hosts; a lease that was written within renew_after_s is not."""
     agents = agents_by_host.values()
     rows = await tx.fetch(
         RENEW_LEASES,
@@ -59,7 +54,6 @@ async def renew_leases(
         [agent.id for agent in agents],
         [agent.label for agent in agents],
         timedelta(seconds=renew_after_s),
-        take,
     )
     return LeasesRead(
         leases_by_host={
