@@ -157,7 +157,9 @@ class Agent:
                 group.create_task(self._send_reports())
                 while True:
                     await self._turn(group)
-        except* ServedElsewhere as refusals:
+        except ExceptionGroup as errors:  # not `except*`: before Python 3.11.4 it wraps what it raises again
+            if (refusals := errors.subgroup(ServedElsewhere)) is None:
+                raise
             raise refusals.exceptions[0] from None
 
     async def _turn(self, group: asyncio.TaskGroup) -> None:
