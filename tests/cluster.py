@@ -31,7 +31,7 @@ from roost.platform.errors import DatabaseUnavailable
 from roost.platform.migrate import upgrade
 from roost.platform.postgres import PrivatePostgres
 
-ROOST = [sys.executable, "-c", "from roost.cli.main import main; main()"]
+ROOST = [sys.executable, "-c", "from roost.cli.entry import run_roost; run_roost()"]
 PATH = os.pathsep.join([str(Path(__file__).parents[1] / "src"), str(Path(__file__).parents[1])])
 SETTLE_TIMEOUT_S = 60.0
 RECONCILED_S = 10.0

@@ -17,7 +17,7 @@ SRC = Path(__file__).parents[1] / "src" / "roost"
 LINES_USUAL_MAX, LINES_MAX, FUNCTION_LINES_MAX = 500, 800, 60
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager", "misc"}
 SERVICES = ("placement", "network", "compute")
-ENTRY_POINTS = {"roost.cli.main", "roost.cli.manage", "roost.cli.process"}
+ENTRY_POINTS = {"roost.cli.entry", "roost.cli.process"}
 ROOMS = {
     **{"model.py": "model", "errors.py": "model", "settings.py": "model"},
     **{"rules": "rule", "search": "rule", "store": "store", "service": "service", "api": "api"},
@@ -358,7 +358,7 @@ def test_a_house_in_order_is_left_in_peace() -> None:
         "placement/store/claims.py": DOC + 'F = """\n-- placement.f\nSELECT 1 FROM x\n"""\n',
         "placement/service/claims.py": DOC
         + "from roost.placement.rules import claims\nfrom roost.placement.store import claims\nx = d.transaction()\n",
-        "cli/main.py": DOC + "from roost.placement.service import claims\nprint('SELECT 1 FROM x')\n",
+        "cli/entry.py": DOC + "from roost.placement.service import claims\nprint('SELECT 1 FROM x')\n",
     }
     house = [Module(path, text) for path, text in files.items()]
     assert [breach for rule in RULES for breach in rule(house)] == []

@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.cluster import ROOST, Cluster, cluster, until
 from tests.platform import asgi
 from tests.platform.asgi import say_who
-from tests.platform.fake_keystone import FakeKeystone, World
+from tests.platform.fake_keystone import DOMAIN, FakeKeystone, World
 
 from roost.cli.access import guarded
 from roost.cli.access_words import PRESETS, check_policy_word
@@ -140,7 +141,9 @@ async def test_keystone_says_who_calls_and_roost_serves_on_while_it_is_away(keys
         await until(back)
 
 
-async def test_load_takes_a_token_or_the_variables_of_a_cloud(keystone: FakeKeystone) -> None:
+async def test_load_takes_a_token_or_the_variables_of_a_cloud(keystone: FakeKeystone, tmp_path: Path) -> None:
+    cloud_file = tmp_path / "cloud.yaml"
+    cloud_file.write_text(EXAMPLE.read_text())
     options = {"AUTH_URL": keystone.url, "USERNAME": "roost", "PASSWORD": "secret"}
     environment = {f"ROOST_KEYSTONE_{name}": value for name, value in options.items()}
     known_by = {
@@ -153,7 +156,7 @@ async def test_load_takes_a_token_or_the_variables_of_a_cloud(keystone: FakeKeys
         async def load(*arguments: str, **variables: str) -> tuple[int, str]:
             """(exit status, what it said) of a load of three racks."""
             done = await asyncio.to_thread(
-                subprocess.run, [*ROOST, "load", str(EXAMPLE), "--api", made.url, *arguments],
+                subprocess.run, [*ROOST, "load", str(cloud_file), "--api", made.url, *arguments],
                 capture_output=True, text=True, timeout=60, env={**ENVIRONMENT, **variables},
             )  # fmt: skip
             return done.returncode, done.stdout or done.stderr
@@ -161,14 +164,20 @@ async def test_load_takes_a_token_or_the_variables_of_a_cloud(keystone: FakeKeys
         status, said = await load()
         assert status == 1
         assert "was answered 401" in said
-        assert said.endswith(": give --token or the OS_… variables\n")
+        assert said.endswith("; give --token or the OS_… variables\n")
         status, said = await load("--token", "expired")
         assert (status, "was answered 401" in said, "give --token" in said) == (1, True, False)
         assert (await load(**known_by | {"OS_PASSWORD": "wrong"}))[0] == 1
+        shared = EXAMPLE.read_text().replace("- name: public", "- name: public\n    shared: true")
+        cloud_file.write_text(shared)
         assert await load(**known_by) == (0, "Created 1 flavor, 1 network, 3 segments, 3 subnets, 12 hosts.\n")
         nothing = "Nothing to create: 1 flavor, 1 network, 3 segments, 3 subnets, 12 hosts are there already.\n"
         assert await load("--token", keystone.token("admin")) == (0, nothing)
         assert await load(OS_TOKEN=keystone.token("admin")) == (0, nothing)
+        member = {"X-Auth-Token": keystone.token("member", project={"id": "p2", "name": "p2", "domain": DOMAIN})}
+        async with httpx.AsyncClient(base_url=made.url, headers=member) as client:
+            networks = (await client.get("/network/v2.0/networks")).json()["networks"]
+        assert [(network["name"], network["shared"]) for network in networks] == [("public", True)]
 
 
 @pytest.mark.parametrize(

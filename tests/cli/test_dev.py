@@ -85,6 +85,16 @@ def test_one_command_serves_loads_and_runs_and_ctrl_c_ends_it_all(dev: "subproce
     assert not (data_dir / "postgres" / "postmaster.pid").exists()
 
 
+def test_a_second_dev_on_the_same_data_is_refused_in_a_sentence(dev: "subprocess.Popen[str]", data_dir: Path) -> None:
+    assert dev.stdout is not None
+    dev.stdout.readline()
+    command = [*ROOST, "dev", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=ENVIRONMENT)
+    advice = "stop it, or give another --data-dir"
+    assert (second.returncode, second.stdout) == (1, "")
+    assert second.stderr == f"roost: another roost works with {data_dir}: {advice}\n"
+
+
 def test_dev_ends_with_a_sentence_when_a_part_of_it_does(dev: "subprocess.Popen[str]") -> None:
     assert dev.stdout is not None
     dev.stdout.readline()

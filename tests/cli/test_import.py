@@ -230,7 +230,7 @@ def test_a_data_directory_is_made_by_the_import_and_not_by_a_dry_run(upstream: U
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("--from", "{url}"), 1, ": give --token or the OS_… variables"),
+        (("--from", "{url}"), 1, "; give --token or the OS_… variables"),
         (("--from", "{url}/nowhere", "--token", "admin"), 1, "was answered 404"),
         (("--from", "http://127.0.0.1:9", "--token", "admin"), 1, "GET http://127.0.0.1:9/ failed"),
         (("--from", "{url}", "--token", "admin", "--ca-file", "/nowhere"), 1, "--ca-file /nowhere: No such file"),

@@ -212,7 +212,8 @@ def test_a_port_in_use_is_said_before_anything_is_made(data_dir: Path) -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         code, said = run("serve", "--data-dir", str(data_dir / "new"), "--listen", address)
     assert code == 1
-    assert said.strip().endswith(f"roost: cannot listen on {address}: Address already in use")
+    advice = "--listen names another address or port"
+    assert said.strip().endswith(f"roost: cannot listen on {address}: Address already in use; {advice}")
     assert not (data_dir / "new").exists()
 
 

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
 
 from roost.cli.ledger_target import LedgerTarget, open_existing, outdated
+from roost.cli.tables import new_table, print_table
 from roost.compute.rules.agent_tokens import AgentToken
 from roost.compute.service import agent_tokens as service
 from roost.platform.database import Database
@@ -36,15 +36,13 @@ async def list_tokens(target: LedgerTarget, console: Console, *, as_json: bool) 
     if not tokens:
         console.print("There are no agent tokens.")
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("id", "name", "hosts", "created", "last used", "revoked"):
-        table.add_column(heading, overflow="fold")
+    table = new_table("id", "name", "hosts", "created", "last used", "revoked")
     for token in tokens:
         revoked = "" if token.revoked_at is None else f"{token.revoked_at:%Y-%m-%d %H:%M}"
         last_used = "never" if token.last_used_on is None else f"{token.last_used_on:%Y-%m-%d}"
         created = f"{token.created_at:%Y-%m-%d %H:%M}"
         table.add_row(token.id, token.name, ", ".join(token.hosts), created, last_used, revoked)
-    console.print(table)
+    print_table(console, table)
 
 
 async def revoke(target: LedgerTarget, token_id: str, *, as_json: bool) -> None:

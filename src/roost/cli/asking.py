@@ -21,7 +21,8 @@ Token = Annotated[
     typer.Option(envvar="OS_TOKEN", help="For a Roost that wants one; without it, OS_AUTH_URL and the like are used."),
 ]
 CaFile = Annotated[
-    str | None, typer.Option(envvar="OS_CACERT", help="Certificates to trust, where Roost or Keystone is https.")
+    str | None,
+    typer.Option(envvar="OS_CACERT", help="A file of certificates to trust, where Roost or Keystone speaks https."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
@@ -34,13 +35,14 @@ def servers(api: Api = DEFAULT_API, token: Token = None, ca_file: CaFile = None,
     Example: `roost servers --api http://127.0.0.1:8778`
     """
     from roost.cli.books import read_servers
-    from roost.cli.status_output import console_for_tables, print_servers, servers_json
+    from roost.cli.status_output import print_servers, servers_json
+    from roost.cli.tables import table_console
 
     listed = _ask(api, token, ca_file, read_servers)
     if as_json:
         typer.echo(servers_json(listed))
     else:
-        print_servers(console_for_tables(), listed)
+        print_servers(table_console(), listed)
 
 
 def status(api: Api = DEFAULT_API, token: Token = None, ca_file: CaFile = None, as_json: AsJson = False) -> None:
@@ -49,13 +51,14 @@ def status(api: Api = DEFAULT_API, token: Token = None, ca_file: CaFile = None, 
     Example: `roost status --api http://127.0.0.1:8778`
     """
     from roost.cli.status import read_status
-    from roost.cli.status_output import console_for_tables, print_status, status_json
+    from roost.cli.status_output import print_status, status_json
+    from roost.cli.tables import table_console
 
     read = _ask(api, token, ca_file, read_status)
     if as_json:
         typer.echo(status_json(read))
     else:
-        print_status(console_for_tables(), read)
+        print_status(table_console(), read)
 
 
 def check_api(url: str) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from roost.cli.plurals import many
@@ -44,20 +43,16 @@ def print_json(console: Console, report: bytes) -> None:
 
 
 def print_found(console: Console, drifts: Sequence[Drift], *, repair: bool) -> None:
-    """Print for people: each kind of drift with its count, the first of its examples, and what would be done."""
+    """Print for people: each kind of drift with its count, who repairs it and how, and the first of its examples."""
     if not drifts:
         console.print("Nothing has drifted.")
         return
-    table = Table(box=None, pad_edge=False)
-    table.add_column("drift", overflow="fold")
-    table.add_column("count", justify="right")
-    for heading in ("for example", "repair", "by"):
-        table.add_column(heading, overflow="fold")
     for kind, count in _by_kind(drifts).items():
-        of_kind = [drift for drift in drifts if drift.kind is kind]
-        examples = "\n".join(_example(drift) for drift in of_kind[:EXAMPLES_SHOWN])
-        table.add_row(f"{kind.sentence} ({kind.code})", f"{count:,}", examples, kind.repair, BY[kind.repaired_by])
-    console.print(table)
+        examples = [_example(drift) for drift in drifts if drift.kind is kind][:EXAMPLES_SHOWN]
+        more = [f"... and {count - len(examples):,} more"] if count > len(examples) else []
+        console.print(Text(f"{count:,} × {kind.sentence} ({kind.code})", style="bold"), soft_wrap=True)
+        for line in (*examples, *more, f"repair, by {BY[kind.repaired_by]}: {kind.repair}"):
+            console.print(Text(f"    {line}"), soft_wrap=True)
     console.print(Text(f"{many(len(drifts), 'drift')} found." + ("" if repair else " Nothing was changed.")))
 
 

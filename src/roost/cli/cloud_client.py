@@ -64,8 +64,8 @@ class CloudClient:
         if status == 401 and self._credentials is not None:
             status, answer = await self._send(method, path, body, await self._renew(token))
         if status >= 400:
-            advice = ": give --token or the OS_… variables" if status == 401 and token is None else ""
-            text = f"{method} {self._at(path)} was answered {status}: {_detail(answer)}{advice}"
+            advice = "; give --token or the OS_… variables" if status == 401 and token is None else ""
+            text = f"{method} {self._at(path)} was answered {status}: {_detail(answer).rstrip('.')}{advice}"
             raise CloudRefused(text, status=status)
         return answer if isinstance(answer, dict) else {}
 

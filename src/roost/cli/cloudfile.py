@@ -18,6 +18,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from roost.compute.rules.host_names import find_bad_host_name
 from roost.platform.errors import RoostError
+from roost.platform.mismatch import explain_mismatch
 
 HOSTS_MAX = 100_000
 SERVERS_MAX = 100_000
@@ -71,6 +72,7 @@ class Network(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Routed with `segments`, plain with `subnets`, flat with `kind` and pools of cells. The rest is a plain one's."""
 
     name: Name
+    shared: bool = False
     kind: Literal["flat"] | None = None
     segments: tuple[Segment, ...] = ()
     physical_network: Name | None = None
@@ -231,7 +233,7 @@ def _shape_problems(value: Any, kind: Any, path: tuple[str | int, ...]) -> Itera
         try:
             msgspec.convert(value, kind, strict=True)
         except msgspec.ValidationError as error:
-            yield Problem(path, _in_plain_words(str(error)))
+            yield Problem(path, explain_mismatch(error))
 
 
 def _kinds_of(kind: Any) -> tuple[Any, Any]:
@@ -240,37 +242,6 @@ def _kinds_of(kind: Any) -> tuple[Any, Any]:
         kind = Union[tuple(one for one in get_args(kind) if one is not UnsetType)]  # noqa: UP007 - built, not written
     listed = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return kind, get_args(listed)[0] if get_origin(listed) is tuple else None
-
-
-def _in_plain_words(message: str) -> str:
-    """Return msgspec's refusal in this file's words."""
-    said = message.partition(" - at `")[0]
-    for pattern, text in ((r"Expected `(.*)`, got `(.*)`", "expected {}, got {}"), (r"Expected (.*)", "expected {}")):
-        if match := re.fullmatch(pattern, said):
-            return text.format(*(_PLAIN_WORDS.get(word, word) for word in match.groups()))
-    if match := re.fullmatch(r"Invalid enum value (.*)", said):
-        return f"got {match[1]}, which is none of those known"
-    return said
-
-
-_PLAIN_WORDS = {
-    "str": "text (in quotes, if it is a number)",
-    "int": "a whole number",
-    "array": "a list",
-    "object": "keys with values",
-    "null": "nothing",
-    "bool": "true or false",
-    "float": "a broken number",
-    "str | null": "text or null",
-    "int | null": "a whole number or null",
-    "`array` of length >= 1": "a list with at least one member",
-    "`str` of length >= 1": "a text that is not empty",
-    "`str` of length <= 255": "a text of at most 255 characters",
-    "`int` >= 1": "a whole number from 1 on",
-    "`int` >= 0": "a whole number from 0 on",
-    "`int` <= 2147483647": "a whole number up to 2147483647",
-    f"`int` <= {SERVERS_MAX}": f"a whole number up to {SERVERS_MAX}",
-}
 
 
 # What was expected: sense.

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from roost.cli.placement_source import Read
 from roost.cli.plurals import many
+from roost.cli.tables import new_table, print_table
 from roost.placement.rules.imports import Change, Detail, Difference, Kind
 from roost.placement.service.imports import Imported
 from roost.seams.placement import Inventory
@@ -64,8 +65,8 @@ def print_report(console: Console, read: Read, imported: Imported, *, dry_run: b
     if not read.settled:
         say("It changed all the time while it was read: import it again when nobody writes to it.", "yellow")
     if plan.differences:
-        console.print(_summary_table(plan.differences))
-        console.print(_details_table(plan.differences))
+        print_table(console, _summary_table(plan.differences))
+        print_table(console, _details_table(plan.differences))
     rows = sum(len(one.details) or 1 for one in plan.differences)
     if rows > ROWS_SHOWN:
         say(f"... and {rows - ROWS_SHOWN:,} more lines: --json has them all.")
@@ -96,10 +97,8 @@ def _summary(differences: tuple[Difference, ...]) -> dict[str, dict[str, int]]:
 
 
 def _summary_table(differences: tuple[Difference, ...]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("")
-    for change in Change:
-        table.add_column(change.value, justify="right")
+    changes = [change.value for change in Change]
+    table = new_table("", *changes, numbers=changes)
     for kind, counts in _summary(differences).items():
         if any(counts.values()):
             table.add_row(kind, *(f"{count:,}" for count in counts.values()))
@@ -108,9 +107,7 @@ def _summary_table(differences: tuple[Difference, ...]) -> Table:
 
 def _details_table(differences: tuple[Difference, ...]) -> Table:
     """The first rows; what is new comes last, as there is least to say about it."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("what", "which", "difference", "in Roost", "at the source"):
-        table.add_column(heading, overflow="fold")
+    table = new_table("what", "which", "difference", "in Roost", "at the source")
     for one in sorted(differences, key=lambda one: one.change is Change.NEW):
         which = f"{one.name} ({one.key})" if one.name else one.key
         for detail in one.details or (Detail(one.change.value, None, None),):

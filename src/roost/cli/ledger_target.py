@@ -62,7 +62,9 @@ async def open_existing(target: LedgerTarget, *, pool_size: int = 1) -> AsyncIte
     """Yield the database as `open_ledger` does, without making anything. Raises TargetRefused where there is none."""
     async with open_ledger(target, create=False, pool_size=pool_size) as database:
         if database is None:
-            raise TargetRefused(f"there is no database in {target.data_dir}: give roost serve's --data-dir")
+            assert target.data_dir is not None
+            data_dir = target.data_dir.absolute()
+            raise TargetRefused(f"there is no database in {data_dir}: give roost serve's --data-dir")
         yield database
 
 

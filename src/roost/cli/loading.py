@@ -148,6 +148,7 @@ def _network_body(network: Network) -> Json:
         ("provider:physical_network", network.physical_network),
         ("provider:segmentation_id", network.segmentation_id),
         ("roost:kind", network.kind),
+        ("shared", network.shared or None),
     ):
         if value is not None:
             body[key] = value

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -60,7 +61,12 @@ async def running_cloud(directory: Path, *, listen: str, log_file: Path) -> Asyn
 def _open_log(directory: Path, log_file: Path) -> BinaryIO:
     try:
         directory.mkdir(mode=0o711, parents=True, exist_ok=True)
-        return log_file.open("ab")
+        log = log_file.open("ab")
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # kept by the children, so until the last of them is gone
+        return log
+    except BlockingIOError as error:
+        text = f"another roost works with {directory.absolute()}: stop it, or give another --data-dir"
+        raise LocalCloudFailed(text) from error
     except OSError as error:
         raise LocalCloudFailed(f"the data directory {directory} cannot be used: {reason_of(error)}") from error
 

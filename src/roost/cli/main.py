@@ -48,6 +48,10 @@ DEFAULT_DATA_DIR = Path("roost")
 UntilStdinEnds = Annotated[
     bool, typer.Option("--until-stdin-ends", help="Stop when standard input ends: with the program that started it.")
 ]
+Services = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="SERVICE...", help="all, or any of: placement, network, compute, conductor."),
+]
 Auth = Annotated[str, typer.Option(metavar="|".join(AUTHS), help="How callers are known.")]
 PolicyWord = Annotated[
     str | None, typer.Option(metavar="NAME|FILE", help=f"What callers may: {', '.join(PRESETS)}, or a policy file.")
@@ -75,7 +79,9 @@ Template = Annotated[
 
 State = Annotated[
     Path | None,
-    typer.Option(help="Where the fake driver keeps its guests.", show_default="agent/HOST, for a fleet agent"),
+    typer.Option(
+        help="Where the fake driver keeps its guests.", show_default="agent/HOST with --host, agent with --fleet"
+    ),
 ]
 
 ConfigFile = Annotated[Path | None, typer.Option(help="A roost.toml; ROOST_SECTION_OPTION in the environment wins.")]
@@ -107,9 +113,7 @@ def main() -> None:
 
 @app.command("serve", cls=PlainCommand)
 def _serve(
-    services: Annotated[
-        list[str] | None, typer.Argument(help="all, or any of: placement, network, compute, conductor.")
-    ] = None,
+    services: Services = None,
     data_dir: DataDir = None,
     database: Annotated[
         str | None, typer.Option(help="Use this PostgreSQL instead: postgresql://user:password@host/name.")

@@ -11,7 +11,6 @@ from typing import Annotated
 
 import typer
 from msgspec import Struct
-from rich.console import Console
 
 from roost.cli import agent_tokens
 from roost.cli.audit import AuditRequest, audit, destroy_guest
@@ -22,11 +21,11 @@ from roost.cli.keystone import credentials_of
 from roost.cli.ledger_target import LedgerTarget, open_ledger
 from roost.cli.placement_source import Source, read_placement
 from roost.cli.story_output import Bars
+from roost.cli.tables import table_console
 from roost.placement.service.imports import compare_ledger, import_ledger
 from roost.placement.service.ledger import Ledger
 from roost.platform.logs import configure_logging
 
-WIDTH_WITHOUT_TERMINAL = 160
 UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 Version = Annotated[
@@ -141,7 +140,7 @@ def _audit(
         confirm=(lambda: typer.confirm("Repair what can be?")) if asks else None,
     )
     configure_logging("manage")
-    raise typer.Exit(run("roost-manage", audit(request, _console())))
+    raise typer.Exit(run("roost-manage", audit(request, table_console())))
 
 
 @app.command("destroy-guest", cls=PlainCommand)
@@ -202,7 +201,7 @@ def _list_agent_tokens(
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     configure_logging("manage")
-    run("roost-manage", agent_tokens.list_tokens(target, _console(), as_json=as_json))
+    run("roost-manage", agent_tokens.list_tokens(target, table_console(), as_json=as_json))
 
 
 @agent_token_app.command("revoke", cls=PlainCommand)
@@ -220,13 +219,6 @@ def _revoke_agent_token(
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     configure_logging("manage")
     run("roost-manage", agent_tokens.revoke(target, token_id, as_json=as_json))
-
-
-def _console() -> Console:
-    console = Console()
-    if not console.is_terminal:
-        console.width = WIDTH_WITHOUT_TERMINAL
-    return console
 
 
 class ImportRequest(Struct, frozen=True, kw_only=True):
@@ -259,7 +251,7 @@ async def import_placement(asked: ImportRequest) -> int:
     if asked.as_json:
         print(report_json(asked.source_url, read, imported, dry_run=asked.dry_run).decode(), flush=True)  # noqa: T201
     else:
-        print_report(_console(), read, imported, dry_run=asked.dry_run)
+        print_report(table_console(), read, imported, dry_run=asked.dry_run)
     return exit_status(read, imported, dry_run=asked.dry_run)
 
 

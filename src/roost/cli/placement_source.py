@@ -102,8 +102,8 @@ class Source:
                 await asyncio.sleep(PAUSE_FIRST_S * 2 ** (attempt - 1))
             else:
                 break
-        text = body.decode(errors="replace")[:300]
-        advice = ": give --token or the OS_… variables" if status == 401 and token is None else ""
+        text = body.decode(errors="replace")[:300].rstrip(".")
+        advice = "; give --token or the OS_… variables" if status == 401 and token is None else ""
         raise SourceRefused(f"GET {self.url}{path} was answered {status}: {text}{advice}", status=status)
 
     # How it is done.

@@ -1,27 +1,17 @@
 """How `servers` and `status` are shown: tables for people, JSON for programs."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from roost.cli.books import ServerState
 from roost.cli.plurals import is_or_are, many
 from roost.cli.status import HostStatus, Status
+from roost.cli.tables import new_table, print_table
 
 HOSTS_SHOWN = 10
-WIDTH_WITHOUT_TERMINAL = 200
-
-
-def console_for_tables() -> Console:
-    """Return standard output, where names are only text; a file or a pipe is as wide as one long line."""
-    console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal:
-        console.width = WIDTH_WITHOUT_TERMINAL
-    return console
 
 
 def printable(text: str) -> str:
@@ -34,11 +24,11 @@ def print_servers(console: Console, servers: Sequence[ServerState]) -> None:
     if not servers:
         console.print("There is no server.")
         return
-    table = _table("id", "name", "status", "host", "addresses")
+    table = new_table("id", "name", "status", "host", "addresses")
     for server in servers:
         cells = (server.id, server.name, server.status, server.host or "", ", ".join(server.addresses))
         table.add_row(*map(printable, cells))
-    console.print(table)
+    print_table(console, table)
     for fault, names in _names_by_fault(servers).items():
         console.print(Text(f"\n{printable(', '.join(names))}: {printable(fault)}"), soft_wrap=not console.is_terminal)
 
@@ -63,21 +53,21 @@ def print_status(console: Console, status: Status) -> None:
     console.print(Text(printable(_hosts_text(status.hosts))))
     if status.segments:
         console.print()
-        table = _table("network", "segment", "addresses", "used", "free", numbers=("addresses", "used", "free"))
+        table = new_table("network", "segment", "addresses", "used", "free", numbers=("addresses", "used", "free"))
         for one in status.segments:
             style = "red" if one.free == 0 else ""
             counts = [f"{count:,}" for count in (one.total, one.used, one.free)]
             table.add_row(printable(one.network), printable(one.segment), *counts, style=style)
-        console.print(table)
+        print_table(console, table)
     console.print()
     if not status.builds_total:
         console.print("No server is being built or deleted.")
         return
     console.print(f"{many(status.builds_total, 'server')} {is_or_are(status.builds_total)} being built or deleted:")
-    table = _table("server", "stage", "since", "waits for")
+    table = new_table("server", "stage", "since", "waits for")
     for build in status.builds:
         table.add_row(printable(build.name), build.stage, build.since, printable(build.waits_for))
-    console.print(table)
+    print_table(console, table)
     if status.builds_total > len(status.builds):
         console.print(f"... and {status.builds_total - len(status.builds):,} more.")
 
@@ -97,11 +87,3 @@ def _hosts_text(hosts: Sequence[HostStatus]) -> str:
 def status_json(status: Status) -> bytes:
     """Return the status for a program; docs/reference/command-line.md."""
     return msgspec.json.encode(status)
-
-
-def _table(*headings: str, numbers: Sequence[str] = ()) -> Table:
-    options: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "dim"}
-    table = Table(**options)
-    for heading in headings:
-        table.add_column(heading, justify="right" if heading in numbers else "left", overflow="fold")
-    return table

@@ -13,6 +13,7 @@ from roost.cli.books import Books, SegmentUse, ServerState
 from roost.cli.cloudfile import Cloud
 from roost.cli.demo import Refused, Story
 from roost.cli.plurals import is_or_are, many, plural
+from roost.cli.tables import new_table
 
 BAR_CELLS = 26
 INDENT = 3
@@ -115,9 +116,7 @@ class Narrator(Silent):
         self._title("The next boot is refused, and says why")
         self._line(f"{refused.name}: {refused.reason}")
         if refused.funnel:
-            table = _table()
-            table.add_column("requirement")
-            table.add_column("hosts left", justify="right")
+            table = new_table("requirement", "hosts left", numbers=("hosts left",))
             for requirement, left in refused.funnel:
                 table.add_row(requirement, str(left), style="" if left else "red")
             self._print(Padding(table, (0, 0, 0, INDENT), expand=False))
@@ -177,20 +176,13 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 def segment_table(segments: Sequence[SegmentUse]) -> Table:
     """A row per segment: hosts, servers, addresses used and free, and a bar of the same."""
-    table = _table()
-    table.add_column("segment")
-    for name in ("hosts", "servers", "used", "free"):
-        table.add_column(name, justify="right")
-    table.add_column("addresses")
+    numbers = ("hosts", "servers", "used", "free")
+    table = new_table("segment", *numbers, "addresses", numbers=numbers)
     for segment in segments:
         used, free = segment.addresses_used, segment.addresses_free
         cells = (len(segment.host_names), segment.servers, used, free)
         table.add_row(segment.name, *map(str, cells), _bar(used, segment.addresses_total))
     return table
-
-
-def _table() -> Table:
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
 
 
 def _bar(used: int, total: int) -> Text:

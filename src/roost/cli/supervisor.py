@@ -106,8 +106,8 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
     _check_settings(options)
     _check_listeners(options)
     with contextlib.ExitStack() as held:
-        port = _hold_port(held, options.host, options.port) if options.listens else 0
-        agent_port = _hold_port(held, options.agent_host, options.agent_port)
+        port = _hold_port(held, options.host, options.port, option="--listen") if options.listens else 0
+        agent_port = _hold_port(held, options.agent_host, options.agent_port, option="--agent-listen")
         metrics_dir = held.enter_context(tempfile.TemporaryDirectory(prefix="roost-metrics-"))
         children = [Child(config) for config in _configs(options, port, agent_port, metrics_dir)]
         async with _database(options) as (opening, postgres):
@@ -182,7 +182,7 @@ async def _find_outdated(dsn: str, schemas: Sequence[str]) -> list[str]:
         await database.close()
 
 
-def _hold_port(held: contextlib.ExitStack, host: str, port: int) -> int:
+def _hold_port(held: contextlib.ExitStack, host: str, port: int, *, option: str) -> int:
     """Keep a port for the children, who share it, for as long as this runs; 0 takes a free one. Raises ServeError."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -194,7 +194,8 @@ def _hold_port(held: contextlib.ExitStack, host: str, port: int) -> int:
         shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         shared.bind((host, port))
     except OSError as error:
-        raise ServeError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+        advice = f"; {option} names another address or port"
+        raise ServeError(f"cannot listen on {host}:{port}: {error.strerror or error}{advice}") from error
     return int(shared.getsockname()[1])
 
 

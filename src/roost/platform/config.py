@@ -14,6 +14,7 @@ from typing import Any, TypeVar, get_origin
 import msgspec
 
 from roost.platform.errors import BadRequest
+from roost.platform.mismatch import explain_mismatch, find_mismatch
 
 T = TypeVar("T")
 
@@ -80,7 +81,8 @@ def load_section(kind: type[T], section: str, *, file: Path | None, environment:
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"{source}: [{section}] {error}") from error
+        place = f"{option}: " if (option := find_mismatch(error)) else ""
+        raise BadRequest(f"{source}: [{section}] {place}{explain_mismatch(error)}") from error
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -1,0 +1,36 @@
+"""Tables for people: one look in all commands, and plain lines where a program or a file reads them."""
+
+from collections.abc import Collection
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+WIDTH_WITHOUT_TERMINAL = 200
+
+
+def table_console() -> Console:
+    """Return standard output, where names are only text; a file or a pipe is as wide as one long line."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = WIDTH_WITHOUT_TERMINAL
+    return console
+
+
+def new_table(*headings: str, numbers: Collection[str] = ()) -> Table:
+    """Return a table without rows. numbers: the headings whose columns are aligned to the right."""
+    options: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "dim"}
+    table = Table(**options)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in numbers else "left", overflow="fold")
+    return table
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table, without the blanks at the ends of its lines that a program would have to strip."""
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    console.file.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
