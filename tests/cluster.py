@@ -70,13 +70,20 @@ class Cluster:
         return PrivatePostgres(self.data_dir).dsn
 
     def spawn(
-        self, *arguments: str, environment: Mapping[str, str] | None = None, directory: Path | None = None
+        self,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        on_machine: str | None = None,
     ) -> subprocess.Popen[str]:
-        """A `roost` process, in that directory. Its log goes to a file of the cluster's directory."""
+        """A `roost` process, in that directory. Its log goes to a file of the cluster's directory.
+
+        on_machine: the network namespace that it runs in.
+        """
         self._spawned += 1
         log = (self.directory / f"{arguments[0]}-{self._spawned}.log").open("w")
         process = subprocess.Popen(
-            [*ROOST, *arguments],
+            [*(("ip", "netns", "exec", on_machine) if on_machine else ()), *ROOST, *arguments],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
