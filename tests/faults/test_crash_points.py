@@ -37,6 +37,9 @@ networks:
   - name: backend
     physical_network: backend
     subnets: [{cidr: 10.0.0.0/24}]
+  - name: legacy
+    kind: flat
+    subnets: [{cidr: 192.0.2.0/27, cell: cell1}]
 hosts:
   - {name: 'r1-h1', vcpus: 64, ram_mb: 262144, disk_gb: 2000, physical_networks: [rack1, backend]}
   - {name: 'r2-h1', vcpus: 64, ram_mb: 262144, disk_gb: 2000, physical_networks: [rack2, backend]}
@@ -56,7 +59,8 @@ def services() -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("point", CONDUCTOR)
 async def test_a_conductor_killed_there_leaks_nothing(services: Cluster, point: str) -> None:
-    await fill_and_empty(services, point, ["public"], count=ADDRESSES)
+    """Each server has a port, and an address of a flat network's pool beside it."""
+    await fill_and_empty(services, point, ["public", "legacy"], count=ADDRESSES)
 
 
 @pytest.mark.parametrize("point", RETRY)
