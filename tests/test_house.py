@@ -33,7 +33,7 @@ WINGS: dict[str, tuple[str, ...]] = {
     "compute": ("compute", "seams"),
     "scheduling": ("scheduling", "seams", "placement.model", "network.model", "compute.model"),
     "conductor": ("conductor", "scheduling", "seams", "compute.service", "compute.model"),
-    "agent": ("agent",),
+    "agent": ("agent", "seams.agent"),
     "clients": ("clients", "seams", *SERVICES),
     "cli": ("",),
 }
@@ -333,7 +333,7 @@ DOC = '"""What it is."""\n'
             "placement may not",
         ),
         (wings_import_what_they_may, {"conductor/a.py": "from roost.compute import store\n"}, "conductor may not"),
-        (wings_import_what_they_may, {"agent/a.py": "from roost.seams import compute\n"}, "agent may not import"),
+        (wings_import_what_they_may, {"agent/a.py": "from roost.seams import network\n"}, "agent may not import"),
         (platform_names_no_wing, {"platform/a.py": 'x = ("network",)\n'}, "platform names the wing network"),
         (wings_import_what_they_may, {"attic/a.py": "from roost.seams import compute\n"}, "attic is no wing"),
         (

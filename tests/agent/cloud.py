@@ -17,17 +17,17 @@ from starlette.routing import Route
 
 from roost.compute.api.agent import routes
 from roost.compute.model import CHANNELS, GUEST_CHANNEL, WORK_CHANNEL
-from roost.compute.rules.leases import Agent
 from roost.compute.service import Compute
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.http import mount
 from roost.platform.wakeup import Wakeups
+from roost.seams.agent import AgentIdentity
 from roost.seams.compute import RequestSpec
 from roost.seams.placement import ProviderState
 
 DEADLINE_S = 20.0
-AGENT = Agent(id="a0000000-0000-0000-0000-00000000000a", label="a test")
+AGENT = AgentIdentity(id="a0000000-0000-0000-0000-00000000000a", label="a test")
 """Who serves the hosts that a test plays itself."""
 
 

@@ -7,15 +7,16 @@ import pytest
 from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests
 from tests.blocked import until_blocked
 
-from roost.compute.model import GuestOrder, GuestReport, Stage
+from roost.compute.model import Stage
 from roost.compute.rules.guests import Guest, ReportOutcome, WorkState, decide_reports, lost_guest_sentence
 from roost.compute.service import Compute
 from roost.compute.service.audit import GUESTS
-from roost.compute.service.guests import BusyOrder, Polls, report
+from roost.compute.service.guests import Polls, report
 from roost.compute.service.leases import renew_leases
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.platform.errors import NotFound
+from roost.seams.agent import GuestOrder, GuestReport, OrderId
 
 SERVER = "11111111-1111-1111-1111-111111111111"
 KEY = (SERVER, "h1")
@@ -128,8 +129,8 @@ async def compute(database: Database) -> Compute:
     return compute
 
 
-async def poll(compute: Compute, hosts: list[str], busy: Sequence[BusyOrder] = ()) -> list[GuestOrder]:
-    return (await Polls(compute).poll(hosts, agent=AGENT, busy=busy, wait_s=0)).orders
+async def poll(compute: Compute, hosts: list[str], busy: Sequence[OrderId] = ()) -> list[GuestOrder]:
+    return list((await Polls(compute).poll(hosts, agent=AGENT, busy=busy, wait_s=0)).orders)
 
 
 async def test_a_poll_gives_what_differs_and_leaves_out_what_is_busy(compute: Compute) -> None:
@@ -140,7 +141,7 @@ async def test_a_poll_gives_what_differs_and_leaves_out_what_is_busy(compute: Co
         (two, "h2", "running", 512),
     }
     assert [order.server_id for order in await poll(compute, ["h1"])] == [one]
-    busy = [(one, "h1", 1, "running"), (two, "h2", 1, "running")]
+    busy = [order.id for order in await poll(compute, ["h1", "h2"])]
     assert await poll(compute, ["h1", "h2"], busy) == []
     await delete_servers(compute, [one])
     assert [order.desired for order in await poll(compute, ["h1", "h2"], busy)] == ["absent"]

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 from tests.agent.cloud import AGENT
 
 from roost.compute.errors import HostNotFound
-from roost.compute.model import HostReport
 from roost.compute.service import Compute
 from roost.compute.service import aggregates as aggregates_service
 from roost.compute.service import hosts as service
 from roost.compute.service.leases import renew_leases
 from roost.platform.errors import DatabaseUnavailable
+from roost.seams.agent import HostReport
 from roost.seams.compute import HostAggregateState
 from roost.seams.placement import ProviderState
 

@@ -2,9 +2,9 @@
 
 from tests.network.cloud import Cloud
 
-from roost.compute.model import HostReport
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
+from roost.seams.agent import HostReport
 from roost.seams.network import NetworkView
 
 

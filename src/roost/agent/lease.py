@@ -8,7 +8,7 @@ import time
 
 import structlog
 
-from roost.agent.model import Polled
+from roost.seams.agent import Polled
 
 log = structlog.get_logger()
 

@@ -157,42 +157,6 @@ class Launch(Struct, frozen=True, kw_only=True):
     host_down: bool = False
 
 
-class GuestOrder(Struct, frozen=True, kw_only=True):
-    """What an agent is asked for: have this guest running, or have it gone."""
-
-    server_id: str
-    host: str
-    attempt: int
-    desired: str
-    name: str
-    vcpus: int
-    ram_mb: int
-    disk_gb: int
-    ports: tuple[ServerPort, ...]
-
-
-class GuestReport(Struct, frozen=True, kw_only=True):
-    """What an agent says of a guest. state: begun, running, failed or absent; message: why, where it failed."""
-
-    server_id: str
-    host: str
-    attempt: int
-    state: str
-    message: str = ""
-
-
-class HostReport(Struct, frozen=True, kw_only=True):
-    """What an agent, or a cloud file, says of a host."""
-
-    name: str
-    vcpus: int
-    ram_mb: int
-    disk_gb: int
-    physical_networks: tuple[str, ...] = ()
-    cell: str = "cell1"
-    service_version: int = 3
-
-
 class ServerFault(Struct, frozen=True, kw_only=True):
     """Why a server is in ERROR, as kept with it: a Failure, whatever else was noted with it left out."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from roost.agent.model import GuestKey, GuestOrder
+from roost.seams.agent import GuestKey, GuestOrder
 
 
 class LaunchFailed(Exception):

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.model import GuestKey, GuestOrder
+from roost.seams.agent import GuestKey, GuestOrder
 
 ALWAYS = sys.maxsize
 STALE_LINES_MAX = 20_000

@@ -12,6 +12,8 @@ from roost.platform.http import Version, read_bytes, read_json, root_url
 from roost.platform.operations import Schema, Versions
 
 INTEGER_MAX = 2**31 - 1
+SET_VALUES_MAX = 300_000
+"""Values in a body that is a set of hosts, reports or guests; as many as it may have, with room to spare."""
 
 T = TypeVar("T")
 Name = Annotated[str, Meta(min_length=1, max_length=255)]

@@ -9,12 +9,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-
-class Agent(Struct, frozen=True, kw_only=True):
-    """An agent instance: its id stays with its guests over restarts; label: what people know it by."""
-
-    id: str
-    label: str = ""
+from roost.seams.agent import AgentIdentity, HeldElsewhere
 
 
 class HostLease(Struct, frozen=True, kw_only=True):
@@ -25,23 +20,11 @@ class HostLease(Struct, frozen=True, kw_only=True):
 
     host: str
     held: bool
-    holder: Agent | None
+    holder: AgentIdentity | None
     since: datetime | None
 
 
-class HeldElsewhere(Struct, frozen=True, kw_only=True):
-    """A host that another agent serves. since: ISO 8601."""
-
-    host: str
-    holder: str
-    since: str
-
-    def sentence(self) -> str:
-        """Return it in words."""
-        return f"host {self.host} is served by agent {self.holder} since {self.since}"
-
-
-def list_held_elsewhere(leases: Iterable[HostLease], agent: Agent) -> list[HeldElsewhere]:
+def list_held_elsewhere(leases: Iterable[HostLease], agent: AgentIdentity) -> list[HeldElsewhere]:
     """Return the hosts that `agent` does not hold, in order.
 
     One whose holder is nobody or the agent itself was taken by another agent at that very moment.

@@ -7,14 +7,12 @@ import asyncio
 from collections.abc import Collection, Sequence
 
 import structlog
-from msgspec import Struct
 
 from roost.compute.errors import GuestNotFound, GuestWanted
-from roost.compute.model import GUEST_CHANNEL, WORK_CHANNEL, Failure, GuestOrder, GuestReport
+from roost.compute.model import GUEST_CHANNEL, WORK_CHANNEL, Failure
 from roost.compute.rules import guests as rules
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
-from roost.compute.rules.guests import Guest, GuestKey, GuestList, KnownGuest, ReportAnswer
-from roost.compute.rules.leases import Agent, HeldElsewhere
+from roost.compute.rules.guests import Guest, GuestList
 from roost.compute.service import Compute
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.hosts import publish_hosts
@@ -23,6 +21,17 @@ from roost.compute.service.poll_waits import RECHECK_S, PollWaits
 from roost.compute.store import guests as store
 from roost.platform.batches import Batches
 from roost.platform.errors import RoostError
+from roost.seams.agent import (
+    AgentIdentity,
+    GuestAttempt,
+    GuestKey,
+    GuestOrder,
+    GuestReport,
+    GuestsBody,
+    OrderId,
+    Polled,
+    ReportAnswer,
+)
 
 ORDERS_MAX = 1000
 """Orders in one answer."""
@@ -32,23 +41,6 @@ POLLS_TOGETHER_MAX = 1000
 """Polls that come together renew leases, and bring hosts back, together: 10,000 would wait long for a connection."""
 
 log = structlog.get_logger()
-
-BusyOrder = tuple[str, str, int, str]
-"""(server_id, host, attempt, desired) of an order that the agent is at work on."""
-
-
-class Polled(Struct, frozen=True, kw_only=True):
-    """The answer to a poll. elsewhere: hosts that other agents serve, of which there are no orders.
-
-    lease_s: for how long the agent may trust its leases from when it asked, plus held_s, for which the poll was held.
-    as_of: the database's time, in seconds since 1970, at which the agent held them; its next list of guests names it.
-    """
-
-    orders: list[GuestOrder]
-    elsewhere: tuple[HeldElsewhere, ...]
-    lease_s: float
-    held_s: float
-    as_of: float
 
 
 class Polls:
@@ -66,8 +58,8 @@ class Polls:
         self,
         hosts: Sequence[str] | None,
         *,
-        agent: Agent,
-        busy: Sequence[BusyOrder],
+        agent: AgentIdentity,
+        busy: Sequence[OrderId],
         wait_s: float,
         allowed: HostsAllowed = every_host,
     ) -> Polled:
@@ -93,7 +85,7 @@ class Polls:
             if names_now != names:
                 names, renewed_at = names_now, loop.time()
                 renewed = await self._renew(names, agent)
-            orders = []
+            orders: list[GuestOrder] = []
             if not (await self._look()).isdisjoint(renewed.held):
                 async with compute.database.connection() as connection:
                     orders = await store.list_orders(
@@ -102,7 +94,7 @@ class Polls:
             left_s = deadline - loop.time()
             if orders or left_s <= 0:
                 return Polled(
-                    orders=orders,
+                    orders=tuple(orders),
                     elsewhere=renewed.elsewhere,
                     lease_s=compute.settings.lease_s,
                     held_s=renewed_at - asked_at,
@@ -117,7 +109,7 @@ class Polls:
             else:
                 await asyncio.sleep(min(RECHECK_S, left_s))
 
-    async def _renew(self, names: Sequence[str], agent: Agent) -> Renewed:
+    async def _renew(self, names: Sequence[str], agent: AgentIdentity) -> Renewed:
         renewed = await self._renewing.do(LeaseRequest(tuple(names), agent))
         if isinstance(renewed, RoostError):
             raise renewed
@@ -149,13 +141,13 @@ class Polls:
                 return await store.list_pending_hosts(connection)
 
 
-async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Agent) -> list[ReportAnswer]:
+async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: AgentIdentity) -> list[ReportAnswer]:
     """Take or refuse each report, in order, all in one transaction; the same report twice does nothing more."""
     async with compute.database.transaction() as tx:
         # Work before guests, as the pipeline locks them when it sends a server to its host; for `begun` too, which
         # needs no work row: the pipeline changes guests in no order of their own, under its locks on work.
         works = await store.lock_works(tx, {report.server_id for report in reports})
-        guests = await store.lock_guests(tx, {(report.server_id, report.host) for report in reports})
+        guests = await store.lock_guests(tx, {report.key for report in reports})
         # Read after the guests are locked: who lost its lease before cannot have had its word taken since.
         hosts_held = await store.list_hosts_held(tx, {report.host for report in reports}, agent_id=agent.id)
         outcome = rules.decide_reports(reports, agent_id=agent.id, hosts_held=hosts_held, guests=guests, works=works)
@@ -173,32 +165,25 @@ async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Age
 
 
 async def compare_guests(
-    compute: Compute,
-    listed: Sequence[KnownGuest],
-    *,
-    agent: Agent,
-    covered: HostPatterns = EVERY_HOST,
-    after: str,
-    until: str | None,
-    as_of: float,
-) -> list[KnownGuest]:
-    """Compare all guests that an agent has with what its hosts are asked for; those that it must destroy.
+    compute: Compute, listed: GuestsBody, *, covered: HostPatterns = EVERY_HOST
+) -> list[GuestAttempt]:
+    """Compare all guests that an agent has with what its hosts are asked for; return those that it must destroy.
 
-    listed: all of them on hosts above `after` and up to `until` (None: all), names compared as bytes. covered: the
-    hosts for which the caller may speak. as_of: what the agent's last poll answered, before it made the list.
-    Guests that are missing are marked on their servers, which keep addresses and claims; those that nobody asked for
-    are kept for the audit.
+    listed: hosts' names are compared as bytes. covered: the hosts for which the caller may speak. Guests that are
+    missing are marked on their servers, which keep addresses and claims; those that nobody asked for are kept for the
+    audit.
     """
+    agent = listed.agent
     async with compute.database.connection() as connection:
-        held = await store.list_hosts_of(connection, agent_id=agent.id, after=after, until=until)
-        hosts = {name for name in held if covered.covers(name)}
-        ours = [guest for guest in listed if guest.host in hosts]
-        attempts = await store.list_attempts(connection, {guest.server_id for guest in ours}) if ours else {}
+        leased = await store.list_hosts_of(connection, agent_id=agent.id, after=listed.after, until=listed.until)
+        hosts = {name for name in leased if covered.covers(name)}
+        present = [guest for guest in listed.guests if guest.host in hosts]
+        attempts = await store.list_attempts(connection, {guest.server_id for guest in present}) if present else {}
         guests = await store.list_guests_on(connection, hosts)
 
     def compare(guests: Sequence[Guest]) -> GuestList:
         return rules.decide_guest_list(
-            ours, agent_id=agent.id, as_of_s=as_of, guests=guests, attempts_by_server=attempts
+            present, agent_id=agent.id, as_of_s=listed.as_of, guests=guests, attempts_by_server=attempts
         )
 
     outcome = compare(guests)
@@ -238,7 +223,7 @@ def _failures(keys: Collection[GuestKey]) -> dict[GuestKey, Failure]:
     return {key: Failure(message=rules.lost_guest_sentence(key[1]), host=key[1]) for key in sorted(keys)}
 
 
-def _log_lost(keys: Collection[GuestKey], agent: Agent) -> None:
+def _log_lost(keys: Collection[GuestKey], agent: AgentIdentity) -> None:
     for server_id, host in sorted(keys):
         log.warning("a guest is gone that nobody asked to stop", server=server_id, host=host, agent=agent.id)
 

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from roost.compute.errors import HostHeld, HostNotFound
-from roost.compute.model import WORK_CHANNEL, Host, HostReport
-from roost.compute.rules.leases import Agent, list_held_elsewhere
+from roost.compute.model import WORK_CHANNEL, Host
+from roost.compute.rules.leases import list_held_elsewhere
 from roost.compute.service.aggregates import mirror_hosts
 from roost.compute.service.context import Compute
 from roost.compute.store import aggregates as aggregates_store
@@ -20,6 +21,7 @@ from roost.compute.store import leases as leases_store
 from roost.compute.store.hosts import HostRow, HostUpsert
 from roost.platform.database import Connection
 from roost.platform.errors import BadRequest, Conflict
+from roost.seams.agent import AgentIdentity, HostReport
 from roost.seams.placement import DISABLED, DISK_GB, MEMORY_MB, VCPU, Inventory, ProviderState
 
 HOSTS_BATCH_MAX = 1000
@@ -36,7 +38,7 @@ def provider_uuid_of(host: str) -> str:
     return str(uuid.uuid5(PROVIDER_NAMESPACE, host))
 
 
-async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, agent: Agent | None) -> list[Host]:
+async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, agent: AgentIdentity | None) -> list[Host]:
     """Have these hosts, of this size, with their providers and networks; in the order of the names.
 
     agent: who serves them and takes the lease on each; None where a cloud file declares them, which stays right
@@ -60,7 +62,9 @@ async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, age
     return sorted((row.host for row in rows), key=lambda host: host.name)
 
 
-async def _take_leases(compute: Compute, tx: Connection, names: Sequence[str], agent: Agent | None) -> list[str]:
+async def _take_leases(
+    compute: Compute, tx: Connection, names: Sequence[str], agent: AgentIdentity | None
+) -> list[str]:
     """Take or renew the agent's leases; return the hosts that do not exist yet. Raises HostHeld."""
     if agent is None:
         return []
@@ -73,15 +77,9 @@ async def _take_leases(compute: Compute, tx: Connection, names: Sequence[str], a
 
 
 def _upsert(report: HostReport) -> HostUpsert:
+    networks = tuple(sorted(set(report.physical_networks)))
     return HostUpsert(
-        name=report.name,
-        provider_uuid=provider_uuid_of(report.name),
-        vcpus=report.vcpus,
-        ram_mb=report.ram_mb,
-        disk_gb=report.disk_gb,
-        physical_networks=tuple(sorted(set(report.physical_networks))),
-        cell=report.cell,
-        service_version=report.service_version,
+        **asdict(report) | {"provider_uuid": provider_uuid_of(report.name), "physical_networks": networks}
     )
 
 

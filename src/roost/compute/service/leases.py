@@ -6,11 +6,12 @@ from msgspec import Struct
 
 from roost.compute.errors import HostHeld
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
-from roost.compute.rules.leases import Agent, HeldElsewhere, HostLease, list_held_elsewhere
+from roost.compute.rules.leases import HostLease, list_held_elsewhere
 from roost.compute.service.context import Compute
 from roost.compute.store import guests as guest_rows
 from roost.compute.store import leases as store
 from roost.platform.errors import NotFound, RoostError
+from roost.seams.agent import AgentIdentity, HeldElsewhere
 
 HOSTS_BATCH_MAX = 1000
 
@@ -31,10 +32,10 @@ class LeaseRequest(Struct, frozen=True):
     """The hosts that one agent would serve."""
 
     hosts: tuple[str, ...]
-    agent: Agent
+    agent: AgentIdentity
 
 
-async def renew_leases(compute: Compute, hosts: Sequence[str], agent: Agent) -> Renewed:
+async def renew_leases(compute: Compute, hosts: Sequence[str], agent: AgentIdentity) -> Renewed:
     """Take or renew the agent's leases on these hosts, as far as no other agent has them; in sets.
 
     Raises NotFound, which names the hosts that do not exist, and HostHeld where there is none that it may have.
@@ -65,7 +66,7 @@ async def renew_leases_together(compute: Compute, requests: Sequence[LeaseReques
     return answers
 
 
-async def release_leases(compute: Compute, agent: Agent, *, covered: HostPatterns = EVERY_HOST) -> None:
+async def release_leases(compute: Compute, agent: AgentIdentity, *, covered: HostPatterns = EVERY_HOST) -> None:
     """Let other agents have the hosts that this one serves, as far as the caller may speak for them."""
     async with compute.database.transaction() as tx:
         hosts = await guest_rows.list_hosts_of(tx, agent_id=agent.id, after="", until=None)
@@ -75,7 +76,7 @@ async def release_leases(compute: Compute, agent: Agent, *, covered: HostPattern
 def split_by_agent(requests: Sequence[LeaseRequest]) -> list[list[LeaseRequest]]:
     """Split the requests, in order, where one asks for a host that another agent asks for."""
     sets: list[list[LeaseRequest]] = []
-    agents_by_host: dict[str, Agent] = {}
+    agents_by_host: dict[str, AgentIdentity] = {}
     for request in requests:
         if not sets or any(agents_by_host.get(host, request.agent) != request.agent for host in request.hosts):
             sets.append([])

@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from roost.compute.model import Failure, GuestOrder, Stage
-from roost.compute.rules.guests import Guest, GuestKey, KnownGuest, Retreat, WorkState
+from roost.compute.model import Failure, Stage
+from roost.compute.rules.guests import Guest, Retreat, WorkState
 from roost.platform.database import Connection
+from roost.seams.agent import GuestAttempt, GuestKey, GuestOrder, OrderId
 from roost.seams.compute import RequestSpec, ServerPort
 
 HOST_NAMES = """
@@ -54,10 +55,10 @@ _NOTHING = RequestSpec(vcpus=0, memory_mb=0, disk_gb=0)
 
 
 async def list_orders(
-    tx: Connection, hosts: Sequence[str], *, agent_id: str, busy: Collection[tuple[str, str, int, str]], limit: int
+    tx: Connection, hosts: Sequence[str], *, agent_id: str, busy: Collection[OrderId], limit: int
 ) -> list[GuestOrder]:
-    """What the agent should change on its hosts, oldest first. busy: those to leave out."""
-    columns = [list(column) for column in zip(*busy, strict=True)] or [[], [], [], []]
+    """Return what the agent should change on its hosts, oldest first. busy: those to leave out."""
+    columns = [[getattr(order, name) for order in busy] for name in ("server_id", "host", "attempt", "desired")]
     orders = []
     for row in await tx.fetch(ORDERS, hosts, *columns, limit, agent_id):
         spec = _NOTHING if row["spec"] is None else _spec.decode(row["spec"])
@@ -256,7 +257,7 @@ ON CONFLICT (host, server_id) DO UPDATE SET attempt = excluded.attempt WHERE u.a
 """
 
 
-async def set_unknown_guests(tx: Connection, unknown: Sequence[KnownGuest], *, hosts: Collection[str]) -> None:
+async def set_unknown_guests(tx: Connection, unknown: Sequence[GuestAttempt], *, hosts: Collection[str]) -> None:
     """These are the guests that nobody asked for on the hosts."""
     columns = [
         [guest.server_id for guest in unknown], [guest.host for guest in unknown], [guest.attempt for guest in unknown]

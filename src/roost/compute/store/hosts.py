@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from roost.compute.model import Host
 from roost.platform.database import Connection
+from roost.seams.agent import HostReport
 
 
 class HostRow(Struct, frozen=True):
@@ -20,17 +21,10 @@ class HostRow(Struct, frozen=True):
     published: int
 
 
-class HostUpsert(Struct, frozen=True, kw_only=True):
+class HostUpsert(HostReport, frozen=True, kw_only=True):
     """A reported host as a row; physical_networks sorted, each once."""
 
-    name: str
     provider_uuid: str
-    vcpus: int
-    ram_mb: int
-    disk_gb: int
-    physical_networks: tuple[str, ...]
-    cell: str
-    service_version: int
 
 
 COLUMNS = """host.id, host.disabled_reason,

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from roost.compute.rules.leases import Agent, HostLease
+from roost.compute.rules.leases import HostLease
 from roost.compute.store.hosts import HEARD_WITHIN
 from roost.platform.database import Connection
+from roost.seams.agent import AgentIdentity
 
 
 class LeasesRead(Struct, frozen=True, kw_only=True):
@@ -45,7 +46,9 @@ SELECT host.name, host.agent_id, host.agent_label, host.agent_since, coalesce(ta
 FROM compute.host JOIN asked USING (name) LEFT JOIN taken USING (name)"""
 
 
-async def renew_leases(tx: Connection, agents_by_host: Mapping[str, Agent], *, renew_after_s: float) -> LeasesRead:
+async def renew_leases(
+    tx: Connection, agents_by_host: Mapping[str, AgentIdentity], *, renew_after_s: float
+) -> LeasesRead:
     """Take or renew what the agents may have of these hosts; a lease that was written within renew_after_s is not."""
     agents = agents_by_host.values()
     rows = await tx.fetch(
@@ -60,7 +63,7 @@ async def renew_leases(tx: Connection, agents_by_host: Mapping[str, Agent], *, r
             row["name"]: HostLease(
                 host=row["name"],
                 held=row["held"],
-                holder=None if row["agent_id"] is None else Agent(id=row["agent_id"], label=row["agent_label"]),
+                holder=None if row["agent_id"] is None else AgentIdentity(id=row["agent_id"], label=row["agent_label"]),
                 since=row["agent_since"],
             )
             for row in rows
@@ -76,6 +79,6 @@ WHERE name IN (SELECT name FROM compute.host WHERE name = ANY($1::text[]) AND ag
     ORDER BY name FOR NO KEY UPDATE)"""
 
 
-async def release_leases(tx: Connection, names: Sequence[str], agent: Agent) -> None:
+async def release_leases(tx: Connection, names: Sequence[str], agent: AgentIdentity) -> None:
     """The agent serves these hosts no more: another may at once."""
     await tx.execute(RELEASE_LEASES, names, agent.id)
