@@ -90,7 +90,7 @@ class World:
 
 def guarded(compute: Compute, policy: Policy) -> Guarded:
     network_policy = api_policy("network", "noauth2", "secure-rbac", PlacementSettings(), folder=Path("/"))
-    networks = cast("LocalNetwork", compute.network)._networks
+    networks = cast("LocalNetwork", compute.network).service
     apis = [mount("/network", network_routes(networks, network_policy)), mount("/compute", routes(compute, policy))]
     return Guarded(Authentication(Starlette(routes=apis), noauth2, open_paths=frozenset()))
 

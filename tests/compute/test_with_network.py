@@ -21,7 +21,7 @@ async def test_hosts_are_in_the_aggregates_of_the_segments_that_they_reach(compu
     def report(name: str, *physical_networks: str) -> HostReport:
         return HostReport(name=name, vcpus=4, ram_mb=4096, disk_gb=40, physical_networks=physical_networks)
 
-    cloud = Cloud(compute.network._networks, compute.network, None)
+    cloud = Cloud(compute.network.service, compute.network, None)
     await service.register_hosts(compute, [report("early", "rack1")], agent=None)
     network = await cloud.network()
     for number, cidr in enumerate(("203.0.113.0/28", "203.0.113.16/28"), 1):

@@ -12,8 +12,8 @@ from roost.conductor.settings import ConductorSettings
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups
 from roost.scheduling.settings import SchedulingSettings
-from roost.seams.network import NetworkClient, Port, ServerNics
-from roost.seams.placement import PlacementClient
+from roost.seams.network import BuildClient, Port, ServerNics
+from roost.seams.placement import ClaimClient
 
 
 @dataclass
@@ -21,8 +21,8 @@ class Conductor:
     """One conductor: its neighbours, its settings, its clock and chance."""
 
     compute: Compute
-    placement: PlacementClient
-    network: NetworkClient
+    placement: ClaimClient
+    network: BuildClient
     env: Env
     wakeups: Wakeups
     settings: ConductorSettings = field(default_factory=ConductorSettings)
