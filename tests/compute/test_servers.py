@@ -108,7 +108,10 @@ def test_where_a_request_wants_its_servers(zone: Any, host: Any, hypervisor: Any
         ({}, ""),
         ({"details": "It burns."}, "It burns."),
         ({"host": "h1"}, "host: h1"),
-        ({"funnel": (("hosts", 3), ("1 VCPU free", 0))}, "hosts: 3 hosts left\n1 VCPU free: 0 hosts left"),
+        (
+            {"funnel": (("hosts", 3), ("up", 1), ("1 VCPU free", 0))},
+            "hosts: 3 hosts left\nup: 1 host left\n1 VCPU free: 0 hosts left",
+        ),
         ({"details": "It burns.", "host": "h1", "funnel": (("hosts", 0),)}, "It burns.\nhost: h1\nhosts: 0 hosts left"),
     ],
 )

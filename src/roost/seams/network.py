@@ -90,8 +90,9 @@ class Segment(Struct, frozen=True, kw_only=True):
 class NetworkView(Struct, frozen=True, kw_only=True):
     """A network as scheduling needs to know it. A plain network has one `Segment`: itself.
 
-    flat: of the legacy kind; its segments are its pools, and it is as routed as any. project_id: whose it is; shared,
-    external: who else sees it; on one that is external only, others have no ports.
+    flat: of the legacy kind; its segments are its pools, and it is as routed as any. has_subnets: whether servers can
+    have ports there at all. project_id: whose it is; shared, external: who else sees it; on one that is external only,
+    others have no ports.
     """
 
     id: str
@@ -99,6 +100,7 @@ class NetworkView(Struct, frozen=True, kw_only=True):
     routed: bool
     segments: tuple[Segment, ...]
     flat: bool = False
+    has_subnets: bool = True
     project_id: str = ""
     shared: bool = False
     external: bool = False

@@ -147,7 +147,7 @@ def fault_details(fault: ServerFault) -> str:
     parts = [fault.details] if fault.details else []
     if fault.host:
         parts.append(f"host: {fault.host}")
-    parts += [f"{requirement}: {hosts} hosts left" for requirement, hosts in fault.funnel]
+    parts += [f"{requirement}: {hosts} host{'' if hosts == 1 else 's'} left" for requirement, hosts in fault.funnel]
     return "\n".join(parts)
 
 

@@ -56,9 +56,9 @@ async def create_servers(
     """Accept `request.count` servers, all of them with the work that makes them, or none.
 
     permissions: None where nobody is asked, so that every network, port and flavor is there. Raises ServerRefused
-    (NICs, an unknown flavor, network, port or host, extra specs that are not served), NicForbidden, NetworkAmbiguous
-    (no NIC named, several networks) and HostClosed (the host that it names is disabled or down). What a port can do is
-    looked at later, by the conductor, as it reserves it.
+    (NICs, a network without a subnet, an unknown flavor, network, port or host, extra specs that are not served),
+    NicForbidden, NetworkAmbiguous (no NIC named, several networks) and HostClosed (the host that it names is disabled
+    or down). What a port can do is looked at later, by the conductor, as it reserves it.
     """
     if not 1 <= request.count <= SERVERS_MAX:
         raise ServerRefused(f"{request.count} servers were asked for: one request can make 1 to {SERVERS_MAX}.")
@@ -125,6 +125,9 @@ async def _check_nics(
     missing = [network_id for network_id in network_ids if network_id not in visible]
     if missing:
         raise ServerRefused(f"Network {', '.join(missing)} could not be found.")
+    for network_id in network_ids:
+        if not networks[network_id].has_subnets:  # Source: Nova, NetworkRequiresSubnet
+            raise ServerRefused(f"Network {network_id} requires a subnet in order to boot instances on.")
     if permissions is None:
         return
     if refusal := find_refusal(asked, networks, project_id, permissions):

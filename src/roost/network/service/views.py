@@ -37,6 +37,7 @@ async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[s
             routed=network.segmented or network.flat,
             segments=shown,
             flat=network.flat,
+            has_subnets=any(subnet.network_id == network.id for subnet in subnets),
             project_id=network.project_id,
             shared=network.shared,
             external=network.external,
