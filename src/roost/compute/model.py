@@ -144,6 +144,7 @@ class Work(Struct, frozen=True, kw_only=True):
 class Marks(Struct, frozen=True):
     """What others want of a work row while a conductor has it: a delete waits, or the build must end, and why."""
 
+    server_id: str
     deleting: bool
     must_fail: Failure | None = None
 

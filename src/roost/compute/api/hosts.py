@@ -199,7 +199,7 @@ async def _with_servers(
 
 
 async def _add_servers(compute: Compute, hosts: Sequence[Host], shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    servers = await service.list_servers_on(compute, hosts)
+    servers = await service.list_servers_on(compute, [host.name for host in hosts])
     return [
         one | {"servers": [{"uuid": server_id, "name": name} for server_id, name in servers[host.name]]}
         if host.name in servers

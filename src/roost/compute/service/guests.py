@@ -13,8 +13,8 @@ from roost.compute.model import GUEST_CHANNEL, WORK_CHANNEL, Failure
 from roost.compute.rules import guests as rules
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.guests import Guest, GuestList
-from roost.compute.service import Compute
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
+from roost.compute.service.context import Compute, reading
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases_together
 from roost.compute.service.poll_waits import RECHECK_S, PollWaits
@@ -228,10 +228,7 @@ def _log_lost(keys: Collection[GuestKey], agent: AgentIdentity) -> None:
         log.warning("a guest is gone that nobody asked to stop", server=server_id, host=host, agent=agent.id)
 
 
-async def list_host_names(compute: Compute, *, declared_only: bool) -> list[str]:
-    """All hosts, or those that a cloud file declared, by name."""
-    async with compute.database.connection() as connection:
-        return await store.list_host_names(connection, declared_only=declared_only)
+list_host_names = reading(store.list_host_names)
 
 
 async def _list_declared(compute: Compute, covered: HostPatterns) -> list[str]:

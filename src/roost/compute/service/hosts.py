@@ -14,7 +14,7 @@ from roost.compute.errors import HostHeld, HostNotFound
 from roost.compute.model import WORK_CHANNEL, Host
 from roost.compute.rules.leases import list_held_elsewhere
 from roost.compute.service.aggregates import mirror_hosts
-from roost.compute.service.context import Compute
+from roost.compute.service.context import Compute, reading
 from roost.compute.store import aggregates as aggregates_store
 from roost.compute.store import hosts as store
 from roost.compute.store import leases as leases_store
@@ -147,53 +147,19 @@ def provider_state(host: Host) -> ProviderState:
     )
 
 
-async def list_behind(compute: Compute) -> set[str]:
-    """Hosts of which something is still to be published, as of now."""
-    async with compute.database.connection() as connection:
-        return await store.list_behind(connection)
-
-
 async def list_quiet_hosts(compute: Compute) -> set[str]:
     """Hosts that were not heard of for longer than one that lives goes without a poll, down or not yet."""
     async with compute.database.connection() as connection:
         return await store.list_quiet_hosts(connection, quiet_after_s=compute.settings.quiet_after_s)
 
 
-async def count_closed_hosts(compute: Compute) -> tuple[int, int]:
-    """How many hosts are down, and how many are disabled; some may be both."""
-    async with compute.database.connection() as connection:
-        return await store.count_closed_hosts(connection)
-
-
-async def has_enabled_host(compute: Compute) -> bool:
-    """Return whether there is a host that is not disabled."""
-    async with compute.database.connection() as connection:
-        return await store.has_enabled_host(connection)
-
-
-async def list_hosts(
-    compute: Compute,
-    names: Sequence[str] | None = None,
-    *,
-    after: str = "",
-    limit: int | None = None,
-    having: str | None = None,
-) -> list[Host]:
-    """Hosts by name, above `after`; names None: all of them; having: in the name. Costs one row for each host."""
-    async with compute.database.connection() as connection:
-        return await store.list_hosts(connection, after=after, limit=limit, names=names, having=having)
-
-
-async def find_host(compute: Compute, *, provider_uuid: str | None = None, number: int | None = None) -> Host | None:
-    """Return the host with that provider, or with that number."""
-    async with compute.database.connection() as connection:
-        return await store.find_host(connection, provider_uuid=provider_uuid, number=number)
-
-
-async def list_servers_on(compute: Compute, hosts: Sequence[Host]) -> dict[str, list[tuple[str, str]]]:
-    """Return (id, name) of each host's servers, the oldest first; a host without any is left out."""
-    async with compute.database.connection() as connection:
-        return await store.list_servers_on(connection, [host.name for host in hosts])
+list_behind = reading(store.list_behind)
+count_closed_hosts = reading(store.count_closed_hosts)
+has_enabled_host = reading(store.has_enabled_host)
+list_hosts = reading(store.list_hosts)
+find_host = reading(store.find_host)
+list_servers_on = reading(store.list_servers_on)
+count_servers = reading(store.count_servers)
 
 
 async def disable_host(compute: Compute, name: str, *, reason: str | None = None) -> Host:
@@ -246,8 +212,7 @@ class HostLoad(Struct, frozen=True, kw_only=True):
 async def list_loads(compute: Compute, hosts: Sequence[Host]) -> dict[str, HostLoad]:
     """Host name -> its load, by the ledger."""
     usages = await compute.placement.list_usages([host.provider_uuid for host in hosts])
-    async with compute.database.connection() as connection:
-        servers = await store.count_servers(connection, [host.name for host in hosts])
+    servers = await count_servers(compute, [host.name for host in hosts])
     loads = {}
     for host in hosts:
         used = {name: amount for name, (_, amount) in usages.get(host.provider_uuid, {}).items()}

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from roost.compute.model import GUEST_CHANNEL, Launch, Marks, Move, Stage, Work
+from roost.compute.model import GUEST_CHANNEL, Marks, Move, Stage, Work
 from roost.compute.rules.nics import BUILDING
-from roost.compute.service.context import Compute
+from roost.compute.service.context import Compute, reading
 from roost.compute.store import servers
 from roost.compute.store import work as store
-from roost.seams.compute import ServerState
 
 LEASE_ROWS_MAX = 256
 
@@ -79,31 +78,8 @@ async def withdraw_unbegun_guests(compute: Compute, server_ids: Sequence[str], *
     return begun | (set(server_ids) - held.keys())
 
 
-async def list_launches(compute: Compute, server_ids: Sequence[str]) -> dict[str, Launch]:
-    """Server id -> its launch, of those of whose present attempt a host was asked."""
-    async with compute.database.connection() as connection:
-        return await store.list_launches(connection, server_ids)
-
-
-async def get_server_states(compute: Compute, server_ids: Sequence[str]) -> dict[str, ServerState]:
-    """See ComputeClient.get_server_states."""
-    async with compute.database.connection() as connection:
-        return await store.get_server_states(connection, server_ids)
-
-
-async def get_host_names(compute: Compute, provider_uuids: Sequence[str]) -> dict[str, str]:
-    """Provider UUID -> host name, of those providers that are hosts."""
-    async with compute.database.connection() as connection:
-        return await store.get_host_names(connection, provider_uuids)
-
-
-async def get_host_cells(compute: Compute, names: Sequence[str]) -> dict[str, str]:
-    """Host name -> its cell, of those that are hosts."""
-    async with compute.database.connection() as connection:
-        return await store.get_host_cells(connection, names)
-
-
-async def list_held(compute: Compute, server_ids: Sequence[str], *, owner: str) -> set[str]:
-    """Those of the servers whose lease by `owner` has not run out, as of now."""
-    async with compute.database.connection() as connection:
-        return await store.list_held(connection, server_ids, owner=owner)
+list_launches = reading(store.list_launches)
+get_server_states = reading(store.get_server_states)
+get_host_names = reading(store.get_host_names)
+get_host_cells = reading(store.get_host_cells)
+list_held = reading(store.list_held)

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
 from roost.compute.model import HostAggregate
 from roost.compute.rules.aggregates import Membership, Memberships
+from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
 from roost.seams.compute import HostAggregateState
 
@@ -115,5 +114,4 @@ async def list_host_aggregates(tx: Connection, aggregate_id: int | None = None) 
 
 
 def _host_aggregate(row: Any) -> HostAggregate:
-    metadata = msgspec.json.decode(row["metadata"], type=dict[str, str])
-    return HostAggregate(**{**row, "metadata": metadata, "hosts": tuple(row["hosts"])})
+    return read_row(HostAggregate, row, "metadata", hosts=tuple(row["hosts"]))

@@ -1,13 +1,11 @@
 """SQL of the compute service's audit: servers that nothing works on, and hosts with the aggregates they are in."""
 
 from collections.abc import Sequence
-from typing import Any
-
-import msgspec
 
 from roost.compute.model import QuietServer
+from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
-from roost.seams.compute import RequestSpec, ServerPort
+from roost.seams.compute import ServerPort
 
 QUIET = """server.status = 'ACTIVE' AND server.deleted_at IS NULL
     AND NOT EXISTS (SELECT FROM compute.work WHERE work.server_id = server.id)"""
@@ -23,14 +21,14 @@ async def list_quiet_ids(tx: Connection, *, after: str, limit: int) -> list[str]
 
 LIST_QUIET = f"""-- compute.audit_servers
 SELECT server.id, server.name, server.project_id, server.user_id, server.host, host.provider_uuid, server.spec,
-    server.network_info
+    server.network_info AS ports
 FROM compute.server LEFT JOIN compute.host ON host.name = server.host
 WHERE {QUIET} AND server.id = ANY($1::uuid[]) ORDER BY server.id"""  # noqa: S608
 
 
 async def list_quiet(tx: Connection, server_ids: Sequence[str]) -> list[QuietServer]:
     """Return those of the servers that are ACTIVE and without work, by id."""
-    return [_server(row) for row in await tx.fetch(LIST_QUIET, server_ids)]
+    return [read_row(QuietServer, row, "spec", "ports") for row in await tx.fetch(LIST_QUIET, server_ids)]
 
 
 SET_NETWORK_INFO = """-- compute.audit_set_network_info
@@ -43,7 +41,7 @@ async def set_network_info(
     tx: Connection, server_id: str, *, old: Sequence[ServerPort], new: Sequence[ServerPort]
 ) -> bool:
     """Keep these ports with the server, unless it has others than `old` by now, or is worked on."""
-    done = await tx.execute(SET_NETWORK_INFO, server_id, _encode(old), _encode(new))
+    done = await tx.execute(SET_NETWORK_INFO, server_id, encode(old), encode(new))
     return bool(done == "UPDATE 1")
 
 
@@ -139,14 +137,3 @@ UPDATE compute.host SET wanted = wanted + 1 WHERE name IN (
 async def want_hosts(tx: Connection, names: Sequence[str]) -> None:
     """All about these hosts is to be published again."""
     await tx.execute(WANT_HOSTS, names)
-
-
-def _server(row: Any) -> QuietServer:
-    fields = dict(row)
-    fields["spec"] = msgspec.json.decode(fields["spec"], type=RequestSpec)
-    fields["ports"] = msgspec.json.decode(fields.pop("network_info"), type=tuple[ServerPort, ...])
-    return QuietServer(**fields)
-
-
-def _encode(ports: Sequence[ServerPort]) -> str:
-    return msgspec.json.encode(ports).decode()

@@ -3,9 +3,8 @@
 
 from typing import Any
 
-import msgspec
-
 from roost.compute.model import EVERY_FLAVOR, Flavor, FlavorFilter
+from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
 
 COLUMNS = "id, name, vcpus, ram_mb, disk_gb, description, extra_specs, is_public"
@@ -18,8 +17,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING id"""
 async def insert_flavor(tx: Connection, flavor: Flavor) -> bool:
     """Whether it was new; with a known id or name nothing is changed."""
     row = (flavor.id, flavor.name, flavor.vcpus, flavor.ram_mb, flavor.disk_gb, flavor.description)
-    specs = msgspec.json.encode(flavor.extra_specs).decode()
-    return await tx.fetchval(INSERT_FLAVOR, *row, specs, flavor.is_public) is not None
+    return await tx.fetchval(INSERT_FLAVOR, *row, encode(flavor.extra_specs), flavor.is_public) is not None
 
 
 LIST_FLAVORS = f"""-- compute.list_flavors
@@ -60,9 +58,9 @@ async def set_extra_specs(
     tx: Connection, flavor_id: str, *, added: dict[str, str], removed: list[str]
 ) -> Flavor | None:
     """Add or replace some extra specs and drop others; the flavor then, or None where there is none."""
-    row = await tx.fetchrow(SET_EXTRA_SPECS, flavor_id, msgspec.json.encode(added).decode(), removed)
+    row = await tx.fetchrow(SET_EXTRA_SPECS, flavor_id, encode(added), removed)
     return None if row is None else _flavor(row)
 
 
 def _flavor(row: Any) -> Flavor:
-    return Flavor(**{**row, "extra_specs": msgspec.json.decode(row["extra_specs"], type=dict[str, str])})
+    return read_row(Flavor, row, "extra_specs")

@@ -1,12 +1,13 @@
 """Guest rows, and what agents' reports change of servers and work: SQL only."""
 # ruff: noqa: S608 - what is put into a statement are constants of this file.
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from roost.compute.model import Failure, Stage
 from roost.compute.rules.guests import Guest, Retreat, WorkState
+from roost.compute.store.rows import columns_of, encode, read_row
 from roost.platform.database import Connection
 from roost.seams.agent import GuestAttempt, GuestKey, GuestOrder, OrderId
 from roost.seams.compute import RequestSpec, ServerPort
@@ -91,7 +92,7 @@ ORDER BY server_id, host FOR UPDATE
 
 async def lock_guests(tx: Connection, keys: Collection[GuestKey]) -> list[Guest]:
     """Lock the guest rows in the order of server ids; missing ones are left out."""
-    rows = await tx.fetch(LOCK_GUESTS, [key[0] for key in keys], [key[1] for key in keys])
+    rows = await tx.fetch(LOCK_GUESTS, *(columns_of(keys) or [[], []]))
     return [Guest(**row) for row in rows]
 
 
@@ -154,12 +155,8 @@ ORDER BY server_id FOR UPDATE
 
 async def lock_works(tx: Connection, server_ids: Collection[str]) -> list[WorkState]:
     """Lock the servers' work rows in the order of server ids; a server without work is left out."""
-    return [
-        WorkState(
-            server_id=row["server_id"], stage=Stage(row["stage"]), attempt=row["attempt"], deleting=row["deleting"]
-        )
-        for row in await tx.fetch(LOCK_WORKS, list(server_ids))
-    ]
+    rows = await tx.fetch(LOCK_WORKS, list(server_ids))
+    return [read_row(WorkState, row, stage=Stage(row["stage"])) for row in rows]
 
 
 MARK_GUESTS = """
@@ -179,7 +176,7 @@ async def mark_guests(
     """Note that an agent has begun these guests, and that it runs those."""
     marks = [(*key, False) for key in begun] + [(*key, True) for key in running]
     if marks:
-        await tx.execute(MARK_GUESTS, *(list(column) for column in zip(*marks, strict=True)), agent_id)
+        await tx.execute(MARK_GUESTS, *columns_of(marks), agent_id)
 
 
 ADOPT_GUESTS = """
@@ -192,7 +189,7 @@ WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
 async def adopt_guests(tx: Connection, keys: Collection[GuestKey], *, agent_id: str) -> None:
     """These guests are that agent's."""
     if keys:
-        await tx.execute(ADOPT_GUESTS, *_columns(keys), agent_id)
+        await tx.execute(ADOPT_GUESTS, *columns_of(keys), agent_id)
 
 
 LOSE_GUESTS = """
@@ -217,8 +214,8 @@ WHERE w.server_id = l.server_id AND w.stage = 'launch' AND NOT w.deleting AND w.
 async def lose_guests(tx: Connection, failures_by_key: Mapping[GuestKey, Failure]) -> None:
     """These guests are gone: ACTIVE servers end in ERROR, launches fail; both keep addresses and claims."""
     if failures_by_key:
-        columns = _columns(failures_by_key)
-        faults = [msgspec.json.encode(failure).decode() for failure in failures_by_key.values()]
+        columns = columns_of(failures_by_key)
+        faults = [encode(failure) for failure in failures_by_key.values()]
         await tx.execute(LOSE_GUESTS, *columns)
         await tx.execute(FAIL_LAUNCHES, *columns, faults)
         await tx.execute(FAIL_SERVERS, *columns, faults)
@@ -240,8 +237,8 @@ WHERE s.id = f.server_id AND s.host = f.host AND s.status = 'ERROR' AND s.launch
 async def find_guests_again(tx: Connection, keys: Collection[GuestKey]) -> None:
     """These guests were lost and are there: their servers are ACTIVE as before."""
     if keys:
-        await tx.execute(FIND_GUESTS, *_columns(keys))
-        await tx.execute(RESTORE_SERVERS, *_columns(keys))
+        await tx.execute(FIND_GUESTS, *columns_of(keys))
+        await tx.execute(RESTORE_SERVERS, *columns_of(keys))
 
 
 # In one statement, so that a list that changes nothing, as nearly all do, costs one.
@@ -275,7 +272,7 @@ WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
 async def delete_guests(tx: Connection, keys: Collection[GuestKey]) -> None:
     """The hosts have nothing of these guests left."""
     if keys:
-        await tx.execute(DELETE_GUESTS, *_columns(keys))
+        await tx.execute(DELETE_GUESTS, *columns_of(keys))
 
 
 ACTIVATE_SERVERS = """
@@ -317,7 +314,7 @@ async def retry_works(tx: Connection, retreats: Mapping[str, Retreat]) -> None:
             RETRY_WORKS,
             list(retreats),
             [retreat.failure.host for retreat in retreats.values()],
-            [msgspec.json.encode(retreat.failure).decode() for retreat in retreats.values()],
+            [encode(retreat.failure) for retreat in retreats.values()],
             [retreat.counts for retreat in retreats.values()],
         )
 
@@ -349,8 +346,3 @@ async def destroy_unknown_guest(tx: Connection, server_id: str, host: str) -> st
     """Have the host destroy a guest that nobody asked for; what is desired of it then, None where there is no such."""
     desired: str | None = await tx.fetchval(DESTROY_UNKNOWN, server_id, host)
     return desired
-
-
-def _columns(keys: Iterable[GuestKey]) -> list[list[str]]:
-    pairs = list(keys)
-    return [[key[0] for key in pairs], [key[1] for key in pairs]]

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from roost.compute.model import Host
+from roost.compute.store.rows import encode
 from roost.platform.database import Connection
 from roost.seams.agent import HostReport
 
@@ -60,8 +60,7 @@ RETURNING {COLUMNS}"""
 
 async def upsert_hosts(tx: Connection, hosts: Sequence[HostUpsert], *, declared: bool) -> list[HostRow]:
     """Make or change hosts; where a host is declared, what its agent says of its size changes nothing."""
-    reports = msgspec.json.encode(hosts).decode()
-    return [_row(row) for row in await tx.fetch(UPSERT_HOSTS, reports, declared)]
+    return [_row(row) for row in await tx.fetch(UPSERT_HOSTS, encode(hosts), declared)]
 
 
 LIST_UNPUBLISHED = f"""-- compute.list_unpublished_hosts
@@ -159,9 +158,14 @@ ORDER BY name LIMIT $2"""
 
 
 async def list_hosts(
-    tx: Connection, *, after: str, limit: int | None, names: Sequence[str] | None, having: str | None = None
+    tx: Connection,
+    names: Sequence[str] | None = None,
+    *,
+    after: str = "",
+    limit: int | None = None,
+    having: str | None = None,
 ) -> list[Host]:
-    """A page of hosts by name, above `after`; names None: of all; limit None: all of them; having: in the name."""
+    """Return hosts by name, above `after`; names None: of all; limit None: all of them; having: in the name."""
     return [_row(row).host for row in await tx.fetch(LIST_HOSTS, after, limit, names, having)]
 
 
@@ -169,7 +173,7 @@ FIND_HOST = f"""-- compute.find_host
 SELECT {COLUMNS} FROM compute.host WHERE provider_uuid = $1 OR id = $2"""
 
 
-async def find_host(tx: Connection, *, provider_uuid: str | None, number: int | None) -> Host | None:
+async def find_host(tx: Connection, *, provider_uuid: str | None = None, number: int | None = None) -> Host | None:
     """Return the host with that provider, or with that number."""
     row = await tx.fetchrow(FIND_HOST, provider_uuid, number)
     return None if row is None else _row(row).host
@@ -214,21 +218,6 @@ async def count_servers(tx: Connection, names: Sequence[str]) -> dict[str, int]:
 
 
 def _row(row: Any) -> HostRow:
-    host = Host(
-        id=row["id"],
-        disabled_reason=row["disabled_reason"],
-        name=row["name"],
-        provider_uuid=row["provider_uuid"],
-        vcpus=row["vcpus"],
-        ram_mb=row["ram_mb"],
-        disk_gb=row["disk_gb"],
-        physical_networks=tuple(row["physical_networks"]),
-        cell=row["cell"],
-        declared=row["declared"],
-        disabled=row["disabled"],
-        forced_down=row["forced_down"],
-        service_version=row["service_version"],
-        seen_at=row["seen_at"],
-        down=row["down"],
-    )
-    return HostRow(host, row["wanted"], row["published"])
+    fields = {**row, "physical_networks": tuple(row["physical_networks"])}
+    wanted, published = fields.pop("wanted"), fields.pop("published")
+    return HostRow(Host(**fields), wanted, published)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from roost.compute.model import Failure
+from roost.compute.store.rows import encode
 from roost.platform.database import Connection
 from roost.seams.compute import ServerPort
 
@@ -27,8 +28,7 @@ async def end_builds(tx: Connection, *, now: Mapping[str, Failure], marked: Mapp
     """Send locked rows to the fail stage, or have whoever holds them do so."""
     for statement, failures in ((FAIL_LAUNCHES, now), (MARK_FAILING, marked)):
         if failures:
-            encoded = [msgspec.json.encode(failure).decode() for failure in failures.values()]
-            await tx.execute(statement, list(failures), encoded)
+            await tx.execute(statement, list(failures), [encode(failure) for failure in failures.values()])
 
 
 LIST_ACTIVE_PORTS = """
@@ -57,8 +57,4 @@ async def set_network_info(
     tx: Connection, server_id: str, *, old: Sequence[ServerPort], new: Sequence[ServerPort]
 ) -> None:
     """Keep these ports with an ACTIVE server, unless it has others than `old` by now."""
-    await tx.execute(SET_NETWORK_INFO, server_id, _encode(old), _encode(new))
-
-
-def _encode(ports: Sequence[ServerPort]) -> str:
-    return msgspec.json.encode(ports).decode()
+    await tx.execute(SET_NETWORK_INFO, server_id, encode(old), encode(new))

@@ -4,11 +4,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from roost.compute.model import Flavor, NewServers, Server, ServerFault, ServerFilter, Stage
+from roost.compute.model import NewServers, Server, ServerFilter, Stage
+from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
-from roost.seams.compute import RequestSpec, ServerPort
 
 INSERT_SERVERS = """-- compute.insert_servers
 INSERT INTO compute.server (id, name, launch_index, project_id, user_id, flavor, image_ref, metadata, description,
@@ -28,18 +26,14 @@ async def insert_servers(tx: Connection, new: NewServers) -> None:
         new.names,
         new.project_id,
         new.user_id,
-        _encode(new.flavor),
+        encode(new.flavor),
         new.image_ref,
-        _encode(new.metadata),
+        encode(new.metadata),
         new.description,
         new.reservation_id,
-        _encode(new.spec),
+        encode(new.spec),
     )
     await tx.execute(INSERT_WORK, new.ids, Stage.CREATE_PORTS.value)
-
-
-def _encode(value: object) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 # A conductor that holds the row goes to the delete stage itself when it sees `deleting`; only at launch nobody works.
@@ -85,9 +79,9 @@ async def mark_gone(tx: Connection, server_ids: Sequence[str]) -> None:
 
 
 COLUMNS = """server.id, server.name, server.project_id, server.user_id, server.flavor, server.image_ref,
-    server.metadata, server.description, server.reservation_id, server.launch_index, server.spec, server.network_info,
-    server.status, server.task_state, server.host, server.fault, server.created_at, server.updated_at,
-    server.launched_at, coalesce(host.forced_down OR host.silent, false) AS host_down
+    server.metadata, server.description, server.reservation_id, server.launch_index, server.spec,
+    server.network_info AS ports, server.status, server.task_state, server.host, server.fault, server.created_at,
+    server.updated_at, server.launched_at, coalesce(host.forced_down OR host.silent, false) AS host_down
 FROM compute.server LEFT JOIN compute.host ON host.name = server.host"""
 
 FIND_SERVER = f"""-- compute.find_server
@@ -157,26 +151,4 @@ async def find_sequence(tx: Connection, server_id: str, *, project_id: str | Non
 
 
 def _server(row: Any) -> Server:
-    fault = row["fault"]
-    return Server(
-        id=row["id"],
-        name=row["name"],
-        project_id=row["project_id"],
-        user_id=row["user_id"],
-        flavor=msgspec.json.decode(row["flavor"], type=Flavor),
-        image_ref=row["image_ref"],
-        metadata=msgspec.json.decode(row["metadata"], type=dict[str, str]),
-        description=row["description"],
-        reservation_id=row["reservation_id"],
-        launch_index=row["launch_index"],
-        spec=msgspec.json.decode(row["spec"], type=RequestSpec),
-        ports=msgspec.json.decode(row["network_info"], type=tuple[ServerPort, ...]),
-        status=row["status"],
-        task_state=row["task_state"],
-        host=row["host"],
-        host_down=row["host_down"],
-        fault=None if fault is None else msgspec.json.decode(fault, type=ServerFault),
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-        launched_at=row["launched_at"],
-    )
+    return read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault")

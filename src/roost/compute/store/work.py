@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from roost.compute.model import Failure, Launch, Marks, Move, Placed, Stage, Work
+from roost.compute.model import Launch, Marks, Move, Stage, Work
+from roost.compute.store.rows import columns_of, encode_or_null, read_row
 from roost.platform.database import Connection
-from roost.seams.compute import RequestSpec, ServerState
+from roost.seams.compute import ServerState
 
 LEASE_WORK = """-- compute.lease_work
 WITH due AS (
@@ -34,25 +33,13 @@ async def lease_work(
 
     cells: only servers that are on their hosts, or not placed yet; None for all.
     """
-    return [_work(row) for row in await tx.fetch(LEASE_WORK, owner, limit, lease_s, cells)]
+    rows = await tx.fetch(LEASE_WORK, owner, limit, lease_s, cells)
+    return [_work(row) for row in rows]
 
 
 def _work(row: Any) -> Work:
-    return Work(
-        server_id=row["server_id"],
-        stage=Stage(row["stage"]),
-        attempt=row["attempt"],
-        failures=row["failures"],
-        excluded_hosts=tuple(row["excluded_hosts"]),
-        placed=None if row["placed"] is None else msgspec.json.decode(row["placed"], type=Placed),
-        failure=None if row["failure"] is None else msgspec.json.decode(row["failure"], type=Failure),
-        deleting=row["deleting"],
-        name=row["name"],
-        project_id=row["project_id"],
-        user_id=row["user_id"],
-        spec=msgspec.json.decode(row["spec"], type=RequestSpec),
-        active=row["active"],
-    )
+    excluded_hosts = tuple(row["excluded_hosts"])
+    return read_row(Work, row, "placed", "failure", "spec", stage=Stage(row["stage"]), excluded_hosts=excluded_hosts)
 
 
 LOCK_WORK = """-- compute.lock_work
@@ -63,13 +50,8 @@ ORDER BY server_id FOR UPDATE
 
 async def lock_work(tx: Connection, server_ids: Sequence[str], *, owner: str) -> dict[str, Marks]:
     """Lock those rows that `owner` still has: server id -> what others want of it."""
-    return {
-        row["server_id"]: Marks(
-            row["deleting"],
-            None if row["must_fail"] is None else msgspec.json.decode(row["must_fail"], type=Failure),
-        )
-        for row in await tx.fetch(LOCK_WORK, server_ids, owner)
-    }
+    rows = await tx.fetch(LOCK_WORK, server_ids, owner)
+    return {row["server_id"]: read_row(Marks, row, "must_fail") for row in rows}
 
 
 MOVE_WORK = """-- compute.move_work
@@ -91,22 +73,14 @@ async def move_work(tx: Connection, moves: Sequence[Move], *, lease_s: float) ->
     """Write where locked rows stand now."""
     rows = [
         (
-            move.server_id, move.stage.value, move.attempt, move.failures, _encode(move.excluded_hosts),
-            _encode(move.placed), _encode(move.failure), move.keep, move.delay_s,
+            move.server_id, move.stage.value, move.attempt, move.failures, encode_or_null(move.excluded_hosts),
+            encode_or_null(move.placed), encode_or_null(move.failure), move.keep, move.delay_s,
         )
         for move in moves
         if move.stage is not None
     ]  # fmt: skip
     if rows:
-        await tx.execute(MOVE_WORK, *_columns(rows), lease_s)
-
-
-def _encode(value: object) -> str | None:
-    return None if value is None else msgspec.json.encode(value).decode()
-
-
-def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
+        await tx.execute(MOVE_WORK, *columns_of(rows), lease_s)
 
 
 DELETE_WORK = """-- compute.delete_work
@@ -140,14 +114,14 @@ async def update_servers(tx: Connection, moves: Sequence[Move]) -> None:
     """Write what the moves change of their servers."""
     rows = [
         (
-            move.server_id, change.status, change.task_state, change.host, _encode(change.fault),
-            _encode(change.network_info),
+            move.server_id, change.status, change.task_state, change.host, encode_or_null(change.fault),
+            encode_or_null(change.network_info),
         )
         for move in moves
         if (change := move.server) is not None
     ]  # fmt: skip
     if rows:
-        await tx.execute(UPDATE_SERVERS, *_columns(rows))
+        await tx.execute(UPDATE_SERVERS, *columns_of(rows))
 
 
 DESIRE_GUESTS = """-- compute.desire_guests
@@ -164,7 +138,7 @@ async def desire_guests(tx: Connection, moves: Sequence[Move]) -> None:
     """Ask the hosts of moves to LAUNCH for their guests."""
     rows = [(move.server_id, move.guest_host, move.attempt) for move in moves if move.guest_host is not None]
     if rows:
-        await tx.execute(DESIRE_GUESTS, *_columns(rows))
+        await tx.execute(DESIRE_GUESTS, *columns_of(rows))
 
 
 WITHDRAW_UNBEGUN = """-- compute.withdraw_unbegun
