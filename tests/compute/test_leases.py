@@ -55,7 +55,7 @@ def test_a_poll_is_held_for_less_than_a_lease_is_trusted(down_after_s: float) ->
 def test_a_host_that_another_agent_holds_is_named(
     holder: AgentIdentity | None, held: bool, sentence: str | None
 ) -> None:
-    lease = HostLease(host="h1", held=held, holder=holder, since=SINCE)
+    lease = HostLease(host="h1", taken=held, holder=holder, since=SINCE)
     assert [item.sentence() for item in list_held_elsewhere([lease], AGENT)] == ([sentence] if sentence else [])
 
 
@@ -192,14 +192,14 @@ async def list_guests(compute: Compute, agent: AgentIdentity, *listed: GuestAtte
 
 
 async def test_a_host_is_one_agents_until_it_was_silent_for_too_long(compute: Compute) -> None:
-    assert (await renew_leases(compute, ["h1", "h2"], AGENT)).held == ("h1", "h2")
+    assert (await renew_leases(compute, ["h1", "h2"], AGENT)).hosts_held == ("h1", "h2")
     with pytest.raises(HostHeld, match=r"host h1 is served by agent a0.*\(a test\) since .*, and 1 more"):
         await renew_leases(compute, ["h1", "h2"], OTHER)
     await pass_time(compute, "h2")
     renewed = await renew_leases(compute, ["h1", "h2"], OTHER)
-    assert (renewed.held, [item.host for item in renewed.elsewhere]) == (("h2",), ["h1"])
+    assert (renewed.hosts_held, [item.host for item in renewed.elsewhere]) == (("h2",), ["h1"])
     renewed = await renew_leases(compute, ["h1", "h2"], AGENT)
-    assert (renewed.held, [item.host for item in renewed.elsewhere]) == (("h1",), ["h2"])
+    assert (renewed.hosts_held, [item.host for item in renewed.elsewhere]) == (("h1",), ["h2"])
     with pytest.raises(NotFound, match="h3"):
         await renew_leases(compute, ["h1", "h3"], AGENT)
 
@@ -210,9 +210,9 @@ async def test_an_agent_that_stops_lets_others_have_its_hosts_at_once(compute: C
     with pytest.raises(HostHeld):
         await renew_leases(compute, ["h1", "h2"], OTHER)
     await release_leases(compute, AGENT, covered=HostPatterns(["h1"]))
-    assert (await renew_leases(compute, ["h1", "h2"], OTHER)).held == ("h1",)
+    assert (await renew_leases(compute, ["h1", "h2"], OTHER)).hosts_held == ("h1",)
     await release_leases(compute, OTHER)
-    assert (await renew_leases(compute, ["h1"], AGENT)).held == ("h1",)
+    assert (await renew_leases(compute, ["h1"], AGENT)).hosts_held == ("h1",)
 
 
 async def test_agents_that_come_together_are_answered_each_for_itself(compute: Compute) -> None:
@@ -223,7 +223,7 @@ async def test_agents_that_come_together_are_answered_each_for_itself(compute: C
     first, second, third, fourth, fifth = await renew_leases_together(compute, asked)
     assert isinstance(first, Renewed)
     assert isinstance(second, Renewed)
-    assert (first.held, second.held, [item.host for item in second.elsewhere]) == (("h1",), ("h2",), ["h1"])
+    assert (first.hosts_held, second.hosts_held, [item.host for item in second.elsewhere]) == (("h1",), ("h2",), ["h1"])
     assert (str(third), type(fourth), type(fifth)) == ("there is no host h3", HostHeld, Renewed)
 
 

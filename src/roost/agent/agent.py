@@ -86,7 +86,7 @@ async def run(
     token: TokenSource | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> None:
-    """Serve these hosts until `stop` is set or, without one, until SIGTERM or SIGINT.
+    """Work until cancelled. Raises ServedElsewhere.
 
     hosts: registered as they are; None for every host that a cloud file declared, now or later. token: None where the
     API asks for none. tls: None to trust whom the machine trusts. Raises TokenRefused if the first call is not let in,
@@ -143,7 +143,7 @@ class Agent:
         self._agent = AgentIdentity(id=driver.instance_id, label=label)
 
     async def run(self) -> None:
-        """Until cancelled. Raises ServedElsewhere."""
+        """Work until cancelled. Raises ServedElsewhere."""
         await self._register()
         try:
             async with asyncio.TaskGroup() as group:
@@ -346,7 +346,7 @@ class Agent:
                 self._told.set()
 
     async def _call_until_taken(self, method: str, path: str, body: Any, kind: Any) -> Any:
-        """A call that must be made sooner or later, whatever the API thinks of it now."""
+        """Make a call that must be made sooner or later, whatever the API thinks of it now."""
         while True:
             try:
                 return await self._connection.call(method, path, body, kind)
@@ -357,7 +357,7 @@ class Agent:
 
 
 async def _first(waiting: Any, work: asyncio.Task[None]) -> None:
-    """Until either is done; the first is cancelled then."""
+    """Wait until either is done; the first is cancelled then."""
     waiter = asyncio.ensure_future(waiting)
     try:
         await asyncio.wait([waiter, work], return_when=asyncio.FIRST_COMPLETED)

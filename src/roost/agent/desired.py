@@ -20,7 +20,7 @@ class Actions:
 
     @property
     def none(self) -> bool:
-        """Whether there is nothing to do."""
+        """Return whether there is nothing to do."""
         return not (self.launch or self.confirm or self.destroy)
 
 

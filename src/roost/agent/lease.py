@@ -29,7 +29,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether the leases have not run out."""
+        """Return whether the leases have not run out."""
         return now_s() < self._until_s
 
     def renew(self, polled: Polled, *, asked_s: float) -> bool:

@@ -38,7 +38,7 @@ class Build:
 
     @property
     def nics(self) -> ServerNics:
-        """The server's NICs as the network service wants them."""
+        """Return the server's NICs as the network service wants them."""
         return ServerNics(server_id=self.work.server_id, project_id=self.work.project_id, nics=self.work.spec.nics)
 
 
@@ -60,10 +60,11 @@ class Lease:
     conductor: Conductor
     owner: str
 
-    async def held(self, builds: Sequence[Build]) -> list[Build]:
-        """Those whose lease has not run out: what was read of them before this call was read under it."""
-        held = await list_held(self.conductor.compute, [build.work.server_id for build in builds], owner=self.owner)
-        return [build for build in builds if build.work.server_id in held]
+    async def keep_held(self, builds: Sequence[Build]) -> list[Build]:
+        """Return those whose lease has not run out: what was read of them before this call was read under it."""
+        server_ids = [build.work.server_id for build in builds]
+        ids_held = await list_held(self.conductor.compute, server_ids, owner=self.owner)
+        return [build for build in builds if build.work.server_id in ids_held]
 
     async def advance(
         self,
@@ -74,29 +75,31 @@ class Lease:
     ) -> Advanced:
         """Write where the servers stand now, in one transaction. ports: what is now known of them, by server id."""
         settings = self.conductor.settings
-        now = await move(self.conductor.compute, moves, owner=self.owner, lease_s=settings.lease_s) if moves else {}
+        moves_made = (
+            await move(self.conductor.compute, moves, owner=self.owner, lease_s=settings.lease_s) if moves else {}
+        )
         builds_by_id = {build.work.server_id: build for build in builds}
         going_on = []
-        for one in moves:
-            done = now.get(one.server_id)
-            if done is None or done.stage is None or not done.keep:
+        for move_asked in moves:
+            move_made = moves_made.get(move_asked.server_id)
+            if move_made is None or move_made.stage is None or not move_made.keep:
                 continue
-            build = builds_by_id[one.server_id]
+            build = builds_by_id[move_asked.server_id]
             work = msgspec.structs.replace(
                 build.work,
-                stage=done.stage,
-                attempt=done.attempt,
-                failures=done.failures,
-                excluded_hosts=done.excluded_hosts,
-                placed=done.placed,
-                failure=done.failure,
+                stage=move_made.stage,
+                attempt=move_made.attempt,
+                failures=move_made.failures,
+                excluded_hosts=move_made.excluded_hosts,
+                placed=move_made.placed,
+                failure=move_made.failure,
             )
-            going_on.append(Build(work, (ports or {}).get(one.server_id, build.ports)))
-        return Advanced(going_on, lost=frozenset(one.server_id for one in moves) - now.keys())
+            going_on.append(Build(work, (ports or {}).get(move_asked.server_id, build.ports)))
+        return Advanced(going_on, lost=frozenset(move_asked.server_id for move_asked in moves) - moves_made.keys())
 
 
 def moved(work: Work, stage: Stage | None, **changes: object) -> Move:
-    """A move of `work` to `stage` that keeps all else as it is, but for the changes."""
+    """Return A move of `work` to `stage` that keeps all else as it is, but for the changes."""
     same = {
         "attempt": work.attempt,
         "failures": work.failures,

@@ -27,7 +27,7 @@ ROUNDS_MAX = 64
 """Stages that one batch may pass in one lease; a server passes seven, and five more for each retry."""
 
 VICTIM_ROUNDS_MAX = 8
-"""How often a stage is done whose transactions are always the ones that give way to others."""
+"""How often a stage is done whose transactions are deadlock victims each time."""
 
 StageFunction = Callable[[Lease, Sequence[Build]], Awaitable[list[Build]]]
 
@@ -102,10 +102,10 @@ async def carry(lease: Lease, builds: Sequence[Build]) -> None:
 
 
 async def _pass(lease: Lease, function: StageFunction, batch: Sequence[Build]) -> list[Build]:
-    """One stage of a batch; where that fails, of each server by itself, so that a bad one undoes no other.
+    """Do one stage of a batch; where that fails, of each server by itself, so that a bad one undoes no other.
 
-    Stages can be repeated: one whose transaction gave way to another's is, at once. The server that fails by itself is
-    left to its lease, and done again when that runs out.
+    Stages can be repeated: one whose transaction was a deadlock victim is, at once. A server that fails by itself is
+    done again when its lease runs out.
     """
     try:
         return await _until_no_victim(lease, function, batch)

@@ -47,7 +47,7 @@ class Inventory(Struct, frozen=True):
 
     @property
     def capacity(self) -> int:
-        """Whole units that can be in use at once, CAPACITY_MAX at most."""
+        """Return whole units that can be in use at once, CAPACITY_MAX at most."""
         return int(min((self.total - self.reserved) * self.allocation_ratio, CAPACITY_MAX))
 
 
@@ -106,7 +106,7 @@ class Rule(Enum):
 class Shortfall(Struct, frozen=True, kw_only=True):
     """One reason why a claim was refused.
 
-    asked, free: units of the class; for CONSUMER_GENERATION the generation given and the present one (-1: none).
+    requested, free: units of the class; for CONSUMER_GENERATION the generation named and the present one (-1: none).
     limit: the min_unit, max_unit or step_size that was broken, else 0. IN_USE is said of an inventory that should go,
     by reshape only.
     """
@@ -115,7 +115,7 @@ class Shortfall(Struct, frozen=True, kw_only=True):
     consumer_uuid: str
     provider_uuid: str = ""
     resource_class: str = ""
-    asked: int = 0
+    requested: int = 0
     free: int = 0
     limit: int = 0
 
@@ -290,7 +290,7 @@ class FunnelStep(Struct, frozen=True, kw_only=True):
     hosts_left: int = 0
 
     def describe(self) -> str:
-        """The requirement in placement's words, without the count."""
+        """Return the requirement in placement's words, without the count."""
         all_of, any_of = " and ".join(self.names) or "nothing", " or ".join(self.names)
         words = self.requirement.value.format(all=all_of, any=any_of, amount=self.amount)
         return f"{words} (group {self.suffix})" if self.suffix else words

@@ -29,7 +29,7 @@ MESSAGE_CHARS_MAX = 2_000
 
 
 def routes(compute: Compute) -> list[Route]:
-    """The paths below /agent/v1."""
+    """Return the paths below /agent/v1."""
     api = Api(problems=PROBLEMS, dialect=agent_problem)
     return [*_guest_routes(api, compute), *_host_routes(api, compute), api.not_found()]
 

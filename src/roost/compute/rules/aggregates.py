@@ -19,7 +19,7 @@ class MembershipChange(Struct, frozen=True):
 
 
 def decide_memberships(current: Memberships, wanted: Memberships, managed: frozenset[str]) -> MembershipChange:
-    """What turns current into wanted.
+    """Return what turns current into wanted.
 
     current: the named hosts' memberships. managed: the aggregates that the caller keeps and that exist; others that
     wanted names are gone by now, and others in current are somebody else's: both are left out.

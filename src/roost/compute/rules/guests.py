@@ -43,11 +43,11 @@ class WorkState(Struct, frozen=True, kw_only=True):
     deleting: bool
 
     def launches(self, attempt: int) -> bool:
-        """Whether the pipeline waits for the outcome of this very attempt, and still wants it."""
+        """Return whether the pipeline waits for the outcome of this very attempt, and still wants it."""
         return self.stage is Stage.LAUNCH and self.attempt == attempt and not self.deleting
 
     def waits_for_absence(self) -> bool:
-        """Whether the pipeline goes on as soon as a host has let go of the server."""
+        """Return whether the pipeline goes on as soon as a host has let go of the server."""
         return self.stage in WAITING or self.deleting
 
 
@@ -79,7 +79,7 @@ class ReportOutcome:
 
     @property
     def moves_work(self) -> bool:
-        """Whether a conductor has something to do now."""
+        """Return whether a conductor has something to do now."""
         return bool(self.active or self.retreats or self.resumed)
 
 
@@ -152,7 +152,7 @@ class GuestList(Struct, frozen=True, kw_only=True):
 
     @property
     def changes_guests(self) -> bool:
-        """Whether guest rows are to be written."""
+        """Return whether guest rows are to be written."""
         return bool(self.adopted or self.lost or self.found_again)
 
 
@@ -249,7 +249,7 @@ def _let_go(
     guest: Guest,
     work: WorkState | None,
 ) -> None:
-    """The host has nothing of the guest left: a launch is retried elsewhere, a delete goes on."""
+    """Note that the host has nothing of the guest left: a launch is retried elsewhere, a delete goes on."""
     if work is None:
         return
     if work.launches(guest.attempt):

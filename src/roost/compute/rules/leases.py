@@ -13,13 +13,13 @@ from roost.seams.agent import AgentIdentity, HeldElsewhere
 
 
 class HostLease(Struct, frozen=True, kw_only=True):
-    """What one agent finds on a host that it would serve. held: it has the lease, by this or an earlier renewal.
+    """What one agent finds on a host that it would serve. taken: it has the lease, by this or an earlier renewal.
 
     holder, since: who had it when that was looked at; None for nobody.
     """
 
     host: str
-    held: bool
+    taken: bool
     holder: AgentIdentity | None
     since: datetime | None
 
@@ -31,7 +31,7 @@ def list_held_elsewhere(leases: Iterable[HostLease], agent: AgentIdentity) -> li
     """
     elsewhere = []
     for lease in leases:
-        if lease.held:
+        if lease.taken:
             continue
         holder, since = "that came at the same time", "just now"
         if lease.holder is not None and lease.holder.id != agent.id:

@@ -20,7 +20,7 @@ class Endings(Struct, frozen=True):
 
 
 def end_builds(works: Iterable[WorkState], lost: Mapping[str, Sequence[str]]) -> Endings:
-    """Which of the servers are being built, and so end in ERROR.
+    """Return which of the servers are being built, and so end in ERROR.
 
     works: the locked rows. lost: server id -> the ports that were deleted. A server that is deleted, that fails, or
     that runs already, is none of these.

@@ -41,7 +41,7 @@ async def delete_host_aggregates(compute: Compute, uuids: Sequence[str]) -> None
 async def set_segment_aggregates(
     compute: Compute, aggregates_by_host: Mapping[str, frozenset[str]], *, managed: frozenset[str]
 ) -> None:
-    """These hosts are in these of the `managed` host aggregates and in no other managed one; then placement too.
+    """Put these hosts into these of the `managed` host aggregates and into no other managed one; then placement too.
 
     Placement is told even where nothing changed: an earlier call may have been cut off in between.
     """

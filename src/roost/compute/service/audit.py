@@ -42,12 +42,12 @@ async def _find_hosts(compute: Compute, names: Sequence[str]) -> list[Finding[st
         hosts = await host_rows.list_hosts(tx, after="", limit=None, names=list(aggregates))
         aggregate_names = await store.list_aggregate_names(tx)
     providers = await compute.placement.get_providers([host.provider_uuid for host in hosts])
-    told = await compute.network.get_hosts(list(aggregates))
+    reaches_by_host = await compute.network.get_hosts(list(aggregates))
     settled = aggregate_names.keys() - unsettled - await compute.network.list_unsettled_aggregates()
     findings = []
     for host in hosts:
         state = providers.get(host.provider_uuid)
-        drifts = [rules.judge_host(host, provider_state(host), state, told.get(host.name))]
+        drifts = [rules.judge_host(host, provider_state(host), state, reaches_by_host.get(host.name))]
         if state is not None:
             has = (state.placement_aggregates or frozenset()) & settled
             drifts.append(rules.judge_mirror(host.name, aggregates[host.name] & settled, has, aggregate_names))
@@ -125,10 +125,12 @@ async def _find_claims(compute: Compute, server_ids: Sequence[str]) -> list[Find
 
     Their generation is read before the servers: who claims in between changes the one or is seen by the other.
     """
-    held = await compute.placement.get_consumers(server_ids)
-    amounts = {uuid: sum(map(len, held[uuid].allocations.values())) for uuid in await _list_idle(compute, list(held))}
+    consumers = await compute.placement.get_consumers(server_ids)
+    amounts = {
+        uuid: sum(map(len, consumers[uuid].allocations.values())) for uuid in await _list_idle(compute, list(consumers))
+    }
     return [
-        Finding(rules.SERVER_CLAIM_STRAY.drift(uuid, f"holds {amount} allocations"), uuid, held[uuid].generation)
+        Finding(rules.SERVER_CLAIM_STRAY.drift(uuid, f"holds {amount} allocations"), uuid, consumers[uuid].generation)
         for uuid, amount in amounts.items()
     ]
 
@@ -148,7 +150,7 @@ class _Seen(Struct, frozen=True):
     """An ACTIVE server, its claim and its ports, as they were read."""
 
     server: QuietServer
-    held: ConsumerState | None
+    consumer: ConsumerState | None
     ports: tuple[AttachedPort, ...]
 
 
@@ -169,10 +171,10 @@ async def _find_servers(compute: Compute, server_ids: Sequence[str]) -> ServerFi
     async with compute.database.connection() as connection:
         servers = await store.list_quiet(connection, [uuid for uuid in server_ids if uuid not in noticed])
     ids = [server.id for server in servers]
-    held, attached = await compute.placement.get_consumers(ids), await compute.network.list_attached_ports(ids)
+    consumers, attached = await compute.placement.get_consumers(ids), await compute.network.list_attached_ports(ids)
     findings = []
     for server in servers:
-        claim, ports = held.get(server.id), rules.own_ports(server.project_id, attached.get(server.id, ()))
+        claim, ports = consumers.get(server.id), rules.own_ports(server.project_id, attached.get(server.id, ()))
         wrong = rules.judge_claim(server, claim.allocations if claim else {})
         drifts = [*([wrong] if wrong else []), *rules.judge_ports(server, ports)]
         findings += [Finding(drift, server.id, _Seen(server, claim, ports)) for drift in drifts]
@@ -182,14 +184,14 @@ async def _find_servers(compute: Compute, server_ids: Sequence[str]) -> ServerFi
 async def _claim(compute: Compute, findings: ServerFindings) -> list[str]:
     """Claim for the servers what they asked for, where they are; one for which there is no room gets nothing."""
     groups = []
-    for server, held in ((finding.fact.server, finding.fact.held) for finding in findings):
+    for server, consumer in ((finding.fact.server, finding.fact.consumer) for finding in findings):
         claim = ConsumerClaim(
             consumer_uuid=server.id,
-            generation=held.generation if held else None,
+            generation=consumer.generation if consumer else None,
             consumer_type=ConsumerType.INSTANCE.value,
             project_id=server.project_id,
             user_id=server.user_id,
-            allocations=rules.claim_of(server, held.allocations if held else {}),
+            allocations=rules.claim_of(server, consumer.allocations if consumer else {}),
         )
         groups.append(ClaimGroup((claim,)))
     answers = await compute.placement.claim(groups)

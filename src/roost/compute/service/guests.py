@@ -63,7 +63,7 @@ class Polls:
         wait_s: float,
         allowed: HostsAllowed = every_host,
     ) -> Polled:
-        """What the hosts should change; waits up to wait_s seconds while there is nothing, without a connection.
+        """Return what the hosts should change; wait up to wait_s seconds while there is nothing, without a connection.
 
         hosts: None for every declared host that is allowed and that no other agent serves, those declared meanwhile
         too. allowed: asked again and again, since a token may be revoked while the poll is held. The agent takes or
@@ -86,10 +86,10 @@ class Polls:
                 names, renewed_at = names_now, loop.time()
                 renewed = await self._renew(names, agent)
             orders: list[GuestOrder] = []
-            if not (await self._look()).isdisjoint(renewed.held):
+            if not (await self._look()).isdisjoint(renewed.hosts_held):
                 async with compute.database.connection() as connection:
                     orders = await store.list_orders(
-                        connection, renewed.held, agent_id=agent.id, busy=busy, limit=ORDERS_MAX
+                        connection, renewed.hosts_held, agent_id=agent.id, busy=busy, limit=ORDERS_MAX
                     )
             left_s = deadline - loop.time()
             if orders or left_s <= 0:
@@ -103,7 +103,7 @@ class Polls:
             if compute.wakeups and hosts is not None:
                 self._waits = self._waits or PollWaits(compute.wakeups, self._look)
                 recheck_s = left_s if allowed is every_host else min(left_s, TOKEN_RECHECK_S)
-                await self._waits.wait(renewed.held, recheck_s, since=heard)
+                await self._waits.wait(renewed.hosts_held, recheck_s, since=heard)
             elif compute.wakeups:  # a host may be declared meanwhile
                 await compute.wakeups.wait(GUEST_CHANNEL, min(RECHECK_S, left_s), since=heard)
             else:
@@ -113,8 +113,8 @@ class Polls:
         renewed = await self._renewing.do(LeaseRequest(tuple(names), agent))
         if isinstance(renewed, RoostError):
             raise renewed
-        if renewed.behind:
-            await self._returning.do(list(renewed.behind))
+        if renewed.hosts_behind:
+            await self._returning.do(list(renewed.hosts_behind))
         return renewed
 
     async def _renew_together(self, requests: Sequence[LeaseRequest]) -> list[Renewed | RoostError]:
@@ -129,7 +129,7 @@ class Polls:
         return [None] * len(polls)
 
     async def _look(self) -> set[str]:
-        """The hosts that have orders, as of a moment after this call; callers that come together share the answer."""
+        """Return the hosts that have orders, as of a moment after this call; calls that come together share it."""
         if self._next_look is None:
             self._next_look = asyncio.create_task(self._look_once())
         return await asyncio.shield(self._next_look)

@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 
 def provider_uuid_of(host: str) -> str:
-    """The UUID of the provider that stands for a host."""
+    """Return the UUID of the provider that stands for a host."""
     return str(uuid.uuid5(PROVIDER_NAMESPACE, host))
 
 
@@ -56,9 +56,9 @@ async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, age
             rows += await store.upsert_hosts(tx, batch, declared=agent is None)
             if names_new:
                 await _take_leases(compute, tx, names_new, agent)
-    behind = [row.host.name for row in rows if row.published < row.wanted]
-    if behind:
-        await publish_hosts(compute, behind)
+    names_behind = [row.host.name for row in rows if row.state_published < row.state_wanted]
+    if names_behind:
+        await publish_hosts(compute, names_behind)
     return sorted((row.host for row in rows), key=lambda host: host.name)
 
 
@@ -84,21 +84,21 @@ def _upsert(report: HostReport) -> HostUpsert:
 
 
 async def publish_hosts(compute: Compute, names: Sequence[str] | None = None) -> int:
-    """Bring providers and host ↔ network mapping of hosts that are behind up to date; how many there were.
+    """Bring providers and host ↔ network mapping of hosts that are behind up to date; return how many there were.
 
     names None: all that are behind, as the periodic look does. Doing it twice, or in two processes at once, is fine.
     """
     seen = 0
     for _ in range(PUBLISH_ROUNDS_MAX):
-        after, behind = "", set[str]()
+        after, names_behind = "", set[str]()
         while True:
             async with compute.database.connection() as connection:
                 rows = await store.list_unpublished_hosts(connection, after=after, limit=HOSTS_BATCH_MAX, names=names)
             if not rows:
                 break
             after, seen = rows[-1].host.name, seen + len(rows)
-            behind |= await _publish(compute, rows)
-        if not behind:
+            names_behind |= await _publish(compute, rows)
+        if not names_behind:
             break
     return seen
 
@@ -129,7 +129,7 @@ async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:
 
 
 def provider_state(host: Host) -> ProviderState:
-    """What the ledger is to have of a host, but for its placement aggregates."""
+    """Return what the ledger is to have of a host, but for its placement aggregates."""
     amounts = {VCPU: host.vcpus, MEMORY_MB: host.ram_mb, DISK_GB: host.disk_gb}
     return ProviderState(
         uuid=host.provider_uuid,
@@ -148,7 +148,7 @@ def provider_state(host: Host) -> ProviderState:
 
 
 async def list_quiet_hosts(compute: Compute) -> set[str]:
-    """Hosts that were not heard of for longer than one that lives goes without a poll, down or not yet."""
+    """Return hosts that were not heard of for longer than one that lives goes without a poll, down or not yet."""
     async with compute.database.connection() as connection:
         return await store.list_quiet_hosts(connection, quiet_after_s=compute.settings.quiet_after_s)
 
@@ -168,12 +168,12 @@ async def disable_host(compute: Compute, name: str, *, reason: str | None = None
 
 
 async def enable_host(compute: Compute, name: str) -> Host:
-    """It takes servers again. Raises HostNotFound."""
+    """Let the host take servers again. Raises HostNotFound."""
     return await _set_state(compute, name, disabled=False)
 
 
 async def force_down(compute: Compute, name: str, forced_down: bool) -> Host:
-    """An operator vouches that nothing runs there any more, or takes that back; meanwhile it takes no new server.
+    """Note that nothing runs there any more, as an operator vouches, or take that back; it takes no server meanwhile.
 
     Raises HostNotFound.
     """
@@ -210,7 +210,7 @@ class HostLoad(Struct, frozen=True, kw_only=True):
 
 
 async def list_loads(compute: Compute, hosts: Sequence[Host]) -> dict[str, HostLoad]:
-    """Host name -> its load, by the ledger."""
+    """Return host name -> its load, by the ledger."""
     usages = await compute.placement.list_usages([host.provider_uuid for host in hosts])
     servers = await count_servers(compute, [host.name for host in hosts])
     loads = {}

@@ -17,14 +17,14 @@ HOSTS_BATCH_MAX = 1000
 
 
 class Renewed(Struct, frozen=True, kw_only=True):
-    """What an agent holds. behind: hosts that are back, which is still to be published.
+    """What an agent holds. hosts_behind: hosts that are back, which is still to be published.
 
     as_of: the database's time, in seconds since 1970, when that was looked at.
     """
 
-    held: tuple[str, ...] = ()
+    hosts_held: tuple[str, ...] = ()
     elsewhere: tuple[HeldElsewhere, ...] = ()
-    behind: tuple[str, ...] = ()
+    hosts_behind: tuple[str, ...] = ()
     as_of: float = 0.0
 
 
@@ -53,16 +53,16 @@ async def renew_leases_together(compute: Compute, requests: Sequence[LeaseReques
         agents_by_host = {host: request.agent for request in together for host in request.hosts}
         hosts = sorted(agents_by_host)
         leases_by_host: dict[str, HostLease] = {}
-        behind: set[str] = set()
+        hosts_behind: set[str] = set()
         as_of = 0.0
         for start in range(0, len(hosts), HOSTS_BATCH_MAX):
             batch = {host: agents_by_host[host] for host in hosts[start : start + HOSTS_BATCH_MAX]}
             async with compute.database.connection() as connection:
                 read = await store.renew_leases(connection, batch, renew_after_s=compute.settings.heard_again_s)
             leases_by_host |= read.leases_by_host
-            behind |= read.behind
+            hosts_behind |= read.hosts_behind
             as_of = as_of or read.now_s
-        answers += [_answer(request, leases_by_host, behind, as_of) for request in together]
+        answers += [_answer(request, leases_by_host, hosts_behind, as_of) for request in together]
     return answers
 
 
@@ -87,15 +87,15 @@ def split_by_agent(requests: Sequence[LeaseRequest]) -> list[list[LeaseRequest]]
 
 
 def _answer(
-    request: LeaseRequest, leases_by_host: Mapping[str, HostLease], behind: Collection[str], as_of: float
+    request: LeaseRequest, leases_by_host: Mapping[str, HostLease], hosts_behind: Collection[str], as_of: float
 ) -> Renewed | RoostError:
     if missing := [host for host in request.hosts if host not in leases_by_host]:
         return NotFound(f"there is no host {', '.join(missing)}")
     leases = [leases_by_host[host] for host in request.hosts]
-    held = tuple(lease.host for lease in leases if lease.held)
+    hosts_held = tuple(lease.host for lease in leases if lease.taken)
     elsewhere = tuple(list_held_elsewhere(leases, request.agent))
-    if elsewhere and not held:
+    if elsewhere and not hosts_held:
         more = f", and {len(elsewhere) - 1} more by others" if len(elsewhere) > 1 else ""
         return HostHeld(elsewhere[0].sentence() + more)
-    back = tuple(host for host in held if host in behind)
-    return Renewed(held=held, elsewhere=elsewhere, behind=back, as_of=as_of)
+    back = tuple(host for host in hosts_held if host in hosts_behind)
+    return Renewed(hosts_held=hosts_held, elsewhere=elsewhere, hosts_behind=back, as_of=as_of)

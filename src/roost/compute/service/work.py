@@ -32,15 +32,17 @@ async def move(compute: Compute, moves: Sequence[Move], *, owner: str, lease_s: 
     build that must end to FAIL, and nothing else of its move is written.
     """
     async with compute.database.transaction() as tx:
-        held = await store.lock_work(tx, [move.server_id for move in moves], owner=owner)
-        ours = [_as_marked(move, held[move.server_id]) for move in moves if move.server_id in held]
-        await store.update_servers(tx, ours)
-        await store.desire_guests(tx, ours)
-        await store.move_work(tx, ours, lease_s=lease_s)
-        await store.finish_work(tx, ours)
-    if compute.wakeups and any(move.guest_host for move in ours):
+        marks_by_server = await store.lock_work(tx, [move.server_id for move in moves], owner=owner)
+        moves_held = [
+            _as_marked(move, marks_by_server[move.server_id]) for move in moves if move.server_id in marks_by_server
+        ]
+        await store.update_servers(tx, moves_held)
+        await store.desire_guests(tx, moves_held)
+        await store.move_work(tx, moves_held, lease_s=lease_s)
+        await store.finish_work(tx, moves_held)
+    if compute.wakeups and any(move.guest_host for move in moves_held):
         compute.wakeups.send(GUEST_CHANNEL)
-    return {move.server_id: move for move in ours}
+    return {move.server_id: move for move in moves_held}
 
 
 def _as_marked(move: Move, marks: Marks) -> Move:
@@ -61,21 +63,21 @@ async def withdraw_guests(compute: Compute, server_ids: Sequence[str], *, owner:
     was asked for is shown no more, as one deleted on such a host.
     """
     async with compute.database.transaction() as tx:
-        held = await store.lock_work(tx, server_ids, owner=owner)
-        remaining = await store.withdraw_guests(tx, list(held))
+        marks_by_server = await store.lock_work(tx, server_ids, owner=owner)
+        remaining = await store.withdraw_guests(tx, list(marks_by_server))
         if remaining:
             await servers.mark_gone(tx, list(remaining))
     if compute.wakeups and remaining:
         compute.wakeups.send(GUEST_CHANNEL)
-    return remaining | (set(server_ids) - held.keys())
+    return remaining | (set(server_ids) - marks_by_server.keys())
 
 
 async def withdraw_unbegun_guests(compute: Compute, server_ids: Sequence[str], *, owner: str) -> set[str]:
     """Take back what no host has begun; returns the servers of which one has, and those that `owner` has lost."""
     async with compute.database.transaction() as tx:
-        held = await store.lock_work(tx, server_ids, owner=owner)
-        begun = await store.withdraw_unbegun_guests(tx, list(held))
-    return begun | (set(server_ids) - held.keys())
+        marks_by_server = await store.lock_work(tx, server_ids, owner=owner)
+        begun = await store.withdraw_unbegun_guests(tx, list(marks_by_server))
+    return begun | (set(server_ids) - marks_by_server.keys())
 
 
 list_launches = reading(store.list_launches)

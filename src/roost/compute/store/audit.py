@@ -63,12 +63,12 @@ UPDATE compute.guest AS mine SET desired = 'absent' FROM (
 
 
 async def list_stray_guests(tx: Connection, *, limit: int) -> list[tuple[str, str]]:
-    """The first of the (server id, host) of guests that no server has."""
+    """Return the first of the (server id, host) of guests that no server has."""
     return [(row["server_id"], row["host"]) for row in await tx.fetch(LIST_STRAY_GUESTS, limit)]
 
 
 async def withdraw_stray_guests(tx: Connection, server_ids: Sequence[str]) -> None:
-    """Hosts are to let go of these guests, as far as no server has them."""
+    """Ask the hosts to destroy these guests, as far as no server has them."""
     await tx.execute(WITHDRAW_STRAY_GUESTS, server_ids)
 
 
@@ -85,7 +85,7 @@ ORDER BY id LIMIT $1"""
 
 
 async def list_missing_guests(tx: Connection, *, limit: int) -> list[tuple[str, str, str | None]]:
-    """The first of the servers that their host is not asked to run, or has lost: id, name, host."""
+    """Return the first of the servers that their host is not asked to run, or has lost: id, name, host."""
     return [(row["id"], row["name"], row["host"]) for row in await tx.fetch(LIST_MISSING_GUESTS, limit)]
 
 
@@ -94,7 +94,7 @@ SELECT server_id, host, attempt FROM compute.unknown_guest ORDER BY server_id, h
 
 
 async def list_unknown_guests(tx: Connection, *, limit: int) -> list[tuple[str, str, int]]:
-    """The first of the guests that hosts list and nobody asked for: server id, host, attempt."""
+    """Return the first of the guests that hosts list and nobody asked for: server id, host, attempt."""
     rows = await tx.fetch(LIST_UNKNOWN_GUESTS, limit)
     return [(row["server_id"], row["host"], row["attempt"]) for row in rows]
 
@@ -125,7 +125,7 @@ SELECT uuid, name FROM compute.host_aggregate"""
 
 
 async def list_aggregate_names(tx: Connection) -> dict[str, str]:
-    """UUID -> name of every host aggregate."""
+    """Return UUID -> name of every host aggregate."""
     return {row["uuid"]: row["name"] for row in await tx.fetch(LIST_AGGREGATE_NAMES)}
 
 
@@ -135,5 +135,5 @@ UPDATE compute.host SET wanted = wanted + 1 WHERE name IN (
 
 
 async def want_hosts(tx: Connection, names: Sequence[str]) -> None:
-    """All about these hosts is to be published again."""
+    """Have all about these hosts published again."""
     await tx.execute(WANT_HOSTS, names)

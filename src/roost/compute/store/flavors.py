@@ -15,7 +15,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING id"""
 
 
 async def insert_flavor(tx: Connection, flavor: Flavor) -> bool:
-    """Whether it was new; with a known id or name nothing is changed."""
+    """Insert a flavor; return whether it was new: with a known id or name nothing is changed."""
     row = (flavor.id, flavor.name, flavor.vcpus, flavor.ram_mb, flavor.disk_gb, flavor.description)
     return await tx.fetchval(INSERT_FLAVOR, *row, encode(flavor.extra_specs), flavor.is_public) is not None
 
@@ -26,7 +26,7 @@ WHERE id > $1 AND ($3::boolean IS NULL OR is_public = $3) AND ram_mb >= $4 AND d
 
 
 async def list_flavors(tx: Connection, *, after: str, limit: int, only: FlavorFilter = EVERY_FLAVOR) -> list[Flavor]:
-    """A page of flavors by id, above `after` ("" for the first)."""
+    """Return A page of flavors by id, above `after` ("" for the first)."""
     rows = await tx.fetch(LIST_FLAVORS, after, limit, only.is_public, only.ram_mb_min, only.disk_gb_min)
     return [_flavor(row) for row in rows]
 
@@ -36,7 +36,7 @@ SELECT {COLUMNS} FROM compute.flavor WHERE id = $1 OR (name = $1 AND $2) ORDER B
 
 
 async def find_flavor(tx: Connection, ref: str, *, by_name: bool) -> Flavor | None:
-    """The flavor with that id, else with that name."""
+    """Return the flavor with that id, else with that name."""
     row = await tx.fetchrow(FIND_FLAVOR, ref, by_name)
     return None if row is None else _flavor(row)
 
@@ -46,7 +46,7 @@ DELETE FROM compute.flavor WHERE id = $1 RETURNING id"""
 
 
 async def delete_flavor(tx: Connection, flavor_id: str) -> bool:
-    """Whether there was one."""
+    """Delete a flavor; return whether there was one."""
     return await tx.fetchval(DELETE_FLAVOR, flavor_id) is not None
 
 

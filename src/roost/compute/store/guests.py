@@ -19,7 +19,7 @@ SELECT name FROM compute.host WHERE declared OR NOT $1 ORDER BY name
 
 
 async def list_host_names(tx: Connection, *, declared_only: bool) -> list[str]:
-    """All hosts, or those that a cloud file declared, by name."""
+    """Return all hosts, or those that a cloud file declared, by name."""
     return [row[0] for row in await tx.fetch(HOST_NAMES, declared_only)]
 
 
@@ -30,7 +30,7 @@ SELECT DISTINCT host FROM compute.guest WHERE reported IS DISTINCT FROM desired
 
 
 async def list_pending_hosts(tx: Connection) -> set[str]:
-    """Hosts that have orders, or whose agents are at work on them."""
+    """Return hosts that have orders, or whose agents are at work on them."""
     return {row[0] for row in await tx.fetch(PENDING_HOSTS)}
 
 
@@ -105,7 +105,7 @@ SELECT name FROM compute.host WHERE agent_id = $1 AND name COLLATE "C" > $2
 
 
 async def list_hosts_of(tx: Connection, *, agent_id: str, after: str, until: str | None) -> list[str]:
-    """The hosts above `after` and up to `until`, None for all that follow, on which the agent has the lease."""
+    """Return the hosts above `after` and up to `until`, None for all that follow, on which the agent has the lease."""
     return [row[0] for row in await tx.fetch(HOSTS_OF_AGENT, agent_id, after, until)]
 
 
@@ -116,7 +116,7 @@ SELECT {GUEST_COLUMNS} FROM compute.guest WHERE host = ANY($1::text[])
 
 
 async def list_guests_on(tx: Connection, hosts: Collection[str]) -> list[Guest]:
-    """What the hosts are asked for."""
+    """Return what the hosts are asked for."""
     return [Guest(**row) for row in await tx.fetch(GUESTS_ON_HOSTS, list(hosts))]
 
 
@@ -127,7 +127,7 @@ SELECT name FROM compute.host WHERE name = ANY($1::text[]) AND agent_id = $2
 
 
 async def list_hosts_held(tx: Connection, names: Collection[str], *, agent_id: str) -> set[str]:
-    """Those of the hosts on which the agent has the lease, or had the last one."""
+    """Return those of the hosts on which the agent has the lease, or had the last one."""
     return {row[0] for row in await tx.fetch(HOSTS_HELD, list(names), agent_id)}
 
 
@@ -141,7 +141,7 @@ GROUP BY server_id
 
 
 async def list_attempts(tx: Connection, server_ids: Collection[str]) -> dict[str, int]:
-    """Server id -> the highest attempt that is known of it, of those of which one is."""
+    """Return server id -> the highest attempt that is known of it, of those of which one is."""
     return {row["server_id"]: row["attempt"] for row in await tx.fetch(ATTEMPTS, list(server_ids))}
 
 
@@ -187,7 +187,7 @@ WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
 
 
 async def adopt_guests(tx: Connection, keys: Collection[GuestKey], *, agent_id: str) -> None:
-    """These guests are that agent's."""
+    """Make these guests that agent's."""
     if keys:
         await tx.execute(ADOPT_GUESTS, *columns_of(keys), agent_id)
 
@@ -212,7 +212,7 @@ WHERE w.server_id = l.server_id AND w.stage = 'launch' AND NOT w.deleting AND w.
 
 
 async def lose_guests(tx: Connection, failures_by_key: Mapping[GuestKey, Failure]) -> None:
-    """These guests are gone: ACTIVE servers end in ERROR, launches fail; both keep addresses and claims."""
+    """Note that these guests are gone: ACTIVE servers end in ERROR, launches fail; both keep addresses and claims."""
     if failures_by_key:
         columns = columns_of(failures_by_key)
         faults = [encode(failure) for failure in failures_by_key.values()]
@@ -235,7 +235,7 @@ WHERE s.id = f.server_id AND s.host = f.host AND s.status = 'ERROR' AND s.launch
 
 
 async def find_guests_again(tx: Connection, keys: Collection[GuestKey]) -> None:
-    """These guests were lost and are there: their servers are ACTIVE as before."""
+    """Note that guests that were lost are present: their servers are ACTIVE as before."""
     if keys:
         await tx.execute(FIND_GUESTS, *columns_of(keys))
         await tx.execute(RESTORE_SERVERS, *columns_of(keys))
@@ -255,7 +255,7 @@ ON CONFLICT (host, server_id) DO UPDATE SET attempt = excluded.attempt WHERE u.a
 
 
 async def set_unknown_guests(tx: Connection, unknown: Sequence[GuestAttempt], *, hosts: Collection[str]) -> None:
-    """These are the guests that nobody asked for on the hosts."""
+    """Keep these as the guests that nobody asked for on the hosts."""
     columns = [
         [guest.server_id for guest in unknown], [guest.host for guest in unknown], [guest.attempt for guest in unknown]
     ]  # fmt: skip
@@ -270,7 +270,7 @@ WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
 
 
 async def delete_guests(tx: Connection, keys: Collection[GuestKey]) -> None:
-    """The hosts have nothing of these guests left."""
+    """Delete these guests, of which the hosts have nothing left."""
     if keys:
         await tx.execute(DELETE_GUESTS, *columns_of(keys))
 
@@ -290,7 +290,7 @@ WHERE server_id = ANY($1::uuid[])
 
 
 async def activate_servers(tx: Connection, hosts_by_server: Mapping[str, str]) -> None:
-    """The servers run on these hosts; their work goes to `settle`."""
+    """Make these servers ACTIVE on these hosts; their work goes to `settle`."""
     if hosts_by_server:
         await tx.execute(ACTIVATE_SERVERS, list(hosts_by_server), list(hosts_by_server.values()))
         await tx.execute(SETTLE_WORKS, list(hosts_by_server))
@@ -308,7 +308,7 @@ WHERE w.server_id = r.server_id
 
 
 async def retry_works(tx: Connection, retreats: Mapping[str, Retreat]) -> None:
-    """The servers' launches ended without a guest: their work goes to `retry`, without those hosts."""
+    """Send the work of servers whose launches ended without a guest to `retry`, without those hosts."""
     if retreats:
         await tx.execute(
             RETRY_WORKS,
@@ -326,7 +326,7 @@ UPDATE compute.work SET run_at = now() WHERE server_id = ANY($1::uuid[])
 
 
 async def resume_works(tx: Connection, server_ids: Collection[str]) -> None:
-    """What the servers' work waited for has happened: it goes on now."""
+    """Have the servers' work go on now: what it waited for has happened."""
     if server_ids:
         await tx.execute(RESUME_WORKS, list(server_ids))
 

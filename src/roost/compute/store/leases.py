@@ -15,12 +15,12 @@ from roost.seams.agent import AgentIdentity
 class LeasesRead(Struct, frozen=True, kw_only=True):
     """The leases after agents took what they could; hosts that do not exist are left out.
 
-    behind: hosts of which something is to be published now: that they are back, at least. now_s: the database's time,
-    in seconds since 1970.
+    hosts_behind: those of which something is to be published now: that they are back, at least. now_s: the database's
+    time, in seconds since 1970.
     """
 
     leases_by_host: dict[str, HostLease]
-    behind: frozenset[str]
+    hosts_behind: frozenset[str]
     now_s: float
 
 
@@ -62,13 +62,13 @@ async def renew_leases(
         leases_by_host={
             row["name"]: HostLease(
                 host=row["name"],
-                held=row["held"],
+                taken=row["held"],
                 holder=None if row["agent_id"] is None else AgentIdentity(id=row["agent_id"], label=row["agent_label"]),
                 since=row["agent_since"],
             )
             for row in rows
         },
-        behind=frozenset(row["name"] for row in rows if row["behind"]),
+        hosts_behind=frozenset(row["name"] for row in rows if row["behind"]),
         now_s=rows[0]["now_s"] if rows else 0.0,
     )
 
@@ -80,5 +80,5 @@ WHERE name IN (SELECT name FROM compute.host WHERE name = ANY($1::text[]) AND ag
 
 
 async def release_leases(tx: Connection, names: Sequence[str], agent: AgentIdentity) -> None:
-    """The agent serves these hosts no more: another may at once."""
+    """Take these hosts from the agent: another may have them at once."""
     await tx.execute(RELEASE_LEASES, names, agent.id)

@@ -38,7 +38,7 @@ SELECT id, project_id, network_info FROM compute.server WHERE id = ANY($1::uuid[
 
 
 async def list_active_ports(tx: Connection, server_ids: Sequence[str]) -> dict[str, tuple[str, tuple[ServerPort, ...]]]:
-    """Those of the servers that are ACTIVE -> (project id, what is kept of their ports)."""
+    """Return those of the servers that are ACTIVE -> (project id, what is kept of their ports)."""
     rows = await tx.fetch(LIST_ACTIVE_PORTS, server_ids)
     return {
         row["id"]: (row["project_id"], msgspec.json.decode(row["network_info"], type=tuple[ServerPort, ...]))

@@ -19,7 +19,7 @@ INSERT INTO compute.work (server_id, stage) SELECT id, $2 FROM unnest($1::uuid[]
 
 
 async def insert_servers(tx: Connection, new: NewServers) -> None:
-    """The servers, and for each the work row that makes it."""
+    """Insert the servers, and for each the work row that makes it."""
     await tx.execute(
         INSERT_SERVERS,
         new.ids,
@@ -89,7 +89,7 @@ SELECT {COLUMNS} WHERE server.id = $1::uuid AND server.deleted_at IS NULL"""
 
 
 async def find_server(tx: Connection, server_id: str) -> Server | None:
-    """The server, unless it is gone."""
+    """Return the server, unless it is gone."""
     row = await tx.fetchrow(FIND_SERVER, server_id)
     return None if row is None else _server(row)
 
@@ -119,7 +119,7 @@ ORDER BY server.sequence LIMIT $9"""
 async def list_servers(
     tx: Connection, only: ServerFilter, *, after_sequence: int | None, limit: int, descending: bool
 ) -> list[Server]:
-    """A page in the order of creation. Raises asyncpg's InvalidRegularExpressionError for name, ip or ip6."""
+    """Return A page in the order of creation. Raises asyncpg's InvalidRegularExpressionError for name, ip or ip6."""
     rows = await tx.fetch(
         LIST_SERVERS_DESCENDING if descending else LIST_SERVERS_ASCENDING,
         only.project_id,
@@ -145,7 +145,7 @@ SELECT sequence FROM compute.server WHERE id = $1 AND ($2::text IS NULL OR proje
 
 
 async def find_sequence(tx: Connection, server_id: str, *, project_id: str | None) -> int | None:
-    """Where in the order of creation the server is, also one that is being deleted; project_id None: of any project."""
+    """Return where in the order of creation the server is, deleted or not; project_id None: of any project."""
     sequence: int | None = await tx.fetchval(FIND_SEQUENCE, server_id, project_id)
     return sequence
 

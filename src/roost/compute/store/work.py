@@ -187,7 +187,7 @@ LEFT JOIN compute.host h ON h.name = g.host WHERE w.server_id = ANY($1::uuid[])
 
 
 async def list_launches(tx: Connection, server_ids: Sequence[str]) -> dict[str, Launch]:
-    """Server id -> its launch, of those of whose present attempt a host was asked."""
+    """Return server id -> its launch, of those of whose present attempt a host was asked."""
     return {
         row["server_id"]: Launch(
             asked_s=row["asked_s"], begun_s=row["begun_s"], heard_s=row["heard_s"], host_down=row["host_down"]
@@ -219,7 +219,7 @@ SELECT provider_uuid, name FROM compute.host WHERE provider_uuid = ANY($1::uuid[
 
 
 async def get_host_names(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, str]:
-    """Provider UUID -> host name."""
+    """Return provider UUID -> host name."""
     return {row[0]: row[1] for row in await tx.fetch(GET_HOST_NAMES, provider_uuids)}
 
 
@@ -229,7 +229,7 @@ SELECT name, cell FROM compute.host WHERE name = ANY($1::text[])
 
 
 async def get_host_cells(tx: Connection, names: Sequence[str]) -> dict[str, str]:
-    """Host name -> its cell."""
+    """Return host name -> its cell."""
     return {row[0]: row[1] for row in await tx.fetch(GET_HOST_CELLS, names)}
 
 
@@ -240,5 +240,5 @@ WHERE server_id = ANY($1::uuid[]) AND lease_owner = $2 AND lease_until > clock_t
 
 
 async def list_held(tx: Connection, server_ids: Sequence[str], *, owner: str) -> set[str]:
-    """Those of the rows on which `owner` has a lease that has not run out."""
+    """Return those of the rows on which `owner` has a lease that has not run out."""
     return {row[0] for row in await tx.fetch(LIST_HELD, server_ids, owner)}
