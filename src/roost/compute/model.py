@@ -249,14 +249,12 @@ class Permissions(Struct, frozen=True, kw_only=True):
 class NewServers(Struct, frozen=True, kw_only=True):
     """Servers that one request makes: alike but for id and name; the first has launch_index 0."""
 
-    ids: tuple[str, ...]
+    request: ServerRequest
+    server_ids: tuple[str, ...]
     names: tuple[str, ...]
     project_id: str
     user_id: str
     flavor: Flavor
-    image_ref: str
-    metadata: Mapping[str, str]
-    description: str | None
     reservation_id: str
     spec: RequestSpec
 

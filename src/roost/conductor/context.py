@@ -15,6 +15,9 @@ from roost.scheduling.settings import SchedulingSettings
 from roost.seams.network import BuildClient, Port, ServerNics
 from roost.seams.placement import ClaimClient
 
+PROGRESS = ("attempt", "failures", "excluded_hosts", "placed", "failure")
+"""What a move keeps of the work, unless it says otherwise."""
+
 
 @dataclass
 class Conductor:
@@ -85,26 +88,13 @@ class Lease:
             if move_made is None or move_made.stage is None or not move_made.keep:
                 continue
             build = builds_by_id[move_asked.server_id]
-            work = msgspec.structs.replace(
-                build.work,
-                stage=move_made.stage,
-                attempt=move_made.attempt,
-                failures=move_made.failures,
-                excluded_hosts=move_made.excluded_hosts,
-                placed=move_made.placed,
-                failure=move_made.failure,
-            )
+            progress = {name: getattr(move_made, name) for name in PROGRESS}
+            work = msgspec.structs.replace(build.work, stage=move_made.stage, **progress)
             going_on.append(Build(work, (ports or {}).get(move_asked.server_id, build.ports)))
         return Advanced(going_on, lost=frozenset(move_asked.server_id for move_asked in moves) - moves_made.keys())
 
 
 def moved(work: Work, stage: Stage | None, **changes: object) -> Move:
     """Return A move of `work` to `stage` that keeps all else as it is, but for the changes."""
-    same = {
-        "attempt": work.attempt,
-        "failures": work.failures,
-        "excluded_hosts": work.excluded_hosts,
-        "placed": work.placed,
-        "failure": work.failure,
-    }
-    return Move(server_id=work.server_id, stage=stage, **{**same, **changes})  # type: ignore[arg-type]
+    progress = {name: getattr(work, name) for name in PROGRESS}
+    return Move(server_id=work.server_id, stage=stage, **progress | changes)

@@ -16,6 +16,7 @@ from roost.compute.service.hosts import provider_state, publish_hosts
 from roost.compute.service.work import get_server_states
 from roost.compute.store import audit as store
 from roost.compute.store import hosts as host_rows
+from roost.compute.store import nics as nic_rows
 from roost.platform.audit import Audit, Check, Finding, all_at_once, keys_of, read_pages, stored_pages
 from roost.platform.crash import crash_point
 from roost.seams.network import AttachedPort
@@ -203,7 +204,7 @@ async def _keep_ports(compute: Compute, findings: ServerFindings) -> list[str]:
     for server, ports in ((finding.fact.server, finding.fact.ports) for finding in findings):
         new = rules.network_information(server.ports, ports)
         async with compute.database.transaction() as tx:
-            if await store.set_network_info(tx, server.id, old=server.ports, new=new):
+            if await nic_rows.set_network_info(tx, server.id, old=server.ports, new=new, quiet=True):
                 kept.append(server.id)
     return kept
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import asyncpg
-from msgspec import Struct
 
 from roost.compute.errors import (
     FilterInvalid,
@@ -38,13 +37,6 @@ from roost.seams.compute import ForcedHost, RequestSpec
 SERVERS_PAGE_MAX = 1000
 
 
-class Accepted(Struct, frozen=True, kw_only=True):
-    """The servers of one request, in the order of their names' numbers."""
-
-    server_ids: tuple[str, ...]
-    reservation_id: str
-
-
 async def create_servers(
     compute: Compute,
     request: ServerRequest,
@@ -52,7 +44,7 @@ async def create_servers(
     project_id: str,
     user_id: str,
     permissions: Permissions | None = None,
-) -> Accepted:
+) -> NewServers:
     """Accept `request.count` servers, all of them with the work that makes them, or none.
 
     permissions: None where nobody is asked, so that every network, port and flavor is there. Raises ServerRefused
@@ -86,20 +78,18 @@ async def create_servers(
             forced_host=await _forced_host(compute, tx, request.host),
         )
         new = NewServers(
-            ids=ids,
+            request=request,
+            server_ids=ids,
             names=server_names(request.name, request.count),
             project_id=project_id,
             user_id=user_id,
             flavor=flavor,
-            image_ref=request.image_ref,
-            metadata=request.metadata,
-            description=request.description,
             reservation_id=reservation_id,
             spec=spec,
         )
         await store.insert_servers(tx, new)
     compute.wake(WORK_CHANNEL)
-    return Accepted(server_ids=ids, reservation_id=reservation_id)
+    return new
 
 
 async def _only_network(compute: Compute, project_id: str | None, *, must_exist: bool) -> tuple[NicAsked, ...]:
@@ -199,13 +189,8 @@ async def list_servers(
                 after = await store.find_sequence(tx, marker, project_id=only.project_id)
                 if after is None:
                     raise FilterInvalid(f"marker [{marker}] not found")
-            return await store.list_servers(
-                tx,
-                only,
-                after_sequence=after,
-                limit=min(limit, SERVERS_PAGE_MAX),
-                descending=descending,
-            )
+            limit = min(limit, SERVERS_PAGE_MAX)
+            return await store.list_servers(tx, only, after_sequence=after, limit=limit, descending=descending)
     except asyncpg.InvalidRegularExpressionError as error:
         patterns = {"name": only.name, "ip": only.ip, "ip6": only.ip6}
         named = ", ".join(f"{name}={pattern}" for name, pattern in patterns.items() if pattern is not None)

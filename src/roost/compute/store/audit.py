@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from roost.compute.model import QuietServer
-from roost.compute.store.rows import encode, read_row
+from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
-from roost.seams.compute import ServerPort
 
 QUIET = """server.status = 'ACTIVE' AND server.deleted_at IS NULL
     AND NOT EXISTS (SELECT FROM compute.work WHERE work.server_id = server.id)"""
@@ -29,20 +28,6 @@ WHERE {QUIET} AND server.id = ANY($1::uuid[]) ORDER BY server.id"""  # noqa: S60
 async def list_quiet(tx: Connection, server_ids: Sequence[str]) -> list[QuietServer]:
     """Return those of the servers that are ACTIVE and without work, by id."""
     return [read_row(QuietServer, row, "spec", "ports") for row in await tx.fetch(LIST_QUIET, server_ids)]
-
-
-SET_NETWORK_INFO = """-- compute.audit_set_network_info
-UPDATE compute.server SET network_info = $3::jsonb, updated_at = now()
-WHERE id = $1 AND network_info = $2::jsonb AND status = 'ACTIVE'
-    AND NOT EXISTS (SELECT FROM compute.work WHERE work.server_id = $1)"""
-
-
-async def set_network_info(
-    tx: Connection, server_id: str, *, old: Sequence[ServerPort], new: Sequence[ServerPort]
-) -> bool:
-    """Keep these ports with the server, unless it has others than `old` by now, or is worked on."""
-    done = await tx.execute(SET_NETWORK_INFO, server_id, encode(old), encode(new))
-    return bool(done == "UPDATE 1")
 
 
 # Guests, servers and their work change in one transaction, so what one statement sees is so.

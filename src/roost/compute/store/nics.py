@@ -50,11 +50,13 @@ SET_NETWORK_INFO = """
 -- compute.set_network_info
 UPDATE compute.server SET network_info = $3::jsonb, updated_at = now()
 WHERE id = $1 AND network_info = $2::jsonb AND status = 'ACTIVE'
+    AND NOT ($4 AND EXISTS (SELECT FROM compute.work WHERE work.server_id = $1))
 """
 
 
 async def set_network_info(
-    tx: Connection, server_id: str, *, old: Sequence[ServerPort], new: Sequence[ServerPort]
-) -> None:
-    """Keep these ports with an ACTIVE server, unless it has others than `old` by now."""
-    await tx.execute(SET_NETWORK_INFO, server_id, encode(old), encode(new))
+    tx: Connection, server_id: str, *, old: Sequence[ServerPort], new: Sequence[ServerPort], quiet: bool = False
+) -> bool:
+    """Keep these ports with an ACTIVE server, unless it has others than `old` by now; quiet: or is worked on."""
+    done = await tx.execute(SET_NETWORK_INFO, server_id, encode(old), encode(new), quiet)
+    return bool(done == "UPDATE 1")

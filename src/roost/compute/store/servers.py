@@ -4,6 +4,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import astuple
+
 from roost.compute.model import NewServers, Server, ServerFilter, Stage
 from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
@@ -22,18 +24,18 @@ async def insert_servers(tx: Connection, new: NewServers) -> None:
     """Insert the servers, and for each the work row that makes it."""
     await tx.execute(
         INSERT_SERVERS,
-        new.ids,
+        new.server_ids,
         new.names,
         new.project_id,
         new.user_id,
         encode(new.flavor),
-        new.image_ref,
-        encode(new.metadata),
-        new.description,
+        new.request.image_ref,
+        encode(new.request.metadata),
+        new.request.description,
         new.reservation_id,
         encode(new.spec),
     )
-    await tx.execute(INSERT_WORK, new.ids, Stage.CREATE_PORTS.value)
+    await tx.execute(INSERT_WORK, new.server_ids, Stage.CREATE_PORTS.value)
 
 
 # A conductor that holds the row goes to the delete stage itself when it sees `deleting`; only at launch nobody works.
@@ -98,46 +100,31 @@ HAS_ADDRESS = """EXISTS (SELECT FROM jsonb_array_elements(server.network_info) A
     jsonb_array_elements_text(port -> 'addresses') AS address
     WHERE family(address::inet) = {family} AND address ~ {pattern})"""
 
+# The parameters are a ServerFilter's fields, in their order.
 CONDITIONS = f"""server.deleted_at IS NULL
-    AND ($1::text IS NULL OR server.project_id = $1) AND ($2::text IS NULL OR server.name ~ $2)
-    AND ($3::text[] IS NULL OR server.status = ANY($3)) AND ($4::text IS NULL OR server.host = $4)
-    AND ($5::text IS NULL OR server.flavor ->> 'id' = $5) AND ($6::text IS NULL OR server.reservation_id = $6)
-    AND ($7::uuid IS NULL OR server.id = $7) AND ($10::text IS NULL OR server.user_id = $10)
-    AND ($11::text IS NULL OR server.task_state = $11) AND ($12::text IS NULL OR server.image_ref = $12)
-    AND ($13::text IS NULL OR {HAS_ADDRESS.format(family=4, pattern="$13")})
-    AND ($14::text IS NULL OR {HAS_ADDRESS.format(family=6, pattern="$14")})"""
+    AND ($1::text IS NULL OR server.project_id = $1) AND ($2::text IS NULL OR server.user_id = $2)
+    AND ($3::text IS NULL OR server.name ~ $3) AND ($4::text[] IS NULL OR server.status = ANY($4))
+    AND ($5::text IS NULL OR server.task_state = $5) AND ($6::text IS NULL OR server.host = $6)
+    AND ($7::text IS NULL OR server.flavor ->> 'id' = $7) AND ($8::text IS NULL OR server.image_ref = $8)
+    AND ($9::text IS NULL OR {HAS_ADDRESS.format(family=4, pattern="$9")})
+    AND ($10::text IS NULL OR {HAS_ADDRESS.format(family=6, pattern="$10")})
+    AND ($11::text IS NULL OR server.reservation_id = $11) AND ($12::uuid IS NULL OR server.id = $12)"""
 
 LIST_SERVERS_DESCENDING = f"""-- compute.list_servers
-SELECT {COLUMNS} WHERE {CONDITIONS} AND ($8::bigint IS NULL OR server.sequence < $8)
-ORDER BY server.sequence DESC LIMIT $9"""
+SELECT {COLUMNS} WHERE {CONDITIONS} AND ($13::bigint IS NULL OR server.sequence < $13)
+ORDER BY server.sequence DESC LIMIT $14"""
 
 LIST_SERVERS_ASCENDING = f"""-- compute.list_servers
-SELECT {COLUMNS} WHERE {CONDITIONS} AND ($8::bigint IS NULL OR server.sequence > $8)
-ORDER BY server.sequence LIMIT $9"""
+SELECT {COLUMNS} WHERE {CONDITIONS} AND ($13::bigint IS NULL OR server.sequence > $13)
+ORDER BY server.sequence LIMIT $14"""
 
 
 async def list_servers(
     tx: Connection, only: ServerFilter, *, after_sequence: int | None, limit: int, descending: bool
 ) -> list[Server]:
     """Return A page in the order of creation. Raises asyncpg's InvalidRegularExpressionError for name, ip or ip6."""
-    rows = await tx.fetch(
-        LIST_SERVERS_DESCENDING if descending else LIST_SERVERS_ASCENDING,
-        only.project_id,
-        only.name,
-        only.statuses,
-        only.host,
-        only.flavor_id,
-        only.reservation_id,
-        only.server_id,
-        after_sequence,
-        limit,
-        only.user_id,
-        only.task_state,
-        only.image_ref,
-        only.ip,
-        only.ip6,
-    )
-    return [_server(row) for row in rows]
+    statement = LIST_SERVERS_DESCENDING if descending else LIST_SERVERS_ASCENDING
+    return [_server(row) for row in await tx.fetch(statement, *astuple(only), after_sequence, limit)]
 
 
 FIND_SEQUENCE = """-- compute.find_sequence

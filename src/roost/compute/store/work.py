@@ -188,12 +188,8 @@ LEFT JOIN compute.host h ON h.name = g.host WHERE w.server_id = ANY($1::uuid[])
 
 async def list_launches(tx: Connection, server_ids: Sequence[str]) -> dict[str, Launch]:
     """Return server id -> its launch, of those of whose present attempt a host was asked."""
-    return {
-        row["server_id"]: Launch(
-            asked_s=row["asked_s"], begun_s=row["begun_s"], heard_s=row["heard_s"], host_down=row["host_down"]
-        )
-        for row in await tx.fetch(LIST_LAUNCHES, server_ids)
-    }
+    rows = [dict(row) for row in await tx.fetch(LIST_LAUNCHES, server_ids)]
+    return {row.pop("server_id"): Launch(**row) for row in rows}
 
 
 GET_SERVER_STATES = """-- compute.get_server_states
