@@ -40,8 +40,8 @@ async def move(compute: Compute, moves: Sequence[Move], *, owner: str, lease_s: 
         await store.desire_guests(tx, moves_held)
         await store.move_work(tx, moves_held, lease_s=lease_s)
         await store.finish_work(tx, moves_held)
-    if compute.wakeups and any(move.guest_host for move in moves_held):
-        compute.wakeups.send(GUEST_CHANNEL)
+    if any(move.guest_host for move in moves_held):
+        compute.wake(GUEST_CHANNEL)
     return {move.server_id: move for move in moves_held}
 
 
@@ -67,8 +67,8 @@ async def withdraw_guests(compute: Compute, server_ids: Sequence[str], *, owner:
         remaining = await store.withdraw_guests(tx, list(marks_by_server))
         if remaining:
             await servers.mark_gone(tx, list(remaining))
-    if compute.wakeups and remaining:
-        compute.wakeups.send(GUEST_CHANNEL)
+    if remaining:
+        compute.wake(GUEST_CHANNEL)
     return remaining | (set(server_ids) - marks_by_server.keys())
 
 
