@@ -229,7 +229,7 @@ class Agent:
 
     async def _poll(self) -> Polled:
         wait_s = POLL_WAIT_FLEET_S if self._hosts is None else POLL_WAIT_S
-        if not self._lease.held or self._was_refused or len(self._busy) > BUSY_MAX:
+        if not self._lease.is_held or self._was_refused or len(self._busy) > BUSY_MAX:
             wait_s = 0.0
         hosts = None if self._hosts is None else tuple(host.name for host in self._hosts)
         body = PollBody(agent=self._agent, hosts=hosts, wait_s=wait_s, busy=tuple(self._busy))
@@ -272,7 +272,7 @@ class Agent:
         while True:
             if not (await self._report(order, "begun")).accepted:
                 return
-            if self._lease.held:
+            if self._lease.is_held:
                 break  # otherwise it was confirmed long ago: the host may have been given up since
         crash_point("agent.after-begin")
         async with self._slots:

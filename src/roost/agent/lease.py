@@ -28,7 +28,7 @@ class Lease:
         self.ever_held = False
 
     @property
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Return whether the leases have not run out."""
         return now_s() < self._until_s
 
@@ -47,6 +47,6 @@ class Lease:
 
     async def wait(self) -> None:
         """Wait until the leases are held."""
-        while not self.held:
+        while not self.is_held:
             self._renewed.clear()
             await self._renewed.wait()

@@ -19,7 +19,8 @@ class Stage(Enum):
     """Where a server's work stands; docs/design.md section 6.
 
     ALLOCATE: it gets its addresses on flat networks; without any it goes from PLACE to BIND.
-    LAUNCH waits for the agent; leased there, its time is over. SETTLE: it is ACTIVE, its ports are told so. RETRY and
+    LAUNCH waits for the agent; a conductor leases it once its time is over. SETTLE: it is ACTIVE, its reservations of
+    ports end. RETRY and
     FAIL follow a failure; FAIL and DELETE wait until no host has a guest of the server any more.
     """
 
@@ -62,7 +63,7 @@ class Host(Struct, frozen=True, kw_only=True):
     """A hypervisor and its provider. declared: by a cloud file, so an agent's report changes no capacity.
 
     down: forced down, or noted as silent: not heard of for too long, or never. id: what clients below microversion 2.53
-    call it. disabled_reason: what who disabled it said.
+    call it. disabled_reason: as its operator gave it.
     """
 
     id: int
@@ -99,7 +100,7 @@ class Placed(Struct, frozen=True, kw_only=True):
 
     classes_by_port: port id -> the resource classes of which it claimed one each, none where what it gets is no
     capacity; without an entry, it has its addresses, or claimed IPv4 alone.
-    generations: consumer UUID -> the generation that this claim gave it; who releases it names them.
+    generations: consumer UUID -> the generation that this claim gave it, which a release of it names.
     """
 
     host: str

@@ -15,7 +15,7 @@ from roost.seams.placement import IPV4_ADDRESS
 async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """Bind every port, and send the servers to their hosts; a refused bind sends a server back to `place`.
 
-    It is no attempt where the port is not what the server was placed with.
+    A refusal is no attempt where the port changed since the server was placed.
     """
     conductor = lease.conductor
     ports, moves = await _read_ports(lease, builds)

@@ -95,6 +95,6 @@ class Lease:
 
 
 def moved(work: Work, stage: Stage | None, **changes: object) -> Move:
-    """Return A move of `work` to `stage` that keeps all else as it is, but for the changes."""
+    """Return a move of `work` to `stage` that keeps all else as it is, but for the changes."""
     progress = {name: getattr(work, name) for name in PROGRESS}
     return Move(server_id=work.server_id, stage=stage, **progress | changes)

@@ -18,7 +18,7 @@ async def settle(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """End the work on servers that are ACTIVE: their addresses are theirs now, and they show what their ports are."""
     ids = [build.work.server_id for build in builds]
     await lease.conductor.network.settle_ports(ids)
-    # What a client gave them while they were being built was told when there was nobody who showed it.
+    # A port that a client changed during the build had its notice before there was anything to write anew.
     await ports_changed(lease.conductor.compute, [PortsChange(server_id) for server_id in ids])
     return (await lease.advance(builds, [moved(build.work, None) for build in builds])).going_on
 
@@ -35,7 +35,7 @@ async def launch_timeout(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         for build in builds
     }
     leaving = [server_id for server_id, judgement in judgements.items() if judgement.verdict is Verdict.ANOTHER_HOST]
-    # A host that begins at this very moment is seen here, and goes on.
+    # A host that has begun meanwhile goes on.
     begun = await withdraw_unbegun_guests(conductor.compute, leaving, owner=lease.owner) if leaving else set()
     moves = [
         _judged(build.work, Judgement(Verdict.WAIT, delay_s=begin_wait_s(settings)))

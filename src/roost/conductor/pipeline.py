@@ -60,12 +60,12 @@ async def _run_batches(conductor: Conductor) -> None:
         try:
             busy = await run_once(conductor)
         except DatabaseUnavailable as error:
-            # Whoever was stopped meanwhile learns so that its transaction was ended: a lost lease like any other.
+            # A conductor that stood still learns here that its transaction was ended: a lost lease like any other.
             if each_minute.is_due("database"):
                 log.warning("conductor waits for the database", reason=str(error))
             busy = False
         except Exception:
-            # The leases of this batch run out, and whoever takes the rows then does their stage again.
+            # The leases of this batch run out; the stage is then done again.
             log.exception("a batch failed")
             busy = False
         if not busy:

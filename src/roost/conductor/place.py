@@ -49,7 +49,7 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     network_ids = {network_id for search in searches for network_id in search.network_ids}
     networks = await conductor.network.get_networks(sorted(network_ids))
     for search in searches:
-        # A network that went since its ports were looked at: the next look refuses the server and says so.
+        # A network was deleted after its ports were read: the next read refuses the server with that reason.
         search.overtaken = not search.network_ids <= networks.keys()
     await adopt_claims(lease, [search for search in searches if not search.overtaken], networks)
     quiet = await _list_quiet(lease, searches)
@@ -207,7 +207,7 @@ async def _claim(
         if isinstance(answer, Claimed):
             search.placed_on(host, answer, claims=_claimed_here(search, candidate, networks))
         elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in answer.shortfalls):
-            # Somebody else claimed for this server: its next holder looks at what there is.
+            # Another conductor claimed for this server, and has its lease: it goes on.
             search.overtaken = True
 
 
@@ -228,9 +228,8 @@ def _claimed_here(
 def _claims(search: HostSearch, candidate: Candidate, networks: Mapping[str, NetworkView]) -> list[ConsumerClaim]:
     """Return the server's claim on its host, and one for each port that gets its address from the candidate.
 
-    A port's earlier claim, without an address as yet, is made again as it is: see adopt_claims; unless the server may
-    leave it: then it goes back in the same step. On flat networks the server itself claims its ports' addresses, those
-    that it keeps too.
+    A port's earlier claim, without an address as yet, is made again as it is (see adopt_claims), or released in the
+    same step if the server may leave it. On flat networks the server itself claims its ports' addresses.
     """
     work = search.build.work
     of_server = {port.id for port in search.ports if port.pools}

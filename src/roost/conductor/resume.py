@@ -97,7 +97,7 @@ def with_claims(server_id: str, ports: Sequence[Port], consumers: Mapping[str, C
 
 async def begin_searches(lease: Lease, builds: Sequence[Build]) -> tuple[list[HostSearch], list[Move]]:
     """Return a search for each server, with what it has already, and the moves that end those without their ports."""
-    # Ports that this lease has just made belong to servers that nobody has claimed anything for.
+    # Servers whose ports this lease has just made have no claims yet.
     searches = [HostSearch(build, build.ports, {}) for build in builds if build.ports is not None]
     again = [build for build in builds if build.ports is None]
     if not again:
@@ -115,7 +115,7 @@ async def begin_searches(lease: Lease, builds: Sequence[Build]) -> tuple[list[Ho
 
 
 async def adopt_claims(lease: Lease, searches: Sequence[HostSearch], networks: Mapping[str, NetworkView]) -> None:
-    """Go on with whole claims that an earlier lease made for these servers and did not live to write down.
+    """Go on with whole claims that a conductor made for these servers and died before it wrote them down.
 
     A port without a claim may be one that needs none where it was placed.
     """
@@ -147,9 +147,9 @@ async def adopt_claims(lease: Lease, searches: Sequence[HostSearch], networks: M
 async def release_claims(lease: Lease, searches: Sequence[HostSearch]) -> None:
     """Release what these searches claimed for servers whose lease was lost before it could be written down.
 
-    Only of the servers: a port can be deleted and made again meanwhile, and its generations then start anew. A port's
-    claim that nobody goes on with is the network's reconciler's, which looks at the port under its lock. A claim that
-    took the place of an earlier one is whoever's has the server now: of a flat network it may hold an address.
+    Claims of ports are left to the network's reconciler, which reads the port under its lock: a port can be deleted and
+    made again meanwhile, and its generations then start anew. A claim that replaced an earlier one is left to the
+    conductor that has the server now: of a flat network it may hold an address.
     """
     generations = {
         search.server_id: search.outcome.generations[search.server_id]

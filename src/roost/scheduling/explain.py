@@ -114,7 +114,7 @@ def _rows(request: Request, answer: Candidates, closed: ClosedHosts) -> Iterator
         narrowing = _take_narrowing(waiting, step)
         words, nic = _words(request, step, narrowing, closed), narrowing.nic if narrowing else None
         key = (words, nic.network.id if nic else "")
-        # What placement asks for twice, or on the way to something else, is a line only where it cost a host.
+        # A requirement that placement counts twice, or as a part of another, is a line only where it left fewer hosts.
         silent = step.requirement is Requirement.INVENTORY or (step.suffix != "" and step.requirement in SHAPE)
         if step.hosts_left < before or not (silent or key in rows_told):
             yield Row(words, step.hosts_left, step.requirement, nic)
@@ -184,7 +184,7 @@ def _headline(request: Request, rows: Sequence[Row]) -> str:
     for number, row in enumerate(rows):
         text = _counted(row, first=number == 0)
         if number and row.hosts_left == 0 and rows[number - 1].hosts_left == 0:
-            # What comes after the requirement that left nobody is not to blame.
+            # Requirements after the one that left no host are not to blame.
             first = number == 1 or rows[number - 2].hosts_left > 0
             text = f"and so {text}" if first else text
         parts.append(text)
@@ -318,7 +318,7 @@ def _addresses_head(request: Request, network: NetworkView, empty: Row | None, c
             network.id
         ]:
             return f"No host that is left reaches {shared[0][1]} free addresses of network {network.name}"
-        case Row(requirement=Requirement.FREE, nic=NicRequest(network=wanted)) if wanted.id == network.id:
+        case Row(requirement=Requirement.FREE, nic=NicRequest(network=network_short)) if network_short.id == network.id:
             return f"No host that is left reaches a free address of network {network.name}"
     return f"Addresses of network {network.name}"
 

@@ -85,12 +85,12 @@ def check_parameters(request: Request, parameters: Parameters) -> None:
 
 
 def text_parameter(request: Request, name: str) -> str | None:
-    """Return A text from the query string, None where it is not given. Raises BadRequest for what is not text."""
+    """Return a text from the query string, None where it is not given. Raises BadRequest for what is not text."""
     return None if name not in request.query_params else _text(request.query_params[name], name)
 
 
 def path_text(request: Request, name: str) -> str:
-    """Return A part of the path. Raises BadRequest for what is not text."""
+    """Return a part of the path. Raises BadRequest for what is not text."""
     return _text(request.path_params[name], name)
 
 
@@ -105,7 +105,7 @@ def _text(text: str, name: str) -> str:
 
 
 def flag(value: Any, name: str, *, default: bool) -> bool:
-    """Return A yes or no as clients write it. Raises BadRequest. Source: Compute API, parameter_types.boolean."""
+    """Return a yes or no as clients write it. Raises BadRequest. Source: Compute API, parameter_types.boolean."""
     if value is None:
         return default
     word = str(value).strip().lower()
@@ -115,7 +115,7 @@ def flag(value: Any, name: str, *, default: bool) -> bool:
 
 
 def whole_number(value: int | str, name: str, *, lowest: int, highest: int = INTEGER_MAX) -> int:
-    """Return A number within its range. Raises BadRequest."""
+    """Return a number within its range. Raises BadRequest."""
     number = int(value)
     if not lowest <= number <= highest:
         raise BadRequest(f"{name}={number}: expected a whole number from {lowest} to {highest}")

@@ -78,7 +78,7 @@ def judge_claim(server: QuietServer, claim_held: Allocations) -> Drift | None:
 
 
 def own_ports(project_id: str, ports: Sequence[AttachedPort]) -> tuple[AttachedPort, ...]:
-    """Return those of a server of this project: another's port that names the server as its device is none of its NICs.
+    """Return the ports of this project: a port of another that names the server as its device is none of its NICs.
 
     Source: Nova, nova/network/neutron.py, which lists a server's ports by its project too.
     """

@@ -166,7 +166,7 @@ def decide_guest_list(
 ) -> GuestList:
     """Compare all guests that an agent has on some hosts with what those hosts are asked for.
 
-    listed: made after as_of_s of the database's clock, so what was reported running before and is not in it, is gone.
+    listed: made after as_of_s of the database's clock: a guest that was reported running before and is missing is gone.
     guests: the rows of these hosts. attempts_by_server: the highest attempt that is known of each listed server, which
     alone proves that a guest of a lower one is no longer wanted: a restored database knows less than the hosts.
     """

@@ -13,9 +13,9 @@ from roost.seams.agent import AgentIdentity, HeldElsewhere
 
 
 class HostLease(Struct, frozen=True, kw_only=True):
-    """What one agent finds on a host that it would serve. taken: it has the lease, by this or an earlier renewal.
+    """The lease on a host that an agent asks for. taken: the agent has it, by this or an earlier renewal.
 
-    holder, since: who had it when that was looked at; None for nobody.
+    holder, since: who had it before this renewal; None for nobody.
     """
 
     host: str
@@ -27,7 +27,7 @@ class HostLease(Struct, frozen=True, kw_only=True):
 def list_held_elsewhere(leases: Iterable[HostLease], agent: AgentIdentity) -> list[HeldElsewhere]:
     """Return the hosts that `agent` does not hold, in order.
 
-    One whose holder is nobody or the agent itself was taken by another agent at that very moment.
+    Where the holder is nobody, or the agent itself, another agent took the host at that very moment.
     """
     elsewhere = []
     for lease in leases:

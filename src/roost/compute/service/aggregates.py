@@ -55,10 +55,10 @@ async def set_segment_aggregates(
 
 
 async def mirror_hosts(compute: Compute, hosts: Sequence[str], *, managed: frozenset[str]) -> None:
-    """Make the hosts' providers members of those of `managed` that the hosts are in, and of no other of them.
+    """Put the hosts' providers into those `managed` placement aggregates that mirror the hosts', and into no others.
 
-    Whoever writes last looks once more afterwards, so of two at once none leaves an older state behind. Raises
-    HostAggregatesBusy when that never ends.
+    Each writer reads the state again after it wrote, so that of two writers none leaves an older state. Raises
+    HostAggregatesBusy when the state changes every time.
     """
     state = await _list_provider_aggregates(compute, hosts, managed=managed)
     for _ in range(MIRROR_ROUNDS_MAX):

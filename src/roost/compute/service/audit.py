@@ -35,7 +35,7 @@ def _list_hosts(compute: Compute) -> AsyncIterator[Sequence[str]]:
 async def _find_hosts(compute: Compute, names: Sequence[str]) -> list[Finding[str, None]]:
     """Return hosts that the ledger or the network service has otherwise than they are, or in other aggregates.
 
-    Of hosts that are published; aggregates that just get their hosts are left out.
+    Hosts that are not published yet are left out, and aggregates that are being told their hosts.
     """
     unsettled = await compute.network.list_unsettled_aggregates()
     async with compute.database.transaction(snapshot=True) as tx:
@@ -124,7 +124,7 @@ async def _list_idle(compute: Compute, server_ids: Sequence[str]) -> list[str]:
 async def _find_claims(compute: Compute, server_ids: Sequence[str]) -> list[Finding[str, int]]:
     """Return INSTANCE claims of servers that may hold none: a server's row is there before its claim.
 
-    Their generation is read before the servers: who claims in between changes the one or is seen by the other.
+    Their generations are read before the servers: a claim in between has another generation, or its server is seen.
     """
     consumers = await compute.placement.get_consumers(server_ids)
     amounts = {
@@ -165,8 +165,8 @@ def _list_servers(compute: Compute) -> AsyncIterator[Sequence[str]]:
 async def _find_servers(compute: Compute, server_ids: Sequence[str]) -> ServerFindings:
     """Return ACTIVE servers whose claim or ports are not what they should be.
 
-    A change that is under way is done at the second look, or shows as work or as a revision. Ports that were changed
-    have a notice from before they were read until the server is told.
+    A change that is under way is over at the second look, or shows as work or as another revision. A server whose
+    ports changed has a notice until its network information is written anew.
     """
     noticed = await compute.network.list_noticed_servers(server_ids)
     async with compute.database.connection() as connection:

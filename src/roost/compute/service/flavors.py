@@ -40,7 +40,7 @@ async def create_flavor(compute: Compute, request: FlavorRequest) -> Flavor:
 async def list_flavors(
     compute: Compute, *, after: str = "", limit: int = FLAVORS_PAGE_MAX, only: FlavorFilter = EVERY_FLAVOR
 ) -> list[Flavor]:
-    """Return A page of flavors by id, above `after`."""
+    """Return a page of flavors by id, above `after`."""
     async with compute.database.connection() as connection:
         return await store.list_flavors(connection, after=after, limit=min(limit, FLAVORS_PAGE_MAX), only=only)
 

@@ -144,11 +144,11 @@ class Polls:
 async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: AgentIdentity) -> list[ReportAnswer]:
     """Take or refuse each report, in order, all in one transaction; the same report twice does nothing more."""
     async with compute.database.transaction() as tx:
-        # Work before guests, as the pipeline locks them when it sends a server to its host; for `begun` too, which
-        # needs no work row: the pipeline changes guests in no order of their own, under its locks on work.
+        # Work before guests, the order of the pipeline. Also for `begun`, which needs no work row: the pipeline locks
+        # guests in any order, protected by its locks on work.
         works = await store.lock_works(tx, {report.server_id for report in reports})
         guests = await store.lock_guests(tx, {report.key for report in reports})
-        # Read after the guests are locked: who lost its lease before cannot have had its word taken since.
+        # Read after the guests are locked, so that no report is taken from an agent that has lost its lease.
         hosts_held = await store.list_hosts_held(tx, {report.host for report in reports}, agent_id=agent.id)
         outcome = rules.decide_reports(reports, agent_id=agent.id, hosts_held=hosts_held, guests=guests, works=works)
         await store.mark_guests(tx, begun=outcome.begun, running=outcome.running, agent_id=agent.id)

@@ -41,8 +41,8 @@ def provider_uuid_of(host: str) -> str:
 async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, agent: AgentIdentity | None) -> list[Host]:
     """Have these hosts, of this size, with their providers and networks; in the order of the names.
 
-    agent: who serves them and takes the lease on each; None where a cloud file declares them, which stays right
-    whatever an agent says of the host later. Of two reports of one host the later counts.
+    agent: who serves them and takes the lease on each; None where a cloud file declares them, which no later report
+    of an agent overrules. Of two reports of one host the later counts.
     Raises HostHeld, which names the first host that another agent serves; hosts of its set are left as they were.
     """
     upserts = {report.name: _upsert(report) for report in reports}
@@ -51,7 +51,7 @@ async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, age
     for start in range(0, len(names), HOSTS_BATCH_MAX):
         batch = [upserts[name] for name in names[start : start + HOSTS_BATCH_MAX]]
         async with compute.database.transaction() as tx:
-            # The leases first: who may not have a host changes nothing of it.
+            # The leases first: an agent without the lease changes nothing of the host.
             names_new = await _take_leases(compute, tx, [host.name for host in batch], agent)
             rows += await store.upsert_hosts(tx, batch, declared=agent is None)
             if names_new:
@@ -139,9 +139,9 @@ def provider_state(host: Host) -> ProviderState:
             for resource_class, total in amounts.items()
             if total > 0
         },
-        # An operator may give a host other things, such as CUSTOM_GPU; a flavor that asks for them uses them there.
+        # Other inventories are an operator's, such as CUSTOM_GPU, for flavors that ask for them.
         managed_classes=frozenset(amounts),
-        # Whoever searches forbids this trait: without it a closed or silent host would go on getting servers.
+        # Every search forbids this trait, so that a closed or silent host gets no server.
         traits=frozenset({DISABLED}) if host.disabled or host.down else frozenset(),
         managed_traits=frozenset({DISABLED}),
     )

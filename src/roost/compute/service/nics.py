@@ -35,7 +35,7 @@ async def ports_changed(compute: Compute, changes: Sequence[PortsChange]) -> Non
 async def _refresh(compute: Compute, server_ids: Sequence[str]) -> None:
     """Keep with ACTIVE servers what their ports are now.
 
-    Whoever writes looks once more afterwards: what it had read may have been older than what another found right.
+    Each writer reads the ports again after it wrote: what it wrote may be older than what another one wrote meanwhile.
     """
     for _ in range(ROUNDS_MAX):
         async with compute.database.connection() as connection:

@@ -178,7 +178,7 @@ async def list_servers(
     limit: int = SERVERS_PAGE_MAX,
     descending: bool = True,
 ) -> list[Server]:
-    """Return A page of servers, the youngest first unless not descending, behind the server `marker`.
+    """Return a page of servers, the youngest first unless not descending, behind the server `marker`.
 
     Raises FilterInvalid for an unknown marker, and a name, ip or ip6 that is no regular expression.
     """

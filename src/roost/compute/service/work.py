@@ -18,7 +18,7 @@ async def lease_work(
 ) -> list[Work]:
     """Lease up to `limit` due rows to `owner`, a UUID of this lease alone, for lease_s seconds of the database.
 
-    cells: servers that were placed elsewhere are left to others; none: there is no elsewhere.
+    cells: servers that were placed in other cells are left to others; empty: all cells are these.
     """
     assert limit <= LEASE_ROWS_MAX
     async with compute.database.transaction() as tx:
@@ -26,7 +26,7 @@ async def lease_work(
 
 
 async def move(compute: Compute, moves: Sequence[Move], *, owner: str, lease_s: float) -> dict[str, Move]:
-    """Move the rows that `owner` still has, all in one transaction: server id -> the move that was made.
+    """Move the rows that `owner` still has, all in one transaction; return server id -> the move that was made.
 
     Rows whose lease was lost are left out and unchanged. A row on which a delete waits goes to DELETE instead, one of a
     build that must end to FAIL, and nothing else of its move is written.
@@ -56,11 +56,11 @@ def _as_marked(move: Move, marks: Marks) -> Move:
 
 
 async def withdraw_guests(compute: Compute, server_ids: Sequence[str], *, owner: str) -> set[str]:
-    """Take back what was asked of hosts; returns the servers of which some host may still have a guest.
+    """Withdraw orders for guests; return the servers of which some host may still have a guest.
 
-    Of servers that `owner` does not have any more nothing is taken back: a launch may just have come to its end, or
-    another conductor's may be under way. They are among those returned. A server whose host went down after its delete
-    was asked for is shown no more, as one deleted on such a host.
+    Nothing is withdrawn of servers that `owner` does not have any more, since their launch may just have ended, or
+    another conductor's may be under way; they are among those returned. A server that is being deleted and whose host
+    has gone down is shown no more.
     """
     async with compute.database.transaction() as tx:
         marks_by_server = await store.lock_work(tx, server_ids, owner=owner)
@@ -73,7 +73,7 @@ async def withdraw_guests(compute: Compute, server_ids: Sequence[str], *, owner:
 
 
 async def withdraw_unbegun_guests(compute: Compute, server_ids: Sequence[str], *, owner: str) -> set[str]:
-    """Take back what no host has begun; returns the servers of which one has, and those that `owner` has lost."""
+    """Withdraw orders that no host has begun; return servers of which one has, and those that `owner` has lost."""
     async with compute.database.transaction() as tx:
         marks_by_server = await store.lock_work(tx, server_ids, owner=owner)
         begun = await store.withdraw_unbegun_guests(tx, list(marks_by_server))

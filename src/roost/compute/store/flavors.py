@@ -26,7 +26,7 @@ WHERE id > $1 AND ($3::boolean IS NULL OR is_public = $3) AND ram_mb >= $4 AND d
 
 
 async def list_flavors(tx: Connection, *, after: str, limit: int, only: FlavorFilter = EVERY_FLAVOR) -> list[Flavor]:
-    """Return A page of flavors by id, above `after` ("" for the first)."""
+    """Return a page of flavors by id, above `after` ("" for the first)."""
     rows = await tx.fetch(LIST_FLAVORS, after, limit, only.is_public, only.ram_mb_min, only.disk_gb_min)
     return [_flavor(row) for row in rows]
 

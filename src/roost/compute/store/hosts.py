@@ -71,7 +71,7 @@ WHERE published < wanted AND name > $1 AND ($3::text[] IS NULL OR name = ANY($3)
 async def list_unpublished_hosts(
     tx: Connection, *, after: str, limit: int, names: Sequence[str] | None
 ) -> list[HostRow]:
-    """Return A page of the hosts whose providers are behind, by name; names None: of all hosts."""
+    """Return a page of the hosts whose providers are behind, by name; names None: of all hosts."""
     return [_row(row) for row in await tx.fetch(LIST_UNPUBLISHED, after, limit, names)]
 
 

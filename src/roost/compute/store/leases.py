@@ -24,8 +24,8 @@ class LeasesRead(Struct, frozen=True, kw_only=True):
     now_s: float
 
 
-# One statement takes what is free or silent, renews what was not written lately, and says who has what: what it took as
-# it is from now on, all else as of its beginning. A lease that was to be renewed and was not is somebody else's.
+# One statement takes leases that are free or of silent agents, renews those that were not renewed lately, and reads
+# all: those that it took as they are now, all others as of its beginning. One that it did not take is another agent's.
 RENEW_LEASES = f"""-- compute.renew_leases
 WITH asked AS (SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[]) AS a (name, agent_id, agent_label)),
 due AS MATERIALIZED (

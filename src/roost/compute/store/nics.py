@@ -9,7 +9,7 @@ from roost.compute.store.rows import encode
 from roost.platform.database import Connection
 from roost.seams.compute import ServerPort
 
-# At launch nobody works on the row but who looks whether its time is over: that one loses its lease.
+# At launch a conductor works on the row only to look whether its time is over; it loses its lease.
 FAIL_LAUNCHES = """
 -- compute.fail_launches
 UPDATE compute.work w

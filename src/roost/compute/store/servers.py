@@ -61,7 +61,7 @@ WHERE id = ANY($1::uuid[]) AND deleted_at IS NULL RETURNING id"""
 
 
 async def want_delete(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Have the servers deleted, from whatever stage they are at; those that exist. Others' work must be rolled back.
+    """Have the servers deleted, at whatever stage they are; return those that exist. Roll back if not all of them do.
 
     A server on a host that is down is gone for every client from now on.
     """
@@ -122,7 +122,7 @@ ORDER BY server.sequence LIMIT $14"""
 async def list_servers(
     tx: Connection, only: ServerFilter, *, after_sequence: int | None, limit: int, descending: bool
 ) -> list[Server]:
-    """Return A page in the order of creation. Raises asyncpg's InvalidRegularExpressionError for name, ip or ip6."""
+    """Return a page in the order of creation. Raises asyncpg's InvalidRegularExpressionError for name, ip or ip6."""
     statement = LIST_SERVERS_DESCENDING if descending else LIST_SERVERS_ASCENDING
     return [_server(row) for row in await tx.fetch(statement, *astuple(only), after_sequence, limit)]
 

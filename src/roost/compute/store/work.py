@@ -150,8 +150,8 @@ DELETE FROM compute.guest AS g USING (
 ) AS old WHERE g.server_id = old.server_id AND g.host = old.host
 """
 
-# Where the host is forced down nobody waits for the guest any more; the row stays, and asks for it to be destroyed when
-# the host is back.
+# Nothing waits for a guest on a host that is forced down; its row stays, so that the guest is destroyed when the host
+# is back.
 WITHDRAW_BEGUN = """-- compute.withdraw_begun
 UPDATE compute.guest AS g SET desired = 'absent', fenced = g.fenced OR h.forced_down
 FROM compute.host h WHERE h.name = g.host AND g.server_id = ANY($1::uuid[]) RETURNING g.server_id, g.fenced
@@ -159,7 +159,7 @@ FROM compute.host h WHERE h.name = g.host AND g.server_id = ANY($1::uuid[]) RETU
 
 
 async def withdraw_guests(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Take back what was asked of hosts, under the locks of the work rows; those that may still have a guest."""
+    """Withdraw orders, under the locks of the work rows; return the servers of which a host may still have a guest."""
     await tx.execute(WITHDRAW_UNBEGUN, server_ids)
     rows = await tx.fetch(WITHDRAW_BEGUN, server_ids)
     return {row["server_id"] for row in rows if not row["fenced"]}
@@ -171,7 +171,7 @@ SELECT DISTINCT server_id FROM compute.guest WHERE server_id = ANY($1::uuid[]) A
 
 
 async def withdraw_unbegun_guests(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Take back, under the locks of the work rows, what no host has begun; the servers of which one has."""
+    """Withdraw orders that no host has begun, under the locks of the work rows; return servers of which one has."""
     await tx.execute(WITHDRAW_UNBEGUN, server_ids)
     return {row[0] for row in await tx.fetch(LIST_REMAINING, server_ids)}
 
