@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests
+from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests, take_leases
 from tests.blocked import until_blocked
 
 from roost.compute.model import Stage
@@ -12,7 +12,6 @@ from roost.compute.rules.guests import Guest, ReportOutcome, WorkState, decide_r
 from roost.compute.service import Compute
 from roost.compute.service.audit import GUESTS
 from roost.compute.service.guests import Polls, report
-from roost.compute.service.leases import renew_leases
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.platform.errors import NotFound
@@ -125,7 +124,7 @@ def test_a_later_report_sees_what_an_earlier_one_changed() -> None:
 async def compute(database: Database) -> Compute:
     await declare_hosts(database, ["h1", "h2"])
     compute = compute_of(database)
-    await renew_leases(compute, ["h1", "h2"], AGENT)
+    await take_leases(compute, ["h1", "h2"], AGENT)
     return compute
 
 
@@ -190,7 +189,7 @@ async def test_a_set_of_reports_costs_the_same_statements_at_any_size(dsn: str, 
     database = await Database.open(dsn, size=1)
     try:
         await declare_hosts(database, ["h1"])
-        await renew_leases(compute_of(database), ["h1"], AGENT)
+        await take_leases(compute_of(database), ["h1"], AGENT)
         counts = []
         for size in (1, 1, 100):  # the first also asks for types
             statements: list[Any] = []

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests
+from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests, take_leases
 
 from roost.compute.errors import HostHeld
 from roost.compute.rules.agent_tokens import HostPatterns
@@ -21,7 +21,6 @@ from roost.compute.service.leases import (
     Renewed,
     release_leases,
     renew_leases,
-    renew_leases_together,
 )
 from roost.compute.settings import ComputeSettings
 from roost.platform.database import Database
@@ -174,7 +173,7 @@ async def value(compute: Compute, sql: str, *arguments: Any) -> Any:
 async def running_server(compute: Compute, agent: AgentIdentity = AGENT, host: str = "h1") -> str:
     """An ACTIVE server whose guest the agent runs."""
     (server,) = await order_guests(compute, [host])
-    await renew_leases(compute, [host], agent)
+    await take_leases(compute, [host], agent)
     (answer,) = await report(
         compute, [GuestReport(server_id=server, host=host, attempt=1, state="running")], agent=agent
     )
@@ -185,34 +184,34 @@ async def running_server(compute: Compute, agent: AgentIdentity = AGENT, host: s
 
 
 async def list_guests(compute: Compute, agent: AgentIdentity, *listed: GuestAttempt) -> list[GuestAttempt]:
-    renewed = await renew_leases(compute, ["h1"], agent)
+    renewed = await take_leases(compute, ["h1"], agent)
     as_of = await value(compute, "SELECT extract(epoch FROM clock_timestamp())::double precision")
     assert as_of >= renewed.as_of > 0
     return await compare_guests(compute, GuestsBody(agent=agent, guests=listed, as_of=as_of))
 
 
 async def test_a_host_is_one_agents_until_it_was_silent_for_too_long(compute: Compute) -> None:
-    assert (await renew_leases(compute, ["h1", "h2"], AGENT)).hosts_held == ("h1", "h2")
+    assert (await take_leases(compute, ["h1", "h2"], AGENT)).hosts_held == ("h1", "h2")
     with pytest.raises(HostHeld, match=r"host h1 is served by agent a0.*\(a test\) since .*, and 1 more"):
-        await renew_leases(compute, ["h1", "h2"], OTHER)
+        await take_leases(compute, ["h1", "h2"], OTHER)
     await pass_time(compute, "h2")
-    renewed = await renew_leases(compute, ["h1", "h2"], OTHER)
+    renewed = await take_leases(compute, ["h1", "h2"], OTHER)
     assert (renewed.hosts_held, [item.host for item in renewed.elsewhere]) == (("h2",), ["h1"])
-    renewed = await renew_leases(compute, ["h1", "h2"], AGENT)
+    renewed = await take_leases(compute, ["h1", "h2"], AGENT)
     assert (renewed.hosts_held, [item.host for item in renewed.elsewhere]) == (("h1",), ["h2"])
     with pytest.raises(NotFound, match="h3"):
-        await renew_leases(compute, ["h1", "h3"], AGENT)
+        await take_leases(compute, ["h1", "h3"], AGENT)
 
 
 async def test_an_agent_that_stops_lets_others_have_its_hosts_at_once(compute: Compute) -> None:
-    await renew_leases(compute, ["h1", "h2"], AGENT)
+    await take_leases(compute, ["h1", "h2"], AGENT)
     await release_leases(compute, OTHER)
     with pytest.raises(HostHeld):
-        await renew_leases(compute, ["h1", "h2"], OTHER)
+        await take_leases(compute, ["h1", "h2"], OTHER)
     await release_leases(compute, AGENT, covered=HostPatterns(["h1"]))
-    assert (await renew_leases(compute, ["h1", "h2"], OTHER)).hosts_held == ("h1",)
+    assert (await take_leases(compute, ["h1", "h2"], OTHER)).hosts_held == ("h1",)
     await release_leases(compute, OTHER)
-    assert (await renew_leases(compute, ["h1"], AGENT)).hosts_held == ("h1",)
+    assert (await take_leases(compute, ["h1"], AGENT)).hosts_held == ("h1",)
 
 
 async def test_agents_that_come_together_are_answered_each_for_itself(compute: Compute) -> None:
@@ -220,7 +219,7 @@ async def test_agents_that_come_together_are_answered_each_for_itself(compute: C
         LeaseRequest(("h1",), AGENT), LeaseRequest(("h2", "h1"), OTHER), LeaseRequest(("h3",), AGENT),
         LeaseRequest(("h1",), OTHER), LeaseRequest(("h1",), AGENT),
     ]  # fmt: skip
-    first, second, third, fourth, fifth = await renew_leases_together(compute, asked)
+    first, second, third, fourth, fifth = await renew_leases(compute, asked)
     assert isinstance(first, Renewed)
     assert isinstance(second, Renewed)
     assert (first.hosts_held, second.hosts_held, [item.host for item in second.elsewhere]) == (("h1",), ("h2",), ["h1"])
@@ -231,9 +230,7 @@ async def test_of_many_agents_that_come_at_once_one_gets_the_host(compute: Compu
     agents = [AgentIdentity(id=f"c0000000-0000-0000-0000-{number:012}") for number in range(8)]
     for _ in range(3):
         await pass_time(compute, "h1")
-        taken = await asyncio.gather(
-            *(renew_leases(compute, ["h1"], agent) for agent in agents), return_exceptions=True
-        )
+        taken = await asyncio.gather(*(take_leases(compute, ["h1"], agent) for agent in agents), return_exceptions=True)
         assert sorted(isinstance(one, HostHeld) for one in taken) == [False] + [True] * 7
 
 
@@ -329,7 +326,7 @@ async def test_a_guest_that_its_host_lost_while_it_was_launched_fails_the_launch
     (server,) = await order_guests(compute, ["h1"])
     async with compute.database.connection() as connection:
         await connection.execute("""UPDATE compute.work SET placed = '{"host": "h1"}'""")
-    await renew_leases(compute, ["h1"], AGENT)
+    await take_leases(compute, ["h1"], AGENT)
     await report(compute, [GuestReport(server_id=server, host="h1", attempt=1, state="begun")], agent=AGENT)
     await pass_time(compute, "h1")
     await list_guests(compute, OTHER)

@@ -5,6 +5,7 @@ The orders come from the pipeline, the consequences of a report go to it; `compu
 
 import asyncio
 from collections.abc import Collection, Sequence
+from functools import partial
 
 import structlog
 
@@ -16,7 +17,7 @@ from roost.compute.rules.guests import Guest, GuestList
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.hosts import publish_hosts
-from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases_together
+from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
 from roost.compute.service.poll_waits import RECHECK_S, PollWaits
 from roost.compute.store import guests as store
 from roost.platform.batches import Batches
@@ -50,7 +51,7 @@ class Polls:
         self._compute = compute
         self._looking = asyncio.Lock()
         self._next_look: asyncio.Task[set[str]] | None = None
-        self._renewing = Batches(self._renew_together, most=POLLS_TOGETHER_MAX)
+        self._renewing = Batches(partial(renew_leases, compute), most=POLLS_TOGETHER_MAX)
         self._returning = Batches(self._publish_returned, most=POLLS_TOGETHER_MAX)
         self._waits: PollWaits | None = None
 
@@ -116,9 +117,6 @@ class Polls:
         if renewed.hosts_behind:
             await self._returning.do(list(renewed.hosts_behind))
         return renewed
-
-    async def _renew_together(self, requests: Sequence[LeaseRequest]) -> list[Renewed | RoostError]:
-        return await renew_leases_together(self._compute, requests)
 
     async def _publish_returned(self, polls: Sequence[list[str]]) -> list[None]:
         """Publish hosts that are back, a rack of single agents in one set. A failure is left to the periodic look."""

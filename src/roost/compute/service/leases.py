@@ -35,19 +35,12 @@ class LeaseRequest(Struct, frozen=True):
     agent: AgentIdentity
 
 
-async def renew_leases(compute: Compute, hosts: Sequence[str], agent: AgentIdentity) -> Renewed:
-    """Take or renew the agent's leases on these hosts, as far as no other agent has them; in sets.
+async def renew_leases(compute: Compute, requests: Sequence[LeaseRequest]) -> list[Renewed | RoostError]:
+    """Take or renew many agents' leases on the hosts that they ask for, as far as no other agent has them, in sets.
 
-    Raises NotFound, which names the hosts that do not exist, and HostHeld where there is none that it may have.
+    Return what each holds, in order, or the error of its request: NotFound, which names the hosts that do not exist, or
+    HostHeld where there is none that it may have.
     """
-    (renewed,) = await renew_leases_together(compute, [LeaseRequest(tuple(hosts), agent)])
-    if isinstance(renewed, RoostError):
-        raise renewed
-    return renewed
-
-
-async def renew_leases_together(compute: Compute, requests: Sequence[LeaseRequest]) -> list[Renewed | RoostError]:
-    """Do the same for many agents: what each holds, or the error of its request alone, in order."""
     answers: list[Renewed | RoostError] = []
     for together in split_by_agent(requests):
         agents_by_host = {host: request.agent for request in together for host in request.hosts}
