@@ -23,8 +23,8 @@ from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.auth import Unrestricted
 from roost.platform.database import Database
 from roost.platform.wakeup import Wakeups
-from roost.seams.network import Bound, EnsuredPorts, NetworkClient, Nic, Port, PortBind, ServerNics
-from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, ConsumerClaim, ConsumerType, PlacementClient
+from roost.seams.network import Bound, BuildClient, EnsuredPorts, Nic, Port, PortBind, ServerNics
+from roost.seams.placement import IPV4_ADDRESS, ClaimClient, Claimed, ClaimGroup, ConsumerClaim, ConsumerType
 
 CLIENTS = 8
 PROJECT = "benchmark"
@@ -42,8 +42,8 @@ class World:
     """A network service on a ledger, both in this process, and one network. segments: host name -> provider there."""
 
     row: Row
-    placement: PlacementClient
-    network: NetworkClient
+    placement: ClaimClient
+    network: BuildClient
     database: Database
     network_id: str
     segments: Sequence[tuple[str, str]]

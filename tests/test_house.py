@@ -33,7 +33,7 @@ WINGS: dict[str, tuple[str, ...]] = {
     "compute": ("compute", "seams"),
     "scheduling": ("scheduling", "seams", "placement.model", "network.model", "compute.model"),
     "conductor": ("conductor", "scheduling", "seams", "compute.service", "compute.model"),
-    "agent": ("agent",),
+    "agent": ("agent", "seams.agent"),
     "clients": ("clients", "seams", *SERVICES),
     "cli": ("",),
 }
@@ -233,6 +233,32 @@ def _edges(house: House) -> dict[str, dict[str, int]]:
     return found
 
 
+SEAM_METHODS_MAX = 8
+REMOTE = re.compile(r"Remote: ((GET|POST|PUT|DELETE) /|none; )")
+
+
+def _methods(node: ast.ClassDef) -> list[ast.AsyncFunctionDef]:
+    return [inner for inner in node.body if isinstance(inner, ast.AsyncFunctionDef)]
+
+
+def seams_are_small_and_name_their_remote_calls(house: House) -> Iterator[Breach]:
+    """A protocol that only joins others is how one consumer knows a neighbour; each of those counts by itself."""
+    for module in house:
+        protocols = {
+            node.name: node
+            for node in module.tree.body
+            if isinstance(node, ast.ClassDef) and any(ast.unparse(parent) == "Protocol" for parent in node.bases)
+        }
+        for node in protocols.values() if module.wing == "seams" else ():
+            parents = [protocols[name] for base in node.bases if (name := ast.unparse(base)) in protocols]
+            count = sum(len(_methods(one)) for one in (node, *parents))
+            if _methods(node) and count > SEAM_METHODS_MAX:
+                yield module, node.lineno, f"{node.name} has {count} methods, {SEAM_METHODS_MAX} are the most"
+            for method in _methods(node):
+                if not REMOTE.search(ast.get_docstring(method) or ""):
+                    yield module, method.lineno, f"{node.name}.{method.name} names no call of a remote service"
+
+
 def imports_make_no_circle(house: House) -> Iterator[Breach]:
     edges, by_name = _edges(house), {module.name: module for module in house}
     done: set[str] = set()
@@ -270,6 +296,7 @@ RULES: tuple[Callable[[House], Iterator[Breach]], ...] = (
     transactions_belong_to_services,
     wings_import_what_they_may,
     platform_names_no_wing,
+    seams_are_small_and_name_their_remote_calls,
     imports_make_no_circle,
     every_file_is_used,
 )
@@ -284,6 +311,7 @@ def test_the_house_holds(rule: Callable[[House], Iterator[Breach]]) -> None:
 
 
 DOC = '"""What it is."""\n'
+PROMISES = '    async def ask(self) -> int:\n        """Return it.\n\n        Remote: GET /it.\n        """\n'
 
 
 @pytest.mark.parametrize(
@@ -333,9 +361,19 @@ DOC = '"""What it is."""\n'
             "placement may not",
         ),
         (wings_import_what_they_may, {"conductor/a.py": "from roost.compute import store\n"}, "conductor may not"),
-        (wings_import_what_they_may, {"agent/a.py": "from roost.seams import compute\n"}, "agent may not import"),
+        (wings_import_what_they_may, {"agent/a.py": "from roost.seams import network\n"}, "agent may not import"),
         (platform_names_no_wing, {"platform/a.py": 'x = ("network",)\n'}, "platform names the wing network"),
         (wings_import_what_they_may, {"attic/a.py": "from roost.seams import compute\n"}, "attic is no wing"),
+        (
+            seams_are_small_and_name_their_remote_calls,
+            {"seams/a.py": "class A(Protocol):\n" + PROMISES * 5 + "class B(A, Protocol):\n" + PROMISES * 4},
+            "B has 9 methods, 8 are the most",
+        ),
+        (
+            seams_are_small_and_name_their_remote_calls,
+            {"seams/a.py": "class A(Protocol):\n    async def ask(self) -> int:\n        " + DOC},
+            "A.ask names no call of a remote service",
+        ),
         (
             imports_make_no_circle,
             {"cli/a.py": "from roost.cli import b\n", "cli/b.py": "import roost.cli.a\n"},

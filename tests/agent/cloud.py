@@ -17,17 +17,19 @@ from starlette.routing import Route
 
 from roost.compute.api.agent import routes
 from roost.compute.model import CHANNELS, GUEST_CHANNEL, WORK_CHANNEL
-from roost.compute.rules.leases import Agent
 from roost.compute.service import Compute
+from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
 from roost.platform.database import Database
 from roost.platform.env import Env
+from roost.platform.errors import RoostError
 from roost.platform.http import mount
 from roost.platform.wakeup import Wakeups
+from roost.seams.agent import AgentIdentity
 from roost.seams.compute import RequestSpec
 from roost.seams.placement import ProviderState
 
 DEADLINE_S = 20.0
-AGENT = Agent(id="a0000000-0000-0000-0000-00000000000a", label="a test")
+AGENT = AgentIdentity(id="a0000000-0000-0000-0000-00000000000a", label="a test")
 """Who serves the hosts that a test plays itself."""
 
 
@@ -47,6 +49,14 @@ def compute_of(database: Database) -> Compute:
     return Compute(
         database=database, env=Env(), placement=neighbours, network=neighbours, wakeups=Wakeups(database, CHANNELS)
     )
+
+
+async def take_leases(compute: Compute, hosts: Sequence[str], agent: AgentIdentity) -> Renewed:
+    """What the agent holds once it asked for these hosts. Raises its error."""
+    (renewed,) = await renew_leases(compute, [LeaseRequest(tuple(hosts), agent)])
+    if isinstance(renewed, RoostError):
+        raise renewed
+    return renewed
 
 
 def free_port() -> int:

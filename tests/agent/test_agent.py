@@ -23,11 +23,11 @@ from tests.agent.cloud import (
 )
 
 from roost.agent import agent as module
-from roost.agent.agent import KnownGuest, ServedElsewhere, fleet, run, split_by_host
+from roost.agent.agent import ServedElsewhere, fleet, run, split_by_host
 from roost.agent.drivers.fake import ALWAYS, FakeDriver, Faults, list_guests, list_launches
-from roost.agent.model import HostReport
 from roost.compute.service import Compute
 from roost.platform.database import Database
+from roost.seams.agent import GuestAttempt, HostReport
 
 HOSTS = [f"h{number}" for number in range(10)]
 STAGE_COUNT = "SELECT count(*) FROM compute.work WHERE stage = $1"
@@ -37,7 +37,7 @@ import asyncio, sys
 from pathlib import Path
 from roost.agent import agent as module
 from roost.agent.agent import fleet, run
-from roost.agent.model import HostReport
+from roost.seams.agent import HostReport
 from roost.agent.drivers.fake import FakeDriver
 asyncio.run(run(api_url=sys.argv[1], hosts=None, driver=FakeDriver(Path(sys.argv[2]))))
 """
@@ -337,6 +337,6 @@ async def test_hosts_that_roost_forgot_are_registered_again(
 def test_a_list_of_guests_is_split_between_hosts(
     hosts: str, size: int, pages: list[tuple[str, str | None, str]]
 ) -> None:
-    guests = [KnownGuest(server_id=str(number), host=host, attempt=1) for number, host in enumerate(hosts)]
+    guests = [GuestAttempt(server_id=str(number), host=host, attempt=1) for number, host in enumerate(hosts)]
     split = split_by_host(guests, size)
     assert [(after, until, "".join(guest.host for guest in page)) for after, until, page in split] == pages

@@ -1,5 +1,5 @@
 from roost.agent.desired import Actions, decide_actions
-from roost.agent.model import GuestOrder
+from roost.seams.agent import GuestOrder
 
 
 def order(attempt: int = 2, desired: str = "running") -> GuestOrder:
@@ -19,12 +19,12 @@ def test_a_guest_of_a_lower_attempt_is_launched_anew() -> None:
 
 
 def test_an_order_that_is_being_worked_on_needs_nothing() -> None:
-    busy = {("s", "h", 2, "running")}
+    busy = {order(attempt=2).id}
     assert decide_actions([order()], attempts_by_guest={}, busy=busy).none
 
 
 def test_an_order_that_a_later_attempt_overtook_needs_nothing() -> None:
-    busy = {("s", "h", 3, "running")}
+    busy = {order(attempt=3).id}
     assert decide_actions([order(), order(desired="absent")], attempts_by_guest={}, busy=busy).none
 
 
@@ -34,7 +34,7 @@ def test_a_guest_that_is_to_go_is_destroyed_even_if_it_is_unknown() -> None:
 
 
 def test_a_launch_at_work_is_interrupted_when_the_guest_is_to_go_or_a_later_attempt_comes() -> None:
-    busy = {("s", "h", 2, "running")}
+    busy = {order(attempt=2).id}
     gone, later = order(desired="absent"), order(attempt=3)
     assert decide_actions([gone], attempts_by_guest={}, busy=busy) == Actions(destroy=[gone], interrupt=[("s", "h")])
     assert decide_actions([later], attempts_by_guest={}, busy=busy) == Actions(launch=[later], interrupt=[("s", "h")])

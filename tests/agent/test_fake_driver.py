@@ -5,7 +5,7 @@ import pytest
 from roost.agent.drivers import LaunchFailed
 from roost.agent.drivers import fake as module
 from roost.agent.drivers.fake import FakeDriver, Faults, StateInUse, list_guests, list_launches
-from roost.agent.model import GuestOrder
+from roost.seams.agent import GuestOrder
 
 
 def order(server_id: str, *, attempt: int = 1) -> GuestOrder:

@@ -25,7 +25,7 @@ from roost.platform.env import Env
 from roost.platform.http import mount
 from roost.platform.openapi import describe
 from roost.platform.policy import OsloPolicy
-from roost.seams.placement import PlacementClient
+from roost.seams.audit import AuditedPlacement
 
 NOTHING: Any = None
 HIGHEST = "2.74"
@@ -75,7 +75,7 @@ class Ledgers(LocalPlacement):
 async def compute(database: Database) -> Compute:
     ledger = Ledger(database)
     await sync_standard_names(ledger)
-    placement = cast("PlacementClient", Ledgers(ledger))
+    placement = cast("AuditedPlacement", Ledgers(ledger))
     made = Compute(database=database, env=Env(), placement=placement)
     made.network = LocalNetwork(Networks(database=database, env=Env(), placement=placement, compute=LocalCompute(made)))
     return made

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from roost.clients.local_compute import LocalCompute
 from roost.compute.errors import HostAggregateExists
-from roost.compute.model import HostReport
 from roost.compute.rules.aggregates import decide_memberships
 from roost.compute.service import Compute
 from roost.compute.service import aggregates as service
 from roost.compute.service import hosts as hosts_service
+from roost.seams.agent import HostReport
 from roost.seams.compute import HostAggregateState
 from roost.seams.placement import ProviderState
 

@@ -9,13 +9,14 @@ import pytest
 from tests.agent.cloud import AGENT
 from tests.compute.conftest import NetworkRows
 
-from roost.compute.model import HostReport, Move, NicAsked, Placed, ServerRequest, Stage
+from roost.compute.model import Move, NicAsked, Placed, ServerRequest, Stage
 from roost.compute.rules.builds import Build, find_wait
 from roost.compute.service import Compute
 from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.compute.service.hosts import register_hosts
 from roost.compute.service.servers import create_servers, delete_server
 from roost.compute.service.work import lease_work, move
+from roost.seams.agent import HostReport
 
 NET = "bbbbbbbb-0000-0000-0000-000000000001"
 BUILD = Build(

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests
+from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests, take_leases
 from tests.blocked import until_blocked
 
-from roost.compute.model import GuestOrder, GuestReport, Stage
+from roost.compute.model import Stage
 from roost.compute.rules.guests import Guest, ReportOutcome, WorkState, decide_reports, lost_guest_sentence
 from roost.compute.service import Compute
 from roost.compute.service.audit import GUESTS
-from roost.compute.service.guests import BusyOrder, Polls, report
-from roost.compute.service.leases import renew_leases
+from roost.compute.service.guests import Polls, report
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.platform.errors import NotFound
+from roost.seams.agent import GuestOrder, GuestReport, OrderId
 
 SERVER = "11111111-1111-1111-1111-111111111111"
 KEY = (SERVER, "h1")
@@ -124,12 +124,12 @@ def test_a_later_report_sees_what_an_earlier_one_changed() -> None:
 async def compute(database: Database) -> Compute:
     await declare_hosts(database, ["h1", "h2"])
     compute = compute_of(database)
-    await renew_leases(compute, ["h1", "h2"], AGENT)
+    await take_leases(compute, ["h1", "h2"], AGENT)
     return compute
 
 
-async def poll(compute: Compute, hosts: list[str], busy: Sequence[BusyOrder] = ()) -> list[GuestOrder]:
-    return (await Polls(compute).poll(hosts, agent=AGENT, busy=busy, wait_s=0)).orders
+async def poll(compute: Compute, hosts: list[str], busy: Sequence[OrderId] = ()) -> list[GuestOrder]:
+    return list((await Polls(compute).poll(hosts, agent=AGENT, busy=busy, wait_s=0)).orders)
 
 
 async def test_a_poll_gives_what_differs_and_leaves_out_what_is_busy(compute: Compute) -> None:
@@ -140,7 +140,7 @@ async def test_a_poll_gives_what_differs_and_leaves_out_what_is_busy(compute: Co
         (two, "h2", "running", 512),
     }
     assert [order.server_id for order in await poll(compute, ["h1"])] == [one]
-    busy = [(one, "h1", 1, "running"), (two, "h2", 1, "running")]
+    busy = [order.id for order in await poll(compute, ["h1", "h2"])]
     assert await poll(compute, ["h1", "h2"], busy) == []
     await delete_servers(compute, [one])
     assert [order.desired for order in await poll(compute, ["h1", "h2"], busy)] == ["absent"]
@@ -189,7 +189,7 @@ async def test_a_set_of_reports_costs_the_same_statements_at_any_size(dsn: str, 
     database = await Database.open(dsn, size=1)
     try:
         await declare_hosts(database, ["h1"])
-        await renew_leases(compute_of(database), ["h1"], AGENT)
+        await take_leases(compute_of(database), ["h1"], AGENT)
         counts = []
         for size in (1, 1, 100):  # the first also asks for types
             statements: list[Any] = []

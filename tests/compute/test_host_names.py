@@ -1,6 +1,7 @@
 import pytest
 
-from roost.compute.rules.host_names import find_bad_host_name
+from roost.compute.rules.host_names import check_host_names, find_bad_host_name
+from roost.platform.errors import BadRequest
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,9 @@ def test_what_is_no_host_name_is_said(name: str, flaw: str) -> None:
     assert said is not None
     assert f" is no host name: {flaw}; expected labels of letters, digits, - and _" in said
     assert "\n" not in said
+
+
+def test_names_are_checked_up_to_the_first_that_is_none() -> None:
+    check_host_names(["h1", "rack-2.example.org"])
+    with pytest.raises(BadRequest, match="'h 1' is no host name"):
+        check_host_names(["h1", "h 1", "h 2"])

@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.agent.cloud import AGENT
+from tests.agent.cloud import AGENT, take_leases
 
 from roost.compute.errors import HostNotFound
-from roost.compute.model import HostReport
 from roost.compute.service import Compute
 from roost.compute.service import aggregates as aggregates_service
 from roost.compute.service import hosts as service
-from roost.compute.service.leases import renew_leases
 from roost.platform.errors import DatabaseUnavailable
+from roost.seams.agent import HostReport
 from roost.seams.compute import HostAggregateState
 from roost.seams.placement import ProviderState
 
@@ -121,7 +120,7 @@ async def test_a_heartbeat_is_written_only_when_the_last_one_is_old(compute: Com
     await service.register_hosts(compute, [report_of("h1"), report_of("h2")], agent=AGENT)
     await silent_for(compute, "h1", 3600)
     before = {host.name: host for host in await service.list_hosts(compute)}
-    await renew_leases(compute, ["h1", "h2"], AGENT)
+    await take_leases(compute, ["h1", "h2"], AGENT)
     after = {host.name: host for host in await service.list_hosts(compute)}
     assert after["h1"].seen_at > before["h1"].seen_at
     assert after["h2"].seen_at == before["h2"].seen_at

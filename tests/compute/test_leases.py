@@ -5,14 +5,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests
+from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests, take_leases
 
 from roost.compute.errors import HostHeld
-from roost.compute.model import GuestReport, HostReport
 from roost.compute.rules.agent_tokens import HostPatterns
 from roost.compute.rules.drift import GUEST_MISSING, GUEST_UNKNOWN
-from roost.compute.rules.guests import Guest, GuestList, KnownGuest, Refusal, decide_guest_list, decide_reports
-from roost.compute.rules.leases import Agent, HostLease, list_held_elsewhere
+from roost.compute.rules.guests import Guest, GuestList, decide_guest_list, decide_reports
+from roost.compute.rules.leases import HostLease, list_held_elsewhere
 from roost.compute.service import Compute
 from roost.compute.service.audit import GUESTS
 from roost.compute.service.guests import Polls, compare_guests, report
@@ -22,14 +21,14 @@ from roost.compute.service.leases import (
     Renewed,
     release_leases,
     renew_leases,
-    renew_leases_together,
 )
 from roost.compute.settings import ComputeSettings
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.platform.errors import NotFound
+from roost.seams.agent import AgentIdentity, GuestAttempt, GuestReport, GuestsBody, HostReport, Refusal
 
-OTHER = Agent(id="b0000000-0000-0000-0000-00000000000b", label="the other")
+OTHER = AgentIdentity(id="b0000000-0000-0000-0000-00000000000b", label="the other")
 SERVER = "11111111-1111-1111-1111-111111111111"
 KEY = (SERVER, "h1")
 SINCE = datetime(2026, 1, 2, tzinfo=UTC)
@@ -52,8 +51,10 @@ def test_a_poll_is_held_for_less_than_a_lease_is_trusted(down_after_s: float) ->
         (None, False, "host h1 is served by agent that came at the same time since just now"),
     ],
 )
-def test_a_host_that_another_agent_holds_is_named(holder: Agent | None, held: bool, sentence: str | None) -> None:
-    lease = HostLease(host="h1", held=held, holder=holder, since=SINCE)
+def test_a_host_that_another_agent_holds_is_named(
+    holder: AgentIdentity | None, held: bool, sentence: str | None
+) -> None:
+    lease = HostLease(host="h1", taken=held, holder=holder, since=SINCE)
     assert [item.sentence() for item in list_held_elsewhere([lease], AGENT)] == ([sentence] if sentence else [])
 
 
@@ -92,7 +93,7 @@ def test_what_runs_and_is_not_listed_is_lost(row: Guest, lost: bool) -> None:
     ],
 )
 def test_what_is_listed_is_the_listing_agents(row: Guest, expected: dict[str, Any]) -> None:
-    listed = [KnownGuest(server_id=SERVER, host="h1", attempt=2)]
+    listed = [GuestAttempt(server_id=SERVER, host="h1", attempt=2)]
     outcome = decide_guest_list(listed, agent_id=AGENT.id, as_of_s=NOW_S, guests=[row], attempts_by_server={SERVER: 2})
     assert outcome == GuestList(**expected)
 
@@ -111,7 +112,7 @@ def test_what_is_listed_is_the_listing_agents(row: Guest, expected: dict[str, An
 def test_only_a_higher_attempt_proves_that_a_guest_is_no_longer_wanted(
     attempt_listed: int, row: Guest | None, attempt_known: int | None, superseded: bool
 ) -> None:
-    listed = KnownGuest(server_id=SERVER, host="h1", attempt=attempt_listed)
+    listed = GuestAttempt(server_id=SERVER, host="h1", attempt=attempt_listed)
     outcome = decide_guest_list(
         [listed],
         agent_id=AGENT.id,
@@ -169,10 +170,10 @@ async def value(compute: Compute, sql: str, *arguments: Any) -> Any:
         return await connection.fetchval(sql, *arguments)
 
 
-async def running_server(compute: Compute, agent: Agent = AGENT, host: str = "h1") -> str:
+async def running_server(compute: Compute, agent: AgentIdentity = AGENT, host: str = "h1") -> str:
     """An ACTIVE server whose guest the agent runs."""
     (server,) = await order_guests(compute, [host])
-    await renew_leases(compute, [host], agent)
+    await take_leases(compute, [host], agent)
     (answer,) = await report(
         compute, [GuestReport(server_id=server, host=host, attempt=1, state="running")], agent=agent
     )
@@ -182,35 +183,35 @@ async def running_server(compute: Compute, agent: Agent = AGENT, host: str = "h1
     return server
 
 
-async def list_guests(compute: Compute, agent: Agent, *listed: KnownGuest) -> list[KnownGuest]:
-    renewed = await renew_leases(compute, ["h1"], agent)
+async def list_guests(compute: Compute, agent: AgentIdentity, *listed: GuestAttempt) -> list[GuestAttempt]:
+    renewed = await take_leases(compute, ["h1"], agent)
     as_of = await value(compute, "SELECT extract(epoch FROM clock_timestamp())::double precision")
     assert as_of >= renewed.as_of > 0
-    return await compare_guests(compute, listed, agent=agent, after="", until=None, as_of=as_of)
+    return await compare_guests(compute, GuestsBody(agent=agent, guests=listed, as_of=as_of))
 
 
 async def test_a_host_is_one_agents_until_it_was_silent_for_too_long(compute: Compute) -> None:
-    assert (await renew_leases(compute, ["h1", "h2"], AGENT)).held == ("h1", "h2")
+    assert (await take_leases(compute, ["h1", "h2"], AGENT)).hosts_held == ("h1", "h2")
     with pytest.raises(HostHeld, match=r"host h1 is served by agent a0.*\(a test\) since .*, and 1 more"):
-        await renew_leases(compute, ["h1", "h2"], OTHER)
+        await take_leases(compute, ["h1", "h2"], OTHER)
     await pass_time(compute, "h2")
-    renewed = await renew_leases(compute, ["h1", "h2"], OTHER)
-    assert (renewed.held, [item.host for item in renewed.elsewhere]) == (("h2",), ["h1"])
-    renewed = await renew_leases(compute, ["h1", "h2"], AGENT)
-    assert (renewed.held, [item.host for item in renewed.elsewhere]) == (("h1",), ["h2"])
+    renewed = await take_leases(compute, ["h1", "h2"], OTHER)
+    assert (renewed.hosts_held, [item.host for item in renewed.elsewhere]) == (("h2",), ["h1"])
+    renewed = await take_leases(compute, ["h1", "h2"], AGENT)
+    assert (renewed.hosts_held, [item.host for item in renewed.elsewhere]) == (("h1",), ["h2"])
     with pytest.raises(NotFound, match="h3"):
-        await renew_leases(compute, ["h1", "h3"], AGENT)
+        await take_leases(compute, ["h1", "h3"], AGENT)
 
 
 async def test_an_agent_that_stops_lets_others_have_its_hosts_at_once(compute: Compute) -> None:
-    await renew_leases(compute, ["h1", "h2"], AGENT)
+    await take_leases(compute, ["h1", "h2"], AGENT)
     await release_leases(compute, OTHER)
     with pytest.raises(HostHeld):
-        await renew_leases(compute, ["h1", "h2"], OTHER)
+        await take_leases(compute, ["h1", "h2"], OTHER)
     await release_leases(compute, AGENT, covered=HostPatterns(["h1"]))
-    assert (await renew_leases(compute, ["h1", "h2"], OTHER)).held == ("h1",)
+    assert (await take_leases(compute, ["h1", "h2"], OTHER)).hosts_held == ("h1",)
     await release_leases(compute, OTHER)
-    assert (await renew_leases(compute, ["h1"], AGENT)).held == ("h1",)
+    assert (await take_leases(compute, ["h1"], AGENT)).hosts_held == ("h1",)
 
 
 async def test_agents_that_come_together_are_answered_each_for_itself(compute: Compute) -> None:
@@ -218,20 +219,18 @@ async def test_agents_that_come_together_are_answered_each_for_itself(compute: C
         LeaseRequest(("h1",), AGENT), LeaseRequest(("h2", "h1"), OTHER), LeaseRequest(("h3",), AGENT),
         LeaseRequest(("h1",), OTHER), LeaseRequest(("h1",), AGENT),
     ]  # fmt: skip
-    first, second, third, fourth, fifth = await renew_leases_together(compute, asked)
+    first, second, third, fourth, fifth = await renew_leases(compute, asked)
     assert isinstance(first, Renewed)
     assert isinstance(second, Renewed)
-    assert (first.held, second.held, [item.host for item in second.elsewhere]) == (("h1",), ("h2",), ["h1"])
+    assert (first.hosts_held, second.hosts_held, [item.host for item in second.elsewhere]) == (("h1",), ("h2",), ["h1"])
     assert (str(third), type(fourth), type(fifth)) == ("there is no host h3", HostHeld, Renewed)
 
 
 async def test_of_many_agents_that_come_at_once_one_gets_the_host(compute: Compute) -> None:
-    agents = [Agent(id=f"c0000000-0000-0000-0000-{number:012}") for number in range(8)]
+    agents = [AgentIdentity(id=f"c0000000-0000-0000-0000-{number:012}") for number in range(8)]
     for _ in range(3):
         await pass_time(compute, "h1")
-        taken = await asyncio.gather(
-            *(renew_leases(compute, ["h1"], agent) for agent in agents), return_exceptions=True
-        )
+        taken = await asyncio.gather(*(take_leases(compute, ["h1"], agent) for agent in agents), return_exceptions=True)
         assert sorted(isinstance(one, HostHeld) for one in taken) == [False] + [True] * 7
 
 
@@ -251,7 +250,7 @@ async def test_an_empty_list_marks_the_servers_of_the_host_and_frees_nothing(com
     assert [(drift.kind, drift.key) for drift in await GUESTS.run(compute, repairs=Repairs.ALL)] == [
         (GUEST_MISSING, server)
     ]
-    known = KnownGuest(server_id=server, host="h1", attempt=1)
+    known = GuestAttempt(server_id=server, host="h1", attempt=1)
     assert await list_guests(compute, AGENT, known) == []
     assert await value(compute, "SELECT status FROM compute.server") == "ACTIVE"
     assert await value(compute, "SELECT fault IS NULL FROM compute.server")
@@ -275,11 +274,11 @@ async def test_only_the_agent_that_has_a_guest_can_say_that_it_is_gone(compute: 
     said = GuestReport(server_id=server, host="h1", attempt=1, state="absent")
     assert (await report(compute, [said], agent=OTHER))[0].refusal is Refusal.NO_LEASE
     await pass_time(compute, "h1")
-    assert (await Polls(compute).poll(["h1"], agent=OTHER, busy=[], wait_s=0)).orders == []
+    assert (await Polls(compute).poll(["h1"], agent=OTHER, busy=[], wait_s=0)).orders == ()
     assert (await report(compute, [said], agent=OTHER))[0].refusal is Refusal.UNKNOWN
     assert (await report(compute, [said], agent=AGENT))[0].refusal is Refusal.NO_LEASE
     assert await value(compute, "SELECT count(*) FROM compute.guest") == 1
-    known = KnownGuest(server_id=server, host="h1", attempt=1)
+    known = GuestAttempt(server_id=server, host="h1", attempt=1)
     await list_guests(compute, OTHER, known)  # it has the guest, so it can also let go of it
     orders = (await Polls(compute).poll(["h1"], agent=OTHER, busy=[], wait_s=0)).orders
     assert [(order.server_id, order.desired) for order in orders] == [(server, "absent")]
@@ -288,7 +287,7 @@ async def test_only_the_agent_that_has_a_guest_can_say_that_it_is_gone(compute: 
 
 
 async def test_guests_that_nobody_knows_are_left_alone_and_named(compute: Compute) -> None:
-    known = KnownGuest(server_id=SERVER, host="h1", attempt=3)
+    known = GuestAttempt(server_id=SERVER, host="h1", attempt=3)
     assert await list_guests(compute, AGENT, known) == []
     drifts = await GUESTS.run(compute, repairs=Repairs.ALL)
     assert [(drift.kind, drift.key, drift.repaired) for drift in drifts] == [(GUEST_UNKNOWN, SERVER, False)]
@@ -298,7 +297,7 @@ async def test_guests_that_nobody_knows_are_left_alone_and_named(compute: Comput
 
 async def test_a_list_says_nothing_of_hosts_that_the_agent_does_not_serve(compute: Compute) -> None:
     server = await running_server(compute, host="h2", agent=OTHER)
-    assert await list_guests(compute, AGENT, KnownGuest(server_id=SERVER, host="h2", attempt=1)) == []
+    assert await list_guests(compute, AGENT, GuestAttempt(server_id=SERVER, host="h2", attempt=1)) == []
     assert await GUESTS.run(compute, repairs=Repairs.NONE) == []
     assert await value(compute, "SELECT status FROM compute.server WHERE id = $1", server) == "ACTIVE"
 
@@ -309,7 +308,7 @@ async def test_a_list_says_nothing_of_hosts_for_which_the_caller_may_not_speak(c
     as_of = await value(compute, "SELECT extract(epoch FROM clock_timestamp())::double precision")
     for hosts, status in ((("h2", "rack1-*"), "ACTIVE"), (("h*",), "ERROR")):
         covered = HostPatterns(hosts)
-        await compare_guests(compute, [], agent=AGENT, covered=covered, after="", until=None, as_of=as_of)
+        await compare_guests(compute, GuestsBody(agent=AGENT, guests=(), as_of=as_of), covered=covered)
         assert await value(compute, "SELECT status FROM compute.server") == status
 
 
@@ -317,9 +316,9 @@ async def test_a_page_of_a_list_says_nothing_of_other_pages(compute: Compute) ->
     await running_server(compute)
     as_of = await value(compute, "SELECT extract(epoch FROM clock_timestamp())::double precision")
     for after, until in (("", "h0"), ("h1", None), ("h1", "h2")):
-        await compare_guests(compute, [], agent=AGENT, after=after, until=until, as_of=as_of)
+        await compare_guests(compute, GuestsBody(agent=AGENT, guests=(), after=after, until=until, as_of=as_of))
     assert await value(compute, "SELECT status FROM compute.server") == "ACTIVE"
-    await compare_guests(compute, [], agent=AGENT, after="", until="h1", as_of=as_of)
+    await compare_guests(compute, GuestsBody(agent=AGENT, guests=(), until="h1", as_of=as_of))
     assert await value(compute, "SELECT status FROM compute.server") == "ERROR"
 
 
@@ -327,7 +326,7 @@ async def test_a_guest_that_its_host_lost_while_it_was_launched_fails_the_launch
     (server,) = await order_guests(compute, ["h1"])
     async with compute.database.connection() as connection:
         await connection.execute("""UPDATE compute.work SET placed = '{"host": "h1"}'""")
-    await renew_leases(compute, ["h1"], AGENT)
+    await take_leases(compute, ["h1"], AGENT)
     await report(compute, [GuestReport(server_id=server, host="h1", attempt=1, state="begun")], agent=AGENT)
     await pass_time(compute, "h1")
     await list_guests(compute, OTHER)

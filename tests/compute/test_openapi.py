@@ -10,11 +10,11 @@ from tests.agent.cloud import AGENT
 from roost.cli.access import VERSION_PATHS
 from roost.compute.api import operations, routes
 from roost.compute.api.openapi import ABOUT
-from roost.compute.model import HostReport
 from roost.compute.service import Compute
 from roost.compute.service import hosts as hosts_service
 from roost.platform.http import MethodRoute
 from roost.platform.openapi import describe
+from roost.seams.agent import HostReport
 
 NOTHING: Any = None
 OPERATIONS = operations(NOTHING)

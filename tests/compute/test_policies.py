@@ -16,7 +16,6 @@ from roost.cli.access import api_policy
 from roost.clients.local_network import LocalNetwork
 from roost.compute.api import operations, routes
 from roost.compute.api.policies import OPERATIONS, PARTS, rules
-from roost.compute.model import HostReport
 from roost.compute.service import Compute
 from roost.compute.service import hosts as hosts_service
 from roost.network.api import routes as network_routes
@@ -24,6 +23,7 @@ from roost.placement.settings import PlacementSettings
 from roost.platform.auth import Caller, Policy
 from roost.platform.authentication import Authentication, noauth2
 from roost.platform.http import mount
+from roost.seams.agent import HostReport
 
 NOTHING: Any = None
 NO = 404
@@ -90,7 +90,7 @@ class World:
 
 def guarded(compute: Compute, policy: Policy) -> Guarded:
     network_policy = api_policy("network", "noauth2", "secure-rbac", PlacementSettings(), folder=Path("/"))
-    networks = cast("LocalNetwork", compute.network)._networks
+    networks = cast("LocalNetwork", compute.network).service
     apis = [mount("/network", network_routes(networks, network_policy)), mount("/compute", routes(compute, policy))]
     return Guarded(Authentication(Starlette(routes=apis), noauth2, open_paths=frozenset()))
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from tests.agent.cloud import AGENT
 
-from roost.compute.model import HostReport
 from roost.compute.service import DEFAULT_PROJECT, Compute
 from roost.compute.service import hosts as hosts_service
 from roost.platform.auth import Caller
+from roost.seams.agent import HostReport
 
 NET = "bbbbbbbb-0000-0000-0000-000000000001"
 OTHER = "bbbbbbbb-0000-0000-0000-00000000000f"

@@ -10,7 +10,7 @@ from tests.agent.cloud import AGENT
 
 from roost.clients.local_compute import LocalCompute
 from roost.compute.errors import FilterInvalid, NetworkAmbiguous, ServerNotFound, ServerRefused
-from roost.compute.model import HostReport, Move, NicAsked, ServerFault, ServerFilter, ServerRequest
+from roost.compute.model import Move, NicAsked, ServerFault, ServerFilter, ServerRequest
 from roost.compute.rules.servers import (
     Counts,
     Destination,
@@ -27,6 +27,7 @@ from roost.compute.service import hosts as hosts_service
 from roost.compute.service import servers as service
 from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.compute.service.work import lease_work, move
+from roost.seams.agent import HostReport
 from roost.seams.compute import ServerState
 
 NET, OTHER = "bbbbbbbb-0000-0000-0000-000000000001", "bbbbbbbb-0000-0000-0000-000000000002"
@@ -107,7 +108,10 @@ def test_where_a_request_wants_its_servers(zone: Any, host: Any, hypervisor: Any
         ({}, ""),
         ({"details": "It burns."}, "It burns."),
         ({"host": "h1"}, "host: h1"),
-        ({"funnel": (("hosts", 3), ("1 VCPU free", 0))}, "hosts: 3 hosts left\n1 VCPU free: 0 hosts left"),
+        (
+            {"funnel": (("hosts", 3), ("up", 1), ("1 VCPU free", 0))},
+            "hosts: 3 hosts left\nup: 1 host left\n1 VCPU free: 0 hosts left",
+        ),
         ({"details": "It burns.", "host": "h1", "funnel": (("hosts", 0),)}, "It burns.\nhost: h1\nhosts: 0 hosts left"),
     ],
 )

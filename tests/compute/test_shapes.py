@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tests.agent.cloud import AGENT
 
-from roost.compute.model import HostReport
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
+from roost.seams.agent import HostReport
 
 NET = "bbbbbbbb-0000-0000-0000-000000000001"
 BINARY = {"binary": "nova-compute"}

@@ -4,14 +4,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.agent.cloud import AGENT
+from tests.agent.cloud import AGENT, take_leases
 from tests.compute.test_hosts import report_of, silent_for
 
 from roost.compute.rules.silence import Listening, has_listened, listen_on
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
 from roost.compute.service.guests import Polls
-from roost.compute.service.leases import renew_leases
 from roost.compute.service.silence import SilenceWatch
 from roost.compute.settings import ComputeSettings
 from roost.platform.errors import DatabaseUnavailable
@@ -99,7 +98,7 @@ async def test_a_host_heard_of_in_the_future_is_silent_once_the_clock_is_back(co
     await service.register_hosts(compute, [report_of("h1"), report_of("h2")], agent=AGENT)
     await silent_for(compute, "h1", -31_536_000)
     await silent_for(compute, "h2", -31_536_000)
-    await renew_leases(compute, ["h2"], AGENT)
+    await take_leases(compute, ["h2"], AGENT)
     assert await (await watch_of(compute)).look() == ["h1"]
 
 

@@ -4,13 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.agent.cloud import AGENT
+from tests.agent.cloud import AGENT, take_leases
 from tests.blocked import until_blocked
 from tests.conductor.world import World
 from tests.next_call import after, instead
 
 from roost.compute.service.audit import HOSTS
-from roost.compute.service.leases import renew_leases
 from roost.conductor.pipeline import run_once
 from roost.conductor.reconcile import reconcile_once
 from roost.platform.database import Database
@@ -92,7 +91,7 @@ async def test_an_audit_that_has_hosts_published_again_locks_them_in_order(world
         await tx.execute("SELECT FROM compute.host WHERE name = 'z-last' FOR NO KEY UPDATE")
         auditing = asyncio.create_task(HOSTS.run(world.compute, repairs=Repairs.ITSELF))
         await until_blocked(world.database, 1)
-        beating = asyncio.create_task(renew_leases(world.compute, ["a-first", "z-last"], AGENT))
+        beating = asyncio.create_task(take_leases(world.compute, ["a-first", "z-last"], AGENT))
         await until_blocked(world.database, 2)
     await asyncio.gather(auditing, beating)
     assert await HOSTS.run(world.compute, repairs=Repairs.NONE) == []

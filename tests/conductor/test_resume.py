@@ -74,16 +74,16 @@ def test_no_more_is_given_than_is_claimed(pools: list[list[str]], claimed: dict[
             assert all(given_.count(name) == claimed.get(name, 0) for name in names), "what it may have is all given"
 
 
-def a_search(*ports: Port, held: dict[str, ConsumerState] | None = None, leaving: bool = False) -> HostSearch:
+def a_search(*ports: Port, consumers: dict[str, ConsumerState] | None = None, leaving: bool = False) -> HostSearch:
     work: Any = SimpleNamespace(server_id="s", spec=SimpleNamespace(nics=ports))
-    known = with_claims("s", ports, held or {})
-    return HostSearch(Build(work, known), known, held or {}, leaving=leaving)
+    known = with_claims("s", ports, consumers or {})
+    return HostSearch(Build(work, known), known, consumers or {}, leaving=leaving)
 
 
 def test_a_search_keeps_what_is_claimed_until_the_server_may_leave_it() -> None:
     ports = [a_port("0"), a_port("1", on="y"), a_port("2", "a"), a_port("3")]
     held = claims({"a": 1}, p0="x", p1="y")
-    staying, leaving = a_search(*ports, held=held), a_search(*ports, held=held, leaving=True)
+    staying, leaving = a_search(*ports, consumers=held), a_search(*ports, consumers=held, leaving=True)
     assert staying.server_id == "s"
     assert staying.network_ids == {"n"}
     assert staying.providers_unassigned == leaving.providers_unassigned == {"p0": "x"}
@@ -93,7 +93,7 @@ def test_a_search_keeps_what_is_claimed_until_the_server_may_leave_it() -> None:
 
 
 def test_a_server_is_placed_with_what_it_keeps_and_what_is_new() -> None:
-    search = a_search(a_port("0"), a_port("2", "a"), a_port("3"), held=claims({"a": 1}, p0="x"))
+    search = a_search(a_port("0"), a_port("2", "a"), a_port("3"), consumers=claims({"a": 1}, p0="x"))
     search.placed_on("h1", Claimed({"s": 2, "p0": 1, "p3": 0}), claims={"p3": ("z", {IPV4_ADDRESS: 1})})
     assert isinstance(search.outcome, Placed)
     assert search.outcome.host == "h1"

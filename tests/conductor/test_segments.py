@@ -35,7 +35,7 @@ async def test_a_segment_is_a_sharing_provider_with_upstreams_name_and_units(wor
             total=5, reserved=0, min_unit=1, max_unit=5, step_size=1, allocation_ratio=1.0
         )
     }  # fmt: skip
-    aggregates = await world.networks.compute.list_segment_aggregates()
+    aggregates = await world.networks.compute.list_host_aggregates()
     assert aggregates[segment.placement_aggregate].name == name
     assert tuple(aggregates[segment.placement_aggregate].hosts) == ("r1-h1",)
 

@@ -17,7 +17,7 @@ from tests.next_call import instead
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
-from roost.compute.model import CHANNELS, GuestReport, HostReport, NicAsked, ServerRequest
+from roost.compute.model import CHANNELS, NicAsked, ServerRequest
 from roost.compute.rules.silence import Listening
 from roost.compute.service import Compute, guests
 from roost.compute.service import flavors as flavor_service
@@ -36,6 +36,7 @@ from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups
+from roost.seams.agent import GuestReport, HostReport
 
 LEASE_S = 30.0
 

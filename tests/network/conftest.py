@@ -43,7 +43,7 @@ class MemberCompute:
             for uuid in managed & set(self.members):
                 (self.members[uuid].add if uuid in wanted else self.members[uuid].discard)(host)
 
-    async def list_segment_aggregates(self) -> dict[str, HostAggregateMembers]:
+    async def list_host_aggregates(self) -> dict[str, HostAggregateMembers]:
         return {
             uuid: HostAggregateMembers(name, frozenset(self.members[uuid])) for uuid, name in self.aggregates.items()
         }

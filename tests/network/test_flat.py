@@ -301,7 +301,6 @@ async def test_a_pool_is_a_sharing_provider_that_its_cells_hosts_reach(cloud: Cl
     await cloud.client.set_hosts({"a": []}, cells_by_host={"a": "cell2"})
     assert cloud.compute.members[aggregates[one]] == set()
     assert cloud.compute.members[aggregates[two]] == {"a", "b"}
-    assert await cloud.client.get_segment_names([one]) == {one: "cell1"}
 
 
 async def test_no_port_is_there_before_a_host_is_chosen_and_none_that_a_client_sees(cloud: Cloud) -> None:

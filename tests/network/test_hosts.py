@@ -36,7 +36,7 @@ async def segment_ids(world: World, network: Network) -> dict[str, str]:
 async def members(world: World, segment_id: str) -> tuple[list[str], list[str]]:
     """Hosts in the segment's host aggregate, and hosts whose providers are in its placement aggregate."""
     uuid = segments.segment_aggregate_uuid(segment_id)
-    there = (await world.networks.compute.list_segment_aggregates())[uuid]
+    there = (await world.networks.compute.list_host_aggregates())[uuid]
     providers = (await world.networks.placement.list_aggregate_providers([uuid]))[uuid]
     names = {host.provider_uuid: host.name for host in await host_service.list_hosts(world.compute)}
     return sorted(there.hosts), sorted(names[one] for one in providers if one in names)
@@ -55,7 +55,7 @@ async def test_a_segment_has_its_provider_and_its_hosts_with_its_first_subnet(wo
     await world.hosts("h2", reach=["rack1"])
     await world.hosts("h3", reach=["rack2"])
     assert await world.networks.placement.get_providers([segment.id]) == {}
-    assert await world.networks.compute.list_segment_aggregates() == {}
+    assert await world.networks.compute.list_host_aggregates() == {}
     await world.cloud.subnet(network, "10.1.0.0/28", segment)
     assert await members(world, segment.id) == (["h1", "h2"], ["h1", "h2"])
     assert await world.cloud.used(segment.id) == (13, 0)

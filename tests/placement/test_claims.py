@@ -56,7 +56,7 @@ def broken(ledger: LockedLedger, *claims: ConsumerClaim, **options: bool) -> lis
     if isinstance(answer, Claimed):
         return []
     assert (changes.consumers, changes.used, changes.provider_ids) == ((), {}, frozenset()), "refused changes nothing"
-    return [(s.rule, s.consumer_uuid, s.resource_class, s.asked, s.free, s.limit) for s in answer.shortfalls]
+    return [(s.rule, s.consumer_uuid, s.resource_class, s.requested, s.free, s.limit) for s in answer.shortfalls]
 
 
 @pytest.mark.parametrize(

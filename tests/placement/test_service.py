@@ -82,7 +82,7 @@ async def test_sixteen_clients_race_for_ten_addresses_and_exactly_ten_win(ledger
     for answer in answers:
         if isinstance(answer, Refused):
             (shortfall,) = answer.shortfalls
-            assert (shortfall.rule, shortfall.provider_uuid, shortfall.asked) == (Rule.CAPACITY, segment, 1)
+            assert (shortfall.rule, shortfall.provider_uuid, shortfall.requested) == (Rule.CAPACITY, segment, 1)
             assert shortfall.free == 0
     usages = await claims_service.list_usages(ledger, [segment, *hosts])
     assert usages[segment]["IPV4_ADDRESS"] == (10, 10)

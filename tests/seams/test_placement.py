@@ -12,6 +12,8 @@ from roost.seams.placement import (
     Inventory,
     Requirement,
     add_allocations,
+    covers_allocations,
+    same_allocations,
     subtract_allocations,
 )
 
@@ -74,6 +76,26 @@ def test_allocations_add_up(parts: tuple[Allocations, ...], total: Allocations) 
 )
 def test_what_is_left_has_no_amounts_of_zero(part: Allocations, left: Allocations) -> None:
     assert subtract_allocations(HOST, part) == left
+
+
+@pytest.mark.parametrize(
+    ("whole", "part", "covers"),
+    [
+        ({}, {}, True),
+        (HOST, {}, True),
+        (HOST, HOST, True),
+        (HOST, {"host": {"VCPU": 1}}, True),
+        (HOST, {"host": {"VCPU": 3}}, False),
+        (HOST, {"host": {"MEMORY_MB": 1}}, False),
+        (HOST, SEGMENT, False),
+        ({}, {"host": {"VCPU": 0}}, True),
+        ({"host": {"VCPU": 0}}, {}, True),
+    ],
+)
+def test_allocations_cover_what_is_no_more_than_they_are(whole: Allocations, part: Allocations, covers: bool) -> None:
+    assert covers_allocations(whole, part) == covers
+    assert same_allocations(whole, part) == (covers and covers_allocations(part, whole))
+    assert same_allocations(part, whole) == same_allocations(whole, part)
 
 
 some_allocations = st.dictionaries(

@@ -12,21 +12,40 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import aiohttp
 import structlog
-from msgspec import Struct
+from msgspec.structs import replace
 
 from roost.agent.connection import Connection, NotLetIn, Refused
-from roost.agent.desired import BusyOrder, busy_order, decide_actions
+from roost.agent.desired import decide_actions
 from roost.agent.drivers import Driver, LaunchFailed
 from roost.agent.lease import Lease, now_s
-from roost.agent.model import GuestKey, GuestOrder, GuestReport, HostReport, Polled, ReportAnswer
 from roost.agent.token import TokenSource
 from roost.platform.crash import crash_point
 from roost.platform.errors import RoostError
+from roost.seams.agent import (
+    AgentIdentity,
+    GuestAttempt,
+    GuestKey,
+    GuestOrder,
+    GuestReport,
+    GuestsBody,
+    GuestsCompared,
+    GuestState,
+    HostReport,
+    HostsBody,
+    OrderId,
+    PollBody,
+    Polled,
+    Refusal,
+    ReleaseBody,
+    ReportAnswer,
+    ReportsAnswered,
+    ReportsBody,
+)
 
 POLL_WAIT_S = 20.0
 POLL_WAIT_FLEET_S = 5.0
@@ -58,22 +77,6 @@ class ServedElsewhere(RoostError):
     """Another agent serves the hosts."""
 
 
-class _Answers(Struct):
-    reports: list[ReportAnswer]
-
-
-class KnownGuest(Struct):
-    """A guest that the agent has."""
-
-    server_id: str
-    host: str
-    attempt: int
-
-
-class _Compared(Struct):
-    superseded: list[KnownGuest]
-
-
 async def run(
     *,
     api_url: str,
@@ -83,7 +86,7 @@ async def run(
     token: TokenSource | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> None:
-    """Serve these hosts until `stop` is set or, without one, until SIGTERM or SIGINT.
+    """Work until cancelled. Raises ServedElsewhere.
 
     hosts: registered as they are; None for every host that a cloud file declared, now or later. token: None where the
     API asks for none. tls: None to trust whom the machine trusts. Raises TokenRefused if the first call is not let in,
@@ -113,19 +116,8 @@ async def run(
 
 
 def fleet(count: int, *, like: HostReport) -> list[HostReport]:
-    """`count` hosts named fleet-0001 and on, each with what `like` has."""
-    return [
-        HostReport(
-            name=f"fleet-{number:04d}",
-            vcpus=like.vcpus,
-            ram_mb=like.ram_mb,
-            disk_gb=like.disk_gb,
-            physical_networks=like.physical_networks,
-            cell=like.cell,
-            service_version=like.service_version,
-        )
-        for number in range(1, count + 1)
-    ]
+    """Return `count` hosts named fleet-0001 and on, each with what `like` has."""
+    return [replace(like, name=f"fleet-{number:04d}") for number in range(1, count + 1)]
 
 
 class Agent:
@@ -135,7 +127,7 @@ class Agent:
         self._connection = connection
         self._hosts = hosts
         self._driver = driver
-        self._busy: set[BusyOrder] = set()
+        self._busy: set[OrderId] = set()
         self._tasks: dict[GuestKey, asyncio.Task[None]] = {}  # the latest of each guest; each awaits the one before
         self._slots = asyncio.Semaphore(LAUNCHES_AT_ONCE)
         self._outbox: list[tuple[GuestReport, asyncio.Future[ReportAnswer]]] = []
@@ -147,10 +139,11 @@ class Agent:
         self._list_due_s = float("-inf")
         self._returns_seen = 0
         self._was_refused = False
-        self._agent = {"id": driver.instance_id, "label": f"process {os.getpid()} on {socket.gethostname()}"}
+        label = f"process {os.getpid()} on {socket.gethostname()}"
+        self._agent = AgentIdentity(id=driver.instance_id, label=label)
 
     async def run(self) -> None:
-        """Until cancelled. Raises ServedElsewhere."""
+        """Work until cancelled. Raises ServedElsewhere."""
         await self._register()
         try:
             async with asyncio.TaskGroup() as group:
@@ -200,18 +193,19 @@ class Agent:
         """Let other agents have the hosts, if the API takes that in time; otherwise the leases run out."""
         if self._lease.ever_held:
             with contextlib.suppress(TimeoutError, Refused):
-                await asyncio.wait_for(
-                    self._connection.call("POST", "/release", {"agent": self._agent}, dict[str, Any]), timeout_s
-                )
+                body = ReleaseBody(agent=self._agent)
+                await asyncio.wait_for(self._connection.call("POST", "/release", body, dict[str, Any]), timeout_s)
 
     # Polling.
 
     async def _register(self) -> None:
         """Say which hosts there are. Raises ServedElsewhere when another agent has one of them, at the start only."""
-        for page in _pages(self._hosts or (), HOSTS_PER_CALL):
+        hosts = tuple(self._hosts or ())
+        for start in range(0, len(hosts), HOSTS_PER_CALL):
+            body = HostsBody(agent=self._agent, hosts=hosts[start : start + HOSTS_PER_CALL])
             while True:
                 try:
-                    await self._connection.call("PUT", "/hosts", {"agent": self._agent, "hosts": page}, dict[str, Any])
+                    await self._connection.call("PUT", "/hosts", body, dict[str, Any])
                     break
                 except Refused as refusal:
                     if refusal.status == 409 and not self._lease.ever_held:
@@ -223,31 +217,24 @@ class Agent:
         """Say all that runs here, in pages of whole hosts; destroy what runs elsewhere or was made anew since."""
         listed = sorted(
             (
-                KnownGuest(server_id=server_id, host=host, attempt=attempt)
+                GuestAttempt(server_id=server_id, host=host, attempt=attempt)
                 for (server_id, host), attempt in self._driver.attempts_by_guest().items()
             ),
             key=lambda guest: guest.host.encode(),
         )
         for after, until, guests in split_by_host(listed, GUESTS_PER_CALL):
-            body = {"agent": self._agent, "after": after, "until": until, "as_of": as_of, "guests": guests}
-            compared = await self._call_until_taken("POST", "/guests", body, _Compared)
+            body = GuestsBody(agent=self._agent, after=after, until=until, as_of=as_of, guests=tuple(guests))
+            compared = await self._call_until_taken("POST", "/guests", body, GuestsCompared)
             for guest in compared.superseded:
                 log.info("destroying a guest whose server is elsewhere", server_id=guest.server_id, host=guest.host)
-                await self._destroy((guest.server_id, guest.host), guest.attempt)
+                await self._destroy(guest.key, guest.attempt)
 
     async def _poll(self) -> Polled:
         wait_s = POLL_WAIT_FLEET_S if self._hosts is None else POLL_WAIT_S
-        if not self._lease.held or self._was_refused or len(self._busy) > BUSY_MAX:
+        if not self._lease.is_held or self._was_refused or len(self._busy) > BUSY_MAX:
             wait_s = 0.0
-        body = {
-            "agent": self._agent,
-            "hosts": None if self._hosts is None else [host.name for host in self._hosts],
-            "wait_s": wait_s,
-            "busy": [
-                {"server_id": server_id, "host": host, "attempt": attempt, "desired": desired}
-                for server_id, host, attempt, desired in self._busy
-            ],
-        }
+        hosts = None if self._hosts is None else tuple(host.name for host in self._hosts)
+        body = PollBody(agent=self._agent, hosts=hosts, wait_s=wait_s, busy=tuple(self._busy))
         return await self._connection.call("POST", "/poll", body, Polled, wait_s=wait_s)
 
     def _work_on(self, group: asyncio.TaskGroup, orders: Sequence[GuestOrder]) -> bool:
@@ -264,12 +251,12 @@ class Agent:
         return not actions.none
 
     def _start(self, group: asyncio.TaskGroup, order: GuestOrder, work: Any) -> None:
-        self._busy.add(busy_order(order))
+        self._busy.add(order.id)
         task = group.create_task(self._carry_out(order, work, self._tasks.get(order.key)))
         self._tasks[order.key] = task
 
         def forget(done: asyncio.Task[None]) -> None:
-            self._busy.discard(busy_order(order))
+            self._busy.discard(order.id)
             if self._tasks.get(order.key) is done:
                 del self._tasks[order.key]
 
@@ -287,7 +274,7 @@ class Agent:
         while True:
             if not (await self._report(order, "begun")).accepted:
                 return
-            if self._lease.held:
+            if self._lease.is_held:
                 break  # otherwise it was confirmed long ago: the host may have been given up since
         crash_point("agent.after-begin")
         async with self._slots:
@@ -302,7 +289,7 @@ class Agent:
         await self._confirm(order)
 
     async def _confirm(self, order: GuestOrder) -> None:
-        if (await self._report(order, "running")).refusal == "superseded":
+        if (await self._report(order, "running")).refusal is Refusal.SUPERSEDED:
             await self._destroy(order.key, order.attempt)  # two of one server, otherwise
 
     async def _make_absent(self, order: GuestOrder) -> None:
@@ -323,7 +310,7 @@ class Agent:
 
     # Reporting.
 
-    async def _report(self, order: GuestOrder, state: str, message: str = "") -> ReportAnswer:
+    async def _report(self, order: GuestOrder, state: GuestState, message: str = "") -> ReportAnswer:
         """Tell it, with others if there are any, and again until there is an answer, by who serves the host."""
         report = GuestReport(
             server_id=order.server_id, host=order.host, attempt=order.attempt, state=state, message=message
@@ -334,7 +321,7 @@ class Agent:
             self._outbox_filled.set()
             self._told.clear()
             answer = await answered
-            if answer.refusal != "no-lease":
+            if answer.refusal is not Refusal.NO_LEASE:
                 return answer
             await asyncio.sleep(LEASE_RETRY_S)
 
@@ -350,8 +337,8 @@ class Agent:
             outcomes = any(report.state != "begun" for report, _ in batch)
             if outcomes:
                 crash_point("agent.before-report")
-            body = {"agent": self._agent, "reports": [report for report, _ in batch]}
-            answer = await self._call_until_taken("POST", "/reports", body, _Answers)
+            body = ReportsBody(agent=self._agent, reports=tuple(report for report, _ in batch))
+            answer = await self._call_until_taken("POST", "/reports", body, ReportsAnswered)
             if outcomes:
                 crash_point("agent.after-report")
             for (_, answered), taken in zip(batch, answer.reports, strict=True):
@@ -361,7 +348,7 @@ class Agent:
                 self._told.set()
 
     async def _call_until_taken(self, method: str, path: str, body: Any, kind: Any) -> Any:
-        """A call that must be made sooner or later, whatever the API thinks of it now."""
+        """Make a call that must be made sooner or later, whatever the API thinks of it now."""
         while True:
             try:
                 return await self._connection.call(method, path, body, kind)
@@ -372,7 +359,7 @@ class Agent:
 
 
 async def _first(waiting: Any, work: asyncio.Task[None]) -> None:
-    """Until either is done; the first is cancelled then."""
+    """Wait until either is done; the first is cancelled then."""
     waiter = asyncio.ensure_future(waiting)
     try:
         await asyncio.wait([waiter, work], return_when=asyncio.FIRST_COMPLETED)
@@ -380,12 +367,12 @@ async def _first(waiting: Any, work: asyncio.Task[None]) -> None:
         waiter.cancel()
 
 
-def split_by_host(guests: Sequence[KnownGuest], size: int) -> list[tuple[str, str | None, Sequence[KnownGuest]]]:
+def split_by_host(guests: Sequence[GuestAttempt], size: int) -> list[tuple[str, str | None, Sequence[GuestAttempt]]]:
     """Return (after, until, guests) for each page: all guests on hosts above `after` and up to `until`, or all others.
 
     guests: in the order of their hosts' names as bytes. size: guests in a page, more only where one host has more.
     """
-    pages: list[tuple[str, str | None, Sequence[KnownGuest]]] = []
+    pages: list[tuple[str, str | None, Sequence[GuestAttempt]]] = []
     start, after = 0, ""
     while len(guests) - start > size:
         end = start + size
@@ -396,8 +383,3 @@ def split_by_host(guests: Sequence[KnownGuest], size: int) -> list[tuple[str, st
         pages.append((after, guests[end - 1].host, guests[start:end]))
         start, after = end, guests[end - 1].host
     return [*pages, (after, None, guests[start:])]
-
-
-def _pages(items: Iterable[Any], size: int) -> list[list[Any]]:
-    everything = list(items)
-    return [everything[start : start + size] for start in range(0, len(everything), size)]

@@ -143,7 +143,7 @@ class Connection:
 
 
 def _detail(answer: bytes) -> str:
-    """The sentence in an error's body, or all of it."""
+    """Return the sentence in an error's body, or all of it."""
     try:
         return msgspec.json.decode(answer, type=_Refusal).detail
     except msgspec.DecodeError:

@@ -3,10 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from roost.agent.model import GuestKey, GuestOrder
-
-BusyOrder = tuple[str, str, int, str]
-"""(server_id, host, attempt, desired)."""
+from roost.seams.agent import GuestKey, GuestOrder, OrderId
 
 
 @dataclass(frozen=True)
@@ -23,12 +20,12 @@ class Actions:
 
     @property
     def none(self) -> bool:
-        """Whether there is nothing to do."""
+        """Return whether there is nothing to do."""
         return not (self.launch or self.confirm or self.destroy)
 
 
 def decide_actions(
-    orders: Iterable[GuestOrder], *, attempts_by_guest: Mapping[GuestKey, int], busy: Collection[BusyOrder]
+    orders: Iterable[GuestOrder], *, attempts_by_guest: Mapping[GuestKey, int], busy: Collection[OrderId]
 ) -> Actions:
     """Turn orders into actions; one that is being worked on, or was overtaken by a later attempt, needs none.
 
@@ -36,15 +33,14 @@ def decide_actions(
     """
     actions = Actions()
     latest_by_guest: dict[GuestKey, int] = {}
-    launching: dict[GuestKey, int] = {}
-    for server_id, host, attempt, desired in busy:
-        key = (server_id, host)
-        latest_by_guest[key] = max(attempt, latest_by_guest.get(key, 0))
-        if desired == "running":
-            launching[key] = max(attempt, launching.get(key, 0))
+    launching: set[GuestKey] = set()
+    for known in busy:
+        latest_by_guest[known.key] = max(known.attempt, latest_by_guest.get(known.key, 0))
+        if known.desired == "running":
+            launching.add(known.key)
     for order in orders:
         key = order.key
-        if busy_order(order) in busy or order.attempt < latest_by_guest.get(key, 0):
+        if order.id in busy or order.attempt < latest_by_guest.get(key, 0):
             continue
         if key in launching:
             actions.interrupt.append(key)
@@ -55,8 +51,3 @@ def decide_actions(
         else:
             actions.launch.append(order)
     return actions
-
-
-def busy_order(order: GuestOrder) -> BusyOrder:
-    """What identifies an order."""
-    return (order.server_id, order.host, order.attempt, order.desired)

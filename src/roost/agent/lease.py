@@ -8,7 +8,7 @@ import time
 
 import structlog
 
-from roost.agent.model import Polled
+from roost.seams.agent import Polled
 
 log = structlog.get_logger()
 
@@ -28,8 +28,8 @@ class Lease:
         self.ever_held = False
 
     @property
-    def held(self) -> bool:
-        """Whether the leases have not run out."""
+    def is_held(self) -> bool:
+        """Return whether the leases have not run out."""
         return now_s() < self._until_s
 
     def renew(self, polled: Polled, *, asked_s: float) -> bool:
@@ -47,6 +47,6 @@ class Lease:
 
     async def wait(self) -> None:
         """Wait until the leases are held."""
-        while not self.held:
+        while not self.is_held:
             self._renewed.clear()
             await self._renewed.wait()

@@ -58,10 +58,8 @@ class CloudParts:
         database, env, placement = ledger.database, ledger.env, LocalPlacement(ledger)
         compute = Compute(database, env, placement, wakeups=wakeups, settings=settings.compute)
         networks = Networks(database, env, placement, LocalCompute(compute), settings=settings.network)
-        compute.network = LocalNetwork(networks)
-        conductor = Conductor(
-            compute, placement, compute.network, env, wakeups, settings.conductor, settings.scheduling
-        )
+        compute.network = network = LocalNetwork(networks)
+        conductor = Conductor(compute, placement, network, env, wakeups, settings.conductor, settings.scheduling)
         return cls(networks, compute, conductor, network_policy, compute_policy)
 
     def apis(self) -> dict[str, Callable[[], list[Route]]]:

@@ -39,8 +39,8 @@ from roost.platform.logs import configure_logging
 
 if TYPE_CHECKING:
     from roost.agent.drivers.fake import Faults
-    from roost.agent.model import HostReport
     from roost.cli.cloudfile import Cloud
+    from roost.seams.agent import HostReport
 
 STOP_PATIENCE_S = 30.0
 
@@ -210,8 +210,8 @@ def _agent(
     """
     from roost.agent.agent import run as run_agent
     from roost.agent.drivers.fake import FakeDriver, StateInUse
-    from roost.agent.model import HostReport
     from roost.agent.token import TokenSource
+    from roost.seams.agent import HostReport
 
     if driver != "fake":
         _misused(f"--driver {driver}: expected fake")

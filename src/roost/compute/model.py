@@ -19,7 +19,8 @@ class Stage(Enum):
     """Where a server's work stands; docs/design.md section 6.
 
     ALLOCATE: it gets its addresses on flat networks; without any it goes from PLACE to BIND.
-    LAUNCH waits for the agent; leased there, its time is over. SETTLE: it is ACTIVE, its ports are told so. RETRY and
+    LAUNCH waits for the agent; a conductor leases it once its time is over. SETTLE: it is ACTIVE, its reservations of
+    ports end. RETRY and
     FAIL follow a failure; FAIL and DELETE wait until no host has a guest of the server any more.
     """
 
@@ -62,7 +63,7 @@ class Host(Struct, frozen=True, kw_only=True):
     """A hypervisor and its provider. declared: by a cloud file, so an agent's report changes no capacity.
 
     down: forced down, or noted as silent: not heard of for too long, or never. id: what clients below microversion 2.53
-    call it. disabled_reason: what who disabled it said.
+    call it. disabled_reason: as its operator gave it.
     """
 
     id: int
@@ -99,7 +100,7 @@ class Placed(Struct, frozen=True, kw_only=True):
 
     classes_by_port: port id -> the resource classes of which it claimed one each, none where what it gets is no
     capacity; without an entry, it has its addresses, or claimed IPv4 alone.
-    generations: consumer UUID -> the generation that this claim gave it; who releases it names them.
+    generations: consumer UUID -> the generation that this claim gave it, which a release of it names.
     """
 
     host: str
@@ -144,6 +145,7 @@ class Work(Struct, frozen=True, kw_only=True):
 class Marks(Struct, frozen=True):
     """What others want of a work row while a conductor has it: a delete waits, or the build must end, and why."""
 
+    server_id: str
     deleting: bool
     must_fail: Failure | None = None
 
@@ -155,42 +157,6 @@ class Launch(Struct, frozen=True, kw_only=True):
     begun_s: float | None = None
     heard_s: float | None = None
     host_down: bool = False
-
-
-class GuestOrder(Struct, frozen=True, kw_only=True):
-    """What an agent is asked for: have this guest running, or have it gone."""
-
-    server_id: str
-    host: str
-    attempt: int
-    desired: str
-    name: str
-    vcpus: int
-    ram_mb: int
-    disk_gb: int
-    ports: tuple[ServerPort, ...]
-
-
-class GuestReport(Struct, frozen=True, kw_only=True):
-    """What an agent says of a guest. state: begun, running, failed or absent; message: why, where it failed."""
-
-    server_id: str
-    host: str
-    attempt: int
-    state: str
-    message: str = ""
-
-
-class HostReport(Struct, frozen=True, kw_only=True):
-    """What an agent, or a cloud file, says of a host."""
-
-    name: str
-    vcpus: int
-    ram_mb: int
-    disk_gb: int
-    physical_networks: tuple[str, ...] = ()
-    cell: str = "cell1"
-    service_version: int = 3
 
 
 class ServerFault(Struct, frozen=True, kw_only=True):
@@ -284,14 +250,12 @@ class Permissions(Struct, frozen=True, kw_only=True):
 class NewServers(Struct, frozen=True, kw_only=True):
     """Servers that one request makes: alike but for id and name; the first has launch_index 0."""
 
-    ids: tuple[str, ...]
+    request: ServerRequest
+    server_ids: tuple[str, ...]
     names: tuple[str, ...]
     project_id: str
     user_id: str
     flavor: Flavor
-    image_ref: str
-    metadata: Mapping[str, str]
-    description: str | None
     reservation_id: str
     spec: RequestSpec
 

@@ -16,30 +16,30 @@ class ComputeSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def poll_wait_max_s(self) -> float:
-        """How long a poll is held at most: a host that lives is heard of when it polls again."""
+        """Return how long a poll is held at most: a host that lives is heard of when it polls again."""
         return self.host_down_after_s / 2
 
     @property
     def heard_again_s(self) -> float:
-        """How old the note that a host was heard of must be for a poll to write it anew."""
+        """Return how old the note that a host was heard of must be for a poll to write it anew."""
         return self.host_down_after_s / 10
 
     @property
     def lease_s(self) -> float:
-        """How long an agent may trust a lease that was just renewed: no host is noted as silent before."""
+        """Return how long an agent may trust a lease that was just renewed: no host is noted as silent before."""
         return self.host_down_after_s - self.look_s - self.heard_again_s
 
     @property
     def quiet_after_s(self) -> float:
-        """What a host that lives never exceeds between two such notes: the two times above."""
+        """Return what a host that lives never exceeds between two such notes: the two times above."""
         return self.poll_wait_max_s + self.heard_again_s
 
     @property
     def look_s(self) -> float:
-        """How often silent hosts are looked for."""
+        """Return how often silent hosts are looked for."""
         return min(1.0, self.host_down_after_s / 30)
 
     @property
     def gap_max_s(self) -> float:
-        """A listener that was away for longer cannot tell a host's silence from its own."""
+        """Return how long a listener may be away: after longer it cannot tell a host's silence from its own."""
         return self.host_down_after_s / 6

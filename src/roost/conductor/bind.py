@@ -15,20 +15,20 @@ from roost.seams.placement import IPV4_ADDRESS
 async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """Bind every port, and send the servers to their hosts; a refused bind sends a server back to `place`.
 
-    It is no attempt where the port is not what the server was placed with.
+    A refusal is no attempt where the port changed since the server was placed.
     """
     conductor = lease.conductor
     ports, moves = await _read_ports(lease, builds)
-    found = [(build, ports[build.work.server_id]) for build in builds if build.work.server_id in ports]
+    builds_with_ports = [(build, ports[build.work.server_id]) for build in builds if build.work.server_id in ports]
     networks = await conductor.network.get_networks(
-        sorted({port.network_id for known in ports.values() for port in known})
+        sorted({port.network_id for ports_known in ports.values() for port in ports_known})
     )
     binds = [bind for build in builds for bind in _binds(build, ports.get(build.work.server_id, ()))]
     crash_point("bind.before-bind")
     answers = {answer.port_id: answer for answer in await conductor.network.bind_ports(binds)} if binds else {}
     crash_point("bind.after-bind")
-    for build, known in found:
-        moves.append(_launch(build, known, [answers[port.id] for port in known], networks, lease))
+    for build, ports_known in builds_with_ports:
+        moves.append(_launch(build, ports_known, [answers[port.id] for port in ports_known], networks, lease))
     crash_point("launch.before-desire")
     advanced = await lease.advance(builds, moves, ports=ports)
     crash_point("launch.after-desire")
@@ -72,7 +72,7 @@ def _launch(
     assert placed is not None, "place comes before bind"
     refused = [answer for answer in answers if isinstance(answer, BindRefused)]
     if refused and all(answer.changed for answer in refused):
-        # By a conductor that was taken for dead, after this one had looked: not the host's failure, so look again.
+        # A conductor that lost its lease changed it after this one had looked: the host did not fail, so look again.
         return moved(work, Stage.PLACE)
     if refused:
         failure = Failure(message=f"a port could not be bound on {placed.host}: {refused[0].reason}", host=placed.host)

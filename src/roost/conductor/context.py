@@ -12,8 +12,11 @@ from roost.conductor.settings import ConductorSettings
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups
 from roost.scheduling.settings import SchedulingSettings
-from roost.seams.network import NetworkClient, Port, ServerNics
-from roost.seams.placement import PlacementClient
+from roost.seams.network import BuildClient, Port, ServerNics
+from roost.seams.placement import ClaimClient
+
+PROGRESS = ("attempt", "failures", "excluded_hosts", "placed", "failure")
+"""What a move keeps of the work, unless it says otherwise."""
 
 
 @dataclass
@@ -21,8 +24,8 @@ class Conductor:
     """One conductor: its neighbours, its settings, its clock and chance."""
 
     compute: Compute
-    placement: PlacementClient
-    network: NetworkClient
+    placement: ClaimClient
+    network: BuildClient
     env: Env
     wakeups: Wakeups
     settings: ConductorSettings = field(default_factory=ConductorSettings)
@@ -38,7 +41,7 @@ class Build:
 
     @property
     def nics(self) -> ServerNics:
-        """The server's NICs as the network service wants them."""
+        """Return the server's NICs as the network service wants them."""
         return ServerNics(server_id=self.work.server_id, project_id=self.work.project_id, nics=self.work.spec.nics)
 
 
@@ -60,10 +63,11 @@ class Lease:
     conductor: Conductor
     owner: str
 
-    async def held(self, builds: Sequence[Build]) -> list[Build]:
-        """Those whose lease has not run out: what was read of them before this call was read under it."""
-        held = await list_held(self.conductor.compute, [build.work.server_id for build in builds], owner=self.owner)
-        return [build for build in builds if build.work.server_id in held]
+    async def keep_held(self, builds: Sequence[Build]) -> list[Build]:
+        """Return those whose lease has not run out: what was read of them before this call was read under it."""
+        server_ids = [build.work.server_id for build in builds]
+        ids_held = await list_held(self.conductor.compute, server_ids, owner=self.owner)
+        return [build for build in builds if build.work.server_id in ids_held]
 
     async def advance(
         self,
@@ -74,34 +78,23 @@ class Lease:
     ) -> Advanced:
         """Write where the servers stand now, in one transaction. ports: what is now known of them, by server id."""
         settings = self.conductor.settings
-        now = await move(self.conductor.compute, moves, owner=self.owner, lease_s=settings.lease_s) if moves else {}
+        moves_made = (
+            await move(self.conductor.compute, moves, owner=self.owner, lease_s=settings.lease_s) if moves else {}
+        )
         builds_by_id = {build.work.server_id: build for build in builds}
         going_on = []
-        for one in moves:
-            done = now.get(one.server_id)
-            if done is None or done.stage is None or not done.keep:
+        for move_asked in moves:
+            move_made = moves_made.get(move_asked.server_id)
+            if move_made is None or move_made.stage is None or not move_made.keep:
                 continue
-            build = builds_by_id[one.server_id]
-            work = msgspec.structs.replace(
-                build.work,
-                stage=done.stage,
-                attempt=done.attempt,
-                failures=done.failures,
-                excluded_hosts=done.excluded_hosts,
-                placed=done.placed,
-                failure=done.failure,
-            )
-            going_on.append(Build(work, (ports or {}).get(one.server_id, build.ports)))
-        return Advanced(going_on, lost=frozenset(one.server_id for one in moves) - now.keys())
+            build = builds_by_id[move_asked.server_id]
+            progress = {name: getattr(move_made, name) for name in PROGRESS}
+            work = msgspec.structs.replace(build.work, stage=move_made.stage, **progress)
+            going_on.append(Build(work, (ports or {}).get(move_asked.server_id, build.ports)))
+        return Advanced(going_on, lost=frozenset(move_asked.server_id for move_asked in moves) - moves_made.keys())
 
 
 def moved(work: Work, stage: Stage | None, **changes: object) -> Move:
-    """A move of `work` to `stage` that keeps all else as it is, but for the changes."""
-    same = {
-        "attempt": work.attempt,
-        "failures": work.failures,
-        "excluded_hosts": work.excluded_hosts,
-        "placed": work.placed,
-        "failure": work.failure,
-    }
-    return Move(server_id=work.server_id, stage=stage, **{**same, **changes})  # type: ignore[arg-type]
+    """Return a move of `work` to `stage` that keeps all else as it is, but for the changes."""
+    progress = {name: getattr(work, name) for name in PROGRESS}
+    return Move(server_id=work.server_id, stage=stage, **progress | changes)

@@ -15,10 +15,10 @@ from roost.seams.compute import PortsChange
 
 
 async def settle(lease: Lease, builds: Sequence[Build]) -> list[Build]:
-    """The servers are ACTIVE: from now on their addresses are theirs, and they show what their ports are."""
+    """End the work on servers that are ACTIVE: their addresses are theirs now, and they show what their ports are."""
     ids = [build.work.server_id for build in builds]
     await lease.conductor.network.settle_ports(ids)
-    # What a client gave them while they were being built was told when there was nobody who showed it.
+    # A port that a client changed during the build had its notice before there was anything to write anew.
     await ports_changed(lease.conductor.compute, [PortsChange(server_id) for server_id in ids])
     return (await lease.advance(builds, [moved(build.work, None) for build in builds])).going_on
 
@@ -34,8 +34,8 @@ async def launch_timeout(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         )
         for build in builds
     }
-    leaving = [server_id for server_id, one in judgements.items() if one.verdict is Verdict.ANOTHER_HOST]
-    # A host that begins at this very moment is seen here, and goes on.
+    leaving = [server_id for server_id, judgement in judgements.items() if judgement.verdict is Verdict.ANOTHER_HOST]
+    # A host that has begun meanwhile goes on.
     begun = await withdraw_unbegun_guests(conductor.compute, leaving, owner=lease.owner) if leaving else set()
     moves = [
         _judged(build.work, Judgement(Verdict.WAIT, delay_s=begin_wait_s(settings)))
@@ -59,7 +59,7 @@ def _judged(work: Work, judgement: Judgement) -> Move:
 
 
 async def retry(lease: Lease, builds: Sequence[Build]) -> list[Build]:
-    """Back to `place` with the same ports, or to ERROR after max_attempts failures."""
+    """Send servers back to `place` with the same ports, or to ERROR after max_attempts failures."""
     most = lease.conductor.settings.max_attempts
     moves = []
     for build in builds:

@@ -33,7 +33,7 @@ class Judgement(Struct, frozen=True):
 
 
 def begin_wait_s(settings: ConductorSettings) -> float:
-    """How long a host is waited for before its launch is looked at."""
+    """Return how long a host is waited for before its launch is looked at."""
     return settings.begin_timeout_s * HOSTS_SHARE
 
 

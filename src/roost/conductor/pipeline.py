@@ -27,7 +27,7 @@ ROUNDS_MAX = 64
 """Stages that one batch may pass in one lease; a server passes seven, and five more for each retry."""
 
 VICTIM_ROUNDS_MAX = 8
-"""How often a stage is done whose transactions are always the ones that give way to others."""
+"""How often a stage is done whose transactions are deadlock victims each time."""
 
 StageFunction = Callable[[Lease, Sequence[Build]], Awaitable[list[Build]]]
 
@@ -60,12 +60,12 @@ async def _run_batches(conductor: Conductor) -> None:
         try:
             busy = await run_once(conductor)
         except DatabaseUnavailable as error:
-            # Whoever was stopped meanwhile learns so that its transaction was ended: a lost lease like any other.
+            # A conductor that stood still learns here that its transaction was ended: a lost lease like any other.
             if each_minute.is_due("database"):
                 log.warning("conductor waits for the database", reason=str(error))
             busy = False
         except Exception:
-            # The leases of this batch run out, and whoever takes the rows then does their stage again.
+            # The leases of this batch run out; the stage is then done again.
             log.exception("a batch failed")
             busy = False
         if not busy:
@@ -102,10 +102,10 @@ async def carry(lease: Lease, builds: Sequence[Build]) -> None:
 
 
 async def _pass(lease: Lease, function: StageFunction, batch: Sequence[Build]) -> list[Build]:
-    """One stage of a batch; where that fails, of each server by itself, so that a bad one undoes no other.
+    """Do one stage of a batch; where that fails, of each server by itself, so that a bad one undoes no other.
 
-    Stages can be repeated: one whose transaction gave way to another's is, at once. The server that fails by itself is
-    left to its lease, and done again when that runs out.
+    Stages can be repeated: one whose transaction was a deadlock victim is, at once. A server that fails by itself is
+    done again when its lease runs out.
     """
     try:
         return await _until_no_victim(lease, function, batch)

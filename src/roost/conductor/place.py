@@ -49,7 +49,7 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     network_ids = {network_id for search in searches for network_id in search.network_ids}
     networks = await conductor.network.get_networks(sorted(network_ids))
     for search in searches:
-        # A network that went since its ports were looked at: the next look refuses the server and says so.
+        # A network was deleted after its ports were read: the next read refuses the server with that reason.
         search.overtaken = not search.network_ids <= networks.keys()
     await adopt_claims(lease, [search for search in searches if not search.overtaken], networks)
     quiet = await _list_quiet(lease, searches)
@@ -58,13 +58,15 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         if not waiting:
             break
         await _search_and_claim(lease, waiting, networks, quiet)
-    own = await _own_cells(lease, [one.outcome.host for one in searches if isinstance(one.outcome, Placed)])
+    hosts_of_own_cells = await _own_cells(
+        lease, [search.outcome.host for search in searches if isinstance(search.outcome, Placed)]
+    )
     for search in searches:
         work = search.build.work
         match search.outcome:
             case Placed():
                 stage = Stage.ALLOCATE if any(port.pools for port in search.ports) else Stage.BIND
-                moves.append(moved(work, stage, placed=search.outcome, keep=search.outcome.host in own))
+                moves.append(moved(work, stage, placed=search.outcome, keep=search.outcome.host in hosts_of_own_cells))
             case Failure():
                 moves.append(moved(work, Stage.FAIL, failure=search.outcome, keep=True))
             case None:
@@ -79,11 +81,11 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 
 async def _own_cells(lease: Lease, hosts: Sequence[str]) -> set[str]:
     """Return those of the hosts with whose servers this conductor goes on: all, unless it is one of some cells only."""
-    mine = lease.conductor.settings.cells
-    if not mine:
+    own_cells = lease.conductor.settings.cells
+    if not own_cells:
         return set(hosts)
     cells = await get_host_cells(lease.conductor.compute, sorted(set(hosts)))
-    return {host for host, cell in cells.items() if cell in mine}
+    return {host for host, cell in cells.items() if cell in own_cells}
 
 
 async def _list_quiet(lease: Lease, searches: Sequence[HostSearch]) -> frozenset[str]:
@@ -96,27 +98,27 @@ async def _list_quiet(lease: Lease, searches: Sequence[HostSearch]) -> frozenset
 async def _search_and_claim(
     lease: Lease, searches: Sequence[HostSearch], networks: Mapping[str, NetworkView], quiet: frozenset[str]
 ) -> None:
-    """One search for all servers, one claim for those that got a candidate; who gets neither is told why."""
+    """Search once for all servers, claim once for those that got a candidate; tell the others why they got none."""
     alike: dict[tuple[Request, bool], list[HostSearch]] = {}
     for search in searches:
         alike.setdefault((_request(search, networks), _may_leave(search)), []).append(search)
     possible: list[tuple[list[Request], list[HostSearch]]] = []
     for (bare, _), group in alike.items():
-        asked = [apply_filters(one, lease.conductor.scheduling) for one in alternatives(bare)]
-        going = [request for request in asked if request.impossible is None]
-        if going:
-            possible.append((going, group))
+        requests_narrowed = [apply_filters(request, lease.conductor.scheduling) for request in alternatives(bare)]
+        requests_possible = [request for request in requests_narrowed if request.impossible is None]
+        if requests_possible:
+            possible.append((requests_possible, group))
         else:
-            await _refuse(lease, [(request, None) for request in asked], group)
+            await _refuse(lease, [(request, None) for request in requests_narrowed], group)
     queries = [
         build_query(request, limit=min(CANDIDATES_MAX, max(CANDIDATES_MIN, CANDIDATES_PER_SERVER * len(group))))
         for requests, group in possible
         for request in requests
     ]
     chosen: list[tuple[HostSearch, Candidate, str]] = []
-    found = iter(await lease.conductor.placement.candidates(queries) if queries else [])
+    answers = iter(await lease.conductor.placement.candidates(queries) if queries else [])
     for requests, group in possible:
-        tried = [(request, next(found)) for request in requests]
+        tried = [(request, next(answers)) for request in requests]
         answer = join([answer for _, answer in tried])
         excluded = requests[0].excluded_hosts
         candidates = select(
@@ -149,7 +151,7 @@ def _request(search: HostSearch, networks: Mapping[str, NetworkView]) -> Request
 async def _refuse(
     lease: Lease, tried: Sequence[tuple[Request, Candidates | None]], searches: Sequence[HostSearch]
 ) -> None:
-    """No host has room: let those go that may leave their segment, tell the others why."""
+    """Let those go that may leave their segment, and tell the others why: no host has room."""
     conductor = lease.conductor
     may_leave = [search for search in searches if _may_leave(search)]
     for search in may_leave:
@@ -164,27 +166,27 @@ async def _refuse(
             if isinstance(ensured, PortsRefused):
                 search.outcome = Failure(message=ensured.reason)
             else:
-                search.ports = with_claims(search.server_id, ensured.ports, search.held)
+                search.ports = with_claims(search.server_id, ensured.ports, search.consumers)
     final = [search for search in searches if search not in may_leave]
     if final:
         usages = await conductor.placement.list_usages(addresses_asked(tried[0][0]))
         closed = ClosedHosts(*await count_closed_hosts(conductor.compute))
         for search in final:
             earlier = search.build.work.failure
-            said = explain(tried, usages, ports=search.ports, closed=closed, earlier=_told(earlier))
+            explanation = explain(tried, usages, ports=search.ports, closed=closed, earlier=_describe_failure(earlier))
             host = earlier.host if earlier else None
-            search.outcome = Failure(message=said.message, host=host, funnel=said.funnel)
+            search.outcome = Failure(message=explanation.message, host=host, funnel=explanation.funnel)
 
 
 def _may_leave(search: HostSearch) -> bool:
-    """Whether an address that this very build claimed holds the server to some of the hosts, and may be left."""
+    """Return whether an address that this very build claimed holds the server to some of the hosts, and may be left."""
     if search.leaving:
         return False
     return any(port.provider_uuid and not port.pinned for port in search.ports)
 
 
-def _told(failure: Failure | None) -> str | None:
-    """The reason of an earlier failure, with its host; agents leave out where they are."""
+def _describe_failure(failure: Failure | None) -> str | None:
+    """Return the reason of an earlier failure, with its host; agents leave out where they are."""
     if failure is None or failure.host is None or failure.host in failure.message:
         return failure.message if failure else None
     return f"{failure.message}, on {failure.host}"
@@ -205,14 +207,14 @@ async def _claim(
         if isinstance(answer, Claimed):
             search.placed_on(host, answer, claims=_claimed_here(search, candidate, networks))
         elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in answer.shortfalls):
-            # Somebody else claimed for this server: its next holder looks at what there is.
+            # Another conductor claimed for this server, and has its lease: it goes on.
             search.overtaken = True
 
 
 def _claimed_here(
     search: HostSearch, candidate: Candidate, networks: Mapping[str, NetworkView]
 ) -> dict[str, tuple[str, Resources]]:
-    """Which provider the candidate gives each address-less port, and what of it: by port id."""
+    """Return which provider the candidate gives each address-less port, and what of it: by port id."""
     claims: dict[str, tuple[str, Resources]] = {}
     for port in search.ports:
         chosen = candidate.providers_by_suffix.get(suffix_of(port.tag))
@@ -226,9 +228,8 @@ def _claimed_here(
 def _claims(search: HostSearch, candidate: Candidate, networks: Mapping[str, NetworkView]) -> list[ConsumerClaim]:
     """Return the server's claim on its host, and one for each port that gets its address from the candidate.
 
-    A port's earlier claim, without an address as yet, is made again as it is: see adopt_claims; unless the server may
-    leave it: then it goes back in the same step. On flat networks the server itself claims its ports' addresses, those
-    that it keeps too.
+    A port's earlier claim, without an address as yet, is made again as it is (see adopt_claims), or released in the
+    same step if the server may leave it. On flat networks the server itself claims its ports' addresses.
     """
     work = search.build.work
     of_server = {port.id for port in search.ports if port.pools}
@@ -239,7 +240,7 @@ def _claims(search: HostSearch, candidate: Candidate, networks: Mapping[str, Net
     }
     kept = add_allocations(*({pool: {IPV4_ADDRESS: 1}} for pool in search.pools_kept.values()))
     own = subtract_allocations(add_allocations(candidate.allocations, kept), add_allocations(*of_ports.values()))
-    earlier = [search.held[uuid] for uuid in search.providers_unassigned if uuid not in of_ports]
+    earlier = [search.consumers[uuid] for uuid in search.providers_unassigned if uuid not in of_ports]
     consumers: list[tuple[str, ConsumerType, Allocations]] = [
         (work.server_id, ConsumerType.INSTANCE, own),
         *((port_id, ConsumerType.PORT, allocations) for port_id, allocations in of_ports.items()),
@@ -247,7 +248,7 @@ def _claims(search: HostSearch, candidate: Candidate, networks: Mapping[str, Net
     return [state.claiming({} if search.leaving else state.allocations) for state in earlier] + [
         ConsumerClaim(
             consumer_uuid=uuid,
-            generation=search.held[uuid].generation if uuid in search.held else None,
+            generation=search.consumers[uuid].generation if uuid in search.consumers else None,
             consumer_type=consumer_type.value,
             project_id=work.project_id,
             user_id=work.user_id,

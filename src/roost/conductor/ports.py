@@ -38,8 +38,8 @@ async def ensure_ports(
 ) -> list[EnsuredPorts | PortsRefused]:
     """Return the ports of each server, in order; servers without NICs are not asked about."""
     crash_point("create_ports.before-ensure")
-    asked = [build.nics for build in builds if build.work.spec.nics]
-    answered = await lease.conductor.network.ensure_ports(asked, placed=placed) if asked else []
+    servers = [build.nics for build in builds if build.work.spec.nics]
+    answered = await lease.conductor.network.ensure_ports(servers, placed=placed) if servers else []
     answers = {answer.server_id: answer for answer in answered}
     crash_point("create_ports.after-ensure")
     return [answers.get(build.work.server_id) or EnsuredPorts(build.work.server_id, ()) for build in builds]
@@ -54,8 +54,8 @@ async def ports_held(
     the lease. Servers whose lease is lost are in neither.
     """
     # R15: with a later one, this conductor would overwrite what the one that took over has done.
-    held = {build.work.server_id for build in await lease.held(builds)} if builds else set()
-    pairs = [(b, answer) for b, answer in zip(builds, answers, strict=True) if b.work.server_id in held]
+    server_ids_held = {build.work.server_id for build in await lease.keep_held(builds)} if builds else set()
+    pairs = [(b, answer) for b, answer in zip(builds, answers, strict=True) if b.work.server_id in server_ids_held]
     return _sort_answers([build for build, _ in pairs], [answer for _, answer in pairs])
 
 

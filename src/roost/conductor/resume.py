@@ -22,43 +22,43 @@ from roost.seams.placement import IPV4_ADDRESS, VCPU, Claimed, ClaimGroup, Consu
 class HostSearch:
     """One server that looks for a host.
 
-    ports: with the provider of an address that is claimed or assigned already. held: consumers as read under the lease.
+    ports: with the provider of an address that is claimed or assigned already. consumers: as read under the lease.
     leaving: it may leave the segment of an address that this build assigned. overtaken: a consumer changed under it.
     """
 
     build: Build
     ports: tuple[Port, ...]
-    held: Mapping[str, ConsumerState]
+    consumers: Mapping[str, ConsumerState]
     leaving: bool = False
     overtaken: bool = False
     outcome: Placed | Failure | None = None
 
     @property
     def server_id(self) -> str:
-        """Whose search it is."""
+        """Return whose search it is."""
         return self.build.work.server_id
 
     @property
     def network_ids(self) -> set[str]:
-        """The networks of its ports."""
+        """Return the networks of its ports."""
         return {port.network_id for port in self.ports}
 
     @property
     def providers_unassigned(self) -> dict[str, str]:
-        """The providers of addresses that ports have claimed themselves and were not assigned, by port id."""
+        """Return the providers of addresses that ports have claimed themselves and were not assigned, by port id."""
         unassigned = [port for port in self.ports if not port.addresses and not port.pools]
         return {port.id: port.provider_uuid for port in unassigned if port.provider_uuid}
 
     @property
     def claims_kept(self) -> dict[str, tuple[str, Resources]]:
-        """Where claims for ports without an address are, and what of: by port id; none that the server may leave."""
+        """Return port id -> (provider, resources) of a claim without an address that the server may not leave."""
         unassigned = {} if self.leaving else self.providers_unassigned
-        claims = {port_id: (uuid, self.held[port_id].allocations[uuid]) for port_id, uuid in unassigned.items()}
+        claims = {port_id: (uuid, self.consumers[port_id].allocations[uuid]) for port_id, uuid in unassigned.items()}
         return claims | {port_id: (pool, {IPV4_ADDRESS: 1}) for port_id, pool in self.pools_kept.items()}
 
     @property
     def pools_kept(self) -> dict[str, str]:
-        """The pools of flat networks of which the server's claim is kept, by port id, addresses assigned or not."""
+        """Return port id -> the pool of a flat network of which the server's claim is kept, address assigned or not."""
         kept = [port for port in self.ports if port.pools and stays(port, free_to_leave=self.leaving)]
         return {port.id: port.provider_uuid for port in kept if port.provider_uuid is not None}
 
@@ -76,19 +76,19 @@ class HostSearch:
         )
 
 
-def with_claims(server_id: str, ports: Sequence[Port], held: Mapping[str, ConsumerState]) -> tuple[Port, ...]:
+def with_claims(server_id: str, ports: Sequence[Port], consumers: Mapping[str, ConsumerState]) -> tuple[Port, ...]:
     """Return the ports with the providers of their claims, where they have claims but no addresses yet.
 
     On flat networks the claims are the server's: ports with one pool have no other, the rest take what is left.
     """
-    own = held[server_id].allocations if server_id in held else {}
-    left = Counter({uuid: resources.get(IPV4_ADDRESS, 0) for uuid, resources in own.items()})
-    left.subtract(port.provider_uuid for port in ports if port.pools and port.provider_uuid)
-    providers = {port.id: next(iter(held[port.id].allocations)) for port in ports if port.id in held}
+    own = consumers[server_id].allocations if server_id in consumers else {}
+    free_by_pool = Counter({uuid: resources.get(IPV4_ADDRESS, 0) for uuid, resources in own.items()})
+    free_by_pool.subtract(port.provider_uuid for port in ports if port.pools and port.provider_uuid)
+    providers = {port.id: next(iter(consumers[port.id].allocations)) for port in ports if port.id in consumers}
     for port in sorted(ports, key=lambda port: len(port.pools)):
-        pool = next((pool for pool in port.pools if left[pool] > 0), None)
+        pool = next((pool for pool in port.pools if free_by_pool[pool] > 0), None)
         if pool is not None and port.provider_uuid is None:
-            left[pool] -= 1
+            free_by_pool[pool] -= 1
             providers[port.id] = pool
     return tuple(
         msgspec.structs.replace(port, provider_uuid=port.provider_uuid or providers.get(port.id)) for port in ports
@@ -97,7 +97,7 @@ def with_claims(server_id: str, ports: Sequence[Port], held: Mapping[str, Consum
 
 async def begin_searches(lease: Lease, builds: Sequence[Build]) -> tuple[list[HostSearch], list[Move]]:
     """Return a search for each server, with what it has already, and the moves that end those without their ports."""
-    # Ports that this lease has just made belong to servers that nobody has claimed anything for.
+    # Servers whose ports this lease has just made have no claims yet.
     searches = [HostSearch(build, build.ports, {}) for build in builds if build.ports is not None]
     again = [build for build in builds if build.ports is None]
     if not again:
@@ -105,24 +105,24 @@ async def begin_searches(lease: Lease, builds: Sequence[Build]) -> tuple[list[Ho
     answers = await ensure_ports(lease, again)
     uuids = [build.work.server_id for build in again]
     uuids += [port.id for answer in answers if isinstance(answer, EnsuredPorts) for port in answer.ports]
-    held = await lease.conductor.placement.get_consumers(uuids)
+    consumers = await lease.conductor.placement.get_consumers(uuids)
     ports_by_server, moves = await ports_held(lease, again, answers)
     for build in again:
         ports = ports_by_server.get(build.work.server_id)
         if ports is not None:
-            searches.append(HostSearch(build, with_claims(build.work.server_id, ports, held), held))
+            searches.append(HostSearch(build, with_claims(build.work.server_id, ports, consumers), consumers))
     return searches, moves
 
 
 async def adopt_claims(lease: Lease, searches: Sequence[HostSearch], networks: Mapping[str, NetworkView]) -> None:
-    """Go on with whole claims that an earlier lease made for these servers and did not live to write down.
+    """Go on with whole claims that a conductor made for these servers and died before it wrote them down.
 
     A port without a claim may be one that needs none where it was placed.
     """
     # R16: claimed again as they are, so that the new generation shuts out whoever made them, should it still be alive.
     claimed: list[tuple[HostSearch, str]] = []
     for search in searches:
-        own = search.held.get(search.server_id)
+        own = search.consumers.get(search.server_id)
         whole = all(
             port.provider_uuid or not port.needs_address or () in kinds_of(networks[port.network_id])
             for port in search.ports
@@ -135,7 +135,7 @@ async def adopt_claims(lease: Lease, searches: Sequence[HostSearch], networks: M
     adopted = [(s, names[u]) for s, u in claimed if u in names and names[u] not in s.build.work.excluded_hosts]
     groups = []
     for search, _host in adopted:
-        states = [search.held.get(uuid) for uuid in (search.server_id, *search.providers_unassigned)]
+        states = [search.consumers.get(uuid) for uuid in (search.server_id, *search.providers_unassigned)]
         groups.append(ClaimGroup(tuple(state.claiming(state.allocations) for state in states if state)))
     for (search, host), answer in zip(adopted, await lease.conductor.placement.claim(groups), strict=True):
         if isinstance(answer, Claimed):
@@ -147,14 +147,14 @@ async def adopt_claims(lease: Lease, searches: Sequence[HostSearch], networks: M
 async def release_claims(lease: Lease, searches: Sequence[HostSearch]) -> None:
     """Release what these searches claimed for servers whose lease was lost before it could be written down.
 
-    Only of the servers: a port can be deleted and made again meanwhile, and its generations then start anew. A port's
-    claim that nobody goes on with is the network's reconciler's, which looks at the port under its lock. A claim that
-    took the place of an earlier one is whoever's has the server now: of a flat network it may hold an address.
+    Claims of ports are left to the network's reconciler, which reads the port under its lock: a port can be deleted and
+    made again meanwhile, and its generations then start anew. A claim that replaced an earlier one is left to the
+    conductor that has the server now: of a flat network it may hold an address.
     """
     generations = {
         search.server_id: search.outcome.generations[search.server_id]
         for search in searches
-        if isinstance(search.outcome, Placed) and search.server_id not in search.held
+        if isinstance(search.outcome, Placed) and search.server_id not in search.consumers
     }
     if generations:  # R17
         await lease.conductor.placement.release(list(generations), generations=generations)

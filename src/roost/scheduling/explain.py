@@ -66,24 +66,25 @@ def explain(
     closed: ClosedHosts = ALL_OPEN,
     earlier: str | None = None,
 ) -> Explanation:
-    """Why a server with these ports cannot be placed.
+    """Return why a server with these ports cannot be placed.
 
     tried: the alternatives of its request, with what the search answered, None where there was none because the request
     is impossible; the one that came furthest is told whole. usages: of `addresses_asked`. closed: hosts that were left
     out. earlier: why the last of the excluded hosts was excluded.
     """
     funnels = [
-        list(_rows(asked, found, closed)) if asked.impossible is None and found else [] for asked, found in tried
+        list(_rows(request_tried, answer, closed)) if request_tried.impossible is None and answer else []
+        for request_tried, answer in tried
     ]
     best = max(range(len(tried)), key=lambda number: sum(row.hosts_left > 0 for row in funnels[number]))
-    (request, found_best), rows = tried[best], funnels[best]
+    (request, answer_best), rows = tried[best], funnels[best]
     empty = next((row for row in rows if row.hosts_left == 0), None)
     sentences = [
         _headline(request, rows),
         *_advice(request, empty, rows, closed),
-        *_short_elsewhere(request, found_best, closed),
+        *_short_elsewhere(request, answer_best, closed),
         *_others(rows, [others for number, others in enumerate(funnels) if number != best]),
-        *_held(request, ports),
+        *_pinned_ports(request, ports),
         *_addresses(request, empty, usages),
         *_failed(request, earlier),
     ]
@@ -91,7 +92,7 @@ def explain(
 
 
 def addresses_asked(request: Request) -> list[str]:
-    """The providers whose use `explain` needs to know."""
+    """Return the providers whose use `explain` needs to know."""
     return sorted(
         {segment.provider_uuid for nic in request.nics if nic.needs_address for segment in nic.network.segments}
     )
@@ -100,24 +101,24 @@ def addresses_asked(request: Request) -> list[str]:
 # From placement's steps to the operator's.
 
 
-def _rows(request: Request, found: Candidates, closed: ClosedHosts) -> Iterator[Row]:
-    if found.candidates:
-        roots = {candidate.root_uuid for candidate in found.candidates}
+def _rows(request: Request, answer: Candidates, closed: ClosedHosts) -> Iterator[Row]:
+    if answer.candidates:
+        roots = {candidate.root_uuid for candidate in answer.candidates}
         yield Row("with all that was asked for", len(roots))
         yield Row("where the server has not failed before", 0)
         return
     waiting = list(request.narrowings)
-    told: set[tuple[str, str]] = set()
+    rows_told: set[tuple[str, str]] = set()
     before = 0
-    for step in found.funnel.steps if found.funnel else ():
+    for step in answer.funnel.steps if answer.funnel else ():
         narrowing = _take_narrowing(waiting, step)
         words, nic = _words(request, step, narrowing, closed), narrowing.nic if narrowing else None
         key = (words, nic.network.id if nic else "")
-        # What placement asks for twice, or on the way to something else, is a line only where it cost a host.
+        # A requirement that placement counts twice, or as a part of another, is a line only where it left fewer hosts.
         silent = step.requirement is Requirement.INVENTORY or (step.suffix != "" and step.requirement in SHAPE)
-        if step.hosts_left < before or not (silent or key in told):
+        if step.hosts_left < before or not (silent or key in rows_told):
             yield Row(words, step.hosts_left, step.requirement, nic)
-            told.add(key)
+            rows_told.add(key)
             before = step.hosts_left
 
 
@@ -167,7 +168,7 @@ def _together(request: Request) -> str:
 
 
 def _shared(request: Request) -> list[tuple[NetworkView, int]]:
-    """The networks of which one server asks for several addresses, and how many."""
+    """Return the networks of which one server asks for several addresses, and how many."""
     networks = {nic.network.id: nic.network for nic in request.nics}
     counts = Counter(nic.network.id for nic in request.nics if nic.needs_address and nic.classes)
     return [(networks[network_id], count) for network_id, count in counts.items() if count > 1]
@@ -183,7 +184,7 @@ def _headline(request: Request, rows: Sequence[Row]) -> str:
     for number, row in enumerate(rows):
         text = _counted(row, first=number == 0)
         if number and row.hosts_left == 0 and rows[number - 1].hosts_left == 0:
-            # What comes after the requirement that left nobody is not to blame.
+            # Requirements after the one that left no host are not to blame.
             first = number == 1 or rows[number - 2].hosts_left > 0
             text = f"and so {text}" if first else text
         parts.append(text)
@@ -191,9 +192,9 @@ def _headline(request: Request, rows: Sequence[Row]) -> str:
 
 
 def _counted(row: Row, *, first: bool) -> str:
-    one = row.hosts_left == 1
-    words = row.words.replace("reach", "reaches", 1) if one and row.words.startswith("reach ") else row.words
-    noun = ("host " if one else "hosts ") if first else ""
+    singular = row.hosts_left == 1
+    words = row.words.replace("reach", "reaches", 1) if singular and row.words.startswith("reach ") else row.words
+    noun = ("host " if singular else "hosts ") if first else ""
     return f"{row.hosts_left} {noun}{words}"
 
 
@@ -202,7 +203,7 @@ def _joined(names: Sequence[str]) -> str:
 
 
 def _advice(request: Request, empty: Row | None, rows: Sequence[Row], closed: ClosedHosts) -> Iterator[str]:
-    """What to do about a requirement that left nobody, where its words do not say it."""
+    """Yield what to do about a requirement that left nobody, where its words do not say it."""
     host = request.forced_host
     match empty:
         case Row(requirement=Requirement.IN_TREE) if host is not None:
@@ -232,21 +233,21 @@ def _advice(request: Request, empty: Row | None, rows: Sequence[Row], closed: Cl
             yield f"Hosts reach network {nic.network.name} only where it has no subnet: add a subnet there."
 
 
-def _short_elsewhere(request: Request, found: Candidates | None, closed: ClosedHosts) -> Iterator[str]:
+def _short_elsewhere(request: Request, answer: Candidates | None, closed: ClosedHosts) -> Iterator[str]:
     """Say of two things that are both there, in different places: some hosts have one of them, others the other."""
-    funnel = found.funnel if found else None
+    funnel = answer.funnel if answer else None
     if funnel is None or not funnel.turned:
         return
     turned, steps = funnel.turned, funnel.steps
     short = next(number for number, step in enumerate(turned) if step.hosts_left == 0)
     empty = next(number for number, step in enumerate(steps) if step.hosts_left == 0)
-    one, other = (
+    short_here, short_there = (
         _words(request, step, _take_narrowing(list(request.narrowings), step), closed).removeprefix("with ")
         for step in (turned[0], turned[short])
     )
     yield (
-        f"{_have(turned[short - 1].hosts_left)} {one} but not {other}; "
-        f"{_have(steps[empty - 1].hosts_left)} {other} but not {one}."
+        f"{_have(turned[short - 1].hosts_left)} {short_here} but not {short_there}; "
+        f"{_have(steps[empty - 1].hosts_left)} {short_there} but not {short_here}."
     )
 
 
@@ -255,11 +256,11 @@ def _have(hosts: int) -> str:
 
 
 def _others(rows: Sequence[Row], funnels: Sequence[Sequence[Row]]) -> Iterator[str]:
-    """How far the other alternatives came, where it differs: up to what left nobody."""
-    told = {(row.words, row.hosts_left) for row in rows}
+    """Yield how far the other alternatives came, where it differs: up to what left nobody."""
+    rows_told = {(row.words, row.hosts_left) for row in rows}
     for other in funnels:
         upto = next((number for number, row in enumerate(other, 1) if row.hosts_left == 0), len(other))
-        parts = [_counted(row, first=False) for row in other[:upto] if (row.words, row.hosts_left) not in told]
+        parts = [_counted(row, first=False) for row in other[:upto] if (row.words, row.hosts_left) not in rows_told]
         if parts:
             yield f"Tried as well: {', '.join(parts)}."
 
@@ -280,8 +281,8 @@ def _listed(names: Sequence[str]) -> list[str]:
     return [*names[:SEGMENTS_MAX], f"{more} more"] if more > 0 else list(names)
 
 
-def _held(request: Request, ports: Sequence[Port]) -> Iterator[str]:
-    """A sentence for each port whose address leaves the server only some of the hosts."""
+def _pinned_ports(request: Request, ports: Sequence[Port]) -> Iterator[str]:
+    """Yield a sentence for each port whose address leaves the server only some of the hosts."""
     addresses = {port.tag: " and ".join(port.addresses) for port in ports}
     for nic in request.nics:
         if nic.pinned_to is not None and nic.network.flat:
@@ -292,7 +293,7 @@ def _held(request: Request, ports: Sequence[Port]) -> Iterator[str]:
 
 
 def _addresses(request: Request, empty: Row | None, usages: Usages) -> Iterator[str]:
-    """For each network that an address is wanted of: how many are free, segment by segment."""
+    """Yield, for each network that an address is wanted of, how many are free, segment by segment."""
     networks = {nic.network.id: nic.network for nic in request.nics if nic.needs_address}
     for network in networks.values():
         counts = _counts(network, usages)
@@ -303,15 +304,21 @@ def _addresses(request: Request, empty: Row | None, usages: Usages) -> Iterator[
 
 def _addresses_head(request: Request, network: NetworkView, empty: Row | None, counts: Sequence["_Count"]) -> str:
     families = _families(counts)
-    out = [name for name in families if not any(left[name][0] for _, left in counts if name in left)]
-    if out:
-        which = "" if len(out) == len(families) else f"{FAMILY_WORDS[out[0]]} "
+    classes_out = [
+        name
+        for name in families
+        if not any(free_by_class[name][0] for _, free_by_class in counts if name in free_by_class)
+    ]
+    if classes_out:
+        which = "" if len(classes_out) == len(families) else f"{FAMILY_WORDS[classes_out[0]]} "
         return f"The {which}addresses of network {network.name} ran out"
     shared = _shared(request)
     match empty:
-        case Row(requirement=Requirement.TOGETHER) if [one.id for one, _ in shared] == [network.id]:
+        case Row(requirement=Requirement.TOGETHER) if [network_shared.id for network_shared, _ in shared] == [
+            network.id
+        ]:
             return f"No host that is left reaches {shared[0][1]} free addresses of network {network.name}"
-        case Row(requirement=Requirement.FREE, nic=NicRequest(network=wanted)) if wanted.id == network.id:
+        case Row(requirement=Requirement.FREE, nic=NicRequest(network=network_short)) if network_short.id == network.id:
             return f"No host that is left reaches a free address of network {network.name}"
     return f"Addresses of network {network.name}"
 
@@ -321,39 +328,39 @@ _Count = tuple[str, Mapping[str, tuple[int, int]]]
 
 
 def _counts(network: NetworkView, usages: Usages) -> list[_Count]:
-    """What is free segment by segment, by name; without segments that have no pools."""
+    """Return what is free segment by segment, by name; without segments that have no pools."""
     counts: list[_Count] = []
     for segment in sorted(network.segments, key=lambda segment: segment.name):
-        held = usages.get(segment.provider_uuid, {})
-        capacities = {name: held.get(name, (0, 0)) for name in segment.classes}
-        left = {name: (max(capacity - used, 0), capacity) for name, (capacity, used) in capacities.items()}
-        if left:
-            counts.append((segment.name, left))
+        usage = usages.get(segment.provider_uuid, {})
+        capacities = {name: usage.get(name, (0, 0)) for name in segment.classes}
+        free_by_class = {name: (max(capacity - used, 0), capacity) for name, (capacity, used) in capacities.items()}
+        if free_by_class:
+            counts.append((segment.name, free_by_class))
     return counts
 
 
 def _families(counts: Sequence[_Count]) -> list[str]:
-    return [name for name in ADDRESS_CLASSES if any(name in left for _, left in counts)]
+    return [name for name in ADDRESS_CLASSES if any(name in free_by_class for _, free_by_class in counts)]
 
 
 def _by_segment(network: NetworkView, counts: Sequence[_Count]) -> str:
     families = _families(counts)
 
-    def told(some: Sequence[_Count]) -> str:
+    def sentence(some: Sequence[_Count]) -> str:
         parts = []
         for name in families:
-            pairs = [left[name] for _, left in some if name in left]
+            pairs = [free_by_class[name] for _, free_by_class in some if name in free_by_class]
             label = f"{FAMILY_WORDS[name]} " if len(families) > 1 else ""
             if pairs:
                 parts.append(f"{label}{sum(p[0] for p in pairs)} of {sum(p[1] for p in pairs)} free")
         return " and ".join(parts)
 
     if not network.routed:
-        return told(counts)
-    shown = [f"{count[0]} {told([count])}" for count in counts[:SEGMENTS_MAX]]
+        return sentence(counts)
+    shown = [f"{count[0]} {sentence([count])}" for count in counts[:SEGMENTS_MAX]]
     rest = counts[SEGMENTS_MAX:]
     if rest:
-        shown.append(f"{len(rest)} more segment{'' if len(rest) == 1 else 's'} {told(rest)}")
+        shown.append(f"{len(rest)} more segment{'' if len(rest) == 1 else 's'} {sentence(rest)}")
     return ", ".join(shown)
 
 

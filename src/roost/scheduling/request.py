@@ -88,7 +88,7 @@ def build_request(
     excluded_hosts: Sequence[str] = (),
     free_to_leave: bool = False,
 ) -> Request:
-    """The request of a server with these ports.
+    """Return the request of a server with these ports.
 
     free_to_leave: an address that this very build assigned does not hold the port to its segment any more.
     """
@@ -114,17 +114,17 @@ def build_request(
 
 
 def stays(port: Port, *, free_to_leave: bool) -> bool:
-    """Whether the address that a port has, or has a claim for, is kept; one that pins it always is."""
+    """Return whether the address that a port has, or has a claim for, is kept; one that pins it always is."""
     return port.provider_uuid is not None and (port.pinned or not free_to_leave)
 
 
 def alternatives(request: Request) -> list[Request]:
-    """The request once for every combination of kinds of segments that its NICs may be on; nearly always one.
+    """Return the request once for every combination of kinds of segments that its NICs may be on; nearly always one.
 
     Segments of one network are of one kind when a port claims the same classes on them: what a granular group asks for.
     """
     kinds = [kinds_of(nic.network) if nic.needs_address else (None,) for nic in request.nics]
-    count = math.prod(len(one) for one in kinds)
+    count = math.prod(len(kinds_of_nic) for kinds_of_nic in kinds)
     if count > KINDS_MAX:
         names = ", ".join(sorted({nic.network.name for nic in request.nics if nic.needs_address}))
         reason = (
@@ -146,7 +146,7 @@ def alternatives(request: Request) -> list[Request]:
 
 
 def kinds_of(network: NetworkView) -> tuple[tuple[str, ...] | None, ...]:
-    """The kinds of segments where a port gets addresses, those that give most first; one None where there is none."""
+    """Return the kinds of segments where a port gets addresses, those that give most first; one None without any."""
     kinds = {
         segment.classes
         for segment in network.segments
@@ -156,12 +156,12 @@ def kinds_of(network: NetworkView) -> tuple[tuple[str, ...] | None, ...]:
 
 
 def suffix_of(tag: str) -> str:
-    """The suffix of a NIC's granular group, by the NIC's tag."""
+    """Return the suffix of a NIC's granular group, by the NIC's tag."""
     return f"_nic{tag}"
 
 
 def reached_through(nic: NicRequest) -> frozenset[str]:
-    """The placement aggregates whose hosts reach the NIC's network, or the segment that it is held to."""
+    """Return the placement aggregates whose hosts reach the NIC's network, or the segment that it is held to."""
     return frozenset(
         segment.placement_aggregate
         for segment in nic.network.segments
@@ -170,18 +170,18 @@ def reached_through(nic: NicRequest) -> frozenset[str]:
 
 
 def place_of(nic: NicRequest) -> str:
-    """Where a NIC has to be, in words: a network, or the one segment of it that an address is on."""
+    """Return where a NIC has to be, in words: a network, or the one segment of it that an address is on."""
     network = f"network {nic.network.name}"
-    held = [segment.name for segment in nic.network.segments if segment.provider_uuid == nic.pinned_to]
-    if held and nic.network.routed:
-        return f"{'cell' if nic.network.flat else 'segment'} {held[0]} of {network}"
+    segment_names = [segment.name for segment in nic.network.segments if segment.provider_uuid == nic.pinned_to]
+    if segment_names and nic.network.routed:
+        return f"{'cell' if nic.network.flat else 'segment'} {segment_names[0]} of {network}"
     if nic.classes is not None and len(kinds_of(nic.network)) > 1:
         return f"{network} where it has {KIND_WORDS[nic.classes]}"
     return network
 
 
 def address_group(nic: NicRequest) -> RequestGroup:
-    """One address of each class for a NIC: all from the one provider of a plain network, or a segment of its kind."""
+    """Return one address of each class for a NIC: all from one provider, a plain network or a segment of its kind."""
     assert nic.classes, "a kind without classes asks for nothing"
     resources = dict.fromkeys(nic.classes, 1)
     if not nic.network.routed:
@@ -207,7 +207,7 @@ def _may_be_on(nic: NicRequest, segment: Segment) -> bool:
 
 
 def build_query(request: Request, *, limit: int) -> CandidateQuery:
-    """The request as the ledger reads it. limit: how many candidates are wanted, excluded hosts not counted."""
+    """Return the request as the ledger reads it. limit: how many candidates are wanted, excluded hosts not counted."""
     host = RequestGroup(
         suffix="",
         resources=dict(request.resources),

@@ -11,7 +11,7 @@ DEFAULTS = SchedulingSettings()
 
 
 def select(
-    found: Candidates,
+    answer: Candidates,
     count: int,
     random: Random,
     settings: SchedulingSettings = DEFAULTS,
@@ -20,7 +20,7 @@ def select(
     quiet: frozenset[str] = frozenset(),
     elsewhere: bool = False,
 ) -> list[Candidate]:
-    """Up to `count` candidates, one for each server, that fit together into what is free.
+    """Return up to `count` candidates, one for each server, that fit together into what is free.
 
     excluded: names of hosts that will not do. quiet: of hosts that were not heard of lately; one is chosen only where
     no other is left, and not even then where the servers can still search elsewhere. Better candidates come first,
@@ -28,16 +28,16 @@ def select(
     any is taken twice. Fewer than `count` come back when the candidates found hold no more: ask the ledger again after
     claiming them.
     """
-    hosts = {candidate.root_uuid: found.summaries[candidate.root_uuid].name for candidate in found.candidates}
-    allowed = [candidate for candidate in found.candidates if hosts[candidate.root_uuid] not in excluded]
+    hosts = {candidate.root_uuid: answer.summaries[candidate.root_uuid].name for candidate in answer.candidates}
+    allowed = [candidate for candidate in answer.candidates if hosts[candidate.root_uuid] not in excluded]
     ranked = [candidate for candidate in allowed if hosts[candidate.root_uuid] not in quiet]
     if not ranked and not elsewhere:
         ranked = allowed
     random.shuffle(ranked)
-    ranked.sort(key=lambda candidate: weigh(candidate, found.summaries, settings), reverse=True)
+    ranked.sort(key=lambda candidate: weigh(candidate, answer.summaries, settings), reverse=True)
     free: dict[tuple[str, str], int] = {
         (uuid, name): capacity - used
-        for uuid, summary in found.summaries.items()
+        for uuid, summary in answer.summaries.items()
         for name, (capacity, used) in summary.resources.items()
     }
     chosen: list[Candidate] = []
@@ -53,21 +53,21 @@ def select(
     return chosen
 
 
-def join(found: Sequence[Candidates]) -> Candidates:
-    """The candidates of several searches for the same servers, to choose from together."""
-    if len(found) == 1:
-        return found[0]
+def join(answers: Sequence[Candidates]) -> Candidates:
+    """Return the candidates of several searches for the same servers, to choose from together."""
+    if len(answers) == 1:
+        return answers[0]
     return Candidates(
-        candidates=tuple(candidate for one in found for candidate in one.candidates),
-        summaries={uuid: summary for one in found for uuid, summary in one.summaries.items()},
+        candidates=tuple(candidate for answer in answers for candidate in answer.candidates),
+        summaries={uuid: summary for answer in answers for uuid, summary in answer.summaries.items()},
     )
 
 
 def _take(candidate: Candidate, free: dict[tuple[str, str], int]) -> bool:
-    asked = _amounts(candidate)
-    if any(free[key] < amount for key, amount in asked.items()):
+    amounts_asked = _amounts(candidate)
+    if any(free[key] < amount for key, amount in amounts_asked.items()):
         return False
-    for key, amount in asked.items():
+    for key, amount in amounts_asked.items():
         free[key] -= amount
     return True
 

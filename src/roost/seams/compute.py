@@ -1,4 +1,4 @@
-"""What the network service asks of the compute service, and what is kept with a server."""
+"""What the compute service does for the network service, and what is kept with a server."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -104,34 +104,53 @@ class PortsChange(Struct, frozen=True):
 
 
 class ComputeClient(Protocol):
-    """The compute service, next door or over HTTP. Every call is in sets and can be repeated."""
+    """Servers, hosts and host aggregates. Every call is in sets and can be repeated."""
 
     async def ensure_host_aggregates(self, aggregates: Sequence[HostAggregateState]) -> None:
-        """Create those that do not exist yet."""
+        """Create those that do not exist yet.
+
+        Remote: POST /os-aggregates, which chooses the UUID itself.
+        """
 
     async def delete_host_aggregates(self, uuids: Sequence[str]) -> None:
-        """Delete them, and their UUIDs from every provider."""
+        """Delete them, and their UUIDs from every provider.
+
+        Remote: DELETE /os-aggregates/{id}, once POST /os-aggregates/{id}/action has removed every host.
+        """
 
     async def set_segment_aggregates(
         self, aggregates_by_host: Mapping[str, frozenset[str]], *, managed: frozenset[str]
     ) -> None:
-        """These hosts are in these of the `managed` host aggregates and in no other managed one.
+        """Put these hosts into these of the `managed` host aggregates and into no other managed one.
 
         Aggregates outside `managed`, and hosts that are not named, are left alone. Placement mirrors it before the
         call returns.
+
+        Remote: POST /os-aggregates/{id}/action with add_host or remove_host, once for each host.
         """
 
     async def get_server_states(self, server_ids: Sequence[str]) -> dict[str, ServerState]:
-        """Return those of the servers that exist, whose delete is still at work, or that a host may have a guest of."""
+        """Return those of the servers that exist, whose delete is still at work, or that a host may have a guest of.
 
-    async def list_segment_aggregates(self) -> dict[str, HostAggregateMembers]:
-        """All host aggregates, by UUID: those that the network service keeps, and those of operators."""
+        Remote: GET /servers/detail?all_tenants=true&uuid={id}: its status and OS-EXT-STS:task_state.
+        """
 
-    async def get_heartbeats(self, hosts: Sequence[str]) -> dict[str, HostHeartbeat]:
-        """Return those of the hosts that are known, by name."""
+    async def list_host_aggregates(self) -> dict[str, HostAggregateMembers]:
+        """Return all host aggregates, by UUID: those that the network service keeps, and those of operators.
+
+        Remote: GET /os-aggregates.
+        """
+
+    async def get_heartbeats(self, names: Sequence[str]) -> dict[str, HostHeartbeat]:
+        """Return those of the hosts that are known, by name.
+
+        Remote: GET /os-services?binary=nova-compute: their updated_at and state.
+        """
 
     async def ports_changed(self, changes: Sequence[PortsChange]) -> None:
         """Look at these servers' ports again: what is kept with ACTIVE ones is as they are now, or they are gone.
 
         A build that lost a port ends in ERROR with the reason. Servers that do not exist are left out.
+
+        Remote: POST /os-server-external-events with network-changed, or network-vif-deleted for a port that is lost.
         """

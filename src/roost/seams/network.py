@@ -1,4 +1,4 @@
-"""What the conductor and the compute service ask of the network service."""
+"""What the network service does for the conductor and the compute service."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -90,8 +90,9 @@ class Segment(Struct, frozen=True, kw_only=True):
 class NetworkView(Struct, frozen=True, kw_only=True):
     """A network as scheduling needs to know it. A plain network has one `Segment`: itself.
 
-    flat: of the legacy kind; its segments are its pools, and it is as routed as any. project_id: whose it is; shared,
-    external: who else sees it; on one that is external only, others have no ports.
+    flat: of the legacy kind; its segments are its pools, and it is as routed as any. has_subnets: whether servers can
+    have ports there at all. project_id: whose it is; shared, external: who else sees it; on one that is external only,
+    others have no ports.
     """
 
     id: str
@@ -99,6 +100,7 @@ class NetworkView(Struct, frozen=True, kw_only=True):
     routed: bool
     segments: tuple[Segment, ...]
     flat: bool = False
+    has_subnets: bool = True
     project_id: str = ""
     shared: bool = False
     external: bool = False
@@ -165,19 +167,54 @@ class HostReach(Struct, frozen=True):
 
 
 class NetworkClient(Protocol):
-    """The network service, next door or over HTTP. Every call is in sets and can be repeated."""
+    """Networks, and the hosts that reach them. Every call is in sets and can be repeated."""
 
     async def get_networks(self, network_ids: Sequence[str]) -> dict[str, NetworkView]:
-        """Networks with their segments, by id; unknown ones are left out."""
+        """Return networks with their segments, by id; unknown ones are left out.
 
-    async def list_network_ids(self, *, limit: int, project_id: str | None) -> list[str]:
-        """At most `limit` networks, the oldest first: what a server can mean that names none.
-
-        project_id: those that it owns, and shared ones; None: of all networks.
+        Remote: GET /v2.0/networks?id={id}, /v2.0/segments?network_id={id} and /v2.0/subnets?network_id={id};
+        the placement aggregate of a segment is GET /resource_providers/{segment}/aggregates.
         """
 
+    async def list_network_ids(self, *, limit: int, project_id: str | None) -> list[str]:
+        """Return at most `limit` networks, the oldest first: what a server can mean that names none.
+
+        project_id: those that it owns, and shared ones; None: of all networks.
+
+        Remote: GET /v2.0/networks?tenant_id={project_id}&shared=false and GET /v2.0/networks?shared=true.
+        """
+
+    async def set_hosts(
+        self, physical_networks_by_host: Mapping[str, Sequence[str]], *, cells_by_host: Mapping[str, str] = {}
+    ) -> None:
+        """Note that these hosts reach these physical networks, and no others; other hosts are left alone.
+
+        cells_by_host: the cells that they belong to; one that is not named is in cell1.
+
+        Remote: none; Neutron hears of physical networks from agents of its own, over its message queue.
+        """
+
+
+class PortClient(NetworkClient, Protocol):
+    """The ports that servers have."""
+
     async def get_port_projects(self, port_ids: Sequence[str]) -> dict[str, str]:
-        """Return port id -> the project that owns it; unknown ones are left out."""
+        """Return port id -> the project that owns it; unknown ones are left out.
+
+        Remote: GET /v2.0/ports?id={id}&fields=id&fields=project_id.
+        """
+
+    async def list_attached_ports(self, server_ids: Sequence[str]) -> dict[str, tuple[AttachedPort, ...]]:
+        """Return server id -> the ports that say they are its, whoever's, and its NICs on flat networks.
+
+        Servers without any are left out.
+
+        Remote: GET /v2.0/ports?device_id={server_id}.
+        """
+
+
+class BuildClient(NetworkClient, Protocol):
+    """The ports of servers that come and go."""
 
     async def ensure_ports(
         self, servers: Sequence[ServerNics], *, placed: bool = False
@@ -189,40 +226,36 @@ class NetworkClient(Protocol):
         server that is refused for such an address keeps its ports until they are released.
 
         placed: the servers' hosts are chosen, so that ports on flat networks are made as well.
+
+        Remote: POST /v2.0/ports without a host, by which a routed network defers the address; of the user's own
+        PUT /v2.0/ports/{id} with device_id.
         """
 
     async def bind_ports(self, binds: Sequence[PortBind]) -> list[Bound | BindRefused]:
-        """Bind, and assign the address that is claimed already; in order. One refusal undoes no other."""
+        """Bind, and assign the address that is claimed already; in order. One refusal undoes no other.
+
+        Remote: PUT /v2.0/ports/{id} with binding:host_id, and If-Match for the revision.
+        """
 
     async def unassign_ports(self, revisions: Mapping[str, int]) -> None:
         """Take the build's own addresses off ports that leave their segment, and unbind them; their claims stay.
 
         revisions: port id -> its revision as read; a port that changed since is left as it is.
+
+        Remote: PUT /v2.0/ports/{id} with fixed_ips [] and an empty binding:host_id, and If-Match for the revision.
         """
 
     async def settle_ports(self, server_ids: Sequence[str]) -> None:
-        """The servers are ACTIVE: their ports are no longer reserved, their addresses pin from now on."""
+        """End the reservation of the ports of servers that are ACTIVE now: their addresses pin from here on.
+
+        Remote: none; Neutron reserves no port for a build.
+        """
 
     async def release_ports(self, servers: Sequence[ServerNics], *, restore: bool) -> None:
-        """The servers go. Roost's ports are deleted, their claims returned; the user's are unbound and kept.
+        """Delete Roost's ports of servers that go, and return their claims; unbind and keep the user's ports.
 
         restore: the server never ran, so the user's ports return to the state in which they came: an address that the
         build assigned goes as well. Without it they keep their addresses.
+
+        Remote: DELETE /v2.0/ports/{id}; of the user's own PUT /v2.0/ports/{id} with an empty device_id.
         """
-
-    async def set_hosts(
-        self, physical_networks_by_host: Mapping[str, Sequence[str]], *, cells_by_host: Mapping[str, str] | None = None
-    ) -> None:
-        """These hosts reach these physical networks, and no others; other hosts are left alone.
-
-        cells_by_host: the cells that they belong to; one that is not named is in cell1.
-        """
-
-    async def list_attached_ports(self, server_ids: Sequence[str]) -> dict[str, tuple[AttachedPort, ...]]:
-        """Server id -> the ports that say they are its, whoever's, and its NICs on flat networks.
-
-        Servers without any are left out.
-        """
-
-    async def get_segment_names(self, provider_uuids: Sequence[str]) -> dict[str, str]:
-        """What people call a segment, or a network without segments, by its provider's UUID."""

@@ -1,4 +1,4 @@
-"""What the conductor, the network and the compute service ask of the ledger.
+"""What the ledger does for the conductor, the network and the compute service: claims, and the providers behind them.
 
 UUIDs are canonical lower-case strings. Amounts are whole units of a resource class.
 """
@@ -47,7 +47,7 @@ class Inventory(Struct, frozen=True):
 
     @property
     def capacity(self) -> int:
-        """Whole units that can be in use at once, CAPACITY_MAX at most."""
+        """Return whole units that can be in use at once, CAPACITY_MAX at most."""
         return int(min((self.total - self.reserved) * self.allocation_ratio, CAPACITY_MAX))
 
 
@@ -106,7 +106,7 @@ class Rule(Enum):
 class Shortfall(Struct, frozen=True, kw_only=True):
     """One reason why a claim was refused.
 
-    asked, free: units of the class; for CONSUMER_GENERATION the generation given and the present one (-1: none).
+    requested, free: units of the class; for CONSUMER_GENERATION the generation named and the present one (-1: none).
     limit: the min_unit, max_unit or step_size that was broken, else 0. IN_USE is said of an inventory that should go,
     by reshape only.
     """
@@ -115,7 +115,7 @@ class Shortfall(Struct, frozen=True, kw_only=True):
     consumer_uuid: str
     provider_uuid: str = ""
     resource_class: str = ""
-    asked: int = 0
+    requested: int = 0
     free: int = 0
     limit: int = 0
 
@@ -155,19 +155,19 @@ class ConsumerState(Struct, frozen=True, kw_only=True):
 
 
 def add_allocations(*parts: Allocations) -> dict[str, dict[str, int]]:
-    """Return what these make together."""
+    """Return the sum of the allocations."""
     total: dict[str, dict[str, int]] = {}
     for part in parts:
         for provider_uuid, resources in part.items():
-            there = total.setdefault(provider_uuid, {})
+            amounts = total.setdefault(provider_uuid, {})
             for name, amount in resources.items():
-                there[name] = there.get(name, 0) + amount
+                amounts[name] = amounts.get(name, 0) + amount
     return total
 
 
 def subtract_allocations(whole: Allocations, part: Allocations) -> dict[str, dict[str, int]]:
-    """Return what is left of `whole`, which holds all of `part`, without amounts of zero."""
-    left = {
+    """Return `whole`, which covers `part`, without it and without amounts of zero."""
+    rests = {
         provider_uuid: {
             name: rest
             for name, amount in resources.items()
@@ -175,7 +175,21 @@ def subtract_allocations(whole: Allocations, part: Allocations) -> dict[str, dic
         }
         for provider_uuid, resources in whole.items()
     }
-    return {provider_uuid: resources for provider_uuid, resources in left.items() if resources}
+    return {provider_uuid: resources for provider_uuid, resources in rests.items() if resources}
+
+
+def covers_allocations(whole: Allocations, part: Allocations) -> bool:
+    """Return whether `whole` has all of `part`, and perhaps more."""
+    return all(
+        whole.get(provider_uuid, {}).get(name, 0) >= amount
+        for provider_uuid, resources in part.items()
+        for name, amount in resources.items()
+    )
+
+
+def same_allocations(first: Allocations, second: Allocations) -> bool:
+    """Return whether both are of the same amounts; an amount of zero is none."""
+    return covers_allocations(first, second) and covers_allocations(second, first)
 
 
 class RequestGroup(Struct, frozen=True, kw_only=True):
@@ -276,7 +290,7 @@ class FunnelStep(Struct, frozen=True, kw_only=True):
     hosts_left: int = 0
 
     def describe(self) -> str:
-        """The requirement in placement's words, without the count."""
+        """Return the requirement in placement's words, without the count."""
         all_of, any_of = " and ".join(self.names) or "nothing", " or ".join(self.names)
         words = self.requirement.value.format(all=all_of, any=any_of, amount=self.amount)
         return f"{words} (group {self.suffix})" if self.suffix else words
@@ -301,13 +315,49 @@ class Candidates(Struct, frozen=True):
     funnel: Funnel | None = None
 
 
-class PlacementClient(Protocol):
-    """The ledger, next door or over HTTP. Every call raises DatabaseUnavailable when it cannot be reached."""
+class ClaimClient(Protocol):
+    """What is taken, and what could be: the ledger of consumers. Every call raises DatabaseUnavailable without it."""
+
+    async def candidates(self, queries: Sequence[CandidateQuery]) -> list[Candidates]:
+        """Search as of now: whatever was committed before the call is seen.
+
+        Remote: GET /allocation_candidates, once for each query; it returns no funnel.
+        """
+
+    async def claim(self, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
+        """Take each group whole or refuse it whole, in order; one refusal undoes no other group.
+
+        Remote: POST /allocations, once for each group.
+        """
+
+    async def get_consumers(self, uuids: Sequence[str]) -> dict[str, ConsumerState]:
+        """Return the consumers that hold something, by UUID.
+
+        Remote: GET /allocations/{consumer_uuid}.
+        """
+
+    async def release(self, consumer_uuids: Sequence[str], *, generations: Mapping[str, int] | None = None) -> None:
+        """Give back all that the consumers hold; with generations, only of those that are still at theirs.
+
+        Remote: DELETE /allocations/{consumer_uuid}; with a generation PUT /allocations/{consumer_uuid} of nothing.
+        """
+
+    async def list_usages(self, provider_uuids: Sequence[str]) -> dict[str, dict[str, tuple[int, int]]]:
+        """Return provider UUID -> resource class -> (capacity, used), as of now.
+
+        Remote: GET /resource_providers/{uuid}/inventories and GET /resource_providers/{uuid}/usages.
+        """
+
+
+class ProviderClient(Protocol):
+    """What there is: providers, their inventories, traits and placement aggregates. Raises as ClaimClient does."""
 
     async def ensure_providers(self, states: Sequence[ProviderState]) -> None:
         """Create or change providers until they are as said, but for the parent of one that exists, which stays.
 
         Inventory may shrink below its use, not vanish then.
+
+        Remote: POST /resource_providers, then PUT /resource_providers/{uuid}/inventories, /traits and /aggregates.
         """
 
     async def reshape(self, states: Sequence[ProviderState], claims: Sequence[ConsumerClaim]) -> Claimed | Refused:
@@ -316,36 +366,34 @@ class PlacementClient(Protocol):
         What is not inventory is made before. Claims are measured by what the inventories will be, all together; one
         that raises no use is taken, also where a provider has less than is in use. Refused: a claim does not fit, a
         consumer has another generation, or (IN_USE) an inventory that should go is in use by others.
+
+        Remote: POST /reshaper.
         """
 
     async def delete_providers(self, uuids: Sequence[str]) -> list[str]:
-        """Delete providers that nobody uses; those that are in use or have children stay and are returned."""
+        """Delete providers that nobody uses; return those that stay, as they are in use or have children.
+
+        Remote: DELETE /resource_providers/{uuid}, whose 409 is one that stays.
+        """
 
     async def get_providers(self, uuids: Sequence[str]) -> dict[str, ProviderState]:
-        """The providers that exist, by UUID, whole but for their parents."""
+        """Return the providers that exist, by UUID, whole but for their parents.
+
+        Remote: GET /resource_providers/{uuid}, with its /inventories, /traits and /aggregates.
+        """
 
     async def list_aggregate_providers(self, aggregates: Sequence[str]) -> dict[str, list[str]]:
-        """Placement aggregate -> UUIDs of the providers in it."""
+        """Return placement aggregate -> UUIDs of the providers in it.
+
+        Remote: GET /resource_providers?member_of={aggregate}.
+        """
 
     async def set_placement_aggregates(
         self, aggregates_by_provider: Mapping[str, frozenset[str]], *, managed: frozenset[str]
     ) -> None:
-        """These providers are in these of the `managed` placement aggregates and in no other managed one.
+        """Put these providers into these of the `managed` placement aggregates and into no other managed one.
 
         Aggregates outside `managed`, and providers that are not named, are left alone; unknown providers are skipped.
+
+        Remote: GET /resource_providers/{uuid}/aggregates, then PUT of the same with the generation that was read.
         """
-
-    async def claim(self, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
-        """Take each group whole or refuse it whole, in order; one refusal undoes no other group."""
-
-    async def get_consumers(self, uuids: Sequence[str]) -> dict[str, ConsumerState]:
-        """The consumers that hold something, by UUID; those that hold nothing are left out."""
-
-    async def release(self, consumer_uuids: Sequence[str], *, generations: Mapping[str, int] | None = None) -> None:
-        """Give back all that the consumers hold; with generations, only of those that are still at theirs."""
-
-    async def candidates(self, queries: Sequence[CandidateQuery]) -> list[Candidates]:
-        """Search as of now: whatever was committed before the call is seen."""
-
-    async def list_usages(self, provider_uuids: Sequence[str]) -> dict[str, dict[str, tuple[int, int]]]:
-        """Provider UUID -> resource class -> (capacity, used), straight from the database."""

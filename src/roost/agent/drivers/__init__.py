@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from roost.agent.model import GuestKey, GuestOrder
+from roost.seams.agent import GuestKey, GuestOrder
 
 
 class LaunchFailed(Exception):
@@ -15,10 +15,10 @@ class Driver(Protocol):
 
     @property
     def instance_id(self) -> str:
-        """The UUID of this agent, the same for as long as it knows its guests: another one does not know them."""
+        """Return the UUID of this agent, the same for as long as it knows its guests; another does not know them."""
 
     def attempts_by_guest(self) -> Mapping[GuestKey, int]:
-        """The guests that are there, whole, with the attempt that made each."""
+        """Return the guests that are there, whole, with the attempt that made each."""
 
     async def launch(self, order: GuestOrder) -> None:
         """Make the guest and start it; one that a lower attempt left behind is replaced.

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from roost.agent.drivers import LaunchFailed
-from roost.agent.model import GuestKey, GuestOrder
+from roost.seams.agent import GuestKey, GuestOrder
 
 ALWAYS = sys.maxsize
 STALE_LINES_MAX = 20_000
@@ -78,11 +78,11 @@ class FakeDriver:
 
     @property
     def instance_id(self) -> str:
-        """Made with the state directory, and as old as it is."""
+        """Return the id that was made with the state directory, and is as old as it is."""
         return self._instance_id
 
     def attempts_by_guest(self) -> Mapping[GuestKey, int]:
-        """The guests in the journal."""
+        """Return the guests in the journal."""
         return self._attempts
 
     async def launch(self, order: GuestOrder) -> None:
@@ -141,12 +141,12 @@ class FakeDriver:
 
 
 def list_launches(directory: Path) -> list[GuestLine]:
-    """Every launch that was ever tried with this state directory, in order."""
+    """Return every launch that was ever tried with this state directory, in order."""
     return _read_lines(directory / "launches.journal")
 
 
 def list_guests(directory: Path) -> dict[GuestKey, int]:
-    """The guests that a state directory holds, with their attempts; also while its agent runs."""
+    """Return the guests that a state directory holds, with their attempts; also while its agent runs."""
     attempts: dict[GuestKey, int] = {}
     for line in _read_lines(directory / "guests.journal"):
         if line.gone:

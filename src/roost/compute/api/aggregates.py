@@ -20,15 +20,15 @@ def aggregate_operations(compute: Compute) -> Operations:
     """Return the operations of host aggregates, by path below /v2.1."""
 
     async def list_aggregates(request: Request) -> Response:
-        found = await service.list_host_aggregates(compute)
-        return json_response({"aggregates": [_show_aggregate(one, request) for one in found]})
+        aggregates = await service.list_host_aggregates(compute)
+        return json_response({"aggregates": [_show_aggregate(aggregate, request) for aggregate in aggregates]})
 
     async def show_aggregate(request: Request) -> Response:
         text = path_text(request, "aggregate_id")
         if not re.fullmatch(r"[0-9]{1,9}", text):
             raise HostAggregateNotFound(f"Aggregate {text} could not be found.")
-        found = await service.get_host_aggregate(compute, int(text))
-        return json_response({"aggregate": _show_aggregate(found, request)})
+        aggregate = await service.get_host_aggregate(compute, int(text))
+        return json_response({"aggregate": _show_aggregate(aggregate, request)})
 
     return {
         "/os-aggregates": {

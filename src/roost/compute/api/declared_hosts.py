@@ -7,17 +7,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.compute.api.answers import HostNames
-from roost.compute.api.host_bodies import HOSTS_MAX, VALUES_MAX, HostBody, read_hosts
+from roost.compute.api.requests import SET_VALUES_MAX
 from roost.compute.model import GUEST_CHANNEL
+from roost.compute.rules.host_names import check_host_names
 from roost.compute.service import Compute, guests, hosts
 from roost.platform.http import json_response, read_json
 from roost.platform.operations import Operation, Operations
+from roost.seams.agent import HOSTS_MAX, HostReport
 
 
-class HostsBody(Struct):
+class DeclaredHostsBody(Struct):
     """Hosts as an operator declares them."""
 
-    hosts: Annotated[list[HostBody], Meta(max_length=HOSTS_MAX)]
+    hosts: Annotated[list[HostReport], Meta(max_length=HOSTS_MAX)]
 
 
 def declared_host_operations(compute: Compute) -> Operations:
@@ -27,8 +29,9 @@ def declared_host_operations(compute: Compute) -> Operations:
         return json_response({"hosts": await guests.list_host_names(compute, declared_only=False)})
 
     async def declare_hosts(request: Request) -> Response:
-        body = await read_json(request, HostsBody, values_max=VALUES_MAX)
-        declared = await hosts.register_hosts(compute, read_hosts(body.hosts), agent=None)
+        body = await read_json(request, DeclaredHostsBody, values_max=SET_VALUES_MAX)
+        check_host_names(host.name for host in body.hosts)
+        declared = await hosts.register_hosts(compute, body.hosts, agent=None)
         compute.wake(GUEST_CHANNEL)  # a fleet that polls for every declared host has new ones
         return json_response({"hosts": [host.name for host in declared]})
 
@@ -41,7 +44,7 @@ def declared_host_operations(compute: Compute) -> Operations:
                 summary="declare hosts, with what they have and reach",
                 endpoint=declare_hosts,
                 rule="roost:hosts:declare",
-                body=HostsBody,
+                body=DeclaredHostsBody,
                 result=HostNames,
                 errors=(409,),
             ),

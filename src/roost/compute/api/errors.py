@@ -29,7 +29,7 @@ FAULTS: Mapping[int, str] = {
 
 
 def nova_fault(problem: Problem, detail: str, _request: Request) -> dict[str, Any]:
-    """The error's body in Nova's dialect."""
+    """Return the error's body in Nova's dialect."""
     return {FAULTS.get(problem.status, "computeFault"): {"code": problem.status, "message": detail}}
 
 

@@ -131,10 +131,10 @@ class Flavors:
         return _show(request, flavor, specs=access_of(self.compute, self.policy, request).allows(FLAVOR_EXTRA_SPECS))
 
     async def _create(self, request: Request) -> Response:
-        asked = (await read_body(request, FlavorCreateBody)).flavor
-        if asked.description is not UNSET and request.state.microversion < DESCRIPTION_FROM:
+        flavor_body = (await read_body(request, FlavorCreateBody)).flavor
+        if flavor_body.description is not UNSET and request.state.microversion < DESCRIPTION_FROM:
             raise BadRequest("description: there is this attribute from microversion 2.55")
-        flavor = await service.create_flavor(self.compute, _read_flavor(asked))
+        flavor = await service.create_flavor(self.compute, _read_flavor(flavor_body))
         return json_response({"flavor": self._show(request, flavor)})
 
     async def _list_brief(self, request: Request) -> Response:
@@ -237,22 +237,22 @@ def _spec(flavor: Flavor, key: str) -> str:
     return flavor.extra_specs[key]
 
 
-def _read_flavor(asked: FlavorBody) -> service.FlavorRequest:
-    if not asked.name.strip():
+def _read_flavor(body: FlavorBody) -> service.FlavorRequest:
+    if not body.name.strip():
         raise BadRequest("name: expected more than blanks")
-    for number, name in ((asked.swap, "swap"), (asked.ephemeral, "OS-FLV-EXT-DATA:ephemeral")):
+    for number, name in ((body.swap, "swap"), (body.ephemeral, "OS-FLV-EXT-DATA:ephemeral")):
         if whole_number(number, name, lowest=0):
             raise BadRequest(f"{name}={number}: only 0 is supported")
-    if str(asked.rxtx_factor) not in ("1", "1.0"):
-        raise BadRequest(f"rxtx_factor={asked.rxtx_factor}: Roost does not serve it: expected 1.0")
+    if str(body.rxtx_factor) not in ("1", "1.0"):
+        raise BadRequest(f"rxtx_factor={body.rxtx_factor}: Roost does not serve it: expected 1.0")
     return service.FlavorRequest(
-        id=None if asked.id in (None, "", "auto") else str(asked.id),
-        name=asked.name.strip(),
-        vcpus=whole_number(asked.vcpus, "vcpus", lowest=1),
-        ram_mb=whole_number(asked.ram, "ram", lowest=1),
-        disk_gb=whole_number(asked.disk, "disk", lowest=0),
-        description=asked.description or None,
-        is_public=flag(asked.is_public, "os-flavor-access:is_public", default=True),
+        id=None if body.id in (None, "", "auto") else str(body.id),
+        name=body.name.strip(),
+        vcpus=whole_number(body.vcpus, "vcpus", lowest=1),
+        ram_mb=whole_number(body.ram, "ram", lowest=1),
+        disk_gb=whole_number(body.disk, "disk", lowest=0),
+        description=body.description or None,
+        is_public=flag(body.is_public, "os-flavor-access:is_public", default=True),
     )
 
 

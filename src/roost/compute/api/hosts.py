@@ -199,12 +199,12 @@ async def _with_servers(
 
 
 async def _add_servers(compute: Compute, hosts: Sequence[Host], shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    servers = await service.list_servers_on(compute, hosts)
+    servers = await service.list_servers_on(compute, [host.name for host in hosts])
     return [
-        one | {"servers": [{"uuid": server_id, "name": name} for server_id, name in servers[host.name]]}
+        host_shown | {"servers": [{"uuid": server_id, "name": name} for server_id, name in servers[host.name]]}
         if host.name in servers
-        else one
-        for host, one in zip(hosts, shown, strict=True)
+        else host_shown
+        for host, host_shown in zip(hosts, shown, strict=True)
     ]
 
 

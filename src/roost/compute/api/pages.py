@@ -17,8 +17,8 @@ More = dict[str, list[dict[str, str]]]
 
 def page_limit(request: Request) -> int:
     """Return how many a page may show: what was asked for, at most PAGE_MAX. Raises BadRequest."""
-    asked = integer_parameter(request, "limit", default=PAGE_MAX, highest=10**18)
-    return min(asked, PAGE_MAX)
+    limit = integer_parameter(request, "limit", default=PAGE_MAX, highest=10**18)
+    return min(limit, PAGE_MAX)
 
 
 async def read_page(

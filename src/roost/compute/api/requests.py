@@ -12,6 +12,8 @@ from roost.platform.http import Version, read_bytes, read_json, root_url
 from roost.platform.operations import Schema, Versions
 
 INTEGER_MAX = 2**31 - 1
+SET_VALUES_MAX = 300_000
+"""Values in a body that is a set of hosts, reports or guests; as many as it may have, with room to spare."""
 
 T = TypeVar("T")
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -23,7 +25,7 @@ NO = frozenset({"0", "f", "false", "off", "n", "no", ""})
 
 
 async def read_body(request: Request, kind: type[T]) -> T:
-    """The body as `kind`. Raises BadRequest; also for the character NUL, which the database cannot keep."""
+    """Return the body as `kind`. Raises BadRequest; also for the character NUL, which the database cannot keep."""
     if b"\\u0000" in await read_bytes(request):
         raise BadRequest("malformed body: the character NUL is not allowed")
     return await read_json(request, kind)
@@ -70,7 +72,7 @@ def query(parameters: Parameters) -> Versions:
 
 def check_parameters(request: Request, parameters: Parameters) -> None:
     """Raise BadRequest for a parameter of the query string that is not served, or given twice, naming it."""
-    served = sorted(name for name, one in parameters.items() if request.state.microversion >= one.since)
+    served = sorted(name for name, parameter in parameters.items() if request.state.microversion >= parameter.since)
     for name in request.query_params:
         _text(name, "the query string")
         if name not in served:
@@ -83,12 +85,12 @@ def check_parameters(request: Request, parameters: Parameters) -> None:
 
 
 def text_parameter(request: Request, name: str) -> str | None:
-    """A text from the query string, None where it is not given. Raises BadRequest for what is not text."""
+    """Return a text from the query string, None where it is not given. Raises BadRequest for what is not text."""
     return None if name not in request.query_params else _text(request.query_params[name], name)
 
 
 def path_text(request: Request, name: str) -> str:
-    """A part of the path. Raises BadRequest for what is not text."""
+    """Return a part of the path. Raises BadRequest for what is not text."""
     return _text(request.path_params[name], name)
 
 
@@ -103,7 +105,7 @@ def _text(text: str, name: str) -> str:
 
 
 def flag(value: Any, name: str, *, default: bool) -> bool:
-    """A yes or no as clients write it. Raises BadRequest. Source: Compute API, parameter_types.boolean."""
+    """Return a yes or no as clients write it. Raises BadRequest. Source: Compute API, parameter_types.boolean."""
     if value is None:
         return default
     word = str(value).strip().lower()
@@ -113,7 +115,7 @@ def flag(value: Any, name: str, *, default: bool) -> bool:
 
 
 def whole_number(value: int | str, name: str, *, lowest: int, highest: int = INTEGER_MAX) -> int:
-    """A number within its range. Raises BadRequest."""
+    """Return a number within its range. Raises BadRequest."""
     number = int(value)
     if not lowest <= number <= highest:
         raise BadRequest(f"{name}={number}: expected a whole number from {lowest} to {highest}")
@@ -121,7 +123,7 @@ def whole_number(value: int | str, name: str, *, lowest: int, highest: int = INT
 
 
 def links(request: Request, kind: str, item_id: str) -> list[dict[str, str]]:
-    """Where an item is. kind: its collection in the path."""
+    """Return where an item is. kind: its collection in the path."""
     root = root_url(request)
     return [
         {"rel": "self", "href": f"{root}/v2.1/{kind}/{item_id}"},
@@ -130,10 +132,10 @@ def links(request: Request, kind: str, item_id: str) -> list[dict[str, str]]:
 
 
 def timestamp(moment: datetime | None) -> str | None:
-    """As the Compute API writes times of servers."""
+    """Return a time as the Compute API writes those of servers."""
     return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def timestamp_with_microseconds(moment: datetime | None) -> str | None:
-    """As the Compute API writes all other times."""
+    """Return a time as the Compute API writes all others."""
     return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")

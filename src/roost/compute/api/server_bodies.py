@@ -92,82 +92,82 @@ class CreateBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_server(body: CreateBody, version: Version) -> ServerRequest:
     """Return what is asked for. Raises BadRequest, which names what cannot be had, or not at this microversion."""
-    asked = body.server
-    _check_versions(asked, version)
+    server = body.server
+    _check_versions(server, version)
     refusal = next(_refusals(body), None)
     if refusal:
         raise BadRequest(refusal)
-    if not asked.name.strip():
+    if not server.name.strip():
         raise BadRequest("name: expected more than blanks")
-    counts = read_counts(*(None if number is None else int(number) for number in (asked.min_count, asked.max_count)))
+    counts = read_counts(*(None if number is None else int(number) for number in (server.min_count, server.max_count)))
     if isinstance(counts, str):
         raise BadRequest(counts)
     destination = read_destination(
-        asked.availability_zone, host=asked.host or None, hypervisor=asked.hypervisor_hostname or None
+        server.availability_zone, host=server.host or None, hypervisor=server.hypervisor_hostname or None
     )
     if isinstance(destination, str):
         raise BadRequest(destination)
     return ServerRequest(
-        name=asked.name.strip(),
-        flavor_ref=str(asked.flavor_ref),
-        nics=_read_nics(asked.networks or None),
-        auto=asked.networks == "auto",
-        image_ref=asked.image_ref or "",
+        name=server.name.strip(),
+        flavor_ref=str(server.flavor_ref),
+        nics=_read_nics(server.networks or None),
+        auto=server.networks == "auto",
+        image_ref=server.image_ref or "",
         count=counts.most,
-        metadata=asked.metadata,
-        description=asked.description or None,
+        metadata=server.metadata,
+        description=server.description or None,
         availability_zone=destination.zone,
         host=destination.host,
     )
 
 
-def _check_versions(asked: ServerBody, version: Version) -> None:
-    given = [name for name in (*FIRST_VERSIONS, *LAST_VERSIONS) if getattr(asked, name) is not UNSET]
-    for name in given:
+def _check_versions(server: ServerBody, version: Version) -> None:
+    attributes = [name for name in (*FIRST_VERSIONS, *LAST_VERSIONS) if getattr(server, name) is not UNSET]
+    for name in attributes:
         first, last = FIRST_VERSIONS.get(name, version), LAST_VERSIONS.get(name, version)
         if not first <= version <= last:
             word, (major, minor) = ("from", first) if version < first else ("up to", last)
             raise BadRequest(f"{name}: there is this attribute {word} microversion {major}.{minor}")
-    if version >= NETWORK_WORDS_FROM and asked.networks is UNSET:
+    if version >= NETWORK_WORDS_FROM and server.networks is UNSET:
         raise BadRequest("networks: expected a list of networks, auto or none: required from microversion 2.37")
-    if version < NETWORK_WORDS_FROM and isinstance(asked.networks, str):
+    if version < NETWORK_WORDS_FROM and isinstance(server.networks, str):
         raise BadRequest(
-            f"networks={asked.networks}: expected a list of networks; auto and none need microversion 2.37"
+            f"networks={server.networks}: expected a list of networks; auto and none need microversion 2.37"
         )
 
 
 def _refusals(body: CreateBody) -> Iterator[str]:
     """Yield what is asked for and not done, in upstream's words where it has such words."""
-    asked = body.server
+    server = body.server
     for hint, value in {**(body.hints or {}), **(body.hints_too or {})}.items():
         if hint == "group":
             yield f"Instance group {value} could not be found: Roost serves no server groups."
         yield f"Scheduler hint {hint}={value}: Roost does not serve it."
-    if asked.key_name is not None:
-        yield f"Invalid key_name provided: Roost keeps no key pairs, so there is none named {asked.key_name}."
-    for group in asked.security_groups or ():
+    if server.key_name is not None:
+        yield f"Invalid key_name provided: Roost keeps no key pairs, so there is none named {server.key_name}."
+    for group in server.security_groups or ():
         if group.name != "default":
             yield f"Security group {group.name} not found: Roost serves none but default, which filters nothing."
-    if asked.block_device_mapping:
+    if server.block_device_mapping:
         yield "block_device_mapping: Roost does not serve it: a server has the local disk of its flavor."
-    for number, device in enumerate(asked.block_device_mapping_v2 or ()):
-        if number or not _is_own_disk(device, asked.image_ref):
+    for number, device in enumerate(server.block_device_mapping_v2 or ()):
+        if number or not _is_own_disk(device, server.image_ref):
             yield (
                 f"Block Device Mapping is Invalid: block_device_mapping_v2[{number}]: a server has its flavor's disk, "
                 "alone; expected nothing, or that disk (boot_index 0, destination_type local, no volume_size)."
             )
-    if flag(asked.config_drive, "config_drive", default=False):
+    if flag(server.config_drive, "config_drive", default=False):
         yield "config_drive: Roost does not serve it."
-    if asked.disk_config == "AUTO":
+    if server.disk_config == "AUTO":
         yield "OS-DCF:diskConfig=AUTO: Roost does not serve it: expected MANUAL."
     for name, value in (
-        ("adminPass", asked.admin_password),
-        ("accessIPv4", asked.access_ip_v4),
-        ("accessIPv6", asked.access_ip_v6),
-        ("user_data", asked.user_data),
-        ("personality", asked.personality),
-        ("tags", asked.tags),
-        ("trusted_image_certificates", asked.trusted_image_certificates),
+        ("adminPass", server.admin_password),
+        ("accessIPv4", server.access_ip_v4),
+        ("accessIPv6", server.access_ip_v6),
+        ("user_data", server.user_data),
+        ("personality", server.personality),
+        ("tags", server.tags),
+        ("trusted_image_certificates", server.trusted_image_certificates),
     ):
         if value not in (UNSET, None, "", []):
             yield f"{name}: Roost does not serve it."

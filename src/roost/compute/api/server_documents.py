@@ -15,7 +15,7 @@ from roost.compute.rules.servers import VM_STATES, ZONE, fault_details, power_st
 
 
 def show_brief(request: Request, server: Server) -> dict[str, Any]:
-    """Source: Compute API, GET /servers."""
+    """Return it as in a list. Source: Compute API, GET /servers."""
     return {"id": server.id, "name": server.name, "links": links(request, "servers", server.id)}
 
 
@@ -39,7 +39,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 
 
 def show_server(request: Request, server: Server, shown_to: Shown) -> dict[str, Any]:
-    """Source: Compute API, GET /servers/{id}, microversions 2.1 to 2.74."""
+    """Return it in full. Source: Compute API, GET /servers/{id}, microversions 2.1 to 2.74."""
     shown = show_brief(request, server) | {
         "status": server.status,
         "tenant_id": server.project_id,
@@ -154,7 +154,7 @@ def _addresses(server: Server) -> dict[str, list[dict[str, Any]]]:
 
 
 def _host_id(server: Server) -> str:
-    """Tells a project which of its servers share a host, and nothing else. Source: nova/utils.py, generate_hostid."""
+    """Return what tells a project which of its servers share a host. Source: nova/utils.py, generate_hostid."""
     if server.host is None:
         return ""
     return hashlib.sha224(f"{server.project_id}{server.host}".encode()).hexdigest()

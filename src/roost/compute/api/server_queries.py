@@ -53,14 +53,14 @@ def read_filter(access: Access, request: Request, *, rule: str) -> ServerFilter:
     check_parameters(request, PARAMETERS)
     if HOST_FILTERS & request.query_params.keys():
         access.enforce(ALL_FILTERS)
-    asked = _read_filter(request)
+    filter_asked = _read_filter(request)
     if flag(text_parameter(request, "all_tenants"), "all_tenants", default=False):
         access.enforce(f"{rule}:get_all_tenants")
-    elif asked.project_id is None:
-        return msgspec.structs.replace(asked, project_id=access.project_id)
-    elif asked.project_id != access.project_id:
+    elif filter_asked.project_id is None:
+        return msgspec.structs.replace(filter_asked, project_id=access.project_id)
+    elif filter_asked.project_id != access.project_id:
         access.enforce(f"{rule}:get_all_tenants")
-    return asked
+    return filter_asked
 
 
 def marker_of(request: Request) -> str | None:
@@ -99,22 +99,22 @@ def _read_filter(request: Request) -> ServerFilter:
 
 def _either(request: Request, name: str, alias: str) -> str | None:
     """Return the value of a parameter that has two names. Raises BadRequest where they say two things."""
-    one, other = text_parameter(request, name), text_parameter(request, alias)
-    if one and other and one != other:
-        raise BadRequest(f"{name}={one} and {alias}={other}: expected one of them")
-    return one or other or None
+    value, value_of_alias = text_parameter(request, name), text_parameter(request, alias)
+    if value and value_of_alias and value != value_of_alias:
+        raise BadRequest(f"{name}={value} and {alias}={value_of_alias}: expected one of them")
+    return value or value_of_alias or None
 
 
 def _read_statuses(request: Request) -> tuple[str, ...] | None:
     """Return the statuses of which a server must have one; none at all where nothing can have what is asked for."""
-    wanted = None
+    statuses = None
     if "status" in request.query_params:
-        wanted = {text.upper() for text in request.query_params.getlist("status")}
+        statuses = {text.upper() for text in request.query_params.getlist("status")}
     vm_state = text_parameter(request, "vm_state")
     if vm_state is not None:
-        having = {status for status, state in VM_STATES.items() if state == vm_state.lower()}
-        wanted = having if wanted is None else wanted & having
-    return None if wanted is None else tuple(sorted(wanted))
+        statuses_in_state = {status for status, state in VM_STATES.items() if state == vm_state.lower()}
+        statuses = statuses_in_state if statuses is None else statuses & statuses_in_state
+    return None if statuses is None else tuple(sorted(statuses))
 
 
 def read_descending(request: Request) -> bool:

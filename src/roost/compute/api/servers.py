@@ -98,13 +98,17 @@ class Servers:
         access = self._access(request)
         body = await read_body(request, CreateBody)
         reservation_only = flag(body.server.return_reservation_id, "return_reservation_id", default=False)
-        asked = read_server(body, request.state.microversion)
-        if asked.host is not None:
+        server_request = read_server(body, request.state.microversion)
+        if server_request.host is not None:
             access.enforce(REQUESTED_HOST if body.server.names_host else FORCED_HOST)
-        if asked.nics:
+        if server_request.nics:
             access.enforce(ATTACH_NETWORK)
         accepted = await service.create_servers(
-            self.compute, asked, project_id=access.project_id, user_id=access.user_id, permissions=access.permissions
+            self.compute,
+            server_request,
+            project_id=access.project_id,
+            user_id=access.user_id,
+            permissions=access.permissions,
         )
         if reservation_only:
             return json_response({"reservation_id": accepted.reservation_id}, 202)

@@ -1,6 +1,7 @@
 """Services in the Compute API's shapes: each host has one, which operators enable, disable and force down."""
 
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 from starlette.requests import Request
@@ -37,15 +38,11 @@ Reason = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
 class _ServiceBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of `enable` and `disable`."""
-
     host: Name
     binary: str = BINARY
 
 
 class _ReasonBody(_ServiceBody, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of `disable-log-reason`."""
-
     disabled_reason: Reason
 
 
@@ -60,6 +57,13 @@ class ServiceUpdateBody(Struct, frozen=True, forbid_unknown_fields=True):
     disabled_reason: Reason | None = None
     forced_down: Any = None
 
+
+ACTIONS: Mapping[str, type[_ServiceBody]] = {
+    "enable": _ServiceBody,
+    "disable": _ServiceBody,
+    "disable-log-reason": _ReasonBody,
+    "force-down": _ForceDownBody,
+}
 
 ACTION_BODY: dict[str, Any] = {
     "type": "object",
@@ -116,54 +120,43 @@ class Services:
         if request.state.microversion >= UUIDS_FROM:
             return await self._update_service(request)
         action = path_text(request, "action")
-        if action == "enable":
-            asked = await _read_service(request, _ServiceBody)
-            await service.enable_host(self.compute, asked.host)
-            changed: dict[str, Any] = {"status": "enabled"}
-        elif action == "disable":
-            asked = await _read_service(request, _ServiceBody)
-            await service.disable_host(self.compute, asked.host)
-            changed = {"status": "disabled"}
-        elif action == "disable-log-reason":
-            explained = await _read_service(request, _ReasonBody)
-            asked, reason = explained, explained.disabled_reason
-            await service.disable_host(self.compute, asked.host, reason=reason)
-            changed = {"status": "disabled", "disabled_reason": reason}
-        elif action == "force-down" and request.state.microversion >= (2, 11):
-            forced = await _read_service(request, _ForceDownBody)
-            asked, down = forced, flag(forced.forced_down, "forced_down", default=True)
-            changed = {"forced_down": (await service.force_down(self.compute, asked.host, down)).forced_down}
-        else:
+        kind = ACTIONS.get(action)
+        if kind is None or (action == "force-down" and request.state.microversion < (2, 11)):
             raise HostNotFound(f"Unknown action {action}")
-        return json_response({"service": {"host": asked.host, "binary": BINARY} | changed})
+        body = await read_body(request, kind)
+        if body.binary != BINARY:
+            raise HostNotFound(f"Could not find binary {body.binary} on host {body.host}.")
+        changed: dict[str, Any] = {"host": body.host, "binary": BINARY}
+        if isinstance(body, _ForceDownBody):
+            down = flag(body.forced_down, "forced_down", default=True)
+            changed["forced_down"] = (await service.force_down(self.compute, body.host, down)).forced_down
+        elif action == "enable":
+            changed["status"] = "enabled"
+            await service.enable_host(self.compute, body.host)
+        else:
+            changed["status"] = "disabled"
+            if isinstance(body, _ReasonBody):
+                changed["disabled_reason"] = body.disabled_reason
+            await service.disable_host(self.compute, body.host, reason=changed.get("disabled_reason"))
+        return json_response({"service": changed})
 
     async def _update_service(self, request: Request) -> Response:
         host = await get_host(self.compute, request, parameter="action")
-        asked = await read_body(request, ServiceUpdateBody)
-        if asked.status is None and asked.forced_down is None:
+        body = await read_body(request, ServiceUpdateBody)
+        if body.status is None and body.forced_down is None:
             raise BadRequest("No updates were requested. Fields 'status' or 'forced_down' should be specified.")
-        if asked.disabled_reason is not None and asked.status == "enabled":
+        if body.disabled_reason is not None and body.status == "enabled":
             raise BadRequest("Specifying 'disabled_reason' when status is 'enabled' is invalid.")
-        if asked.disabled_reason is not None and asked.status is None:
+        if body.disabled_reason is not None and body.status is None:
             raise BadRequest("Specifying 'disabled_reason' requires that status be 'disabled'.")
-        down = None if asked.forced_down is None else flag(asked.forced_down, "forced_down", default=True)
-        if asked.status == "enabled":
+        down = None if body.forced_down is None else flag(body.forced_down, "forced_down", default=True)
+        if body.status == "enabled":
             host = await service.enable_host(self.compute, host.name)
-        elif asked.status == "disabled":
-            host = await service.disable_host(self.compute, host.name, reason=asked.disabled_reason)
+        elif body.status == "disabled":
+            host = await service.disable_host(self.compute, host.name, reason=body.disabled_reason)
         if down is not None:
             host = await service.force_down(self.compute, host.name, down)
         return json_response({"service": _show_service(host, request)})
-
-
-ServiceBody = TypeVar("ServiceBody", bound=_ServiceBody)
-
-
-async def _read_service(request: Request, kind: type[ServiceBody]) -> ServiceBody:
-    asked = await read_body(request, kind)
-    if asked.binary != BINARY:
-        raise HostNotFound(f"Could not find binary {asked.binary} on host {asked.host}.")
-    return asked
 
 
 def _show_service(host: Host, request: Request) -> dict[str, Any]:

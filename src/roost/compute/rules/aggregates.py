@@ -18,15 +18,15 @@ class MembershipChange(Struct, frozen=True):
     removed: tuple[Membership, ...]
 
 
-def decide_memberships(current: Memberships, wanted: Memberships, managed: frozenset[str]) -> MembershipChange:
-    """What turns current into wanted.
+def decide_memberships(current: Memberships, desired: Memberships, managed: frozenset[str]) -> MembershipChange:
+    """Return what turns `current` into `desired`.
 
     current: the named hosts' memberships. managed: the aggregates that the caller keeps and that exist; others that
-    wanted names are gone by now, and others in current are somebody else's: both are left out.
+    `desired` names are gone by now, and others in current are somebody else's: both are left out.
     """
     added: set[Membership] = set()
     removed: set[Membership] = set()
-    for host, aggregates in wanted.items():
+    for host, aggregates in desired.items():
         has, needs = current.get(host, frozenset()) & managed, aggregates & managed
         added.update((aggregate, host) for aggregate in needs - has)
         removed.update((aggregate, host) for aggregate in has - needs)

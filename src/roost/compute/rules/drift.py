@@ -38,47 +38,47 @@ SERVER_PORTS_WRONG = Kind("server-ports-wrong",
 # fmt: on
 
 
-def claim_of(server: QuietServer, held: Allocations) -> dict[str, dict[str, int]]:
+def claim_of(server: QuietServer, claim_held: Allocations) -> dict[str, dict[str, int]]:
     """Return what the server should hold: its size on its host, what its flavor asks for, and addresses of its own.
 
     Those are of flat networks, whose audit is the network's. What a flavor asks for beside its size may be on any
     provider of the host's tree, or on one that serves the host: it stays there, and what is missing is the host's.
     """
     assert server.provider_uuid is not None
-    asked: Counter[str] = Counter(server.spec.host_resources)
+    amounts_asked: Counter[str] = Counter(server.spec.host_resources)
     for group in server.spec.flavor_groups:
         if group.suffix:
-            asked.update(dict(group.resources))
-    own = {name: asked.pop(name) for name in HOST_CLASSES if name in asked}
-    wanted: dict[str, dict[str, int]] = {server.provider_uuid: own}
-    for uuid, resources in held.items():
+            amounts_asked.update(dict(group.resources))
+    own = {name: amounts_asked.pop(name) for name in HOST_CLASSES if name in amounts_asked}
+    claim: dict[str, dict[str, int]] = {server.provider_uuid: own}
+    for uuid, resources in claim_held.items():
         for name, amount in resources.items():
-            kept = min(amount, asked[name])
+            kept = min(amount, amounts_asked[name])
             if name in ADDRESS_CLASSES and uuid != server.provider_uuid:
                 kept = amount
             elif kept > 0:
-                asked[name] -= kept
+                amounts_asked[name] -= kept
             if kept > 0:
-                wanted.setdefault(uuid, {})[name] = kept
-    for name, missing in asked.items():
+                claim.setdefault(uuid, {})[name] = kept
+    for name, missing in amounts_asked.items():
         if missing > 0:
             own[name] = own.get(name, 0) + missing
-    return {uuid: resources for uuid, resources in wanted.items() if resources}
+    return {uuid: resources for uuid, resources in claim.items() if resources}
 
 
-def judge_claim(server: QuietServer, held: Allocations) -> Drift | None:
+def judge_claim(server: QuietServer, claim_held: Allocations) -> Drift | None:
     """Return the drift of a claim that is not what the server asked for, where it is; none on a host not known."""
     if server.provider_uuid is None:
         return None
-    wanted = claim_of(server, held)
-    if {uuid: dict(resources) for uuid, resources in held.items()} == wanted:
+    claim_wanted = claim_of(server, claim_held)
+    if {uuid: dict(resources) for uuid, resources in claim_held.items()} == claim_wanted:
         return None
-    says = f"claims {_show(held)}, should claim {_show(wanted)}"
+    says = f"claims {_show(claim_held)}, should claim {_show(claim_wanted)}"
     return SERVER_CLAIM_WRONG.drift(server.id, says, name=server.name)
 
 
 def own_ports(project_id: str, ports: Sequence[AttachedPort]) -> tuple[AttachedPort, ...]:
-    """Return those of a server of this project: another's port that names the server as its device is none of its NICs.
+    """Return the ports of this project: a port of another that names the server as its device is none of its NICs.
 
     Source: Nova, nova/network/neutron.py, which lists a server's ports by its project too.
     """
@@ -100,20 +100,21 @@ def network_information(kept: Sequence[ServerPort], ports: Sequence[AttachedPort
             preserve_on_delete=port.preserve_on_delete,
         )
         for key, port in sorted(
-            ((_key(port.id, port.tag), port) for port in ports), key=lambda one: (order.get(one[0], len(order)), one[0])
+            ((_key(port.id, port.tag), port) for port in ports),
+            key=lambda pair: (order.get(pair[0], len(order)), pair[0]),
         )
     )
 
 
 def judge_ports(server: QuietServer, ports: Sequence[AttachedPort]) -> list[Drift]:
     """Return the drift of what is kept with the server of its ports, and of ports that are not where it is."""
-    found = []
-    kept = {_key(port.port_id, port.tag): _facts(port) for port in server.ports}
-    there = {_key(port.id, port.tag): _facts(port) for port in ports}
-    if kept != there:
-        says = f"has {_show_ports(kept)}, its ports are {_show_ports(there)}"
-        found.append(SERVER_PORTS_WRONG.drift(server.id, says, name=server.name))
-    found += [
+    drifts = []
+    facts_kept = {_key(port.port_id, port.tag): _facts(port) for port in server.ports}
+    facts_of_ports = {_key(port.id, port.tag): _facts(port) for port in ports}
+    if facts_kept != facts_of_ports:
+        says = f"has {_show_ports(facts_kept)}, its ports are {_show_ports(facts_of_ports)}"
+        drifts.append(SERVER_PORTS_WRONG.drift(server.id, says, name=server.name))
+    drifts += [
         PORT_ELSEWHERE.drift(
             port.id,
             f"bound to {port.host or 'no host'}, its server {server.id} is on {server.host}",
@@ -122,7 +123,7 @@ def judge_ports(server: QuietServer, ports: Sequence[AttachedPort]) -> list[Drif
         for port in ports
         if port.id is not None and port.host != server.host
     ]
-    return found
+    return drifts
 
 
 def _key(port_id: str | None, tag: str) -> str:
@@ -136,40 +137,48 @@ def _facts(port: ServerPort | AttachedPort) -> frozenset[str]:
     return frozenset((*port.addresses, port.mac_address, *kept))
 
 
-def judge_host(host: Host, wanted: ProviderState, found: ProviderState | None, told: HostReach | None) -> Drift | None:
+def judge_host(
+    host: Host, state_wanted: ProviderState, state_found: ProviderState | None, reach_told: HostReach | None
+) -> Drift | None:
     """Return the drift of a host that the ledger or the network service has otherwise than it is.
 
-    found, told: None where they have none. What part of an inventory is reserved, and its ratio, are an operator's.
+    state_found, reach_told: None where they have none. What part of an inventory is reserved, and its ratio, are an
+    operator's.
     """
-    said = []
-    if found is None:
-        said.append("its provider is missing")
+    differences = []
+    if state_found is None:
+        differences.append("its provider is missing")
     else:
-        has, should = _sizes(found), _sizes(wanted)
-        managed = wanted.managed_traits or frozenset()
-        closed = (found.traits or frozenset()) & managed
-        if found.name != wanted.name:
-            said.append(f"the name of its provider is {found.name}")
+        has, should = _sizes(state_found), _sizes(state_wanted)
+        managed = state_wanted.managed_traits or frozenset()
+        closed = (state_found.traits or frozenset()) & managed
+        if state_found.name != state_wanted.name:
+            differences.append(f"the name of its provider is {state_found.name}")
         if has != should:
-            said.append(f"its provider has {_show_sizes(has)}, should have {_show_sizes(should)}")
-        if closed != wanted.traits:
-            said.append(f"{'has' if closed else 'lacks'} the traits {', '.join(sorted(managed))}")
+            differences.append(f"its provider has {_show_sizes(has)}, should have {_show_sizes(should)}")
+        if closed != state_wanted.traits:
+            differences.append(f"{'has' if closed else 'lacks'} the traits {', '.join(sorted(managed))}")
     reach = HostReach(frozenset(host.physical_networks), host.cell)
-    if told is None:
-        said.append("the network service does not know it")
-    elif told != reach:
-        said.append(f"the network service has it {_show_reach(told)}, it is {_show_reach(reach)}")
-    return HOST_WRONG.drift(host.name, "; ".join(said), name=host.name) if said else None
+    if reach_told is None:
+        differences.append("the network service does not know it")
+    elif reach_told != reach:
+        differences.append(f"the network service has it {_show_reach(reach_told)}, it is {_show_reach(reach)}")
+    return HOST_WRONG.drift(host.name, "; ".join(differences), name=host.name) if differences else None
 
 
-def judge_mirror(host: str, wanted: frozenset[str], found: frozenset[str], names: Mapping[str, str]) -> Drift | None:
+def judge_mirror(
+    host: str, wanted_uuids: frozenset[str], found_uuids: frozenset[str], names: Mapping[str, str]
+) -> Drift | None:
     """Return the drift of a host's provider that is not in the placement aggregates of the host's aggregates."""
-    said = [
+    differences = [
         f"{word} {', '.join(sorted(names.get(uuid, uuid) for uuid in uuids))}"
-        for word, uuids in (("is not in", wanted - found), ("is also in", found - wanted))
+        for word, uuids in (
+            ("is not in", wanted_uuids - found_uuids),
+            ("is also in", found_uuids - wanted_uuids),
+        )
         if uuids
     ]
-    return MIRROR_WRONG.drift(host, "; ".join(said), name=host) if said else None
+    return MIRROR_WRONG.drift(host, "; ".join(differences), name=host) if differences else None
 
 
 def _number(text: str) -> tuple[int, int]:

@@ -103,7 +103,7 @@ def read_extra_specs(extra_specs: Mapping[str, str]) -> FlavorRequirements | str
 
 
 def _traits(values_by_trait: Mapping[str, str], value: str) -> frozenset[str]:
-    return frozenset(trait for trait, said in values_by_trait.items() if said == value)
+    return frozenset(trait for trait, value_of_trait in values_by_trait.items() if value_of_trait == value)
 
 
 def _problem(key: str, value: str, searched: re.Match[str] | None) -> str | None:

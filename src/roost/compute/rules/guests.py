@@ -6,15 +6,12 @@ belongs to the agent that began it or lists it, and only that agent can say that
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from roost.compute.model import Failure, GuestReport, Stage
-
-GuestKey = tuple[str, str]
-"""(server_id, host)."""
+from roost.compute.model import Failure, Stage
+from roost.seams.agent import GuestAttempt, GuestKey, GuestReport, Refusal, ReportAnswer
 
 WAITING = (Stage.DELETE, Stage.FAIL)
 """Stages that wait until no host has a guest of the server."""
@@ -46,42 +43,12 @@ class WorkState(Struct, frozen=True, kw_only=True):
     deleting: bool
 
     def launches(self, attempt: int) -> bool:
-        """Whether the pipeline waits for the outcome of this very attempt, and still wants it."""
+        """Return whether the pipeline waits for the outcome of this very attempt, and still wants it."""
         return self.stage is Stage.LAUNCH and self.attempt == attempt and not self.deleting
 
     def waits_for_absence(self) -> bool:
-        """Whether the pipeline goes on as soon as a host has let go of the server."""
+        """Return whether the pipeline goes on as soon as a host has let go of the server."""
         return self.stage in WAITING or self.deleting
-
-
-class Refusal(Enum):
-    """What a refused report means for the guest. Unknown: nothing, it stays as it is.
-
-    SUPERSEDED: the server is elsewhere, or has been made anew; the guest must go. NO_LEASE: another agent serves the
-    host; the report may be made again once this one does.
-    """
-
-    UNKNOWN = "unknown"
-    SUPERSEDED = "superseded"
-    NO_LEASE = "no-lease"
-
-
-class ReportAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What becomes of one report. Refused: nothing changed; reason: a sentence, refusal: what it means."""
-
-    server_id: str
-    host: str
-    accepted: bool
-    reason: str = ""
-    refusal: Refusal | None = None
-
-
-class KnownGuest(Struct, frozen=True, kw_only=True):
-    """A guest that an agent says it has."""
-
-    server_id: str
-    host: str
-    attempt: int
 
 
 class Retreat(Struct, frozen=True):
@@ -112,7 +79,7 @@ class ReportOutcome:
 
     @property
     def moves_work(self) -> bool:
-        """Whether a conductor has something to do now."""
+        """Return whether a conductor has something to do now."""
         return bool(self.active or self.retreats or self.resumed)
 
 
@@ -133,7 +100,7 @@ def decide_reports(
     guests_by_key = {(guest.server_id, guest.host): guest for guest in guests}
     works_by_server = {work.server_id: work for work in works}
     for report in reports:
-        key = (report.server_id, report.host)
+        key = report.key
         guest = guests_by_key.get(key)
         refusal, reason = _refuse(report, guest, agent_id=agent_id, holds_host=report.host in hosts_held)
         if refusal is None and guest is not None:
@@ -180,17 +147,17 @@ class GuestList(Struct, frozen=True, kw_only=True):
     adopted: frozenset[GuestKey] = frozenset()
     lost: frozenset[GuestKey] = frozenset()
     found_again: frozenset[GuestKey] = frozenset()
-    superseded: tuple[KnownGuest, ...] = ()
-    unknown: tuple[KnownGuest, ...] = ()
+    superseded: tuple[GuestAttempt, ...] = ()
+    unknown: tuple[GuestAttempt, ...] = ()
 
     @property
     def changes_guests(self) -> bool:
-        """Whether guest rows are to be written."""
+        """Return whether guest rows are to be written."""
         return bool(self.adopted or self.lost or self.found_again)
 
 
 def decide_guest_list(
-    listed: Sequence[KnownGuest],
+    listed: Sequence[GuestAttempt],
     *,
     agent_id: str,
     as_of_s: float,
@@ -199,12 +166,12 @@ def decide_guest_list(
 ) -> GuestList:
     """Compare all guests that an agent has on some hosts with what those hosts are asked for.
 
-    listed: made after as_of_s of the database's clock, so what was reported running before and is not in it, is gone.
+    listed: made after as_of_s of the database's clock: a guest that was reported running before and is missing is gone.
     guests: the rows of these hosts. attempts_by_server: the highest attempt that is known of each listed server, which
     alone proves that a guest of a lower one is no longer wanted: a restored database knows less than the hosts.
     """
     adopted, lost, found_again = set[GuestKey](), set[GuestKey](), set[GuestKey]()
-    listed_by_key = {(guest.server_id, guest.host): guest for guest in listed}
+    listed_by_key = {guest.key: guest for guest in listed}
     rows_by_key = {(guest.server_id, guest.host): guest for guest in guests}
     for key, row in rows_by_key.items():
         present = listed_by_key.get(key)
@@ -272,7 +239,7 @@ def _settle(
 ) -> None:
     if guest.desired == "running" and work is not None and work.launches(guest.attempt):
         outcome.active[guest.server_id] = guest.host
-        works_by_server[guest.server_id] = _moved(work, Stage.SETTLE)
+        works_by_server[guest.server_id] = replace(work, stage=Stage.SETTLE)
 
 
 def _let_go(
@@ -282,17 +249,13 @@ def _let_go(
     guest: Guest,
     work: WorkState | None,
 ) -> None:
-    """The host has nothing of the guest left: a launch is retried elsewhere, a delete goes on."""
+    """Note that the host has nothing of the guest left: a launch is retried elsewhere, a delete goes on."""
     if work is None:
         return
     if work.launches(guest.attempt):
         failed = report.state == "failed"
         message = report.message or ("the launch failed" if failed else "the guest vanished while it was launched")
         outcome.retreats[guest.server_id] = Retreat(Failure(message=message, host=guest.host), failed)
-        works_by_server[guest.server_id] = _moved(work, Stage.RETRY)
+        works_by_server[guest.server_id] = replace(work, stage=Stage.RETRY)
     elif work.waits_for_absence():
         outcome.resumed.add(guest.server_id)
-
-
-def _moved(work: WorkState, stage: Stage) -> WorkState:
-    return WorkState(server_id=work.server_id, stage=stage, attempt=work.attempt, deleting=work.deleting)

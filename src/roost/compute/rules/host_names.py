@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable
 
+from roost.platform.errors import BadRequest
+
 LABEL_CHARS_MAX = 63
 NAME_CHARS_MAX = 255
 LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?")
@@ -24,6 +26,12 @@ def find_bad_host_name(names: Iterable[str]) -> str | None:
             shown = name if len(name) <= SHOWN_MAX else f"{name[:SHOWN_MAX]}…"
             return f"{shown!r} is no host name: {flaw}; expected {EXPECTED}"
     return None
+
+
+def check_host_names(names: Iterable[str]) -> None:
+    """Raise BadRequest, which names the first that is no host name."""
+    if (flaw := find_bad_host_name(names)) is not None:
+        raise BadRequest(flaw)
 
 
 def _flaw(name: str) -> str | None:

@@ -9,46 +9,29 @@ from datetime import datetime
 
 from msgspec import Struct
 
-
-class Agent(Struct, frozen=True, kw_only=True):
-    """An agent instance: its id stays with its guests over restarts; label: what people know it by."""
-
-    id: str
-    label: str = ""
+from roost.seams.agent import AgentIdentity, HeldElsewhere
 
 
 class HostLease(Struct, frozen=True, kw_only=True):
-    """What one agent finds on a host that it would serve. held: it has the lease, by this or an earlier renewal.
+    """The lease on a host that an agent asks for. taken: the agent has it, by this or an earlier renewal.
 
-    holder, since: who had it when that was looked at; None for nobody.
+    holder, since: who had it before this renewal; None for nobody.
     """
 
     host: str
-    held: bool
-    holder: Agent | None
+    taken: bool
+    holder: AgentIdentity | None
     since: datetime | None
 
 
-class HeldElsewhere(Struct, frozen=True, kw_only=True):
-    """A host that another agent serves. since: ISO 8601."""
-
-    host: str
-    holder: str
-    since: str
-
-    def sentence(self) -> str:
-        """Return it in words."""
-        return f"host {self.host} is served by agent {self.holder} since {self.since}"
-
-
-def list_held_elsewhere(leases: Iterable[HostLease], agent: Agent) -> list[HeldElsewhere]:
+def list_held_elsewhere(leases: Iterable[HostLease], agent: AgentIdentity) -> list[HeldElsewhere]:
     """Return the hosts that `agent` does not hold, in order.
 
-    One whose holder is nobody or the agent itself was taken by another agent at that very moment.
+    Where the holder is nobody, or the agent itself, another agent took the host at that very moment.
     """
     elsewhere = []
     for lease in leases:
-        if lease.held:
+        if lease.taken:
             continue
         holder, since = "that came at the same time", "just now"
         if lease.holder is not None and lease.holder.id != agent.id:

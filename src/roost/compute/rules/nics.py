@@ -20,10 +20,10 @@ class Endings(Struct, frozen=True):
 
 
 def end_builds(works: Iterable[WorkState], lost: Mapping[str, Sequence[str]]) -> Endings:
-    """Which of the servers are being built, and so end in ERROR.
+    """Return which of the servers are being built, and so end in ERROR.
 
-    works: the locked rows. lost: server id -> the ports that were deleted. A server that is deleted, that fails, or
-    that runs already, is none of these.
+    works: the locked rows. lost: server id -> the ports that were deleted. Servers that are being deleted, that fail
+    or that run already are left out.
     """
     now: dict[str, Failure] = {}
     marked: dict[str, Failure] = {}

@@ -32,7 +32,7 @@ class Counts(Struct, frozen=True):
 
 
 def read_counts(min_count: int | None, max_count: int | None) -> Counts | str:
-    """How many servers a request means; a sentence where that cannot be. Source: Compute API, multiple create."""
+    """Return how many servers a request means; a sentence where there is none. Source: Compute API, multiple create."""
     least = 1 if min_count is None else min_count
     most = least if max_count is None else max_count
     if least < 1 or most < 1:
@@ -76,7 +76,7 @@ def read_destination(availability_zone: str | None, *, host: str | None, hypervi
 
 
 def nic_problem(nics: Sequence[NicAsked], *, count: int) -> str | None:
-    """Why servers cannot have these NICs, or None. Source: Nova, api/openstack/compute/servers.py, its texts.
+    """Return why servers cannot have these NICs, or None. Source: Nova, api/openstack/compute/servers.py, its texts.
 
     count: how many servers are to have them: a port and an address can be in one server only.
     """
@@ -136,21 +136,21 @@ def number_nics(nics: Sequence[NicAsked]) -> tuple[Nic, ...]:
 
 
 def server_names(name: str, count: int) -> tuple[str, ...]:
-    """The names of the servers of one request. Source: Nova numbers them from 1 if there are several."""
+    """Return the names of the servers of one request. Source: Nova numbers them from 1 if there are several."""
     if count == 1:
         return (name,)
     return tuple(f"{name}-{number}" for number in range(1, count + 1))
 
 
 def fault_details(fault: ServerFault) -> str:
-    """What there is to say beyond the message: where it failed, and how many hosts each requirement left."""
+    """Return what there is to say beyond the message: where it failed, and how many hosts each requirement left."""
     parts = [fault.details] if fault.details else []
     if fault.host:
         parts.append(f"host: {fault.host}")
-    parts += [f"{requirement}: {hosts} hosts left" for requirement, hosts in fault.funnel]
+    parts += [f"{requirement}: {hosts} host{'' if hosts == 1 else 's'} left" for requirement, hosts in fault.funnel]
     return "\n".join(parts)
 
 
 def power_state(status: str) -> int:
-    """What OS-EXT-STS:power_state says."""
+    """Return what OS-EXT-STS:power_state says."""
     return POWER_RUNNING if status == "ACTIVE" else POWER_NONE

@@ -24,5 +24,5 @@ def listen_on(before: Listening | None, now: datetime, *, gap_max_s: float) -> L
 
 
 def has_listened(listening: Listening, *, for_s: float) -> bool:
-    """Whether a host that was not heard of for for_s would have been heard, had it said anything."""
+    """Return whether a host that was not heard of for for_s would have been heard, had it said anything."""
     return listening.last - listening.since >= timedelta(seconds=for_s)

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from roost.compute.errors import HostAggregateExists, HostAggregateNotFound, HostAggregatesBusy
 from roost.compute.model import HostAggregate
 from roost.compute.rules.aggregates import decide_memberships
-from roost.compute.service.context import Compute
+from roost.compute.service.context import Compute, reading
 from roost.compute.store import aggregates as store
 from roost.seams.compute import HostAggregateState
 
 MIRROR_ROUNDS_MAX = 5
+
+_list_provider_aggregates = reading(store.list_provider_aggregates)
 
 
 async def ensure_host_aggregates(compute: Compute, aggregates: Sequence[HostAggregateState]) -> None:
@@ -39,7 +41,7 @@ async def delete_host_aggregates(compute: Compute, uuids: Sequence[str]) -> None
 async def set_segment_aggregates(
     compute: Compute, aggregates_by_host: Mapping[str, frozenset[str]], *, managed: frozenset[str]
 ) -> None:
-    """These hosts are in these of the `managed` host aggregates and in no other managed one; then placement too.
+    """Put these hosts into these of the `managed` host aggregates and into no other managed one; then placement too.
 
     Placement is told even where nothing changed: an earlier call may have been cut off in between.
     """
@@ -53,39 +55,28 @@ async def set_segment_aggregates(
 
 
 async def mirror_hosts(compute: Compute, hosts: Sequence[str], *, managed: frozenset[str]) -> None:
-    """Make the hosts' providers members of those of `managed` that the hosts are in, and of no other of them.
+    """Put the hosts' providers into those `managed` placement aggregates that mirror the hosts', and into no others.
 
-    Whoever writes last looks once more afterwards, so of two at once none leaves an older state behind. Raises
-    HostAggregatesBusy when that never ends.
+    Each writer reads the state again after it wrote, so that of two writers none leaves an older state. Raises
+    HostAggregatesBusy when the state changes every time.
     """
-    state = await _provider_aggregates(compute, hosts, managed)
+    state = await _list_provider_aggregates(compute, hosts, managed=managed)
     for _ in range(MIRROR_ROUNDS_MAX):
         if not state:
             return
         await compute.placement.set_placement_aggregates(state, managed=managed)
-        state, told = await _provider_aggregates(compute, hosts, managed), state
-        if state == told:
+        state, state_sent = await _list_provider_aggregates(compute, hosts, managed=managed), state
+        if state == state_sent:
             return
     raise HostAggregatesBusy
 
 
-async def _provider_aggregates(
-    compute: Compute, hosts: Sequence[str], managed: frozenset[str]
-) -> dict[str, frozenset[str]]:
-    async with compute.database.connection() as connection:
-        return await store.list_provider_aggregates(connection, hosts, managed=managed)
-
-
-async def list_host_aggregates(compute: Compute) -> list[HostAggregate]:
-    """All of them, with their hosts."""
-    async with compute.database.connection() as connection:
-        return await store.list_host_aggregates(connection)
+list_host_aggregates = reading(store.list_host_aggregates)
 
 
 async def get_host_aggregate(compute: Compute, aggregate_id: int) -> HostAggregate:
-    """Raises HostAggregateNotFound."""
-    async with compute.database.connection() as connection:
-        found = await store.list_host_aggregates(connection, aggregate_id)
-    if not found:
+    """Return the host aggregate with that number. Raises HostAggregateNotFound."""
+    aggregates = await list_host_aggregates(compute, aggregate_id)
+    if not aggregates:
         raise HostAggregateNotFound(f"Aggregate {aggregate_id} could not be found.")
-    return found[0]
+    return aggregates[0]

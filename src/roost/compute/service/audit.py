@@ -16,6 +16,7 @@ from roost.compute.service.hosts import provider_state, publish_hosts
 from roost.compute.service.work import get_server_states
 from roost.compute.store import audit as store
 from roost.compute.store import hosts as host_rows
+from roost.compute.store import nics as nic_rows
 from roost.platform.audit import Audit, Check, Finding, all_at_once, keys_of, read_pages, stored_pages
 from roost.platform.crash import crash_point
 from roost.seams.network import AttachedPort
@@ -34,7 +35,7 @@ def _list_hosts(compute: Compute) -> AsyncIterator[Sequence[str]]:
 async def _find_hosts(compute: Compute, names: Sequence[str]) -> list[Finding[str, None]]:
     """Return hosts that the ledger or the network service has otherwise than they are, or in other aggregates.
 
-    Of hosts that are published; aggregates that just get their hosts are left out.
+    Hosts that are not published yet are left out, and aggregates that are being told their hosts.
     """
     unsettled = await compute.network.list_unsettled_aggregates()
     async with compute.database.transaction(snapshot=True) as tx:
@@ -42,12 +43,12 @@ async def _find_hosts(compute: Compute, names: Sequence[str]) -> list[Finding[st
         hosts = await host_rows.list_hosts(tx, after="", limit=None, names=list(aggregates))
         aggregate_names = await store.list_aggregate_names(tx)
     providers = await compute.placement.get_providers([host.provider_uuid for host in hosts])
-    told = await compute.network.get_hosts(list(aggregates))
+    reaches_by_host = await compute.network.get_hosts(list(aggregates))
     settled = aggregate_names.keys() - unsettled - await compute.network.list_unsettled_aggregates()
     findings = []
     for host in hosts:
         state = providers.get(host.provider_uuid)
-        drifts = [rules.judge_host(host, provider_state(host), state, told.get(host.name))]
+        drifts = [rules.judge_host(host, provider_state(host), state, reaches_by_host.get(host.name))]
         if state is not None:
             has = (state.placement_aggregates or frozenset()) & settled
             drifts.append(rules.judge_mirror(host.name, aggregates[host.name] & settled, has, aggregate_names))
@@ -123,12 +124,14 @@ async def _list_idle(compute: Compute, server_ids: Sequence[str]) -> list[str]:
 async def _find_claims(compute: Compute, server_ids: Sequence[str]) -> list[Finding[str, int]]:
     """Return INSTANCE claims of servers that may hold none: a server's row is there before its claim.
 
-    Their generation is read before the servers: who claims in between changes the one or is seen by the other.
+    Their generations are read before the servers: a claim in between has another generation, or its server is seen.
     """
-    held = await compute.placement.get_consumers(server_ids)
-    amounts = {uuid: sum(map(len, held[uuid].allocations.values())) for uuid in await _list_idle(compute, list(held))}
+    consumers = await compute.placement.get_consumers(server_ids)
+    amounts = {
+        uuid: sum(map(len, consumers[uuid].allocations.values())) for uuid in await _list_idle(compute, list(consumers))
+    }
     return [
-        Finding(rules.SERVER_CLAIM_STRAY.drift(uuid, f"holds {amount} allocations"), uuid, held[uuid].generation)
+        Finding(rules.SERVER_CLAIM_STRAY.drift(uuid, f"holds {amount} allocations"), uuid, consumers[uuid].generation)
         for uuid, amount in amounts.items()
     ]
 
@@ -148,7 +151,7 @@ class _Seen(Struct, frozen=True):
     """An ACTIVE server, its claim and its ports, as they were read."""
 
     server: QuietServer
-    held: ConsumerState | None
+    consumer: ConsumerState | None
     ports: tuple[AttachedPort, ...]
 
 
@@ -162,17 +165,17 @@ def _list_servers(compute: Compute) -> AsyncIterator[Sequence[str]]:
 async def _find_servers(compute: Compute, server_ids: Sequence[str]) -> ServerFindings:
     """Return ACTIVE servers whose claim or ports are not what they should be.
 
-    A change that is under way is done at the second look, or shows as work or as a revision. Ports that were changed
-    have a notice from before they were read until the server is told.
+    A change that is under way is over at the second look, or shows as work or as another revision. A server whose
+    ports changed has a notice until its network information is written anew.
     """
     noticed = await compute.network.list_noticed_servers(server_ids)
     async with compute.database.connection() as connection:
         servers = await store.list_quiet(connection, [uuid for uuid in server_ids if uuid not in noticed])
     ids = [server.id for server in servers]
-    held, attached = await compute.placement.get_consumers(ids), await compute.network.list_attached_ports(ids)
+    consumers, attached = await compute.placement.get_consumers(ids), await compute.network.list_attached_ports(ids)
     findings = []
     for server in servers:
-        claim, ports = held.get(server.id), rules.own_ports(server.project_id, attached.get(server.id, ()))
+        claim, ports = consumers.get(server.id), rules.own_ports(server.project_id, attached.get(server.id, ()))
         wrong = rules.judge_claim(server, claim.allocations if claim else {})
         drifts = [*([wrong] if wrong else []), *rules.judge_ports(server, ports)]
         findings += [Finding(drift, server.id, _Seen(server, claim, ports)) for drift in drifts]
@@ -182,14 +185,14 @@ async def _find_servers(compute: Compute, server_ids: Sequence[str]) -> ServerFi
 async def _claim(compute: Compute, findings: ServerFindings) -> list[str]:
     """Claim for the servers what they asked for, where they are; one for which there is no room gets nothing."""
     groups = []
-    for server, held in ((finding.fact.server, finding.fact.held) for finding in findings):
+    for server, consumer in ((finding.fact.server, finding.fact.consumer) for finding in findings):
         claim = ConsumerClaim(
             consumer_uuid=server.id,
-            generation=held.generation if held else None,
+            generation=consumer.generation if consumer else None,
             consumer_type=ConsumerType.INSTANCE.value,
             project_id=server.project_id,
             user_id=server.user_id,
-            allocations=rules.claim_of(server, held.allocations if held else {}),
+            allocations=rules.claim_of(server, consumer.allocations if consumer else {}),
         )
         groups.append(ClaimGroup((claim,)))
     answers = await compute.placement.claim(groups)
@@ -201,7 +204,7 @@ async def _keep_ports(compute: Compute, findings: ServerFindings) -> list[str]:
     for server, ports in ((finding.fact.server, finding.fact.ports) for finding in findings):
         new = rules.network_information(server.ports, ports)
         async with compute.database.transaction() as tx:
-            if await store.set_network_info(tx, server.id, old=server.ports, new=new):
+            if await nic_rows.set_network_info(tx, server.id, old=server.ports, new=new, quiet=True):
                 kept.append(server.id)
     return kept
 

@@ -1,4 +1,4 @@
-"""What is being built, deleted or put back at the moment."""
+"""Servers that are being built, deleted or rolled back at the moment."""
 
 from roost.compute.rules.builds import Build
 from roost.compute.service.context import Compute

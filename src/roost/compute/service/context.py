@@ -1,13 +1,18 @@
 """What every operation of the compute service works with: its database, its neighbours, its settings."""
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import cast
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from roost.compute.settings import ComputeSettings
-from roost.platform.database import Database
+from roost.platform.database import Connection, Database
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups
 from roost.seams.audit import AuditedNetwork, AuditedPlacement
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
 DEFAULT_USER = "00000000-0000-0000-0000-0000000000ad"
@@ -35,3 +40,16 @@ class Compute:
         """Wake who waits for the channel; call it after the commit."""
         if self.wakeups is not None:
             self.wakeups.send(channel)
+
+
+def reading(
+    read: Callable[Concatenate[Connection, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Compute, P], Coroutine[Any, Any, R]]:
+    """Return the operation that is this one statement of a store, on a connection of its own."""
+
+    @wraps(read)
+    async def operation(compute: Compute, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        async with compute.database.connection() as connection:
+            return await read(connection, *args, **kwargs)
+
+    return operation

@@ -1,7 +1,9 @@
 """Flavors: the sizes that servers come in. A server keeps a copy of its own, so a flavor can go at any time."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from roost.compute.errors import FlavorExists, FlavorNotFound
 from roost.compute.model import EVERY_FLAVOR, Flavor, FlavorFilter
@@ -13,8 +15,7 @@ FLAVORS_NAMED_MAX = 20
 """How many flavors an error names when the one asked for does not exist."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FlavorRequest:
+class FlavorRequest(Struct, frozen=True, kw_only=True):
     """A flavor to be made. id None: a new UUID."""
 
     name: str
@@ -23,22 +24,13 @@ class FlavorRequest:
     disk_gb: int
     id: str | None = None
     description: str | None = None
-    extra_specs: Mapping[str, str] = field(default_factory=dict)
+    extra_specs: Mapping[str, str] = {}
     is_public: bool = True
 
 
 async def create_flavor(compute: Compute, request: FlavorRequest) -> Flavor:
-    """Raises FlavorExists when the id or the name is taken."""
-    flavor = Flavor(
-        id=request.id or compute.env.new_uuid(),
-        name=request.name,
-        vcpus=request.vcpus,
-        ram_mb=request.ram_mb,
-        disk_gb=request.disk_gb,
-        description=request.description,
-        extra_specs=request.extra_specs,
-        is_public=request.is_public,
-    )
+    """Make a flavor. Raises FlavorExists when the id or the name is taken."""
+    flavor = Flavor(**asdict(request) | {"id": request.id or compute.env.new_uuid()})
     async with compute.database.transaction() as tx:
         if not await store.insert_flavor(tx, flavor):
             raise FlavorExists(f"Flavor with name {flavor.name} or ID {flavor.id} already exists.")
@@ -48,7 +40,7 @@ async def create_flavor(compute: Compute, request: FlavorRequest) -> Flavor:
 async def list_flavors(
     compute: Compute, *, after: str = "", limit: int = FLAVORS_PAGE_MAX, only: FlavorFilter = EVERY_FLAVOR
 ) -> list[Flavor]:
-    """A page of flavors by id, above `after`."""
+    """Return a page of flavors by id, above `after`."""
     async with compute.database.connection() as connection:
         return await store.list_flavors(connection, after=after, limit=min(limit, FLAVORS_PAGE_MAX), only=only)
 
@@ -61,7 +53,7 @@ async def find_flavor(compute: Compute, flavor_id: str, *, public_only: bool) ->
 
 
 async def delete_flavor(compute: Compute, flavor_id: str) -> None:
-    """Raises FlavorNotFound. Servers of the flavor keep their copy."""
+    """Delete a flavor; servers keep their copy. Raises FlavorNotFound."""
     async with compute.database.transaction() as tx:
         if not await store.delete_flavor(tx, flavor_id):
             raise FlavorNotFound(f"Flavor {flavor_id} could not be found.")

@@ -5,24 +5,34 @@ The orders come from the pipeline, the consequences of a report go to it; `compu
 
 import asyncio
 from collections.abc import Collection, Sequence
+from functools import partial
 
 import structlog
-from msgspec import Struct
 
 from roost.compute.errors import GuestNotFound, GuestWanted
-from roost.compute.model import GUEST_CHANNEL, WORK_CHANNEL, Failure, GuestOrder, GuestReport
+from roost.compute.model import GUEST_CHANNEL, WORK_CHANNEL, Failure
 from roost.compute.rules import guests as rules
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
-from roost.compute.rules.guests import Guest, GuestKey, GuestList, KnownGuest, ReportAnswer
-from roost.compute.rules.leases import Agent, HeldElsewhere
-from roost.compute.service import Compute
+from roost.compute.rules.guests import Guest, GuestList
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
+from roost.compute.service.context import Compute, reading
 from roost.compute.service.hosts import publish_hosts
-from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases_together
+from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
 from roost.compute.service.poll_waits import RECHECK_S, PollWaits
 from roost.compute.store import guests as store
 from roost.platform.batches import Batches
 from roost.platform.errors import RoostError
+from roost.seams.agent import (
+    AgentIdentity,
+    GuestAttempt,
+    GuestKey,
+    GuestOrder,
+    GuestReport,
+    GuestsBody,
+    OrderId,
+    Polled,
+    ReportAnswer,
+)
 
 ORDERS_MAX = 1000
 """Orders in one answer."""
@@ -33,23 +43,6 @@ POLLS_TOGETHER_MAX = 1000
 
 log = structlog.get_logger()
 
-BusyOrder = tuple[str, str, int, str]
-"""(server_id, host, attempt, desired) of an order that the agent is at work on."""
-
-
-class Polled(Struct, frozen=True, kw_only=True):
-    """The answer to a poll. elsewhere: hosts that other agents serve, of which there are no orders.
-
-    lease_s: for how long the agent may trust its leases from when it asked, plus held_s, for which the poll was held.
-    as_of: the database's time, in seconds since 1970, at which the agent held them; its next list of guests names it.
-    """
-
-    orders: list[GuestOrder]
-    elsewhere: tuple[HeldElsewhere, ...]
-    lease_s: float
-    held_s: float
-    as_of: float
-
 
 class Polls:
     """The polls of one listener: however many are held, they look together at which hosts have orders."""
@@ -58,7 +51,7 @@ class Polls:
         self._compute = compute
         self._looking = asyncio.Lock()
         self._next_look: asyncio.Task[set[str]] | None = None
-        self._renewing = Batches(self._renew_together, most=POLLS_TOGETHER_MAX)
+        self._renewing = Batches(partial(renew_leases, compute), most=POLLS_TOGETHER_MAX)
         self._returning = Batches(self._publish_returned, most=POLLS_TOGETHER_MAX)
         self._waits: PollWaits | None = None
 
@@ -66,12 +59,12 @@ class Polls:
         self,
         hosts: Sequence[str] | None,
         *,
-        agent: Agent,
-        busy: Sequence[BusyOrder],
+        agent: AgentIdentity,
+        busy: Sequence[OrderId],
         wait_s: float,
         allowed: HostsAllowed = every_host,
     ) -> Polled:
-        """What the hosts should change; waits up to wait_s seconds while there is nothing, without a connection.
+        """Return what the hosts should change; wait up to wait_s seconds while there is nothing, without a connection.
 
         hosts: None for every declared host that is allowed and that no other agent serves, those declared meanwhile
         too. allowed: asked again and again, since a token may be revoked while the poll is held. The agent takes or
@@ -93,16 +86,16 @@ class Polls:
             if names_now != names:
                 names, renewed_at = names_now, loop.time()
                 renewed = await self._renew(names, agent)
-            orders = []
-            if not (await self._look()).isdisjoint(renewed.held):
+            orders: list[GuestOrder] = []
+            if not (await self._look()).isdisjoint(renewed.hosts_held):
                 async with compute.database.connection() as connection:
                     orders = await store.list_orders(
-                        connection, renewed.held, agent_id=agent.id, busy=busy, limit=ORDERS_MAX
+                        connection, renewed.hosts_held, agent_id=agent.id, busy=busy, limit=ORDERS_MAX
                     )
             left_s = deadline - loop.time()
             if orders or left_s <= 0:
                 return Polled(
-                    orders=orders,
+                    orders=tuple(orders),
                     elsewhere=renewed.elsewhere,
                     lease_s=compute.settings.lease_s,
                     held_s=renewed_at - asked_at,
@@ -111,22 +104,19 @@ class Polls:
             if compute.wakeups and hosts is not None:
                 self._waits = self._waits or PollWaits(compute.wakeups, self._look)
                 recheck_s = left_s if allowed is every_host else min(left_s, TOKEN_RECHECK_S)
-                await self._waits.wait(renewed.held, recheck_s, since=heard)
+                await self._waits.wait(renewed.hosts_held, recheck_s, since=heard)
             elif compute.wakeups:  # a host may be declared meanwhile
                 await compute.wakeups.wait(GUEST_CHANNEL, min(RECHECK_S, left_s), since=heard)
             else:
                 await asyncio.sleep(min(RECHECK_S, left_s))
 
-    async def _renew(self, names: Sequence[str], agent: Agent) -> Renewed:
+    async def _renew(self, names: Sequence[str], agent: AgentIdentity) -> Renewed:
         renewed = await self._renewing.do(LeaseRequest(tuple(names), agent))
         if isinstance(renewed, RoostError):
             raise renewed
-        if renewed.behind:
-            await self._returning.do(list(renewed.behind))
+        if renewed.hosts_behind:
+            await self._returning.do(list(renewed.hosts_behind))
         return renewed
-
-    async def _renew_together(self, requests: Sequence[LeaseRequest]) -> list[Renewed | RoostError]:
-        return await renew_leases_together(self._compute, requests)
 
     async def _publish_returned(self, polls: Sequence[list[str]]) -> list[None]:
         """Publish hosts that are back, a rack of single agents in one set. A failure is left to the periodic look."""
@@ -137,7 +127,7 @@ class Polls:
         return [None] * len(polls)
 
     async def _look(self) -> set[str]:
-        """The hosts that have orders, as of a moment after this call; callers that come together share the answer."""
+        """Return the hosts that have orders, as of a moment after this call; calls that come together share it."""
         if self._next_look is None:
             self._next_look = asyncio.create_task(self._look_once())
         return await asyncio.shield(self._next_look)
@@ -149,14 +139,14 @@ class Polls:
                 return await store.list_pending_hosts(connection)
 
 
-async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Agent) -> list[ReportAnswer]:
+async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: AgentIdentity) -> list[ReportAnswer]:
     """Take or refuse each report, in order, all in one transaction; the same report twice does nothing more."""
     async with compute.database.transaction() as tx:
-        # Work before guests, as the pipeline locks them when it sends a server to its host; for `begun` too, which
-        # needs no work row: the pipeline changes guests in no order of their own, under its locks on work.
+        # Work before guests, the order of the pipeline. Also for `begun`, which needs no work row: the pipeline locks
+        # guests in any order, protected by its locks on work.
         works = await store.lock_works(tx, {report.server_id for report in reports})
-        guests = await store.lock_guests(tx, {(report.server_id, report.host) for report in reports})
-        # Read after the guests are locked: who lost its lease before cannot have had its word taken since.
+        guests = await store.lock_guests(tx, {report.key for report in reports})
+        # Read after the guests are locked, so that no report is taken from an agent that has lost its lease.
         hosts_held = await store.list_hosts_held(tx, {report.host for report in reports}, agent_id=agent.id)
         outcome = rules.decide_reports(reports, agent_id=agent.id, hosts_held=hosts_held, guests=guests, works=works)
         await store.mark_guests(tx, begun=outcome.begun, running=outcome.running, agent_id=agent.id)
@@ -173,32 +163,25 @@ async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Age
 
 
 async def compare_guests(
-    compute: Compute,
-    listed: Sequence[KnownGuest],
-    *,
-    agent: Agent,
-    covered: HostPatterns = EVERY_HOST,
-    after: str,
-    until: str | None,
-    as_of: float,
-) -> list[KnownGuest]:
-    """Compare all guests that an agent has with what its hosts are asked for; those that it must destroy.
+    compute: Compute, listed: GuestsBody, *, covered: HostPatterns = EVERY_HOST
+) -> list[GuestAttempt]:
+    """Compare all guests that an agent has with what its hosts are asked for; return those that it must destroy.
 
-    listed: all of them on hosts above `after` and up to `until` (None: all), names compared as bytes. covered: the
-    hosts for which the caller may speak. as_of: what the agent's last poll answered, before it made the list.
-    Guests that are missing are marked on their servers, which keep addresses and claims; those that nobody asked for
-    are kept for the audit.
+    listed: hosts' names are compared as bytes. covered: the hosts for which the caller may speak. Guests that are
+    missing are marked on their servers, which keep addresses and claims; those that nobody asked for are kept for the
+    audit.
     """
+    agent = listed.agent
     async with compute.database.connection() as connection:
-        held = await store.list_hosts_of(connection, agent_id=agent.id, after=after, until=until)
-        hosts = {name for name in held if covered.covers(name)}
-        ours = [guest for guest in listed if guest.host in hosts]
-        attempts = await store.list_attempts(connection, {guest.server_id for guest in ours}) if ours else {}
+        leased = await store.list_hosts_of(connection, agent_id=agent.id, after=listed.after, until=listed.until)
+        hosts = {name for name in leased if covered.covers(name)}
+        present = [guest for guest in listed.guests if guest.host in hosts]
+        attempts = await store.list_attempts(connection, {guest.server_id for guest in present}) if present else {}
         guests = await store.list_guests_on(connection, hosts)
 
     def compare(guests: Sequence[Guest]) -> GuestList:
         return rules.decide_guest_list(
-            ours, agent_id=agent.id, as_of_s=as_of, guests=guests, attempts_by_server=attempts
+            present, agent_id=agent.id, as_of_s=listed.as_of, guests=guests, attempts_by_server=attempts
         )
 
     outcome = compare(guests)
@@ -238,15 +221,12 @@ def _failures(keys: Collection[GuestKey]) -> dict[GuestKey, Failure]:
     return {key: Failure(message=rules.lost_guest_sentence(key[1]), host=key[1]) for key in sorted(keys)}
 
 
-def _log_lost(keys: Collection[GuestKey], agent: Agent) -> None:
+def _log_lost(keys: Collection[GuestKey], agent: AgentIdentity) -> None:
     for server_id, host in sorted(keys):
         log.warning("a guest is gone that nobody asked to stop", server=server_id, host=host, agent=agent.id)
 
 
-async def list_host_names(compute: Compute, *, declared_only: bool) -> list[str]:
-    """All hosts, or those that a cloud file declared, by name."""
-    async with compute.database.connection() as connection:
-        return await store.list_host_names(connection, declared_only=declared_only)
+list_host_names = reading(store.list_host_names)
 
 
 async def _list_declared(compute: Compute, covered: HostPatterns) -> list[str]:

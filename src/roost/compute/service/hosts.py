@@ -8,18 +8,20 @@ from collections.abc import Sequence
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from roost.compute.errors import HostHeld, HostNotFound
-from roost.compute.model import WORK_CHANNEL, Host, HostReport
-from roost.compute.rules.leases import Agent, list_held_elsewhere
+from roost.compute.model import WORK_CHANNEL, Host
+from roost.compute.rules.leases import list_held_elsewhere
 from roost.compute.service.aggregates import mirror_hosts
-from roost.compute.service.context import Compute
+from roost.compute.service.context import Compute, reading
 from roost.compute.store import aggregates as aggregates_store
 from roost.compute.store import hosts as store
 from roost.compute.store import leases as leases_store
 from roost.compute.store.hosts import HostRow, HostUpsert
 from roost.platform.database import Connection
 from roost.platform.errors import BadRequest, Conflict
+from roost.seams.agent import AgentIdentity, HostReport
 from roost.seams.placement import DISABLED, DISK_GB, MEMORY_MB, VCPU, Inventory, ProviderState
 
 HOSTS_BATCH_MAX = 1000
@@ -32,15 +34,15 @@ log = structlog.get_logger()
 
 
 def provider_uuid_of(host: str) -> str:
-    """The UUID of the provider that stands for a host."""
+    """Return the UUID of the provider that stands for a host."""
     return str(uuid.uuid5(PROVIDER_NAMESPACE, host))
 
 
-async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, agent: Agent | None) -> list[Host]:
+async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, agent: AgentIdentity | None) -> list[Host]:
     """Have these hosts, of this size, with their providers and networks; in the order of the names.
 
-    agent: who serves them and takes the lease on each; None where a cloud file declares them, which stays right
-    whatever an agent says of the host later. Of two reports of one host the later counts.
+    agent: who serves them and takes the lease on each; None where a cloud file declares them, which no later report
+    of an agent overrules. Of two reports of one host the later counts.
     Raises HostHeld, which names the first host that another agent serves; hosts of its set are left as they were.
     """
     upserts = {report.name: _upsert(report) for report in reports}
@@ -49,18 +51,20 @@ async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, age
     for start in range(0, len(names), HOSTS_BATCH_MAX):
         batch = [upserts[name] for name in names[start : start + HOSTS_BATCH_MAX]]
         async with compute.database.transaction() as tx:
-            # The leases first: who may not have a host changes nothing of it.
+            # The leases first: an agent without the lease changes nothing of the host.
             names_new = await _take_leases(compute, tx, [host.name for host in batch], agent)
             rows += await store.upsert_hosts(tx, batch, declared=agent is None)
             if names_new:
                 await _take_leases(compute, tx, names_new, agent)
-    behind = [row.host.name for row in rows if row.published < row.wanted]
-    if behind:
-        await publish_hosts(compute, behind)
+    names_behind = [row.host.name for row in rows if row.state_published < row.state_wanted]
+    if names_behind:
+        await publish_hosts(compute, names_behind)
     return sorted((row.host for row in rows), key=lambda host: host.name)
 
 
-async def _take_leases(compute: Compute, tx: Connection, names: Sequence[str], agent: Agent | None) -> list[str]:
+async def _take_leases(
+    compute: Compute, tx: Connection, names: Sequence[str], agent: AgentIdentity | None
+) -> list[str]:
     """Take or renew the agent's leases; return the hosts that do not exist yet. Raises HostHeld."""
     if agent is None:
         return []
@@ -73,34 +77,28 @@ async def _take_leases(compute: Compute, tx: Connection, names: Sequence[str], a
 
 
 def _upsert(report: HostReport) -> HostUpsert:
+    networks = tuple(sorted(set(report.physical_networks)))
     return HostUpsert(
-        name=report.name,
-        provider_uuid=provider_uuid_of(report.name),
-        vcpus=report.vcpus,
-        ram_mb=report.ram_mb,
-        disk_gb=report.disk_gb,
-        physical_networks=tuple(sorted(set(report.physical_networks))),
-        cell=report.cell,
-        service_version=report.service_version,
+        **asdict(report) | {"provider_uuid": provider_uuid_of(report.name), "physical_networks": networks}
     )
 
 
 async def publish_hosts(compute: Compute, names: Sequence[str] | None = None) -> int:
-    """Bring providers and host ↔ network mapping of hosts that are behind up to date; how many there were.
+    """Bring providers and host ↔ network mapping of hosts that are behind up to date; return how many there were.
 
     names None: all that are behind, as the periodic look does. Doing it twice, or in two processes at once, is fine.
     """
     seen = 0
     for _ in range(PUBLISH_ROUNDS_MAX):
-        after, behind = "", set[str]()
+        after, names_behind = "", set[str]()
         while True:
             async with compute.database.connection() as connection:
                 rows = await store.list_unpublished_hosts(connection, after=after, limit=HOSTS_BATCH_MAX, names=names)
             if not rows:
                 break
             after, seen = rows[-1].host.name, seen + len(rows)
-            behind |= await _publish(compute, rows)
-        if not behind:
+            names_behind |= await _publish(compute, rows)
+        if not names_behind:
             break
     return seen
 
@@ -131,7 +129,7 @@ async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:
 
 
 def provider_state(host: Host) -> ProviderState:
-    """What the ledger is to have of a host, but for its placement aggregates."""
+    """Return what the ledger is to have of a host, but for its placement aggregates."""
     amounts = {VCPU: host.vcpus, MEMORY_MB: host.ram_mb, DISK_GB: host.disk_gb}
     return ProviderState(
         uuid=host.provider_uuid,
@@ -141,61 +139,27 @@ def provider_state(host: Host) -> ProviderState:
             for resource_class, total in amounts.items()
             if total > 0
         },
-        # An operator may give a host other things, such as CUSTOM_GPU; a flavor that asks for them uses them there.
+        # Other inventories are an operator's, such as CUSTOM_GPU, for flavors that ask for them.
         managed_classes=frozenset(amounts),
-        # Whoever searches forbids this trait: without it a closed or silent host would go on getting servers.
+        # Every search forbids this trait, so that a closed or silent host gets no server.
         traits=frozenset({DISABLED}) if host.disabled or host.down else frozenset(),
         managed_traits=frozenset({DISABLED}),
     )
 
 
-async def list_behind(compute: Compute) -> set[str]:
-    """Hosts of which something is still to be published, as of now."""
-    async with compute.database.connection() as connection:
-        return await store.list_behind(connection)
-
-
 async def list_quiet_hosts(compute: Compute) -> set[str]:
-    """Hosts that were not heard of for longer than one that lives goes without a poll, down or not yet."""
+    """Return hosts that were not heard of for longer than one that lives goes without a poll, down or not yet."""
     async with compute.database.connection() as connection:
         return await store.list_quiet_hosts(connection, quiet_after_s=compute.settings.quiet_after_s)
 
 
-async def count_closed_hosts(compute: Compute) -> tuple[int, int]:
-    """How many hosts are down, and how many are disabled; some may be both."""
-    async with compute.database.connection() as connection:
-        return await store.count_closed_hosts(connection)
-
-
-async def has_enabled_host(compute: Compute) -> bool:
-    """Return whether there is a host that is not disabled."""
-    async with compute.database.connection() as connection:
-        return await store.has_enabled_host(connection)
-
-
-async def list_hosts(
-    compute: Compute,
-    names: Sequence[str] | None = None,
-    *,
-    after: str = "",
-    limit: int | None = None,
-    having: str | None = None,
-) -> list[Host]:
-    """Hosts by name, above `after`; names None: all of them; having: in the name. Costs one row for each host."""
-    async with compute.database.connection() as connection:
-        return await store.list_hosts(connection, after=after, limit=limit, names=names, having=having)
-
-
-async def find_host(compute: Compute, *, provider_uuid: str | None = None, number: int | None = None) -> Host | None:
-    """Return the host with that provider, or with that number."""
-    async with compute.database.connection() as connection:
-        return await store.find_host(connection, provider_uuid=provider_uuid, number=number)
-
-
-async def list_servers_on(compute: Compute, hosts: Sequence[Host]) -> dict[str, list[tuple[str, str]]]:
-    """Return (id, name) of each host's servers, the oldest first; a host without any is left out."""
-    async with compute.database.connection() as connection:
-        return await store.list_servers_on(connection, [host.name for host in hosts])
+list_behind = reading(store.list_behind)
+count_closed_hosts = reading(store.count_closed_hosts)
+has_enabled_host = reading(store.has_enabled_host)
+list_hosts = reading(store.list_hosts)
+find_host = reading(store.find_host)
+list_servers_on = reading(store.list_servers_on)
+count_servers = reading(store.count_servers)
 
 
 async def disable_host(compute: Compute, name: str, *, reason: str | None = None) -> Host:
@@ -204,12 +168,12 @@ async def disable_host(compute: Compute, name: str, *, reason: str | None = None
 
 
 async def enable_host(compute: Compute, name: str) -> Host:
-    """It takes servers again. Raises HostNotFound."""
+    """Let the host take servers again. Raises HostNotFound."""
     return await _set_state(compute, name, disabled=False)
 
 
 async def force_down(compute: Compute, name: str, forced_down: bool) -> Host:
-    """An operator vouches that nothing runs there any more, or takes that back; meanwhile it takes no new server.
+    """Note that nothing runs there any more, as an operator vouches, or take that back; it takes no server meanwhile.
 
     Raises HostNotFound.
     """
@@ -246,10 +210,9 @@ class HostLoad(Struct, frozen=True, kw_only=True):
 
 
 async def list_loads(compute: Compute, hosts: Sequence[Host]) -> dict[str, HostLoad]:
-    """Host name -> its load, by the ledger."""
+    """Return host name -> its load, by the ledger."""
     usages = await compute.placement.list_usages([host.provider_uuid for host in hosts])
-    async with compute.database.connection() as connection:
-        servers = await store.count_servers(connection, [host.name for host in hosts])
+    servers = await count_servers(compute, [host.name for host in hosts])
     loads = {}
     for host in hosts:
         used = {name: amount for name, (_, amount) in usages.get(host.provider_uuid, {}).items()}

@@ -6,24 +6,25 @@ from msgspec import Struct
 
 from roost.compute.errors import HostHeld
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
-from roost.compute.rules.leases import Agent, HeldElsewhere, HostLease, list_held_elsewhere
+from roost.compute.rules.leases import HostLease, list_held_elsewhere
 from roost.compute.service.context import Compute
 from roost.compute.store import guests as guest_rows
 from roost.compute.store import leases as store
 from roost.platform.errors import NotFound, RoostError
+from roost.seams.agent import AgentIdentity, HeldElsewhere
 
 HOSTS_BATCH_MAX = 1000
 
 
 class Renewed(Struct, frozen=True, kw_only=True):
-    """What an agent holds. behind: hosts that are back, which is still to be published.
+    """What an agent holds. hosts_behind: hosts that are back, which is still to be published.
 
     as_of: the database's time, in seconds since 1970, when that was looked at.
     """
 
-    held: tuple[str, ...] = ()
+    hosts_held: tuple[str, ...] = ()
     elsewhere: tuple[HeldElsewhere, ...] = ()
-    behind: tuple[str, ...] = ()
+    hosts_behind: tuple[str, ...] = ()
     as_of: float = 0.0
 
 
@@ -31,41 +32,34 @@ class LeaseRequest(Struct, frozen=True):
     """The hosts that one agent would serve."""
 
     hosts: tuple[str, ...]
-    agent: Agent
+    agent: AgentIdentity
 
 
-async def renew_leases(compute: Compute, hosts: Sequence[str], agent: Agent) -> Renewed:
-    """Take or renew the agent's leases on these hosts, as far as no other agent has them; in sets.
+async def renew_leases(compute: Compute, requests: Sequence[LeaseRequest]) -> list[Renewed | RoostError]:
+    """Take or renew many agents' leases on the hosts that they ask for, as far as no other agent has them, in sets.
 
-    Raises NotFound, which names the hosts that do not exist, and HostHeld where there is none that it may have.
+    Return what each holds, in order, or the error of its request: NotFound, which names the hosts that do not exist, or
+    HostHeld where there is none that it may have.
     """
-    (renewed,) = await renew_leases_together(compute, [LeaseRequest(tuple(hosts), agent)])
-    if isinstance(renewed, RoostError):
-        raise renewed
-    return renewed
-
-
-async def renew_leases_together(compute: Compute, requests: Sequence[LeaseRequest]) -> list[Renewed | RoostError]:
-    """Do the same for many agents: what each holds, or the error of its request alone, in order."""
     answers: list[Renewed | RoostError] = []
     for together in split_by_agent(requests):
         agents_by_host = {host: request.agent for request in together for host in request.hosts}
         hosts = sorted(agents_by_host)
         leases_by_host: dict[str, HostLease] = {}
-        behind: set[str] = set()
+        hosts_behind: set[str] = set()
         as_of = 0.0
         for start in range(0, len(hosts), HOSTS_BATCH_MAX):
             batch = {host: agents_by_host[host] for host in hosts[start : start + HOSTS_BATCH_MAX]}
             async with compute.database.connection() as connection:
                 read = await store.renew_leases(connection, batch, renew_after_s=compute.settings.heard_again_s)
             leases_by_host |= read.leases_by_host
-            behind |= read.behind
+            hosts_behind |= read.hosts_behind
             as_of = as_of or read.now_s
-        answers += [_answer(request, leases_by_host, behind, as_of) for request in together]
+        answers += [_answer(request, leases_by_host, hosts_behind, as_of) for request in together]
     return answers
 
 
-async def release_leases(compute: Compute, agent: Agent, *, covered: HostPatterns = EVERY_HOST) -> None:
+async def release_leases(compute: Compute, agent: AgentIdentity, *, covered: HostPatterns = EVERY_HOST) -> None:
     """Let other agents have the hosts that this one serves, as far as the caller may speak for them."""
     async with compute.database.transaction() as tx:
         hosts = await guest_rows.list_hosts_of(tx, agent_id=agent.id, after="", until=None)
@@ -75,7 +69,7 @@ async def release_leases(compute: Compute, agent: Agent, *, covered: HostPattern
 def split_by_agent(requests: Sequence[LeaseRequest]) -> list[list[LeaseRequest]]:
     """Split the requests, in order, where one asks for a host that another agent asks for."""
     sets: list[list[LeaseRequest]] = []
-    agents_by_host: dict[str, Agent] = {}
+    agents_by_host: dict[str, AgentIdentity] = {}
     for request in requests:
         if not sets or any(agents_by_host.get(host, request.agent) != request.agent for host in request.hosts):
             sets.append([])
@@ -86,15 +80,15 @@ def split_by_agent(requests: Sequence[LeaseRequest]) -> list[list[LeaseRequest]]
 
 
 def _answer(
-    request: LeaseRequest, leases_by_host: Mapping[str, HostLease], behind: Collection[str], as_of: float
+    request: LeaseRequest, leases_by_host: Mapping[str, HostLease], hosts_behind: Collection[str], as_of: float
 ) -> Renewed | RoostError:
     if missing := [host for host in request.hosts if host not in leases_by_host]:
         return NotFound(f"there is no host {', '.join(missing)}")
     leases = [leases_by_host[host] for host in request.hosts]
-    held = tuple(lease.host for lease in leases if lease.held)
+    hosts_held = tuple(lease.host for lease in leases if lease.taken)
     elsewhere = tuple(list_held_elsewhere(leases, request.agent))
-    if elsewhere and not held:
+    if elsewhere and not hosts_held:
         more = f", and {len(elsewhere) - 1} more by others" if len(elsewhere) > 1 else ""
         return HostHeld(elsewhere[0].sentence() + more)
-    back = tuple(host for host in held if host in behind)
-    return Renewed(held=held, elsewhere=elsewhere, behind=back, as_of=as_of)
+    back = tuple(host for host in hosts_held if host in hosts_behind)
+    return Renewed(hosts_held=hosts_held, elsewhere=elsewhere, hosts_behind=back, as_of=as_of)

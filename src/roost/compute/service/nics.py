@@ -35,23 +35,25 @@ async def ports_changed(compute: Compute, changes: Sequence[PortsChange]) -> Non
 async def _refresh(compute: Compute, server_ids: Sequence[str]) -> None:
     """Keep with ACTIVE servers what their ports are now.
 
-    Whoever writes looks once more afterwards: what it had read may have been older than what another found right.
+    Each writer reads the ports again after it wrote: what it wrote may be older than what another one wrote meanwhile.
     """
     for _ in range(ROUNDS_MAX):
         async with compute.database.connection() as connection:
-            kept = await store.list_active_ports(connection, server_ids)
-        if not kept:
+            servers_kept = await store.list_active_ports(connection, server_ids)
+        if not servers_kept:
             return
-        attached = await compute.network.list_attached_ports(list(kept))
-        wanted = {
+        attached = await compute.network.list_attached_ports(list(servers_kept))
+        ports_wanted = {
             server_id: network_information(ports, own_ports(project_id, attached.get(server_id, ())))
-            for server_id, (project_id, ports) in kept.items()
+            for server_id, (project_id, ports) in servers_kept.items()
         }
-        differing = [server_id for server_id, (_, ports) in kept.items() if wanted[server_id] != ports]
+        differing = [server_id for server_id, (_, ports) in servers_kept.items() if ports_wanted[server_id] != ports]
         if not differing:
             return
         # Each by itself: conductors lock several servers at once, in another order.
         async with compute.database.connection() as connection:
             for server_id in differing:
-                await store.set_network_info(connection, server_id, old=kept[server_id][1], new=wanted[server_id])
+                await store.set_network_info(
+                    connection, server_id, old=servers_kept[server_id][1], new=ports_wanted[server_id]
+                )
     raise PortsChanging("Ports of servers change all the time: repeat the request.")

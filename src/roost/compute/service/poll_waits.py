@@ -26,8 +26,8 @@ class PollWaits:
     async def wait(self, hosts: Sequence[str], timeout_s: float, *, since: int) -> None:
         """Return when one of the hosts may have orders, or after timeout_s seconds.
 
-        since: the count of wake-ups before the caller looked. Another one since then ends the wait at once, as what it
-        tells of may have been looked at before this poll was among those that wait.
+        since: the count of wake-ups before the caller looked. A later wake-up ends the wait at once: the look that it
+        caused may have been over before this poll began to wait.
         """
         if self._wakeups.count(GUEST_CHANNEL) != since:
             return

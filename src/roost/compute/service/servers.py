@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import asyncpg
-from msgspec import Struct
 
 from roost.compute.errors import (
     FilterInvalid,
@@ -38,13 +37,6 @@ from roost.seams.compute import ForcedHost, RequestSpec
 SERVERS_PAGE_MAX = 1000
 
 
-class Accepted(Struct, frozen=True, kw_only=True):
-    """The servers of one request, in the order of their names' numbers."""
-
-    server_ids: tuple[str, ...]
-    reservation_id: str
-
-
 async def create_servers(
     compute: Compute,
     request: ServerRequest,
@@ -52,24 +44,24 @@ async def create_servers(
     project_id: str,
     user_id: str,
     permissions: Permissions | None = None,
-) -> Accepted:
+) -> NewServers:
     """Accept `request.count` servers, all of them with the work that makes them, or none.
 
     permissions: None where nobody is asked, so that every network, port and flavor is there. Raises ServerRefused
-    (NICs, an unknown flavor, network, port or host, extra specs that are not served), NicForbidden, NetworkAmbiguous
-    (no NIC named, several networks) and HostClosed (the host that it names is disabled or down). What a port can do is
-    looked at later, by the conductor, as it reserves it.
+    (NICs, a network without a subnet, an unknown flavor, network, port or host, extra specs that are not served),
+    NicForbidden, NetworkAmbiguous (no NIC named, several networks) and HostClosed (the host that it names is disabled
+    or down). What a port can do is looked at later, by the conductor, as it reserves it.
     """
     if not 1 <= request.count <= SERVERS_MAX:
         raise ServerRefused(f"{request.count} servers were asked for: one request can make 1 to {SERVERS_MAX}.")
-    asked = request.nics
-    if asked is None:
+    nics = request.nics
+    if nics is None:
         only_of = None if permissions is None else project_id
-        asked = await _only_network(compute, only_of, must_exist=request.auto)
-    problem = nic_problem(asked, count=request.count)
+        nics = await _only_network(compute, only_of, must_exist=request.auto)
+    problem = nic_problem(nics, count=request.count)
     if problem:
         raise ServerRefused(problem)
-    await _check_nics(compute, asked, project_id, permissions)
+    await _check_nics(compute, nics, project_id, permissions)
     ids = tuple(compute.env.new_uuid() for _ in range(request.count))
     reservation_id = f"r-{compute.env.new_uuid().replace('-', '')[:8]}"
     async with compute.database.transaction() as tx:
@@ -79,27 +71,25 @@ async def create_servers(
             vcpus=flavor.vcpus,
             memory_mb=flavor.ram_mb,
             disk_gb=flavor.disk_gb,
-            nics=number_nics(asked),
+            nics=number_nics(nics),
             availability_zone=request.availability_zone,
             flavor_groups=requirements.groups,
             isolated=requirements.isolated,
             forced_host=await _forced_host(compute, tx, request.host),
         )
         new = NewServers(
-            ids=ids,
+            request=request,
+            server_ids=ids,
             names=server_names(request.name, request.count),
             project_id=project_id,
             user_id=user_id,
             flavor=flavor,
-            image_ref=request.image_ref,
-            metadata=request.metadata,
-            description=request.description,
             reservation_id=reservation_id,
             spec=spec,
         )
         await store.insert_servers(tx, new)
     compute.wake(WORK_CHANNEL)
-    return Accepted(server_ids=ids, reservation_id=reservation_id)
+    return new
 
 
 async def _only_network(compute: Compute, project_id: str | None, *, must_exist: bool) -> tuple[NicAsked, ...]:
@@ -112,10 +102,10 @@ async def _only_network(compute: Compute, project_id: str | None, *, must_exist:
 
 
 async def _check_nics(
-    compute: Compute, asked: Sequence[NicAsked], project_id: str, permissions: Permissions | None
+    compute: Compute, nics: Sequence[NicAsked], project_id: str, permissions: Permissions | None
 ) -> None:
     """Raise ServerRefused for networks that there are not, and what keeps the project from them, or from ports."""
-    network_ids = sorted({nic.network_id for nic in asked if nic.network_id and not nic.port_id})
+    network_ids = sorted({nic.network_id for nic in nics if nic.network_id and not nic.port_id})
     networks = await compute.network.get_networks(network_ids) if network_ids else {}
     visible = {
         network_id
@@ -125,11 +115,14 @@ async def _check_nics(
     missing = [network_id for network_id in network_ids if network_id not in visible]
     if missing:
         raise ServerRefused(f"Network {', '.join(missing)} could not be found.")
+    for network_id in network_ids:
+        if not networks[network_id].has_subnets:  # Source: Nova, NetworkRequiresSubnet
+            raise ServerRefused(f"Network {network_id} requires a subnet in order to boot instances on.")
     if permissions is None:
         return
-    if refusal := find_refusal(asked, networks, project_id, permissions):
+    if refusal := find_refusal(nics, networks, project_id, permissions):
         raise NicForbidden(refusal)
-    port_ids = [nic.port_id for nic in asked if nic.port_id]
+    port_ids = [nic.port_id for nic in nics if nic.port_id]
     if port_ids and not permissions.others:
         projects = await compute.network.get_port_projects(port_ids)
         for port_id in port_ids:
@@ -185,7 +178,7 @@ async def list_servers(
     limit: int = SERVERS_PAGE_MAX,
     descending: bool = True,
 ) -> list[Server]:
-    """A page of servers, the youngest first unless not descending, behind the server `marker`.
+    """Return a page of servers, the youngest first unless not descending, behind the server `marker`.
 
     Raises FilterInvalid for an unknown marker, and a name, ip or ip6 that is no regular expression.
     """
@@ -196,23 +189,18 @@ async def list_servers(
                 after = await store.find_sequence(tx, marker, project_id=only.project_id)
                 if after is None:
                     raise FilterInvalid(f"marker [{marker}] not found")
-            return await store.list_servers(
-                tx,
-                only,
-                after_sequence=after,
-                limit=min(limit, SERVERS_PAGE_MAX),
-                descending=descending,
-            )
+            limit = min(limit, SERVERS_PAGE_MAX)
+            return await store.list_servers(tx, only, after_sequence=after, limit=limit, descending=descending)
     except asyncpg.InvalidRegularExpressionError as error:
-        given = {"name": only.name, "ip": only.ip, "ip6": only.ip6}
-        named = ", ".join(f"{name}={pattern}" for name, pattern in given.items() if pattern is not None)
+        patterns = {"name": only.name, "ip": only.ip, "ip6": only.ip6}
+        named = ", ".join(f"{name}={pattern}" for name, pattern in patterns.items() if pattern is not None)
         raise FilterInvalid(f"{named}: {error}") from error
 
 
 async def delete_server(compute: Compute, server_id: str) -> None:
     """Have the server deleted, at whatever stage it is; again is fine. Raises ServerNotFound."""
     async with compute.database.transaction() as tx:
-        found = await store.want_delete(tx, [server_id])
-        if not found:
+        ids_deleted = await store.want_delete(tx, [server_id])
+        if not ids_deleted:
             raise ServerNotFound(f"Instance {server_id} could not be found.")
     compute.wake(WORK_CHANNEL)

@@ -23,7 +23,7 @@ class SilenceWatch:
         self._listening = listening
 
     async def look(self) -> list[str]:
-        """Note which hosts have fallen silent and publish them, however many they are, in one set; their names.
+        """Note which hosts have fallen silent and publish them, however many they are, in one set; return their names.
 
         One that polls is not waited for: its poll notes and publishes that it is back.
         """

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from roost.compute.model import GUEST_CHANNEL, Launch, Marks, Move, Stage, Work
+from roost.compute.model import GUEST_CHANNEL, Marks, Move, Stage, Work
 from roost.compute.rules.nics import BUILDING
-from roost.compute.service.context import Compute
+from roost.compute.service.context import Compute, reading
 from roost.compute.store import servers
 from roost.compute.store import work as store
-from roost.seams.compute import ServerState
 
 LEASE_ROWS_MAX = 256
 
@@ -19,7 +18,7 @@ async def lease_work(
 ) -> list[Work]:
     """Lease up to `limit` due rows to `owner`, a UUID of this lease alone, for lease_s seconds of the database.
 
-    cells: servers that were placed elsewhere are left to others; none: there is no elsewhere.
+    cells: servers that were placed in other cells are left to others; empty: all cells are these.
     """
     assert limit <= LEASE_ROWS_MAX
     async with compute.database.transaction() as tx:
@@ -27,21 +26,23 @@ async def lease_work(
 
 
 async def move(compute: Compute, moves: Sequence[Move], *, owner: str, lease_s: float) -> dict[str, Move]:
-    """Move the rows that `owner` still has, all in one transaction: server id -> the move that was made.
+    """Move the rows that `owner` still has, all in one transaction; return server id -> the move that was made.
 
     Rows whose lease was lost are left out and unchanged. A row on which a delete waits goes to DELETE instead, one of a
     build that must end to FAIL, and nothing else of its move is written.
     """
     async with compute.database.transaction() as tx:
-        held = await store.lock_work(tx, [move.server_id for move in moves], owner=owner)
-        ours = [_as_marked(move, held[move.server_id]) for move in moves if move.server_id in held]
-        await store.update_servers(tx, ours)
-        await store.desire_guests(tx, ours)
-        await store.move_work(tx, ours, lease_s=lease_s)
-        await store.finish_work(tx, ours)
-    if compute.wakeups and any(move.guest_host for move in ours):
-        compute.wakeups.send(GUEST_CHANNEL)
-    return {move.server_id: move for move in ours}
+        marks_by_server = await store.lock_work(tx, [move.server_id for move in moves], owner=owner)
+        moves_held = [
+            _as_marked(move, marks_by_server[move.server_id]) for move in moves if move.server_id in marks_by_server
+        ]
+        await store.update_servers(tx, moves_held)
+        await store.desire_guests(tx, moves_held)
+        await store.move_work(tx, moves_held, lease_s=lease_s)
+        await store.finish_work(tx, moves_held)
+    if any(move.guest_host for move in moves_held):
+        compute.wake(GUEST_CHANNEL)
+    return {move.server_id: move for move in moves_held}
 
 
 def _as_marked(move: Move, marks: Marks) -> Move:
@@ -55,55 +56,32 @@ def _as_marked(move: Move, marks: Marks) -> Move:
 
 
 async def withdraw_guests(compute: Compute, server_ids: Sequence[str], *, owner: str) -> set[str]:
-    """Take back what was asked of hosts; returns the servers of which some host may still have a guest.
+    """Withdraw orders for guests; return the servers of which some host may still have a guest.
 
-    Of servers that `owner` does not have any more nothing is taken back: a launch may just have come to its end, or
-    another conductor's may be under way. They are among those returned. A server whose host went down after its delete
-    was asked for is shown no more, as one deleted on such a host.
+    Nothing is withdrawn of servers that `owner` does not have any more, since their launch may just have ended, or
+    another conductor's may be under way; they are among those returned. A server that is being deleted and whose host
+    has gone down is shown no more.
     """
     async with compute.database.transaction() as tx:
-        held = await store.lock_work(tx, server_ids, owner=owner)
-        remaining = await store.withdraw_guests(tx, list(held))
+        marks_by_server = await store.lock_work(tx, server_ids, owner=owner)
+        remaining = await store.withdraw_guests(tx, list(marks_by_server))
         if remaining:
             await servers.mark_gone(tx, list(remaining))
-    if compute.wakeups and remaining:
-        compute.wakeups.send(GUEST_CHANNEL)
-    return remaining | (set(server_ids) - held.keys())
+    if remaining:
+        compute.wake(GUEST_CHANNEL)
+    return remaining | (set(server_ids) - marks_by_server.keys())
 
 
 async def withdraw_unbegun_guests(compute: Compute, server_ids: Sequence[str], *, owner: str) -> set[str]:
-    """Take back what no host has begun; returns the servers of which one has, and those that `owner` has lost."""
+    """Withdraw orders that no host has begun; return servers of which one has, and those that `owner` has lost."""
     async with compute.database.transaction() as tx:
-        held = await store.lock_work(tx, server_ids, owner=owner)
-        begun = await store.withdraw_unbegun_guests(tx, list(held))
-    return begun | (set(server_ids) - held.keys())
+        marks_by_server = await store.lock_work(tx, server_ids, owner=owner)
+        begun = await store.withdraw_unbegun_guests(tx, list(marks_by_server))
+    return begun | (set(server_ids) - marks_by_server.keys())
 
 
-async def list_launches(compute: Compute, server_ids: Sequence[str]) -> dict[str, Launch]:
-    """Server id -> its launch, of those of whose present attempt a host was asked."""
-    async with compute.database.connection() as connection:
-        return await store.list_launches(connection, server_ids)
-
-
-async def get_server_states(compute: Compute, server_ids: Sequence[str]) -> dict[str, ServerState]:
-    """See ComputeClient.get_server_states."""
-    async with compute.database.connection() as connection:
-        return await store.get_server_states(connection, server_ids)
-
-
-async def get_host_names(compute: Compute, provider_uuids: Sequence[str]) -> dict[str, str]:
-    """Provider UUID -> host name, of those providers that are hosts."""
-    async with compute.database.connection() as connection:
-        return await store.get_host_names(connection, provider_uuids)
-
-
-async def get_host_cells(compute: Compute, names: Sequence[str]) -> dict[str, str]:
-    """Host name -> its cell, of those that are hosts."""
-    async with compute.database.connection() as connection:
-        return await store.get_host_cells(connection, names)
-
-
-async def list_held(compute: Compute, server_ids: Sequence[str], *, owner: str) -> set[str]:
-    """Those of the servers whose lease by `owner` has not run out, as of now."""
-    async with compute.database.connection() as connection:
-        return await store.list_held(connection, server_ids, owner=owner)
+list_launches = reading(store.list_launches)
+get_server_states = reading(store.get_server_states)
+get_host_names = reading(store.get_host_names)
+get_host_cells = reading(store.get_host_cells)
+list_held = reading(store.list_held)

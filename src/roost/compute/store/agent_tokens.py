@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from roost.compute.rules.agent_tokens import AgentToken, LiveToken
+from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
 
 INSERT = """-- compute.insert_agent_token
@@ -45,15 +46,7 @@ FROM compute.agent_token WHERE revoked_at IS NULL"""
 
 async def list_live_tokens(connection: Connection) -> list[LiveToken]:
     """Return the tokens that count."""
-    return [
-        LiveToken(
-            id=row["id"],
-            token_sha256=row["token_sha256"],
-            hosts=tuple(row["hosts"]),
-            used_today=row["used_today"],
-        )
-        for row in await connection.fetch(LIST_LIVE)
-    ]
+    return [read_row(LiveToken, row, hosts=tuple(row["hosts"])) for row in await connection.fetch(LIST_LIVE)]
 
 
 MARK_USED = """-- compute.mark_token_used
@@ -78,11 +71,4 @@ async def revoke_agent_token(tx: Connection, token_id: str) -> AgentToken | None
 
 
 def _token(row: Any) -> AgentToken:
-    return AgentToken(
-        id=row["id"],
-        name=row["name"],
-        hosts=tuple(row["hosts"]),
-        created_at=row["created_at"],
-        last_used_on=row["last_used_on"],
-        revoked_at=row["revoked_at"],
-    )
+    return read_row(AgentToken, row, hosts=tuple(row["hosts"]))

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
 from roost.compute.model import HostAggregate
 from roost.compute.rules.aggregates import Membership, Memberships
+from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
 from roost.seams.compute import HostAggregateState
 
@@ -32,7 +31,7 @@ DELETE FROM compute.host_aggregate WHERE uuid = ANY($1::uuid[])"""
 
 
 async def delete_host_aggregates(tx: Connection, uuids: Sequence[str]) -> None:
-    """With their memberships."""
+    """Delete host aggregates, with their memberships."""
     await tx.execute(DELETE_HOST_AGGREGATES, uuids)
 
 
@@ -41,7 +40,7 @@ SELECT uuid FROM compute.host_aggregate WHERE uuid = ANY($1::uuid[]) ORDER BY uu
 
 
 async def lock_host_aggregates(tx: Connection, uuids: Iterable[str]) -> frozenset[str]:
-    """Those that exist. Whoever changes memberships holds these locks, so two never mix."""
+    """Lock and return those that exist. Whoever changes memberships holds these locks, so two never mix."""
     return frozenset(row["uuid"] for row in await tx.fetch(LOCK_HOST_AGGREGATES, sorted(uuids)))
 
 
@@ -51,7 +50,7 @@ WHERE host = ANY($1::text[]) AND aggregate_uuid = ANY($2::uuid[])"""
 
 
 async def list_memberships(tx: Connection, hosts: Sequence[str], *, managed: Iterable[str]) -> Memberships:
-    """Which of the managed host aggregates each host is in; every host is a key."""
+    """Return which of the managed host aggregates each host is in; every host is a key."""
     aggregates: dict[str, set[str]] = {host: set() for host in hosts}
     for row in await tx.fetch(LIST_MEMBERSHIPS, hosts, sorted(managed)):
         aggregates[row["host"]].add(row["aggregate_uuid"])
@@ -63,7 +62,7 @@ SELECT DISTINCT aggregate_uuid FROM compute.host_aggregate_host WHERE host = ANY
 
 
 async def list_aggregates_of(tx: Connection, hosts: Sequence[str]) -> frozenset[str]:
-    """Every host aggregate that one of the hosts is in."""
+    """Return every host aggregate that one of the hosts is in."""
     return frozenset(row["aggregate_uuid"] for row in await tx.fetch(LIST_AGGREGATES_OF, hosts))
 
 
@@ -97,7 +96,7 @@ WHERE host.name = ANY($1::text[]) GROUP BY host.provider_uuid"""
 async def list_provider_aggregates(
     tx: Connection, hosts: Sequence[str], *, managed: Iterable[str]
 ) -> dict[str, frozenset[str]]:
-    """Provider of each host -> those of the managed aggregates that it must be in; unknown hosts are left out."""
+    """Return provider of each known host -> those of the managed aggregates that it must be in."""
     rows = await tx.fetch(LIST_PROVIDER_AGGREGATES, hosts, sorted(managed))
     return {row["provider_uuid"]: frozenset(row["aggregates"]) for row in rows}
 
@@ -110,10 +109,9 @@ FROM compute.host_aggregate AS aggregate WHERE $1::integer IS NULL OR aggregate.
 
 
 async def list_host_aggregates(tx: Connection, aggregate_id: int | None = None) -> list[HostAggregate]:
-    """All host aggregates with their hosts, or the one with that id."""
+    """Return all host aggregates with their hosts, or the one with that id."""
     return [_host_aggregate(row) for row in await tx.fetch(LIST_HOST_AGGREGATES, aggregate_id)]
 
 
 def _host_aggregate(row: Any) -> HostAggregate:
-    metadata = msgspec.json.decode(row["metadata"], type=dict[str, str])
-    return HostAggregate(**{**row, "metadata": metadata, "hosts": tuple(row["hosts"])})
+    return read_row(HostAggregate, row, "metadata", hosts=tuple(row["hosts"]))

@@ -1,13 +1,10 @@
 """SQL of the compute service's audit: servers that nothing works on, and hosts with the aggregates they are in."""
 
 from collections.abc import Sequence
-from typing import Any
-
-import msgspec
 
 from roost.compute.model import QuietServer
+from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
-from roost.seams.compute import RequestSpec, ServerPort
 
 QUIET = """server.status = 'ACTIVE' AND server.deleted_at IS NULL
     AND NOT EXISTS (SELECT FROM compute.work WHERE work.server_id = server.id)"""
@@ -23,28 +20,14 @@ async def list_quiet_ids(tx: Connection, *, after: str, limit: int) -> list[str]
 
 LIST_QUIET = f"""-- compute.audit_servers
 SELECT server.id, server.name, server.project_id, server.user_id, server.host, host.provider_uuid, server.spec,
-    server.network_info
+    server.network_info AS ports
 FROM compute.server LEFT JOIN compute.host ON host.name = server.host
 WHERE {QUIET} AND server.id = ANY($1::uuid[]) ORDER BY server.id"""  # noqa: S608
 
 
 async def list_quiet(tx: Connection, server_ids: Sequence[str]) -> list[QuietServer]:
     """Return those of the servers that are ACTIVE and without work, by id."""
-    return [_server(row) for row in await tx.fetch(LIST_QUIET, server_ids)]
-
-
-SET_NETWORK_INFO = """-- compute.audit_set_network_info
-UPDATE compute.server SET network_info = $3::jsonb, updated_at = now()
-WHERE id = $1 AND network_info = $2::jsonb AND status = 'ACTIVE'
-    AND NOT EXISTS (SELECT FROM compute.work WHERE work.server_id = $1)"""
-
-
-async def set_network_info(
-    tx: Connection, server_id: str, *, old: Sequence[ServerPort], new: Sequence[ServerPort]
-) -> bool:
-    """Keep these ports with the server, unless it has others than `old` by now, or is worked on."""
-    done = await tx.execute(SET_NETWORK_INFO, server_id, _encode(old), _encode(new))
-    return bool(done == "UPDATE 1")
+    return [read_row(QuietServer, row, "spec", "ports") for row in await tx.fetch(LIST_QUIET, server_ids)]
 
 
 # Guests, servers and their work change in one transaction, so what one statement sees is so.
@@ -65,12 +48,12 @@ UPDATE compute.guest AS mine SET desired = 'absent' FROM (
 
 
 async def list_stray_guests(tx: Connection, *, limit: int) -> list[tuple[str, str]]:
-    """The first of the (server id, host) of guests that no server has."""
+    """Return the first of the (server id, host) of guests that no server has."""
     return [(row["server_id"], row["host"]) for row in await tx.fetch(LIST_STRAY_GUESTS, limit)]
 
 
 async def withdraw_stray_guests(tx: Connection, server_ids: Sequence[str]) -> None:
-    """Hosts are to let go of these guests, as far as no server has them."""
+    """Ask the hosts to destroy these guests, as far as no server has them."""
     await tx.execute(WITHDRAW_STRAY_GUESTS, server_ids)
 
 
@@ -87,7 +70,7 @@ ORDER BY id LIMIT $1"""
 
 
 async def list_missing_guests(tx: Connection, *, limit: int) -> list[tuple[str, str, str | None]]:
-    """The first of the servers that their host is not asked to run, or has lost: id, name, host."""
+    """Return the first of the servers that their host is not asked to run, or has lost: id, name, host."""
     return [(row["id"], row["name"], row["host"]) for row in await tx.fetch(LIST_MISSING_GUESTS, limit)]
 
 
@@ -96,7 +79,7 @@ SELECT server_id, host, attempt FROM compute.unknown_guest ORDER BY server_id, h
 
 
 async def list_unknown_guests(tx: Connection, *, limit: int) -> list[tuple[str, str, int]]:
-    """The first of the guests that hosts list and nobody asked for: server id, host, attempt."""
+    """Return the first of the guests that hosts list and nobody asked for: server id, host, attempt."""
     rows = await tx.fetch(LIST_UNKNOWN_GUESTS, limit)
     return [(row["server_id"], row["host"], row["attempt"]) for row in rows]
 
@@ -127,7 +110,7 @@ SELECT uuid, name FROM compute.host_aggregate"""
 
 
 async def list_aggregate_names(tx: Connection) -> dict[str, str]:
-    """UUID -> name of every host aggregate."""
+    """Return UUID -> name of every host aggregate."""
     return {row["uuid"]: row["name"] for row in await tx.fetch(LIST_AGGREGATE_NAMES)}
 
 
@@ -137,16 +120,5 @@ UPDATE compute.host SET wanted = wanted + 1 WHERE name IN (
 
 
 async def want_hosts(tx: Connection, names: Sequence[str]) -> None:
-    """All about these hosts is to be published again."""
+    """Have all about these hosts published again."""
     await tx.execute(WANT_HOSTS, names)
-
-
-def _server(row: Any) -> QuietServer:
-    fields = dict(row)
-    fields["spec"] = msgspec.json.decode(fields["spec"], type=RequestSpec)
-    fields["ports"] = msgspec.json.decode(fields.pop("network_info"), type=tuple[ServerPort, ...])
-    return QuietServer(**fields)
-
-
-def _encode(ports: Sequence[ServerPort]) -> str:
-    return msgspec.json.encode(ports).decode()

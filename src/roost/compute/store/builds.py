@@ -1,18 +1,17 @@
 """Servers whose work is not done, with the host that each is on its way to or from."""
 
-from typing import Any
-
 from roost.compute.model import Stage
 from roost.compute.rules.builds import Build
+from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
 
 LIST_BUILDS = """-- compute.list_builds
 SELECT w.server_id, s.name, s.project_id, CASE WHEN w.deleting THEN 'delete' ELSE w.stage END AS stage,
-    w.attempt, w.failures, w.created_at, coalesce(w.lease_until > clock_timestamp(), false) AS leased,
+    w.attempt, w.failures, w.created_at AS since, coalesce(w.lease_until > clock_timestamp(), false) AS leased,
     extract(epoch FROM w.run_at - clock_timestamp())::double precision AS due_s,
-    coalesce(guest.host, w.placed ->> 'host') AS host, guest.host IS NOT NULL AS has_guest,
+    coalesce(guest.host, w.placed ->> 'host') AS host, guest.host IS NOT NULL AS guest,
     guest.begun_at IS NOT NULL AS begun, host.cell,
-    coalesce(host.forced_down OR host.silent, false) AS down
+    coalesce(host.forced_down OR host.silent, false) AS host_down
 FROM compute.work AS w JOIN compute.server AS s ON s.id = w.server_id
 LEFT JOIN LATERAL (
     SELECT g.host, g.begun_at FROM compute.guest g WHERE g.server_id = w.server_id AND NOT g.fenced
@@ -28,29 +27,11 @@ SELECT count(*) FROM compute.work
 
 
 async def list_builds(tx: Connection, *, limit: int) -> list[Build]:
-    """The oldest first."""
-    return [_build(row) for row in await tx.fetch(LIST_BUILDS, limit)]
+    """Return the oldest builds first."""
+    rows = await tx.fetch(LIST_BUILDS, limit)
+    return [read_row(Build, row, stage=Stage(row["stage"])) for row in rows]
 
 
 async def count_builds(tx: Connection) -> int:
-    """How many there are in all."""
+    """Return how many there are in all."""
     return int(await tx.fetchval(COUNT_BUILDS))
-
-
-def _build(row: Any) -> Build:
-    return Build(
-        server_id=row["server_id"],
-        name=row["name"],
-        project_id=row["project_id"],
-        stage=Stage(row["stage"]),
-        attempt=row["attempt"],
-        failures=row["failures"],
-        since=row["created_at"],
-        leased=row["leased"],
-        due_s=row["due_s"],
-        host=row["host"],
-        host_down=row["down"],
-        cell=row["cell"],
-        guest=row["has_guest"],
-        begun=row["begun"],
-    )

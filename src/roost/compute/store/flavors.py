@@ -3,9 +3,8 @@
 
 from typing import Any
 
-import msgspec
-
 from roost.compute.model import EVERY_FLAVOR, Flavor, FlavorFilter
+from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
 
 COLUMNS = "id, name, vcpus, ram_mb, disk_gb, description, extra_specs, is_public"
@@ -16,10 +15,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING id"""
 
 
 async def insert_flavor(tx: Connection, flavor: Flavor) -> bool:
-    """Whether it was new; with a known id or name nothing is changed."""
+    """Insert a flavor; return whether it was new: with a known id or name nothing is changed."""
     row = (flavor.id, flavor.name, flavor.vcpus, flavor.ram_mb, flavor.disk_gb, flavor.description)
-    specs = msgspec.json.encode(flavor.extra_specs).decode()
-    return await tx.fetchval(INSERT_FLAVOR, *row, specs, flavor.is_public) is not None
+    return await tx.fetchval(INSERT_FLAVOR, *row, encode(flavor.extra_specs), flavor.is_public) is not None
 
 
 LIST_FLAVORS = f"""-- compute.list_flavors
@@ -28,7 +26,7 @@ WHERE id > $1 AND ($3::boolean IS NULL OR is_public = $3) AND ram_mb >= $4 AND d
 
 
 async def list_flavors(tx: Connection, *, after: str, limit: int, only: FlavorFilter = EVERY_FLAVOR) -> list[Flavor]:
-    """A page of flavors by id, above `after` ("" for the first)."""
+    """Return a page of flavors by id, above `after` ("" for the first)."""
     rows = await tx.fetch(LIST_FLAVORS, after, limit, only.is_public, only.ram_mb_min, only.disk_gb_min)
     return [_flavor(row) for row in rows]
 
@@ -38,7 +36,7 @@ SELECT {COLUMNS} FROM compute.flavor WHERE id = $1 OR (name = $1 AND $2) ORDER B
 
 
 async def find_flavor(tx: Connection, ref: str, *, by_name: bool) -> Flavor | None:
-    """The flavor with that id, else with that name."""
+    """Return the flavor with that id, else with that name."""
     row = await tx.fetchrow(FIND_FLAVOR, ref, by_name)
     return None if row is None else _flavor(row)
 
@@ -48,7 +46,7 @@ DELETE FROM compute.flavor WHERE id = $1 RETURNING id"""
 
 
 async def delete_flavor(tx: Connection, flavor_id: str) -> bool:
-    """Whether there was one."""
+    """Delete a flavor; return whether there was one."""
     return await tx.fetchval(DELETE_FLAVOR, flavor_id) is not None
 
 
@@ -60,9 +58,9 @@ async def set_extra_specs(
     tx: Connection, flavor_id: str, *, added: dict[str, str], removed: list[str]
 ) -> Flavor | None:
     """Add or replace some extra specs and drop others; the flavor then, or None where there is none."""
-    row = await tx.fetchrow(SET_EXTRA_SPECS, flavor_id, msgspec.json.encode(added).decode(), removed)
+    row = await tx.fetchrow(SET_EXTRA_SPECS, flavor_id, encode(added), removed)
     return None if row is None else _flavor(row)
 
 
 def _flavor(row: Any) -> Flavor:
-    return Flavor(**{**row, "extra_specs": msgspec.json.decode(row["extra_specs"], type=dict[str, str])})
+    return read_row(Flavor, row, "extra_specs")

@@ -1,13 +1,15 @@
 """Guest rows, and what agents' reports change of servers and work: SQL only."""
 # ruff: noqa: S608 - what is put into a statement are constants of this file.
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from roost.compute.model import Failure, GuestOrder, Stage
-from roost.compute.rules.guests import Guest, GuestKey, KnownGuest, Retreat, WorkState
+from roost.compute.model import Failure, Stage
+from roost.compute.rules.guests import Guest, Retreat, WorkState
+from roost.compute.store.rows import columns_of, encode, read_row
 from roost.platform.database import Connection
+from roost.seams.agent import GuestAttempt, GuestKey, GuestOrder, OrderId
 from roost.seams.compute import RequestSpec, ServerPort
 
 HOST_NAMES = """
@@ -17,7 +19,7 @@ SELECT name FROM compute.host WHERE declared OR NOT $1 ORDER BY name
 
 
 async def list_host_names(tx: Connection, *, declared_only: bool) -> list[str]:
-    """All hosts, or those that a cloud file declared, by name."""
+    """Return all hosts, or those that a cloud file declared, by name."""
     return [row[0] for row in await tx.fetch(HOST_NAMES, declared_only)]
 
 
@@ -28,7 +30,7 @@ SELECT DISTINCT host FROM compute.guest WHERE reported IS DISTINCT FROM desired
 
 
 async def list_pending_hosts(tx: Connection) -> set[str]:
-    """Hosts that have orders, or whose agents are at work on them."""
+    """Return hosts that have orders, or whose agents are at work on them."""
     return {row[0] for row in await tx.fetch(PENDING_HOSTS)}
 
 
@@ -54,10 +56,10 @@ _NOTHING = RequestSpec(vcpus=0, memory_mb=0, disk_gb=0)
 
 
 async def list_orders(
-    tx: Connection, hosts: Sequence[str], *, agent_id: str, busy: Collection[tuple[str, str, int, str]], limit: int
+    tx: Connection, hosts: Sequence[str], *, agent_id: str, busy: Collection[OrderId], limit: int
 ) -> list[GuestOrder]:
-    """What the agent should change on its hosts, oldest first. busy: those to leave out."""
-    columns = [list(column) for column in zip(*busy, strict=True)] or [[], [], [], []]
+    """Return what the agent should change on its hosts, oldest first. busy: those to leave out."""
+    columns = [[getattr(order, name) for order in busy] for name in ("server_id", "host", "attempt", "desired")]
     orders = []
     for row in await tx.fetch(ORDERS, hosts, *columns, limit, agent_id):
         spec = _NOTHING if row["spec"] is None else _spec.decode(row["spec"])
@@ -90,7 +92,7 @@ ORDER BY server_id, host FOR UPDATE
 
 async def lock_guests(tx: Connection, keys: Collection[GuestKey]) -> list[Guest]:
     """Lock the guest rows in the order of server ids; missing ones are left out."""
-    rows = await tx.fetch(LOCK_GUESTS, [key[0] for key in keys], [key[1] for key in keys])
+    rows = await tx.fetch(LOCK_GUESTS, *(columns_of(keys) or [[], []]))
     return [Guest(**row) for row in rows]
 
 
@@ -103,7 +105,7 @@ SELECT name FROM compute.host WHERE agent_id = $1 AND name COLLATE "C" > $2
 
 
 async def list_hosts_of(tx: Connection, *, agent_id: str, after: str, until: str | None) -> list[str]:
-    """The hosts above `after` and up to `until`, None for all that follow, on which the agent has the lease."""
+    """Return the hosts above `after` and up to `until`, None for all that follow, on which the agent has the lease."""
     return [row[0] for row in await tx.fetch(HOSTS_OF_AGENT, agent_id, after, until)]
 
 
@@ -114,7 +116,7 @@ SELECT {GUEST_COLUMNS} FROM compute.guest WHERE host = ANY($1::text[])
 
 
 async def list_guests_on(tx: Connection, hosts: Collection[str]) -> list[Guest]:
-    """What the hosts are asked for."""
+    """Return what the hosts are asked for."""
     return [Guest(**row) for row in await tx.fetch(GUESTS_ON_HOSTS, list(hosts))]
 
 
@@ -125,7 +127,7 @@ SELECT name FROM compute.host WHERE name = ANY($1::text[]) AND agent_id = $2
 
 
 async def list_hosts_held(tx: Connection, names: Collection[str], *, agent_id: str) -> set[str]:
-    """Those of the hosts on which the agent has the lease, or had the last one."""
+    """Return those of the hosts on which the agent has the lease, or had the last one."""
     return {row[0] for row in await tx.fetch(HOSTS_HELD, list(names), agent_id)}
 
 
@@ -139,7 +141,7 @@ GROUP BY server_id
 
 
 async def list_attempts(tx: Connection, server_ids: Collection[str]) -> dict[str, int]:
-    """Server id -> the highest attempt that is known of it, of those of which one is."""
+    """Return server id -> the highest attempt that is known of it, of those of which one is."""
     return {row["server_id"]: row["attempt"] for row in await tx.fetch(ATTEMPTS, list(server_ids))}
 
 
@@ -153,12 +155,8 @@ ORDER BY server_id FOR UPDATE
 
 async def lock_works(tx: Connection, server_ids: Collection[str]) -> list[WorkState]:
     """Lock the servers' work rows in the order of server ids; a server without work is left out."""
-    return [
-        WorkState(
-            server_id=row["server_id"], stage=Stage(row["stage"]), attempt=row["attempt"], deleting=row["deleting"]
-        )
-        for row in await tx.fetch(LOCK_WORKS, list(server_ids))
-    ]
+    rows = await tx.fetch(LOCK_WORKS, list(server_ids))
+    return [read_row(WorkState, row, stage=Stage(row["stage"])) for row in rows]
 
 
 MARK_GUESTS = """
@@ -178,7 +176,7 @@ async def mark_guests(
     """Note that an agent has begun these guests, and that it runs those."""
     marks = [(*key, False) for key in begun] + [(*key, True) for key in running]
     if marks:
-        await tx.execute(MARK_GUESTS, *(list(column) for column in zip(*marks, strict=True)), agent_id)
+        await tx.execute(MARK_GUESTS, *columns_of(marks), agent_id)
 
 
 ADOPT_GUESTS = """
@@ -189,9 +187,9 @@ WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
 
 
 async def adopt_guests(tx: Connection, keys: Collection[GuestKey], *, agent_id: str) -> None:
-    """These guests are that agent's."""
+    """Make these guests that agent's."""
     if keys:
-        await tx.execute(ADOPT_GUESTS, *_columns(keys), agent_id)
+        await tx.execute(ADOPT_GUESTS, *columns_of(keys), agent_id)
 
 
 LOSE_GUESTS = """
@@ -214,10 +212,10 @@ WHERE w.server_id = l.server_id AND w.stage = 'launch' AND NOT w.deleting AND w.
 
 
 async def lose_guests(tx: Connection, failures_by_key: Mapping[GuestKey, Failure]) -> None:
-    """These guests are gone: ACTIVE servers end in ERROR, launches fail; both keep addresses and claims."""
+    """Note that these guests are gone: ACTIVE servers end in ERROR, launches fail; both keep addresses and claims."""
     if failures_by_key:
-        columns = _columns(failures_by_key)
-        faults = [msgspec.json.encode(failure).decode() for failure in failures_by_key.values()]
+        columns = columns_of(failures_by_key)
+        faults = [encode(failure) for failure in failures_by_key.values()]
         await tx.execute(LOSE_GUESTS, *columns)
         await tx.execute(FAIL_LAUNCHES, *columns, faults)
         await tx.execute(FAIL_SERVERS, *columns, faults)
@@ -237,10 +235,10 @@ WHERE s.id = f.server_id AND s.host = f.host AND s.status = 'ERROR' AND s.launch
 
 
 async def find_guests_again(tx: Connection, keys: Collection[GuestKey]) -> None:
-    """These guests were lost and are there: their servers are ACTIVE as before."""
+    """Note that guests that were lost are present: their servers are ACTIVE as before."""
     if keys:
-        await tx.execute(FIND_GUESTS, *_columns(keys))
-        await tx.execute(RESTORE_SERVERS, *_columns(keys))
+        await tx.execute(FIND_GUESTS, *columns_of(keys))
+        await tx.execute(RESTORE_SERVERS, *columns_of(keys))
 
 
 # In one statement, so that a list that changes nothing, as nearly all do, costs one.
@@ -256,8 +254,8 @@ ON CONFLICT (host, server_id) DO UPDATE SET attempt = excluded.attempt WHERE u.a
 """
 
 
-async def set_unknown_guests(tx: Connection, unknown: Sequence[KnownGuest], *, hosts: Collection[str]) -> None:
-    """These are the guests that nobody asked for on the hosts."""
+async def set_unknown_guests(tx: Connection, unknown: Sequence[GuestAttempt], *, hosts: Collection[str]) -> None:
+    """Keep these as the guests that nobody asked for on the hosts."""
     columns = [
         [guest.server_id for guest in unknown], [guest.host for guest in unknown], [guest.attempt for guest in unknown]
     ]  # fmt: skip
@@ -272,9 +270,9 @@ WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
 
 
 async def delete_guests(tx: Connection, keys: Collection[GuestKey]) -> None:
-    """The hosts have nothing of these guests left."""
+    """Delete these guests, of which the hosts have nothing left."""
     if keys:
-        await tx.execute(DELETE_GUESTS, *_columns(keys))
+        await tx.execute(DELETE_GUESTS, *columns_of(keys))
 
 
 ACTIVATE_SERVERS = """
@@ -292,7 +290,7 @@ WHERE server_id = ANY($1::uuid[])
 
 
 async def activate_servers(tx: Connection, hosts_by_server: Mapping[str, str]) -> None:
-    """The servers run on these hosts; their work goes to `settle`."""
+    """Make these servers ACTIVE on these hosts; their work goes to `settle`."""
     if hosts_by_server:
         await tx.execute(ACTIVATE_SERVERS, list(hosts_by_server), list(hosts_by_server.values()))
         await tx.execute(SETTLE_WORKS, list(hosts_by_server))
@@ -310,13 +308,13 @@ WHERE w.server_id = r.server_id
 
 
 async def retry_works(tx: Connection, retreats: Mapping[str, Retreat]) -> None:
-    """The servers' launches ended without a guest: their work goes to `retry`, without those hosts."""
+    """Send the work of servers whose launches ended without a guest to `retry`, without those hosts."""
     if retreats:
         await tx.execute(
             RETRY_WORKS,
             list(retreats),
             [retreat.failure.host for retreat in retreats.values()],
-            [msgspec.json.encode(retreat.failure).decode() for retreat in retreats.values()],
+            [encode(retreat.failure) for retreat in retreats.values()],
             [retreat.counts for retreat in retreats.values()],
         )
 
@@ -328,7 +326,7 @@ UPDATE compute.work SET run_at = now() WHERE server_id = ANY($1::uuid[])
 
 
 async def resume_works(tx: Connection, server_ids: Collection[str]) -> None:
-    """What the servers' work waited for has happened: it goes on now."""
+    """Have the servers' work go on now: what it waited for has happened."""
     if server_ids:
         await tx.execute(RESUME_WORKS, list(server_ids))
 
@@ -348,8 +346,3 @@ async def destroy_unknown_guest(tx: Connection, server_id: str, host: str) -> st
     """Have the host destroy a guest that nobody asked for; what is desired of it then, None where there is no such."""
     desired: str | None = await tx.fetchval(DESTROY_UNKNOWN, server_id, host)
     return desired
-
-
-def _columns(keys: Iterable[GuestKey]) -> list[list[str]]:
-    pairs = list(keys)
-    return [[key[0] for key in pairs], [key[1] for key in pairs]]

@@ -5,32 +5,26 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from roost.compute.model import Host
+from roost.compute.store.rows import encode
 from roost.platform.database import Connection
+from roost.seams.agent import HostReport
 
 
 class HostRow(Struct, frozen=True):
     """A host, and which state of it was wanted and published when it was read."""
 
     host: Host
-    wanted: int
-    published: int
+    state_wanted: int
+    state_published: int
 
 
-class HostUpsert(Struct, frozen=True, kw_only=True):
+class HostUpsert(HostReport, frozen=True, kw_only=True):
     """A reported host as a row; physical_networks sorted, each once."""
 
-    name: str
     provider_uuid: str
-    vcpus: int
-    ram_mb: int
-    disk_gb: int
-    physical_networks: tuple[str, ...]
-    cell: str
-    service_version: int
 
 
 COLUMNS = """host.id, host.disabled_reason,
@@ -66,8 +60,7 @@ RETURNING {COLUMNS}"""
 
 async def upsert_hosts(tx: Connection, hosts: Sequence[HostUpsert], *, declared: bool) -> list[HostRow]:
     """Make or change hosts; where a host is declared, what its agent says of its size changes nothing."""
-    reports = msgspec.json.encode(hosts).decode()
-    return [_row(row) for row in await tx.fetch(UPSERT_HOSTS, reports, declared)]
+    return [_row(row) for row in await tx.fetch(UPSERT_HOSTS, encode(hosts), declared)]
 
 
 LIST_UNPUBLISHED = f"""-- compute.list_unpublished_hosts
@@ -78,7 +71,7 @@ WHERE published < wanted AND name > $1 AND ($3::text[] IS NULL OR name = ANY($3)
 async def list_unpublished_hosts(
     tx: Connection, *, after: str, limit: int, names: Sequence[str] | None
 ) -> list[HostRow]:
-    """A page of the hosts whose providers are behind, by name; names None: of all hosts."""
+    """Return a page of the hosts whose providers are behind, by name; names None: of all hosts."""
     return [_row(row) for row in await tx.fetch(LIST_UNPUBLISHED, after, limit, names)]
 
 
@@ -88,7 +81,7 @@ SELECT name FROM compute.host WHERE published < wanted"""
 
 
 async def list_behind(tx: Connection) -> set[str]:
-    """Hosts whose state is not all published."""
+    """Return hosts whose state is not all published."""
     return {row["name"] for row in await tx.fetch(LIST_BEHIND)}
 
 
@@ -102,9 +95,9 @@ WHERE host.name = done.name RETURNING host.published < host.wanted AS behind, ho
 
 
 async def mark_hosts_published(tx: Connection, rows: Sequence[HostRow]) -> set[str]:
-    """The states that these rows show are published; returns the hosts that are behind nevertheless."""
-    names, wanted = [row.host.name for row in rows], [row.wanted for row in rows]
-    return {row["name"] for row in await tx.fetch(MARK_PUBLISHED, names, wanted) if row["behind"]}
+    """Note that the states in these rows are published; return the hosts that are behind nevertheless."""
+    names, states = [row.host.name for row in rows], [row.state_wanted for row in rows]
+    return {row["name"] for row in await tx.fetch(MARK_PUBLISHED, names, states) if row["behind"]}
 
 
 # A clock that was set back leaves times in the future behind: they do not count as heard either.
@@ -127,12 +120,12 @@ SELECT name FROM compute.host WHERE silent OR NOT {HEARD_WITHIN.format("$1")}"""
 
 
 async def list_quiet_hosts(tx: Connection, *, quiet_after_s: float) -> set[str]:
-    """The hosts that were not heard of for so long."""
+    """Return the hosts that were not heard of for so long."""
     return {row["name"] for row in await tx.fetch(LIST_QUIET, timedelta(seconds=quiet_after_s))}
 
 
 async def read_clock(tx: Connection) -> datetime:
-    """The time of the database."""
+    """Return the time of the database."""
     now = await tx.fetchval("-- compute.read_clock\nSELECT now()")
     assert isinstance(now, datetime)
     return now
@@ -144,7 +137,7 @@ FROM compute.host"""
 
 
 async def count_closed_hosts(tx: Connection) -> tuple[int, int]:
-    """How many hosts are down, and how many are disabled; some may be both."""
+    """Return how many hosts are down, and how many are disabled; some may be both."""
     row = await tx.fetchrow(COUNT_CLOSED)
     return (row["down"], row["disabled"]) if row else (0, 0)
 
@@ -165,9 +158,14 @@ ORDER BY name LIMIT $2"""
 
 
 async def list_hosts(
-    tx: Connection, *, after: str, limit: int | None, names: Sequence[str] | None, having: str | None = None
+    tx: Connection,
+    names: Sequence[str] | None = None,
+    *,
+    after: str = "",
+    limit: int | None = None,
+    having: str | None = None,
 ) -> list[Host]:
-    """A page of hosts by name, above `after`; names None: of all; limit None: all of them; having: in the name."""
+    """Return hosts by name, above `after`; names None: of all; limit None: all of them; having: in the name."""
     return [_row(row).host for row in await tx.fetch(LIST_HOSTS, after, limit, names, having)]
 
 
@@ -175,7 +173,7 @@ FIND_HOST = f"""-- compute.find_host
 SELECT {COLUMNS} FROM compute.host WHERE provider_uuid = $1 OR id = $2"""
 
 
-async def find_host(tx: Connection, *, provider_uuid: str | None, number: int | None) -> Host | None:
+async def find_host(tx: Connection, *, provider_uuid: str | None = None, number: int | None = None) -> Host | None:
     """Return the host with that provider, or with that number."""
     row = await tx.fetchrow(FIND_HOST, provider_uuid, number)
     return None if row is None else _row(row).host
@@ -204,7 +202,7 @@ WHERE name = $1 RETURNING {COLUMNS}"""
 async def set_host_state(
     tx: Connection, name: str, *, disabled: bool | None, forced_down: bool | None, disabled_reason: str | None
 ) -> Host | None:
-    """The host then; None where there is none."""
+    """Change the host; return it as it is then, None where there is none."""
     row = await tx.fetchrow(SET_HOST_STATE, name, disabled, forced_down, disabled_reason)
     return None if row is None else _row(row).host
 
@@ -215,26 +213,11 @@ GROUP BY host"""
 
 
 async def count_servers(tx: Connection, names: Sequence[str]) -> dict[str, int]:
-    """How many servers each host has; a host without any is left out."""
+    """Return how many servers each host has; a host without any is left out."""
     return {row["host"]: row["servers"] for row in await tx.fetch(COUNT_SERVERS, names)}
 
 
 def _row(row: Any) -> HostRow:
-    host = Host(
-        id=row["id"],
-        disabled_reason=row["disabled_reason"],
-        name=row["name"],
-        provider_uuid=row["provider_uuid"],
-        vcpus=row["vcpus"],
-        ram_mb=row["ram_mb"],
-        disk_gb=row["disk_gb"],
-        physical_networks=tuple(row["physical_networks"]),
-        cell=row["cell"],
-        declared=row["declared"],
-        disabled=row["disabled"],
-        forced_down=row["forced_down"],
-        service_version=row["service_version"],
-        seen_at=row["seen_at"],
-        down=row["down"],
-    )
-    return HostRow(host, row["wanted"], row["published"])
+    fields = {**row, "physical_networks": tuple(row["physical_networks"])}
+    states = fields.pop("wanted"), fields.pop("published")
+    return HostRow(Host(**fields), *states)

@@ -6,25 +6,26 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from roost.compute.rules.leases import Agent, HostLease
+from roost.compute.rules.leases import HostLease
 from roost.compute.store.hosts import HEARD_WITHIN
 from roost.platform.database import Connection
+from roost.seams.agent import AgentIdentity
 
 
 class LeasesRead(Struct, frozen=True, kw_only=True):
     """The leases after agents took what they could; hosts that do not exist are left out.
 
-    behind: hosts of which something is to be published now: that they are back, at least. now_s: the database's time,
-    in seconds since 1970.
+    hosts_behind: those of which something is to be published now: that they are back, at least. now_s: the database's
+    time, in seconds since 1970.
     """
 
     leases_by_host: dict[str, HostLease]
-    behind: frozenset[str]
+    hosts_behind: frozenset[str]
     now_s: float
 
 
-# One statement takes what is free or silent, renews what was not written lately, and says who has what: what it took as
-# it is from now on, all else as of its beginning. A lease that was to be renewed and was not is somebody else's.
+# One statement takes leases that are free or of silent agents, renews those that were not renewed lately, and reads
+# all: those that it took as they are now, all others as of its beginning. One that it did not take is another agent's.
 RENEW_LEASES = f"""-- compute.renew_leases
 WITH asked AS (SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[]) AS a (name, agent_id, agent_label)),
 due AS MATERIALIZED (
@@ -45,7 +46,9 @@ SELECT host.name, host.agent_id, host.agent_label, host.agent_since, coalesce(ta
 FROM compute.host JOIN asked USING (name) LEFT JOIN taken USING (name)"""
 
 
-async def renew_leases(tx: Connection, agents_by_host: Mapping[str, Agent], *, renew_after_s: float) -> LeasesRead:
+async def renew_leases(
+    tx: Connection, agents_by_host: Mapping[str, AgentIdentity], *, renew_after_s: float
+) -> LeasesRead:
     """Take or renew what the agents may have of these hosts; a lease that was written within renew_after_s is not."""
     agents = agents_by_host.values()
     rows = await tx.fetch(
@@ -59,13 +62,13 @@ async def renew_leases(tx: Connection, agents_by_host: Mapping[str, Agent], *, r
         leases_by_host={
             row["name"]: HostLease(
                 host=row["name"],
-                held=row["held"],
-                holder=None if row["agent_id"] is None else Agent(id=row["agent_id"], label=row["agent_label"]),
+                taken=row["held"],
+                holder=None if row["agent_id"] is None else AgentIdentity(id=row["agent_id"], label=row["agent_label"]),
                 since=row["agent_since"],
             )
             for row in rows
         },
-        behind=frozenset(row["name"] for row in rows if row["behind"]),
+        hosts_behind=frozenset(row["name"] for row in rows if row["behind"]),
         now_s=rows[0]["now_s"] if rows else 0.0,
     )
 
@@ -76,6 +79,6 @@ WHERE name IN (SELECT name FROM compute.host WHERE name = ANY($1::text[]) AND ag
     ORDER BY name FOR NO KEY UPDATE)"""
 
 
-async def release_leases(tx: Connection, names: Sequence[str], agent: Agent) -> None:
-    """The agent serves these hosts no more: another may at once."""
+async def release_leases(tx: Connection, names: Sequence[str], agent: AgentIdentity) -> None:
+    """Take these hosts from the agent: another may have them at once."""
     await tx.execute(RELEASE_LEASES, names, agent.id)

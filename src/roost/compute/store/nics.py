@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from roost.compute.model import Failure
+from roost.compute.store.rows import encode
 from roost.platform.database import Connection
 from roost.seams.compute import ServerPort
 
-# At launch nobody works on the row but who looks whether its time is over: that one loses its lease.
+# At launch a conductor works on the row only to look whether its time is over; it loses its lease.
 FAIL_LAUNCHES = """
 -- compute.fail_launches
 UPDATE compute.work w
@@ -27,8 +28,7 @@ async def end_builds(tx: Connection, *, now: Mapping[str, Failure], marked: Mapp
     """Send locked rows to the fail stage, or have whoever holds them do so."""
     for statement, failures in ((FAIL_LAUNCHES, now), (MARK_FAILING, marked)):
         if failures:
-            encoded = [msgspec.json.encode(failure).decode() for failure in failures.values()]
-            await tx.execute(statement, list(failures), encoded)
+            await tx.execute(statement, list(failures), [encode(failure) for failure in failures.values()])
 
 
 LIST_ACTIVE_PORTS = """
@@ -38,7 +38,7 @@ SELECT id, project_id, network_info FROM compute.server WHERE id = ANY($1::uuid[
 
 
 async def list_active_ports(tx: Connection, server_ids: Sequence[str]) -> dict[str, tuple[str, tuple[ServerPort, ...]]]:
-    """Those of the servers that are ACTIVE -> (project id, what is kept of their ports)."""
+    """Return those of the servers that are ACTIVE -> (project id, what is kept of their ports)."""
     rows = await tx.fetch(LIST_ACTIVE_PORTS, server_ids)
     return {
         row["id"]: (row["project_id"], msgspec.json.decode(row["network_info"], type=tuple[ServerPort, ...]))
@@ -50,15 +50,13 @@ SET_NETWORK_INFO = """
 -- compute.set_network_info
 UPDATE compute.server SET network_info = $3::jsonb, updated_at = now()
 WHERE id = $1 AND network_info = $2::jsonb AND status = 'ACTIVE'
+    AND NOT ($4 AND EXISTS (SELECT FROM compute.work WHERE work.server_id = $1))
 """
 
 
 async def set_network_info(
-    tx: Connection, server_id: str, *, old: Sequence[ServerPort], new: Sequence[ServerPort]
-) -> None:
-    """Keep these ports with an ACTIVE server, unless it has others than `old` by now."""
-    await tx.execute(SET_NETWORK_INFO, server_id, _encode(old), _encode(new))
-
-
-def _encode(ports: Sequence[ServerPort]) -> str:
-    return msgspec.json.encode(ports).decode()
+    tx: Connection, server_id: str, *, old: Sequence[ServerPort], new: Sequence[ServerPort], quiet: bool = False
+) -> bool:
+    """Keep these ports with an ACTIVE server, unless it has others than `old` by now; quiet: or is worked on."""
+    done = await tx.execute(SET_NETWORK_INFO, server_id, encode(old), encode(new), quiet)
+    return bool(done == "UPDATE 1")

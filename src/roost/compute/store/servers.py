@@ -4,11 +4,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
+from msgspec.structs import astuple
 
-from roost.compute.model import Flavor, NewServers, Server, ServerFault, ServerFilter, Stage
+from roost.compute.model import NewServers, Server, ServerFilter, Stage
+from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
-from roost.seams.compute import RequestSpec, ServerPort
 
 INSERT_SERVERS = """-- compute.insert_servers
 INSERT INTO compute.server (id, name, launch_index, project_id, user_id, flavor, image_ref, metadata, description,
@@ -21,25 +21,21 @@ INSERT INTO compute.work (server_id, stage) SELECT id, $2 FROM unnest($1::uuid[]
 
 
 async def insert_servers(tx: Connection, new: NewServers) -> None:
-    """The servers, and for each the work row that makes it."""
+    """Insert the servers, and for each the work row that makes it."""
     await tx.execute(
         INSERT_SERVERS,
-        new.ids,
+        new.server_ids,
         new.names,
         new.project_id,
         new.user_id,
-        _encode(new.flavor),
-        new.image_ref,
-        _encode(new.metadata),
-        new.description,
+        encode(new.flavor),
+        new.request.image_ref,
+        encode(new.request.metadata),
+        new.request.description,
         new.reservation_id,
-        _encode(new.spec),
+        encode(new.spec),
     )
-    await tx.execute(INSERT_WORK, new.ids, Stage.CREATE_PORTS.value)
-
-
-def _encode(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    await tx.execute(INSERT_WORK, new.server_ids, Stage.CREATE_PORTS.value)
 
 
 # A conductor that holds the row goes to the delete stage itself when it sees `deleting`; only at launch nobody works.
@@ -65,7 +61,7 @@ WHERE id = ANY($1::uuid[]) AND deleted_at IS NULL RETURNING id"""
 
 
 async def want_delete(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Have the servers deleted, from whatever stage they are at; those that exist. Others' work must be rolled back.
+    """Have the servers deleted, at whatever stage they are; return those that exist. Roll back if not all of them do.
 
     A server on a host that is down is gone for every client from now on.
     """
@@ -85,9 +81,9 @@ async def mark_gone(tx: Connection, server_ids: Sequence[str]) -> None:
 
 
 COLUMNS = """server.id, server.name, server.project_id, server.user_id, server.flavor, server.image_ref,
-    server.metadata, server.description, server.reservation_id, server.launch_index, server.spec, server.network_info,
-    server.status, server.task_state, server.host, server.fault, server.created_at, server.updated_at,
-    server.launched_at, coalesce(host.forced_down OR host.silent, false) AS host_down
+    server.metadata, server.description, server.reservation_id, server.launch_index, server.spec,
+    server.network_info AS ports, server.status, server.task_state, server.host, server.fault, server.created_at,
+    server.updated_at, server.launched_at, coalesce(host.forced_down OR host.silent, false) AS host_down
 FROM compute.server LEFT JOIN compute.host ON host.name = server.host"""
 
 FIND_SERVER = f"""-- compute.find_server
@@ -95,7 +91,7 @@ SELECT {COLUMNS} WHERE server.id = $1::uuid AND server.deleted_at IS NULL"""
 
 
 async def find_server(tx: Connection, server_id: str) -> Server | None:
-    """The server, unless it is gone."""
+    """Return the server, unless it is gone."""
     row = await tx.fetchrow(FIND_SERVER, server_id)
     return None if row is None else _server(row)
 
@@ -104,46 +100,31 @@ HAS_ADDRESS = """EXISTS (SELECT FROM jsonb_array_elements(server.network_info) A
     jsonb_array_elements_text(port -> 'addresses') AS address
     WHERE family(address::inet) = {family} AND address ~ {pattern})"""
 
+# The parameters are a ServerFilter's fields, in their order.
 CONDITIONS = f"""server.deleted_at IS NULL
-    AND ($1::text IS NULL OR server.project_id = $1) AND ($2::text IS NULL OR server.name ~ $2)
-    AND ($3::text[] IS NULL OR server.status = ANY($3)) AND ($4::text IS NULL OR server.host = $4)
-    AND ($5::text IS NULL OR server.flavor ->> 'id' = $5) AND ($6::text IS NULL OR server.reservation_id = $6)
-    AND ($7::uuid IS NULL OR server.id = $7) AND ($10::text IS NULL OR server.user_id = $10)
-    AND ($11::text IS NULL OR server.task_state = $11) AND ($12::text IS NULL OR server.image_ref = $12)
-    AND ($13::text IS NULL OR {HAS_ADDRESS.format(family=4, pattern="$13")})
-    AND ($14::text IS NULL OR {HAS_ADDRESS.format(family=6, pattern="$14")})"""
+    AND ($1::text IS NULL OR server.project_id = $1) AND ($2::text IS NULL OR server.user_id = $2)
+    AND ($3::text IS NULL OR server.name ~ $3) AND ($4::text[] IS NULL OR server.status = ANY($4))
+    AND ($5::text IS NULL OR server.task_state = $5) AND ($6::text IS NULL OR server.host = $6)
+    AND ($7::text IS NULL OR server.flavor ->> 'id' = $7) AND ($8::text IS NULL OR server.image_ref = $8)
+    AND ($9::text IS NULL OR {HAS_ADDRESS.format(family=4, pattern="$9")})
+    AND ($10::text IS NULL OR {HAS_ADDRESS.format(family=6, pattern="$10")})
+    AND ($11::text IS NULL OR server.reservation_id = $11) AND ($12::uuid IS NULL OR server.id = $12)"""
 
 LIST_SERVERS_DESCENDING = f"""-- compute.list_servers
-SELECT {COLUMNS} WHERE {CONDITIONS} AND ($8::bigint IS NULL OR server.sequence < $8)
-ORDER BY server.sequence DESC LIMIT $9"""
+SELECT {COLUMNS} WHERE {CONDITIONS} AND ($13::bigint IS NULL OR server.sequence < $13)
+ORDER BY server.sequence DESC LIMIT $14"""
 
 LIST_SERVERS_ASCENDING = f"""-- compute.list_servers
-SELECT {COLUMNS} WHERE {CONDITIONS} AND ($8::bigint IS NULL OR server.sequence > $8)
-ORDER BY server.sequence LIMIT $9"""
+SELECT {COLUMNS} WHERE {CONDITIONS} AND ($13::bigint IS NULL OR server.sequence > $13)
+ORDER BY server.sequence LIMIT $14"""
 
 
 async def list_servers(
     tx: Connection, only: ServerFilter, *, after_sequence: int | None, limit: int, descending: bool
 ) -> list[Server]:
-    """A page in the order of creation. Raises asyncpg's InvalidRegularExpressionError for name, ip or ip6."""
-    rows = await tx.fetch(
-        LIST_SERVERS_DESCENDING if descending else LIST_SERVERS_ASCENDING,
-        only.project_id,
-        only.name,
-        only.statuses,
-        only.host,
-        only.flavor_id,
-        only.reservation_id,
-        only.server_id,
-        after_sequence,
-        limit,
-        only.user_id,
-        only.task_state,
-        only.image_ref,
-        only.ip,
-        only.ip6,
-    )
-    return [_server(row) for row in rows]
+    """Return a page in the order of creation. Raises asyncpg's InvalidRegularExpressionError for name, ip or ip6."""
+    statement = LIST_SERVERS_DESCENDING if descending else LIST_SERVERS_ASCENDING
+    return [_server(row) for row in await tx.fetch(statement, *astuple(only), after_sequence, limit)]
 
 
 FIND_SEQUENCE = """-- compute.find_sequence
@@ -151,32 +132,10 @@ SELECT sequence FROM compute.server WHERE id = $1 AND ($2::text IS NULL OR proje
 
 
 async def find_sequence(tx: Connection, server_id: str, *, project_id: str | None) -> int | None:
-    """Where in the order of creation the server is, also one that is being deleted; project_id None: of any project."""
+    """Return where in the order of creation the server is, deleted or not; project_id None: of any project."""
     sequence: int | None = await tx.fetchval(FIND_SEQUENCE, server_id, project_id)
     return sequence
 
 
 def _server(row: Any) -> Server:
-    fault = row["fault"]
-    return Server(
-        id=row["id"],
-        name=row["name"],
-        project_id=row["project_id"],
-        user_id=row["user_id"],
-        flavor=msgspec.json.decode(row["flavor"], type=Flavor),
-        image_ref=row["image_ref"],
-        metadata=msgspec.json.decode(row["metadata"], type=dict[str, str]),
-        description=row["description"],
-        reservation_id=row["reservation_id"],
-        launch_index=row["launch_index"],
-        spec=msgspec.json.decode(row["spec"], type=RequestSpec),
-        ports=msgspec.json.decode(row["network_info"], type=tuple[ServerPort, ...]),
-        status=row["status"],
-        task_state=row["task_state"],
-        host=row["host"],
-        host_down=row["host_down"],
-        fault=None if fault is None else msgspec.json.decode(fault, type=ServerFault),
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-        launched_at=row["launched_at"],
-    )
+    return read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault")

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from roost.compute.model import Failure, Launch, Marks, Move, Placed, Stage, Work
+from roost.compute.model import Launch, Marks, Move, Stage, Work
+from roost.compute.store.rows import columns_of, encode_or_null, read_row
 from roost.platform.database import Connection
-from roost.seams.compute import RequestSpec, ServerState
+from roost.seams.compute import ServerState
 
 LEASE_WORK = """-- compute.lease_work
 WITH due AS (
@@ -34,25 +33,13 @@ async def lease_work(
 
     cells: only servers that are on their hosts, or not placed yet; None for all.
     """
-    return [_work(row) for row in await tx.fetch(LEASE_WORK, owner, limit, lease_s, cells)]
+    rows = await tx.fetch(LEASE_WORK, owner, limit, lease_s, cells)
+    return [_work(row) for row in rows]
 
 
 def _work(row: Any) -> Work:
-    return Work(
-        server_id=row["server_id"],
-        stage=Stage(row["stage"]),
-        attempt=row["attempt"],
-        failures=row["failures"],
-        excluded_hosts=tuple(row["excluded_hosts"]),
-        placed=None if row["placed"] is None else msgspec.json.decode(row["placed"], type=Placed),
-        failure=None if row["failure"] is None else msgspec.json.decode(row["failure"], type=Failure),
-        deleting=row["deleting"],
-        name=row["name"],
-        project_id=row["project_id"],
-        user_id=row["user_id"],
-        spec=msgspec.json.decode(row["spec"], type=RequestSpec),
-        active=row["active"],
-    )
+    excluded_hosts = tuple(row["excluded_hosts"])
+    return read_row(Work, row, "placed", "failure", "spec", stage=Stage(row["stage"]), excluded_hosts=excluded_hosts)
 
 
 LOCK_WORK = """-- compute.lock_work
@@ -63,13 +50,8 @@ ORDER BY server_id FOR UPDATE
 
 async def lock_work(tx: Connection, server_ids: Sequence[str], *, owner: str) -> dict[str, Marks]:
     """Lock those rows that `owner` still has: server id -> what others want of it."""
-    return {
-        row["server_id"]: Marks(
-            row["deleting"],
-            None if row["must_fail"] is None else msgspec.json.decode(row["must_fail"], type=Failure),
-        )
-        for row in await tx.fetch(LOCK_WORK, server_ids, owner)
-    }
+    rows = await tx.fetch(LOCK_WORK, server_ids, owner)
+    return {row["server_id"]: read_row(Marks, row, "must_fail") for row in rows}
 
 
 MOVE_WORK = """-- compute.move_work
@@ -91,22 +73,14 @@ async def move_work(tx: Connection, moves: Sequence[Move], *, lease_s: float) ->
     """Write where locked rows stand now."""
     rows = [
         (
-            move.server_id, move.stage.value, move.attempt, move.failures, _encode(move.excluded_hosts),
-            _encode(move.placed), _encode(move.failure), move.keep, move.delay_s,
+            move.server_id, move.stage.value, move.attempt, move.failures, encode_or_null(move.excluded_hosts),
+            encode_or_null(move.placed), encode_or_null(move.failure), move.keep, move.delay_s,
         )
         for move in moves
         if move.stage is not None
     ]  # fmt: skip
     if rows:
-        await tx.execute(MOVE_WORK, *_columns(rows), lease_s)
-
-
-def _encode(value: object) -> str | None:
-    return None if value is None else msgspec.json.encode(value).decode()
-
-
-def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
+        await tx.execute(MOVE_WORK, *columns_of(rows), lease_s)
 
 
 DELETE_WORK = """-- compute.delete_work
@@ -140,14 +114,14 @@ async def update_servers(tx: Connection, moves: Sequence[Move]) -> None:
     """Write what the moves change of their servers."""
     rows = [
         (
-            move.server_id, change.status, change.task_state, change.host, _encode(change.fault),
-            _encode(change.network_info),
+            move.server_id, change.status, change.task_state, change.host, encode_or_null(change.fault),
+            encode_or_null(change.network_info),
         )
         for move in moves
         if (change := move.server) is not None
     ]  # fmt: skip
     if rows:
-        await tx.execute(UPDATE_SERVERS, *_columns(rows))
+        await tx.execute(UPDATE_SERVERS, *columns_of(rows))
 
 
 DESIRE_GUESTS = """-- compute.desire_guests
@@ -164,7 +138,7 @@ async def desire_guests(tx: Connection, moves: Sequence[Move]) -> None:
     """Ask the hosts of moves to LAUNCH for their guests."""
     rows = [(move.server_id, move.guest_host, move.attempt) for move in moves if move.guest_host is not None]
     if rows:
-        await tx.execute(DESIRE_GUESTS, *_columns(rows))
+        await tx.execute(DESIRE_GUESTS, *columns_of(rows))
 
 
 WITHDRAW_UNBEGUN = """-- compute.withdraw_unbegun
@@ -176,8 +150,8 @@ DELETE FROM compute.guest AS g USING (
 ) AS old WHERE g.server_id = old.server_id AND g.host = old.host
 """
 
-# Where the host is forced down nobody waits for the guest any more; the row stays, and asks for it to be destroyed when
-# the host is back.
+# Nothing waits for a guest on a host that is forced down; its row stays, so that the guest is destroyed when the host
+# is back.
 WITHDRAW_BEGUN = """-- compute.withdraw_begun
 UPDATE compute.guest AS g SET desired = 'absent', fenced = g.fenced OR h.forced_down
 FROM compute.host h WHERE h.name = g.host AND g.server_id = ANY($1::uuid[]) RETURNING g.server_id, g.fenced
@@ -185,7 +159,7 @@ FROM compute.host h WHERE h.name = g.host AND g.server_id = ANY($1::uuid[]) RETU
 
 
 async def withdraw_guests(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Take back what was asked of hosts, under the locks of the work rows; those that may still have a guest."""
+    """Withdraw orders, under the locks of the work rows; return the servers of which a host may still have a guest."""
     await tx.execute(WITHDRAW_UNBEGUN, server_ids)
     rows = await tx.fetch(WITHDRAW_BEGUN, server_ids)
     return {row["server_id"] for row in rows if not row["fenced"]}
@@ -197,7 +171,7 @@ SELECT DISTINCT server_id FROM compute.guest WHERE server_id = ANY($1::uuid[]) A
 
 
 async def withdraw_unbegun_guests(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Take back, under the locks of the work rows, what no host has begun; the servers of which one has."""
+    """Withdraw orders that no host has begun, under the locks of the work rows; return servers of which one has."""
     await tx.execute(WITHDRAW_UNBEGUN, server_ids)
     return {row[0] for row in await tx.fetch(LIST_REMAINING, server_ids)}
 
@@ -213,13 +187,9 @@ LEFT JOIN compute.host h ON h.name = g.host WHERE w.server_id = ANY($1::uuid[])
 
 
 async def list_launches(tx: Connection, server_ids: Sequence[str]) -> dict[str, Launch]:
-    """Server id -> its launch, of those of whose present attempt a host was asked."""
-    return {
-        row["server_id"]: Launch(
-            asked_s=row["asked_s"], begun_s=row["begun_s"], heard_s=row["heard_s"], host_down=row["host_down"]
-        )
-        for row in await tx.fetch(LIST_LAUNCHES, server_ids)
-    }
+    """Return server id -> its launch, of those of whose present attempt a host was asked."""
+    rows = [dict(row) for row in await tx.fetch(LIST_LAUNCHES, server_ids)]
+    return {row.pop("server_id"): Launch(**row) for row in rows}
 
 
 GET_SERVER_STATES = """-- compute.get_server_states
@@ -245,7 +215,7 @@ SELECT provider_uuid, name FROM compute.host WHERE provider_uuid = ANY($1::uuid[
 
 
 async def get_host_names(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, str]:
-    """Provider UUID -> host name."""
+    """Return provider UUID -> host name."""
     return {row[0]: row[1] for row in await tx.fetch(GET_HOST_NAMES, provider_uuids)}
 
 
@@ -255,7 +225,7 @@ SELECT name, cell FROM compute.host WHERE name = ANY($1::text[])
 
 
 async def get_host_cells(tx: Connection, names: Sequence[str]) -> dict[str, str]:
-    """Host name -> its cell."""
+    """Return host name -> its cell."""
     return {row[0]: row[1] for row in await tx.fetch(GET_HOST_CELLS, names)}
 
 
@@ -266,5 +236,5 @@ WHERE server_id = ANY($1::uuid[]) AND lease_owner = $2 AND lease_until > clock_t
 
 
 async def list_held(tx: Connection, server_ids: Sequence[str], *, owner: str) -> set[str]:
-    """Those of the rows on which `owner` has a lease that has not run out."""
+    """Return those of the rows on which `owner` has a lease that has not run out."""
     return {row[0] for row in await tx.fetch(LIST_HELD, server_ids, owner)}

@@ -243,7 +243,7 @@ def _automatic(port: Port, host: Host | None, providers: Mapping[str, ReachableS
 
 
 def decide_parting(port: Port, *, restore: bool) -> Parting:
-    """What becomes of a server's port when the server goes; see NetworkClient.release_ports."""
+    """What becomes of a server's port when the server goes; see BuildClient.release_ports."""
     addresses = [(item.subnet_id, item.address) for item in port.addresses]
     if port.made_for is not None:
         return Parting(port.id, None, tuple(addresses), True)

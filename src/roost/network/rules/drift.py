@@ -11,12 +11,12 @@ from msgspec.structs import asdict
 from roost.network.model import AddressRange, BuildPort, Port, ProviderSource, Subnet
 from roost.network.rules import addressing, inventory, segments, uses
 from roost.network.rules.addressing import FreeChange
-from roost.network.rules.holdings import claim_of, covers, same
+from roost.network.rules.holdings import claim_of
 from roost.network.rules.ranges import Ranges, holds, join, subtract
 from roost.network.rules.subnet_changes import Holding
 from roost.platform.drift import Drift, Kind, RepairedBy
 from roost.seams.compute import ServerState
-from roost.seams.placement import Allocations, Inventory, ProviderState
+from roost.seams.placement import Allocations, Inventory, ProviderState, covers_allocations, same_allocations
 
 NAMES_SHOWN = 5
 
@@ -73,13 +73,13 @@ def judge_server_port(port: BuildPort, server: ServerState | None) -> Drift | No
 def judge_claim(port_id: str, port: Port | None, held: Allocations) -> Drift | None:
     """Return the drift of a port's claim that is not its addresses. port: None when it does not exist."""
     wanted = claim_of(port.addresses if port else ())
-    if same(held, wanted):
+    if same_allocations(held, wanted):
         return None
     if port is None:
         kind = PORT_CLAIM_STRAY
     elif not wanted:
         kind = PORT_CLAIM_IDLE
-    elif covers(held, wanted):
+    elif covers_allocations(held, wanted):
         kind = PORT_CLAIM_LARGE
     else:
         kind = PORT_CLAIM_SMALL

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from roost.network.model import Address
 from roost.network.rules import uses
-from roost.seams.placement import Allocations
 
 
 def claim_of(addresses: Iterable[Address]) -> dict[str, dict[str, int]]:
@@ -19,27 +18,3 @@ def claim_of(addresses: Iterable[Address]) -> dict[str, dict[str, int]]:
             name = uses.class_of(6 if ":" in item.address else 4)
             resources[name] = resources.get(name, 0) + 1
     return claim
-
-
-def covers(held: Allocations, claim: Allocations) -> bool:
-    """Whether who holds this holds the claim, and perhaps more."""
-    return all(
-        held.get(provider, {}).get(name, 0) >= amount
-        for provider, resources in claim.items()
-        for name, amount in resources.items()
-    )
-
-
-def same(one: Allocations, other: Allocations) -> bool:
-    """Whether two claims are for the same."""
-    return covers(one, other) and covers(other, one)
-
-
-def added(one: Allocations, other: Allocations) -> dict[str, dict[str, int]]:
-    """Both claims together."""
-    total = {provider: dict(resources) for provider, resources in one.items()}
-    for provider, resources in other.items():
-        mine = total.setdefault(provider, {})
-        for name, amount in resources.items():
-            mine[name] = mine.get(name, 0) + amount
-    return total

@@ -14,7 +14,6 @@ from roost.network.errors import (
 from roost.network.model import FixedIpRequest, Host, SubnetKind
 from roost.network.rules import addressing, requests, uses
 from roost.network.rules.addressing import Demand, FreeChange, Given
-from roost.network.rules.holdings import added
 from roost.network.rules.requests import NetworkState, Placing
 from roost.network.service import Networks, exhaustions, releases
 from roost.network.store import addresses, claims, ports
@@ -31,6 +30,7 @@ from roost.seams.placement import (
     ConsumerType,
     Refused,
     Rule,
+    add_allocations,
 )
 
 
@@ -89,7 +89,7 @@ async def claim_any(
             raise too_late(port_id)
     crash_point("port.before-claim")
     for placing in await _with_room(networks, sorted(placings, key=worth, reverse=True)):
-        claim = added(held or {}, placing.claim)
+        claim = add_allocations(held or {}, placing.claim)
         if not placing.claimed or await _claim(networks, port_id, project_id, claim, generation):
             crash_point("port.after-claim")
             return placing

@@ -41,15 +41,7 @@ async def _find_claims(networks: Networks, server_ids: Sequence[str]) -> list[Fi
             continue
         has = ", ".join(address for _, address in mine) or "no address"
         says = f"has {has}, and claims {rules.show_claim(state.allocations, providers)}"
-        claim = ConsumerClaim(
-            consumer_uuid=uuid,
-            generation=state.generation,
-            consumer_type=state.consumer_type,
-            project_id=state.project_id,
-            user_id=state.user_id,
-            allocations=wanted,
-        )
-        findings.append(Finding(drifts.FLAT_CLAIM_WRONG.drift(uuid, says), uuid, claim))
+        findings.append(Finding(drifts.FLAT_CLAIM_WRONG.drift(uuid, says), uuid, state.claiming(wanted)))
     states = await networks.compute.get_server_states([finding.item for finding in findings]) if findings else {}
     running = {uuid for uuid, state in states.items() if state.claiming and not state.unfinished}
     return [finding for finding in findings if finding.item in running]

@@ -14,7 +14,7 @@ from msgspec import Struct
 from roost.network.errors import PortNotFound, RevisionNumberConstraintFailed
 from roost.network.model import BuildPort, Port, PortFilter
 from roost.network.rules import drift as rules
-from roost.network.rules.holdings import claim_of, covers
+from roost.network.rules.holdings import claim_of
 from roost.network.service import Networks, builds, ports
 from roost.network.service.notices import is_server_id
 from roost.network.store import audit as store
@@ -22,7 +22,15 @@ from roost.network.store import claims, subnet_changes
 from roost.network.store import ports as port_rows
 from roost.platform.audit import Check, Finding, all_at_once, keys_of, read_pages, stored_pages
 from roost.platform.database import Connection
-from roost.seams.placement import Allocations, Claimed, ClaimGroup, ConsumerClaim, ConsumerState, ConsumerType
+from roost.seams.placement import (
+    Allocations,
+    Claimed,
+    ClaimGroup,
+    ConsumerClaim,
+    ConsumerState,
+    ConsumerType,
+    covers_allocations,
+)
 
 PAGE = 500
 LOCKED_MAX = 100
@@ -109,7 +117,11 @@ async def _list_short(networks: Networks) -> AsyncIterator[Sequence[ClaimSuspect
         async with networks.database.connection() as connection:
             wanted = await store.list_claims(connection, page)
         held = await networks.placement.get_consumers(page)
-        short = [port_id for port_id, claim in wanted.items() if not covers(_allocations(held.get(port_id)), claim)]
+        short = [
+            port_id
+            for port_id, claim in wanted.items()
+            if not covers_allocations(_allocations(held.get(port_id)), claim)
+        ]
         async for batch in _list_idle(networks, short, {}):
             yield batch
 
@@ -123,7 +135,11 @@ async def _list_large(networks: Networks) -> AsyncIterator[Sequence[ClaimSuspect
         held = await networks.placement.get_consumers(page)
         async with networks.database.connection() as connection:
             wanted = await store.list_claims(connection, list(held))
-        large = [port_id for port_id, claim in held.items() if not covers(wanted.get(port_id, {}), claim.allocations)]
+        large = [
+            port_id
+            for port_id, claim in held.items()
+            if not covers_allocations(wanted.get(port_id, {}), claim.allocations)
+        ]
         async for batch in _list_idle(networks, large, held):
             yield batch
 

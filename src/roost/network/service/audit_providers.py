@@ -101,7 +101,7 @@ async def _find_aggregates(networks: Networks, _all: Sequence[str]) -> list[Aggr
         sources = await subnet_rows.list_sources(tx)
         hosts = await network_rows.list_hosts(tx)
         said = await store.list_publications(tx, None)
-    there = await networks.compute.list_segment_aggregates()
+    there = await networks.compute.list_host_aggregates()
     behind = await networks.compute.list_hosts_behind()
     known = {host.name for host in hosts}
     due = {uuid for uuid, (_, is_due) in said.items() if is_due}

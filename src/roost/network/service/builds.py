@@ -35,7 +35,7 @@ class _ReleasesPending(Exception):
 async def ensure_ports(
     networks: Networks, servers: Sequence[seam.ServerNics], *, placed: bool = False
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
-    """See NetworkClient.ensure_ports."""
+    """See BuildClient.ensure_ports."""
     pools, refused = await flat.check_nics(networks, servers)
     going = [server for server in servers if server.server_id not in refused]
     answers = iter(await _ensure_all(networks, going, pools, placed=placed))
@@ -60,7 +60,7 @@ async def _ensure_all(
 
 
 async def bind_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list[seam.Bound | seam.BindRefused]:
-    """See NetworkClient.bind_ports."""
+    """See BuildClient.bind_ports."""
     answers: list[seam.Bound | seam.BindRefused] = []
     for start in range(0, len(binds), SERVERS_MAX):
         async with networks.database.transaction() as tx:
@@ -69,7 +69,7 @@ async def bind_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list
 
 
 async def unassign_ports(networks: Networks, revisions: Mapping[str, int]) -> None:
-    """See NetworkClient.unassign_ports."""
+    """See BuildClient.unassign_ports."""
     async with networks.database.transaction() as tx:
         locked = await ports.lock_ports(tx, sorted(revisions))
         found = {port.id: port for port in locked.values() if port.revision == revisions[port.id]}
@@ -85,13 +85,13 @@ async def unassign_ports(networks: Networks, revisions: Mapping[str, int]) -> No
 
 
 async def settle_ports(networks: Networks, server_ids: Sequence[str]) -> None:
-    """See NetworkClient.settle_ports."""
+    """See BuildClient.settle_ports."""
     async with networks.database.transaction() as tx:
         await ports.settle(tx, server_ids)
 
 
 async def release_ports(networks: Networks, servers: Sequence[seam.ServerNics], *, restore: bool) -> None:
-    """See NetworkClient.release_ports."""
+    """See BuildClient.release_ports."""
     server_ids = [server.server_id for server in servers]
     named = [bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics]
     await release_server_ports(networks, server_ids, named, restore=restore)

@@ -13,14 +13,22 @@ from msgspec import Struct
 from roost.network.errors import PublicationPending
 from roost.network.model import PLAIN_NAME, Address, Port, PortFilter, Subnet
 from roost.network.rules import addressing, inventory
-from roost.network.rules.holdings import claim_of, same
+from roost.network.rules.holdings import claim_of
 from roost.network.rules.ranges import holds
 from roost.network.rules.subnet_changes import Holding
 from roost.network.service import Networks, releases
 from roost.network.store import addresses, claims, ports, subnets
 from roost.network.store import subnet_changes as store
 from roost.platform.crash import crash_point
-from roost.seams.placement import ConsumerClaim, ConsumerState, ConsumerType, ProviderState, Refused, Rule
+from roost.seams.placement import (
+    ConsumerClaim,
+    ConsumerState,
+    ConsumerType,
+    ProviderState,
+    Refused,
+    Rule,
+    same_allocations,
+)
 
 ROUNDS_MAX = 20
 POLL_S = 0.02
@@ -100,7 +108,7 @@ async def _decide(networks: Networks, changing: Sequence[Subnet]) -> _Moves | No
 
 def _is_told(port: Port, changing: Sequence[Subnet], consumers: Mapping[str, ConsumerState]) -> bool:
     held = consumers[port.id].allocations if port.id in consumers else {}
-    return same(held, claim_of(_in_the_end(port.addresses, changing)))
+    return same_allocations(held, claim_of(_in_the_end(port.addresses, changing)))
 
 
 def _is_stale(item: Address, changing: Sequence[Subnet]) -> bool:

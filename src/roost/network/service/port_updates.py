@@ -27,7 +27,7 @@ from roost.network.model import (
 )
 from roost.network.rules import readdressing, requests, uses
 from roost.network.rules.bindings import is_of_server
-from roost.network.rules.holdings import added, claim_of, covers, same
+from roost.network.rules.holdings import claim_of
 from roost.network.rules.requests import Placing
 from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, assignments, automatic, notices, releases
@@ -36,7 +36,7 @@ from roost.network.store import addresses, bindings, claims, subnet_changes
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
-from roost.seams.placement import Allocations
+from roost.seams.placement import Allocations, add_allocations, covers_allocations, same_allocations
 
 RELEASE_ROUNDS_MAX = 8
 
@@ -282,10 +282,10 @@ async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: Po
     if host_name and host_name != port.host:
         requests.refuse_host(changed, matched.kept, state, host=host, host_name=host_name)
     coming: Allocations = placings[0].claim if placings else {}
-    holds, final = claim_of(port.addresses), added(claim_of(matched.kept), coming)
-    needs_claim = not covers(holds, final)
+    holds, final = claim_of(port.addresses), add_allocations(claim_of(matched.kept), coming)
+    needs_claim = not covers_allocations(holds, final)
     if needs_claim:
-        holds = added(holds, coming)
+        holds = add_allocations(holds, coming)
     else:
         await assignments.refuse_taken(tx, placings)
     return _Change(
@@ -293,7 +293,7 @@ async def _plan_fixed_ips(tx: Connection, port: Port, changed: Port, changes: Po
         dropped=matched.dropped,
         placings=placings,
         needs_claim=needs_claim,
-        trims=not same(holds, final),
+        trims=not same_allocations(holds, final),
     )
 
 

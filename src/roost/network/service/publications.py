@@ -86,7 +86,7 @@ async def _publish_leased(networks: Networks, provider_uuids: Sequence[str] | No
 
 
 async def set_hosts(
-    networks: Networks, physical_networks_by_host: Mapping[str, Sequence[str]], cells_by_host: Mapping[str, str]
+    networks: Networks, physical_networks_by_host: Mapping[str, Sequence[str]], *, cells_by_host: Mapping[str, str] = {}
 ) -> None:
     """Keep what the hosts reach, and put them in the host aggregates that follow from it; no other host is touched.
 
@@ -149,7 +149,7 @@ async def _drop_plain_aggregates(networks: Networks) -> None:
 
     Such a network may be made meanwhile: then it is said again, which puts everything where it belongs.
     """
-    there = await networks.compute.list_segment_aggregates()
+    there = await networks.compute.list_host_aggregates()
     found = [HostAggregateState(uuid, item.name) for uuid, item in there.items()]
     plain = {item.uuid for item in found if segments.is_plain_aggregate(item)}
     unneeded = plain - (await _plain_networks(networks)).keys()

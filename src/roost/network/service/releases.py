@@ -9,12 +9,19 @@ from contextlib import asynccontextmanager
 import structlog
 
 from roost.network.model import Address, Port
-from roost.network.rules.holdings import claim_of, covers, same
+from roost.network.rules.holdings import claim_of
 from roost.network.service import Networks
 from roost.network.store import claims, ports
 from roost.platform.crash import crash_point
 from roost.platform.errors import RoostError
-from roost.seams.placement import Allocations, ClaimGroup, ConsumerClaim, ConsumerState, Refused
+from roost.seams.placement import (
+    Allocations,
+    ClaimGroup,
+    ConsumerState,
+    Refused,
+    covers_allocations,
+    same_allocations,
+)
 
 RELEASES_MAX = 1000
 
@@ -61,26 +68,15 @@ async def _trim(networks: Networks, wanted: Sequence[tuple[ConsumerState, Alloca
     """
     larger = []
     for consumer, claim in wanted:
-        if not covers(consumer.allocations, claim):
+        if not covers_allocations(consumer.allocations, claim):
             log.warning("a port holds addresses that it has no claim for", port=consumer.consumer_uuid)
-        elif not same(consumer.allocations, claim):
+        elif not same_allocations(consumer.allocations, claim):
             larger.append((consumer, claim))
     if not larger:
         return set()
-    groups = [ClaimGroup((_claim(consumer, claim),)) for consumer, claim in larger]
+    groups = [ClaimGroup((consumer.claiming(claim),)) for consumer, claim in larger]
     answers = zip(larger, await networks.placement.claim(groups), strict=True)
     return {consumer.consumer_uuid for (consumer, _), answer in answers if isinstance(answer, Refused)}
-
-
-def _claim(held: ConsumerState, claim: Allocations) -> ConsumerClaim:
-    return ConsumerClaim(
-        consumer_uuid=held.consumer_uuid,
-        generation=held.generation,
-        consumer_type=held.consumer_type,
-        project_id=held.project_id,
-        user_id=held.user_id,
-        allocations=claim,
-    )
 
 
 async def work_off_all(networks: Networks) -> int:

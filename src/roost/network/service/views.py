@@ -37,6 +37,7 @@ async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[s
             routed=network.segmented or network.flat,
             segments=shown,
             flat=network.flat,
+            has_subnets=any(subnet.network_id == network.id for subnet in subnets),
             project_id=network.project_id,
             shared=network.shared,
             external=network.external,
@@ -44,14 +45,14 @@ async def get_networks(networks: Networks, network_ids: Sequence[str]) -> dict[s
     return views
 
 
-async def list_network_ids(networks: Networks, limit: int, project_id: str | None) -> list[str]:
+async def list_network_ids(networks: Networks, *, limit: int, project_id: str | None) -> list[str]:
     """See NetworkClient.list_network_ids."""
     async with networks.database.transaction() as tx:
         return await store.list_network_ids(tx, limit, project_id)
 
 
 async def get_port_projects(networks: Networks, port_ids: Sequence[str]) -> dict[str, str]:
-    """See NetworkClient.get_port_projects."""
+    """See PortClient.get_port_projects."""
     async with networks.database.transaction() as tx:
         ports = await port_rows.list_ports(tx, PortFilter(ids=tuple(port_ids)))
     return {port.id: port.project_id for port in ports}
@@ -81,7 +82,7 @@ async def list_unsettled_aggregates(networks: Networks) -> set[str]:
 async def list_attached_ports(
     networks: Networks, server_ids: Sequence[str]
 ) -> dict[str, tuple[seam.AttachedPort, ...]]:
-    """See NetworkClient.list_attached_ports."""
+    """See PortClient.list_attached_ports."""
     async with networks.database.transaction(snapshot=True) as tx:
         found = await port_rows.list_ports(tx, PortFilter(device_ids=tuple(server_ids), hidden=True))
         known = await store.list_networks(tx, sorted({port.network_id for port in found}))
@@ -102,13 +103,6 @@ async def list_attached_ports(
         )
         attached.setdefault(port.device_id, []).append(one)
     return {server_id: tuple(ports) for server_id, ports in attached.items()}
-
-
-async def get_segment_names(networks: Networks, provider_uuids: Sequence[str]) -> dict[str, str]:
-    """See NetworkClient.get_segment_names."""
-    async with networks.database.transaction() as tx:
-        providers = await subnet_rows.list_providers(tx, provider_uuids)
-    return {uuid: provider.name for uuid, provider in providers.items()}
 
 
 def _pools(pools: Sequence[Subnet]) -> tuple[seam.Segment, ...]:

@@ -112,17 +112,17 @@ def _words(shortfall: Shortfall) -> str:
     match shortfall.rule:
         case Rule.CONSUMER_GENERATION:
             present = "null" if shortfall.free < 0 else shortfall.free
-            given = None if shortfall.asked < 0 else shortfall.asked
+            given = None if shortfall.requested < 0 else shortfall.requested
             return f"consumer generation conflict - expected {present} but got {given}"
         case Rule.NO_INVENTORY:
             return f"Inventory for {what} invalid: No inventory of class {shortfall.resource_class}."
         case Rule.CAPACITY:
             return (
                 f"Unable to create allocation for {what}. The requested amount would exceed the capacity: "
-                f"{shortfall.asked} asked, {shortfall.free} free."
+                f"{shortfall.requested} asked, {shortfall.free} free."
             )
         case _:
             return (
                 f"Unable to create allocation for {what}. The requested amount would violate inventory constraints: "
-                f"{shortfall.asked} asked, {shortfall.rule.value} is {shortfall.limit}."
+                f"{shortfall.requested} asked, {shortfall.rule.value} is {shortfall.limit}."
             )

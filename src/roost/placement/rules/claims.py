@@ -80,7 +80,7 @@ def _resolve(claim: ConsumerClaim, ledger: LockedLedger, shortfalls: list[Shortf
             shortfalls.append(
                 Shortfall(
                     rule=rule, consumer_uuid=claim.consumer_uuid, provider_uuid=provider_uuid,
-                    resource_class=name, asked=amount,
+                    resource_class=name, requested=amount,
                 )
             )  # fmt: skip
     return lines
@@ -105,7 +105,10 @@ def _check_generation(claim: ConsumerClaim, consumer: ConsumerRow, shortfalls: l
     if asked != consumer.generation or (claim.generation is None) != (consumer is _NOBODY):
         shortfalls.append(
             Shortfall(
-                rule=Rule.CONSUMER_GENERATION, consumer_uuid=claim.consumer_uuid, asked=asked, free=consumer.generation
+                rule=Rule.CONSUMER_GENERATION,
+                consumer_uuid=claim.consumer_uuid,
+                requested=asked,
+                free=consumer.generation,
             )
         )
 
@@ -133,7 +136,7 @@ def _check_units(
                 shortfalls.append(
                     Shortfall(
                         rule=rule, consumer_uuid=claim.consumer_uuid, provider_uuid=uuid, resource_class=name,
-                        asked=amount, free=row.capacity - row.used, limit=limit,
+                        requested=amount, free=row.capacity - row.used, limit=limit,
                     )
                 )  # fmt: skip
 
@@ -156,7 +159,7 @@ def _check_capacity(
             shortfalls.append(
                 Shortfall(
                     rule=Rule.CAPACITY, consumer_uuid=consumer, provider_uuid=uuid, resource_class=name,
-                    asked=amount, free=free,
+                    requested=amount, free=free,
                 )
             )  # fmt: skip
 

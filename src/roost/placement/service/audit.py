@@ -32,7 +32,7 @@ CONSUMER_EMPTY = Kind("consumer-empty", "a consumer holds nothing", "removed")
 
 
 async def get_providers(ledger: Ledger, uuids: Sequence[str]) -> dict[str, ProviderState]:
-    """See PlacementClient.get_providers."""
+    """See ProviderClient.get_providers."""
     async with ledger.database.transaction(snapshot=True) as tx:
         return await store.get_providers(tx, uuids)
 

@@ -54,7 +54,7 @@ async def reshape(
 async def reshape_states(
     ledger: Ledger, states: Sequence[ProviderState], claims: Sequence[ConsumerClaim]
 ) -> Claimed | Refused:
-    """See PlacementClient.reshape; raises what service.ensure_providers does, but for inventories that are in use."""
+    """See ProviderClient.reshape; raises what service.ensure_providers does, but for inventories that are in use."""
     await ensure_providers(ledger, [msgspec.structs.replace(state, inventories=None) for state in states])
     inventories = {
         state.uuid: NewInventories(None, state.inventories) for state in states if state.inventories is not None

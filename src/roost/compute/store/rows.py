@@ -1,0 +1,36 @@
+"""Between rows and structs: a row has a struct's fields as columns, and as JSON those that are structs themselves."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+T = TypeVar("T")
+
+
+def read_row(kind: type[T], row: Mapping[str, Any], *encoded: str, **others: Any) -> T:
+    """Return the row as a struct. encoded: its columns of JSON. others: fields that are not as their columns."""
+    decoded = {name: _decoder(cast(Any, kind), name).decode(row[name]) for name in encoded if row[name] is not None}
+    return kind(**{**row, **decoded, **others})
+
+
+def encode(value: object) -> str:
+    """Return the value as a column of JSON keeps it."""
+    return msgspec.json.encode(value).decode()
+
+
+def encode_or_null(value: object | None) -> str | None:
+    """Return the value as a column of JSON keeps it, which may have none."""
+    return None if value is None else encode(value)
+
+
+def columns_of(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    """Return the columns of some rows, as unnest takes them."""
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+@cache
+def _decoder(kind: type, name: str) -> msgspec.json.Decoder[Any]:
+    (field_type,) = (field.type for field in msgspec.structs.fields(kind) if field.name == name)
+    return msgspec.json.Decoder(field_type)

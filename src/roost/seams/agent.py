@@ -1,0 +1,201 @@
+"""The words between the agents and the compute service: what a host is asked for, what its agent reports.
+
+They are the bodies of the agent API. An agent may be older or newer than the Roost that it serves: a field that the
+reader does not know is ignored, and one that came later has a default. The bounds are those of the API, which alone
+checks them: it decodes, an agent only encodes.
+
+No other project's service could take the API's place: Nova speaks to its agents over a message queue.
+"""
+
+from enum import Enum
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from roost.seams.compute import ServerPort
+
+HOSTS_MAX = 20_000
+"""Hosts in one body; who has more of them makes several calls."""
+ORDERS_BUSY_MAX = 20_000
+REPORTS_MAX = 2_000
+GUESTS_MAX = 20_000
+
+Uuid = Annotated[str, Meta(pattern="^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
+NameOrNone = Annotated[str, Meta(max_length=255, pattern=r"^[^\x00]*$")]
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+GuestState = Literal["begun", "running", "failed", "absent"]
+
+GuestKey = tuple[str, str]
+"""(server_id, host): one place where a server's guest can be."""
+
+
+class AgentIdentity(Struct, frozen=True, kw_only=True):
+    """An agent instance: its id stays with its guests over restarts; label: what people know it by."""
+
+    id: Uuid
+    label: NameOrNone = ""
+
+
+class HostReport(Struct, frozen=True, kw_only=True):
+    """What an agent, or a cloud file, says of a host: what it has, which physical networks it reaches, and its cell."""
+
+    name: str
+    vcpus: Count
+    ram_mb: Count
+    disk_gb: Count
+    physical_networks: tuple[Name, ...] = ()
+    cell: Name = "cell1"
+    service_version: Count = 3
+
+
+class GuestAttempt(Struct, frozen=True, kw_only=True):
+    """A guest on a host, as this attempt made it, or is to."""
+
+    server_id: Uuid
+    host: str
+    attempt: Count
+
+    @property
+    def key(self) -> GuestKey:
+        """Return where it is, or is to be."""
+        return (self.server_id, self.host)
+
+
+class OrderId(GuestAttempt, frozen=True, kw_only=True):
+    """What tells an order from all others."""
+
+    desired: Literal["running", "absent"]
+
+
+class GuestOrder(OrderId, frozen=True, kw_only=True):
+    """What a host is to do: have this guest running, or have it gone. ports: the server's NICs as they are bound."""
+
+    name: str = ""
+    vcpus: int = 0
+    ram_mb: int = 0
+    disk_gb: int = 0
+    ports: tuple[ServerPort, ...] = ()
+
+    @property
+    def id(self) -> OrderId:
+        """Return what tells it from all others."""
+        return OrderId(server_id=self.server_id, host=self.host, attempt=self.attempt, desired=self.desired)
+
+
+class GuestReport(GuestAttempt, frozen=True, kw_only=True):
+    """What became of a guest. state: failed leaves nothing of it; message: why it failed."""
+
+    state: GuestState
+    message: str = ""
+
+
+class Refusal(Enum):
+    """What a refused report means for the guest. Unknown: nothing, it stays as it is, and a person decides.
+
+    SUPERSEDED: the server is elsewhere, or has been made anew; the guest must go. NO_LEASE: another agent serves the
+    host; the report may be made again once this one does.
+    """
+
+    UNKNOWN = "unknown"
+    SUPERSEDED = "superseded"
+    NO_LEASE = "no-lease"
+
+    @classmethod
+    def _missing_(cls, _value: object) -> "Refusal":
+        """Leave the guest alone where a later Roost gives a reason that this one does not know."""
+        return cls.UNKNOWN
+
+
+class ReportAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What becomes of one report. Refused: nothing changed; reason: a sentence, refusal: what it means."""
+
+    server_id: str
+    host: str
+    accepted: bool
+    reason: str = ""
+    refusal: Refusal | None = None
+
+
+class HeldElsewhere(Struct, frozen=True, kw_only=True):
+    """A host that another agent serves. since: ISO 8601."""
+
+    host: str
+    holder: str = ""
+    since: str = ""
+
+    def sentence(self) -> str:
+        """Return it in words."""
+        return f"host {self.host} is served by agent {self.holder} since {self.since}"
+
+
+# The bodies, and the answers to them.
+
+
+class HostsBody(Struct, frozen=True, kw_only=True):
+    """PUT /hosts: the hosts that the agent serves."""
+
+    agent: AgentIdentity
+    hosts: Annotated[tuple[HostReport, ...], Meta(max_length=HOSTS_MAX)]
+
+
+class PollBody(Struct, frozen=True, kw_only=True):
+    """POST /poll. hosts: None for every host that a cloud file declared. busy: the orders that are worked on."""
+
+    agent: AgentIdentity
+    hosts: Annotated[tuple[str, ...], Meta(max_length=HOSTS_MAX)] | None
+    wait_s: Annotated[float, Meta(ge=0)] = 0.0
+    busy: Annotated[tuple[OrderId, ...], Meta(max_length=ORDERS_BUSY_MAX)] = ()
+
+
+class Polled(Struct, frozen=True, kw_only=True):
+    """The answer to a poll. elsewhere: hosts that other agents serve, of which there are no orders.
+
+    lease_s: for how long the agent may trust its leases from when it asked, plus held_s, for which the poll was held.
+    as_of: the database's time, in seconds since 1970, at which the agent held them; its next list of guests names it.
+    """
+
+    orders: tuple[GuestOrder, ...]
+    elsewhere: tuple[HeldElsewhere, ...] = ()
+    lease_s: float
+    held_s: float
+    as_of: float
+
+
+class ReportsBody(Struct, frozen=True, kw_only=True):
+    """POST /reports."""
+
+    agent: AgentIdentity
+    reports: Annotated[tuple[GuestReport, ...], Meta(max_length=REPORTS_MAX)]
+
+
+class ReportsAnswered(Struct, frozen=True):
+    """The answer to reports: one for each, in order."""
+
+    reports: tuple[ReportAnswer, ...]
+
+
+class GuestsBody(Struct, frozen=True, kw_only=True):
+    """POST /guests: all guests that the agent has on hosts above `after` and up to `until`; None: on all that follow.
+
+    as_of: of the answer to the agent's last poll before it looked which guests it has.
+    """
+
+    agent: AgentIdentity
+    guests: Annotated[tuple[GuestAttempt, ...], Meta(max_length=GUESTS_MAX)]
+    as_of: Annotated[float, Meta(ge=0)]
+    after: NameOrNone = ""
+    until: Name | None = None
+
+
+class GuestsCompared(Struct, frozen=True):
+    """The answer to a list of guests: those that the agent must destroy."""
+
+    superseded: tuple[GuestAttempt, ...]
+
+
+class ReleaseBody(Struct, frozen=True, kw_only=True):
+    """POST /release: other agents may have the hosts."""
+
+    agent: AgentIdentity
