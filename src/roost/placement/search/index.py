@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from roost.placement.model import ProviderRow
 from roost.seams.placement import SHARING, Inventory
 
 I64 = NDArray[np.int64]
@@ -21,21 +22,6 @@ ROWS_FIRST = 64
 NO_ROW = -1
 NO_UNITS = -1
 """What a provider without inventory of a class can take at once."""
-
-
-class IndexedProvider(Struct, frozen=True, kw_only=True):
-    """A provider as the ledger has it, whole. used: by resource class, of each inventory."""
-
-    id: int
-    uuid: str
-    name: str
-    generation: int
-    parent_id: int | None
-    root_id: int
-    inventories: Mapping[str, Inventory]
-    used: Mapping[str, int]
-    traits: frozenset[str]
-    placement_aggregates: frozenset[str]
 
 
 class Usage(NamedTuple):
@@ -52,7 +38,7 @@ class Delta(Struct, frozen=True, kw_only=True):
     Applied in this order: deleted, providers, usages. A usage of an unknown provider is passed over.
     """
 
-    providers: Sequence[IndexedProvider] = ()
+    providers: Sequence[ProviderRow] = ()
     usages: Sequence[Usage] = ()
     deleted: Sequence[int] = ()
 
@@ -189,7 +175,7 @@ class Index:
 
     # How it is done.
 
-    def _add(self, provider: IndexedProvider) -> None:
+    def _add(self, provider: ProviderRow) -> None:
         if self._free_rows:
             row = self._free_rows.pop()
         else:
@@ -223,7 +209,7 @@ class Index:
         self._free_rows.append(row)
         self._trees = self._sharing = None
 
-    def _set_shape(self, row: int, provider: IndexedProvider) -> None:
+    def _set_shape(self, row: int, provider: ProviderRow) -> None:
         self.names[row], self.generations[row] = provider.name, provider.generation
         parent_id = provider.parent_id
         parent = NO_ROW if parent_id is None else self.row_by_id.get(parent_id, NO_ROW)

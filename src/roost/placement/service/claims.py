@@ -152,7 +152,7 @@ async def list_usages(ledger: Ledger, provider_uuids: Sequence[str]) -> dict[str
 async def list_aggregate_providers(ledger: Ledger, aggregates: Sequence[str]) -> dict[str, list[str]]:
     """Placement aggregate -> UUIDs of the providers in it."""
     async with ledger.database.connection() as connection:
-        return await claims_store.list_aggregate_providers(connection, aggregates)
+        return await providers_store.list_aggregate_providers(connection, aggregates)
 
 
 async def ensure_providers(ledger: Ledger, states: Sequence[ProviderState]) -> None:
@@ -183,7 +183,7 @@ async def _ensure_providers(
     if names_change:
         await providers_store.lock_names(tx)
     uuids = [state.uuid for state in states]
-    rows = await claims_store.lock_provider_rows(
+    rows = await providers_store.lock_provider_rows(
         tx, sorted({*uuids, *(state.parent_uuid or state.uuid for state in states)})
     )
     missing = [state for state in states if state.uuid not in rows]
@@ -191,7 +191,7 @@ async def _ensure_providers(
         raise _NamesChange
     if missing:
         await _insert_providers(tx, missing, known=rows.keys())
-        rows = await claims_store.lock_provider_rows(tx, uuids)
+        rows = await providers_store.lock_provider_rows(tx, uuids)
     shapes = []
     for state in states:
         shape, in_use = decide_shape(state, rows[state.uuid])
@@ -218,7 +218,7 @@ async def _insert_providers(tx: Connection, missing: Sequence[ProviderState], *,
         for state in ready:
             del waiting[state.uuid]
     for level in levels:
-        await claims_store.insert_providers(tx, level)
+        await providers_store.insert_providers(tx, level)
 
 
 async def set_placement_aggregates(
@@ -231,7 +231,7 @@ async def set_placement_aggregates(
     uuids = list(aggregates_by_provider)
     for start in range(0, len(uuids), PROVIDERS_MAX):
         async with ledger.database.transaction() as tx:
-            rows = await claims_store.lock_provider_rows(tx, uuids[start : start + PROVIDERS_MAX])
+            rows = await providers_store.lock_provider_rows(tx, uuids[start : start + PROVIDERS_MAX])
             states = [
                 ProviderState(
                     uuid=uuid,
@@ -246,11 +246,11 @@ async def set_placement_aggregates(
 
 async def write_shapes(ledger: Ledger, tx: Connection, shapes: Sequence[ShapeChange]) -> None:
     """Write what changed of locked providers; whose new names were kept from being deleted."""
-    classes = {name for shape in shapes for name in shape.inventories_set.keys() - shape.held_class_ids.keys()}
+    classes = {name for shape in shapes for name in shape.inventories_set.keys() - shape.present_class_ids.keys()}
     traits = {name for shape in shapes for name in shape.traits_new | shape.traits_gone}
     custom_traits = sorted(traits - ledger.standard_trait_ids.keys())
     custom_ids = await names_store.list_trait_ids(tx, custom_traits) if custom_traits else {}
-    await claims_store.write_shapes(
+    await providers_store.write_shapes(
         tx,
         shapes,
         resource_class_ids=await find_class_ids(ledger, tx, classes),
@@ -276,8 +276,8 @@ async def delete_providers(ledger: Ledger, uuids: Sequence[str]) -> list[str]:
     """Delete providers that nobody uses; returns those that stay, because they are in use or have children."""
     async with ledger.database.transaction() as tx:
         ids = await claims_store.lock_providers(tx, uuids)
-        deleted = await claims_store.delete_providers(tx, list(ids.values()))
-    return [uuid for uuid, provider_id in ids.items() if provider_id not in deleted]
+        busy = await providers_store.delete_providers(tx, list(ids.values()))
+    return [uuid for uuid, provider_id in ids.items() if provider_id in busy]
 
 
 async def find_candidates(ledger: Ledger, queries: Sequence[CandidateQuery]) -> list[Candidates]:

@@ -15,8 +15,8 @@ from roost.placement.errors import (
     TraitStandard,
 )
 from roost.placement.service.ledger import STANDARD_CLASSES, STANDARD_TRAITS, Ledger
-from roost.placement.store import claims as claims_store
 from roost.placement.store import names as names_store
+from roost.placement.store import providers as providers_store
 from roost.platform.database import Connection
 
 NOT_FOUND_CLASS = "No such resource class {}."
@@ -116,7 +116,7 @@ async def rename_resource_class(ledger: Ledger, name: str, new_name: str) -> Non
         class_id = await names_store.rename_resource_class(tx, name, new_name)
         if class_id is None:
             raise ResourceClassTaken(f"Resource class already exists: {new_name}")
-        await claims_store.record_reshaped(tx, await names_store.list_class_providers(tx, class_id))
+        await providers_store.record_reshaped(tx, await names_store.list_class_providers(tx, class_id))
 
 
 async def delete_resource_class(ledger: Ledger, name: str) -> None:

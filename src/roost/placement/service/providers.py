@@ -15,6 +15,7 @@ from roost.placement.errors import (
     ProviderHasChildren,
     ProviderInUse,
     ProviderMalformed,
+    ProviderNameTaken,
     ProviderNotFound,
     ResourceClassNotFound,
 )
@@ -45,13 +46,10 @@ async def create_provider(ledger: Ledger, *, uuid: str, name: str, parent_uuid: 
         )
     async with ledger.database.transaction() as tx:
         await providers_store.lock_names(tx, shared=True)
-        parent = None if parent_uuid is None else await providers_store.lock_parent(tx, parent_uuid)
-        if parent_uuid is not None and parent is None:
+        if parent_uuid is not None and not await providers_store.lock_parent(tx, parent_uuid):
             raise ProviderMalformed(f"{opening}parent provider UUID does not exist.")
-        await claims_store.record_reshaped(tx, [await providers_store.insert_provider(tx, uuid, name, parent)])
-        head = await providers_store.find_head(tx, uuid)
-    assert head is not None, "it was made in this transaction"
-    return head
+        await providers_store.insert_providers(tx, [(uuid, name, parent_uuid)])
+        return await providers_store.get_head(tx, uuid)
 
 
 async def update_provider(
@@ -65,12 +63,11 @@ async def update_provider(
         await providers_store.lock_names(tx)
         await _move(tx, uuid, parent, may_reparent=may_reparent)
         row = await _lock(tx, uuid)
-        if row.name != name:
-            await providers_store.update_name(tx, row.id, name)
-        await claims_store.record_reshaped(tx, [row.id])
-        head = await providers_store.find_head(tx, uuid)
-    assert head is not None, "because of the lock above"
-    return head
+        try:
+            await write_shapes(ledger, tx, [replace(no_change(row, generation_steps=0), name=name)])
+        except ProviderNameTaken as error:
+            raise ProviderNameTaken(f"Conflicting resource provider {name} already exists.") from error
+        return await providers_store.get_head(tx, uuid)
 
 
 async def _move(tx: Connection, uuid: str, parent: tuple[str | None] | None, *, may_reparent: bool) -> None:
@@ -95,7 +92,6 @@ async def _move(tx: Connection, uuid: str, parent: tuple[str | None] | None, *, 
         raise ProviderMalformed(f"{opening}{error}") from error
     if moved:
         await providers_store.update_places(tx, moved.values())
-        await claims_store.record_reshaped(tx, list(moved))
 
 
 async def delete_provider(ledger: Ledger, uuid: str) -> None:
@@ -104,13 +100,11 @@ async def delete_provider(ledger: Ledger, uuid: str) -> None:
         ids = await claims_store.lock_providers(tx, [uuid])
         if not ids:
             raise ProviderNotFound(f"No resource provider with uuid {uuid} found for delete")
-        if await providers_store.has_children(tx, ids[uuid]):
-            raise ProviderHasChildren(
-                f"Unable to delete parent resource provider {uuid}: It has child resource providers."
-            )
-        if await providers_store.has_allocations(tx, ids[uuid]):
-            raise ProviderInUse(f"Unable to delete resource provider {uuid}: Resource provider has allocations.")
-        await claims_store.delete_providers(tx, list(ids.values()))
+        busy = await providers_store.delete_providers(tx, list(ids.values()))
+    if busy and busy[ids[uuid]]:
+        raise ProviderHasChildren(f"Unable to delete parent resource provider {uuid}: It has child resource providers.")
+    if busy:
+        raise ProviderInUse(f"Unable to delete resource provider {uuid}: Resource provider has allocations.")
 
 
 async def set_inventories(ledger: Ledger, uuid: str, inventories: Inventories, *, generation: int) -> int:
@@ -139,10 +133,9 @@ async def add_inventory(ledger: Ledger, uuid: str, resource_class: str, inventor
     """
 
     def decide(row: ProviderRow) -> Inventories:
-        held = _held(row)
-        if resource_class in held:
+        if resource_class in row.inventories:
             raise ConcurrentUpdate(f"Update conflict: there is inventory of class {resource_class} already.")
-        return {**held, resource_class: inventory}
+        return {**row.inventories, resource_class: inventory}
 
     try:
         return await _change_inventories(ledger, uuid, decide, new={resource_class: inventory})
@@ -161,13 +154,12 @@ async def update_inventory(
 
     def decide(row: ProviderRow) -> Inventories:
         _check_generation(row, generation, "resource provider generation conflict")
-        held = _held(row)
-        if resource_class not in held:
+        if resource_class not in row.inventories:
             raise InventoryMalformed(
                 f"No inventory record with resource class for resource provider {uuid}: "
                 f"No inventory of class {resource_class} found."
             )
-        return {**held, resource_class: inventory}
+        return {**row.inventories, resource_class: inventory}
 
     return await _change_inventories(ledger, uuid, decide)
 
@@ -176,11 +168,10 @@ async def delete_inventory(ledger: Ledger, uuid: str, resource_class: str) -> No
     """Drop one inventory. Raises ProviderNotFound, InventoryMissing, ConcurrentUpdate if it is in use."""
 
     def decide(row: ProviderRow) -> Inventories:
-        held = _held(row)
-        if resource_class not in held:
+        if resource_class not in row.inventories:
             text = f"No inventory of class {resource_class} found for delete"
             raise InventoryMissing(f"{text}: {text}")
-        return {name: inventory for name, inventory in held.items() if name != resource_class}
+        return {name: inventory for name, inventory in row.inventories.items() if name != resource_class}
 
     try:
         await _change_inventories(ledger, uuid, decide)
@@ -242,7 +233,7 @@ async def _change_inventories(
         state = ProviderState(uuid=uuid, name=row.name, inventories=decide(row))
         shape, in_use = decide_shape(state, row)
         if in_use:
-            raise InventoryInUse(IN_USE.format(", ".join(name for name in row.inventories if name in in_use), uuid))
+            raise InventoryInUse(IN_USE.format(", ".join(sorted(in_use)), uuid))
         await write_shapes(ledger, tx, [_stepping(shape, row, 1)])
     return row.generation + 1
 
@@ -255,14 +246,10 @@ def _stepping(shape: ShapeChange | None, row: ProviderRow, steps: int) -> ShapeC
 
 
 async def _lock(tx: Connection, uuid: str) -> ProviderRow:
-    row = (await claims_store.lock_provider_rows(tx, [uuid])).get(uuid)
+    row = (await providers_store.lock_provider_rows(tx, [uuid])).get(uuid)
     if row is None:
         raise ProviderNotFound(f"No resource provider with uuid {uuid} found")
     return row
-
-
-def _held(row: ProviderRow) -> dict[str, Inventory]:
-    return {name: inventory for name, (inventory, _used) in row.inventories.items()}
 
 
 def _check_generation(row: ProviderRow, generation: int | None, text: str) -> None:

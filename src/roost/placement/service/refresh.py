@@ -7,8 +7,10 @@ from datetime import timedelta
 
 import structlog
 
-from roost.placement.search.index import Delta, Index, IndexedProvider
+from roost.placement.model import ProviderRow
+from roost.placement.search.index import Delta, Index
 from roost.placement.store import index as index_store
+from roost.placement.store import providers as providers_store
 from roost.platform.database import Database
 
 log = structlog.get_logger()
@@ -66,9 +68,9 @@ class IndexRefresher:
         ):
             news = await index_store.get_news(connection, self._seen)
             if news.complete:
-                providers = await index_store.list_some(connection, news.reshaped_ids)
+                providers = await providers_store.list_some(connection, news.reshaped_ids)
             else:
-                providers = await index_store.list_all(connection)
+                providers = await providers_store.list_all(connection)
         if news.complete:
             deleted = set(news.reshaped_ids).difference(provider.id for provider in providers)
             self._index.apply(Delta(deleted=list(deleted), providers=providers, usages=news.usages))
@@ -76,7 +78,7 @@ class IndexRefresher:
             self._load(providers)
         self._seen = news.snapshot
 
-    def _load(self, providers: Sequence[IndexedProvider]) -> None:
+    def _load(self, providers: Sequence[ProviderRow]) -> None:
         self._index = Index()
         self._index.apply(Delta(providers=providers))
         self._index.trees()

@@ -13,6 +13,7 @@ from roost.placement.service.claims import CLAIM_ROUNDS_MAX, ensure_providers, w
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.names import find_class_ids, keep_class_ids
 from roost.placement.store import claims as claims_store
+from roost.placement.store import providers as providers_store
 from roost.platform.database import Connection
 from roost.seams.placement import (
     Claimed,
@@ -76,7 +77,7 @@ async def _reshape(
     classes |= {name for claim in claims for resources in claim.allocations.values() for name in resources}
     await keep_class_ids(ledger, tx, classes)
     consumers = await claims_store.lock_consumers(tx, [claim.consumer_uuid for claim in claims])
-    rows = await claims_store.lock_provider_rows(
+    rows = await providers_store.lock_provider_rows(
         tx,
         sorted({*inventories, *(uuid for claim in claims for uuid in claim.allocations)}),
         sorted({provider_id for row in consumers.values() for provider_id, _ in row.allocations}),

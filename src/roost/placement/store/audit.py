@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from roost.placement.model import ProviderPlace
-from roost.placement.store import claims as claims_store
 from roost.platform.database import Connection
-from roost.seams.placement import Inventory, ProviderState
 
 LIST_PROVIDER_IDS = """-- placement.audit_provider_ids
 SELECT id FROM placement.provider WHERE id > $1 ORDER BY id LIMIT $2
@@ -166,36 +164,6 @@ RETURNING c.uuid
 async def delete_empty_consumers(tx: Connection, uuids: Sequence[str]) -> set[str]:
     """Those of the locked consumers that hold nothing; returns them."""
     return {row[0] for row in await tx.fetch(DELETE_EMPTY_CONSUMERS, uuids)}
-
-
-LIST_HEADS = """-- placement.audit_heads
-SELECT id, uuid, name FROM placement.provider WHERE uuid = ANY($1::uuid[])
-"""
-
-
-async def get_providers(tx: Connection, uuids: Sequence[str]) -> dict[str, ProviderState]:
-    """The providers that exist, each with all that it has, but for its parent."""
-    heads = await tx.fetch(LIST_HEADS, uuids)
-    ids = [row["id"] for row in heads]
-    inventories: dict[int, dict[str, Inventory]] = {provider_id: {} for provider_id in ids}
-    for line in await tx.fetch(claims_store.LIST_FULL_INVENTORIES, ids):
-        inventories[line[0]][line[1]] = Inventory(*line[2:8])
-    traits: dict[int, set[str]] = {provider_id: set() for provider_id in ids}
-    for provider_id, name in await tx.fetch(claims_store.LIST_PROVIDER_TRAITS, ids):
-        traits[provider_id].add(name)
-    aggregates: dict[int, set[str]] = {provider_id: set() for provider_id in ids}
-    for provider_id, aggregate in await tx.fetch(claims_store.LIST_PROVIDER_AGGREGATES, ids):
-        aggregates[provider_id].add(aggregate)
-    return {
-        row["uuid"]: ProviderState(
-            uuid=row["uuid"],
-            name=row["name"],
-            inventories=inventories[row["id"]],
-            traits=frozenset(traits[row["id"]]),
-            placement_aggregates=frozenset(aggregates[row["id"]]),
-        )
-        for row in heads
-    }
 
 
 LIST_NAMED = """-- placement.audit_named
