@@ -12,7 +12,7 @@ import pytest
 from tests.placement.providers import Undo, a_state, a_uuid, claim_of, touch
 
 from roost.placement.errors import ConcurrentUpdate
-from roost.placement.model import ProviderRow
+from roost.placement.model import NameKind, ProviderRow
 from roost.placement.search.index import NO_ROW, Index
 from roost.placement.service import claims as claims_service
 from roost.placement.service import names as names_service
@@ -160,7 +160,7 @@ async def test_in_a_storm_of_writers_every_refresh_shows_what_was_committed_befo
     ledger = Ledger(database)
     await sync_standard_names(ledger)
     storm = Storm(ledger, seed)
-    await names_service.create_resource_class(ledger, storm.rare_name)
+    await names_service.create_name(ledger, NameKind.RESOURCE_CLASS, storm.rare_name)
     rare = msgspec.structs.replace(storm.rare, inventories={storm.rare_name: Inventory(total=1)})
     await claims_service.ensure_providers(ledger, [*storm.states.values(), rare])
     gone: set[int] = set()

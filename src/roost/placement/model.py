@@ -1,11 +1,20 @@
 """The words of the ledger, as its writers hold them between reading and writing."""
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from roost.seams.placement import Inventory
+
+
+class NameKind(Enum):
+    """What has names, standard ones and custom ones."""
+
+    RESOURCE_CLASS = "resource_class"
+    TRAIT = "trait"
+
 
 AllocationKey = tuple[int, int]
 """(provider_id, resource_class_id): one line of inventory, or of a consumer's allocations."""

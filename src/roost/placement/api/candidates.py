@@ -56,25 +56,18 @@ class CandidateOperations:
         return {
             "/allocation_candidates": {
                 "GET": Operation(
-                    summary="the ways to satisfy a request, with granular groups",
-                    endpoint=self.list_candidates,
-                    result=answer_schemas.CANDIDATES,
-                    rule=RULE,
-                    since=CANDIDATES_SINCE,
-                    query=CANDIDATE_QUERY,
+                    summary="the ways to satisfy a request, with granular groups", endpoint=self.list_candidates,
+                    result=answer_schemas.CANDIDATES, rule=RULE, since=CANDIDATES_SINCE, query=CANDIDATE_QUERY,
                 )
             },
             "/explain": {
                 "GET": Operation(
                     summary="Roost's own: how many hosts each requirement of a query for candidates leaves",
-                    endpoint=self.explain,
-                    result=answer_schemas.EXPLANATION,
-                    rule=RULE,
-                    since=CANDIDATES_SINCE,
+                    endpoint=self.explain, result=answer_schemas.EXPLANATION, rule=RULE, since=CANDIDATES_SINCE,
                     query=CANDIDATE_QUERY,
                 )
             },
-        }
+        }  # fmt: skip
 
 
 def describe(funnel: Funnel) -> str:

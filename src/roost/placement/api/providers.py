@@ -86,46 +86,30 @@ class Providers:
         return {
             "/resource_providers": {
                 "GET": Operation(
-                    summary="providers that satisfy the query",
-                    endpoint=self.list_providers,
-                    result=answer_schemas.PROVIDERS,
-                    rule=RULE("list"),
-                    query=PROVIDER_QUERY,
+                    summary="providers that satisfy the query", endpoint=self.list_providers,
+                    result=answer_schemas.PROVIDERS, rule=RULE("list"), query=PROVIDER_QUERY,
                 ),
                 "POST": Operation(
-                    summary="make a provider",
-                    endpoint=self.create,
-                    result=answer_schemas.PROVIDER,
-                    errors=(409,),
-                    rule=RULE("create"),
-                    body=schemas.PROVIDER_CREATE,
+                    summary="make a provider", endpoint=self.create, result=answer_schemas.PROVIDER, errors=(409,),
+                    rule=RULE("create"), body=schemas.PROVIDER_CREATE,
                 ),
             },
             "/resource_providers/{uuid}": {
                 "GET": Operation(
-                    summary="one provider with its generation, parent and root",
-                    endpoint=self.show,
-                    result=answer_schemas.PROVIDER,
-                    errors=(404,),
-                    rule=RULE("show"),
+                    summary="one provider with its generation, parent and root", endpoint=self.show,
+                    result=answer_schemas.PROVIDER, errors=(404,), rule=RULE("show"),
                 ),
                 "PUT": Operation(
                     summary="rename it; from 1.14 give it a parent, from 1.37 another one or none",
-                    endpoint=self.update,
-                    result=answer_schemas.PROVIDER,
-                    errors=(404, 409),
-                    rule=RULE("update"),
+                    endpoint=self.update, result=answer_schemas.PROVIDER, errors=(404, 409), rule=RULE("update"),
                     body=schemas.PROVIDER_UPDATE,
                 ),
                 "DELETE": Operation(
-                    summary="delete it; 409 while it has allocations or children",
-                    endpoint=self.delete,
-                    errors=(404, 409),
-                    rule=RULE("delete"),
-                    status=204,
+                    summary="delete it; 409 while it has allocations or children", endpoint=self.delete,
+                    errors=(404, 409), rule=RULE("delete"), status=204,
                 ),
             },
-        }
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -157,24 +141,16 @@ class Aggregates:
         return {
             "/resource_providers/{uuid}/aggregates": {
                 "GET": Operation(
-                    summary="the placement aggregates that it is in",
-                    endpoint=self.show,
-                    result=answer_schemas.AGGREGATES,
-                    errors=(404,),
-                    rule=rule("list"),
-                    since=(1, 1),
+                    summary="the placement aggregates that it is in", endpoint=self.show,
+                    result=answer_schemas.AGGREGATES, errors=(404,), rule=rule("list"), since=(1, 1),
                 ),
                 "PUT": Operation(
-                    summary="be in these placement aggregates and no others",
-                    endpoint=self.replace,
-                    result=answer_schemas.AGGREGATES,
-                    errors=(404, 409),
-                    rule=rule("update"),
-                    since=(1, 1),
+                    summary="be in these placement aggregates and no others", endpoint=self.replace,
+                    result=answer_schemas.AGGREGATES, errors=(404, 409), rule=rule("update"), since=(1, 1),
                     body=schemas.AGGREGATES_SET,
                 ),
             }
-        }
+        }  # fmt: skip
 
 
 def _aggregates_answer(request: Request, aggregates: list[str], generation: int) -> Response:

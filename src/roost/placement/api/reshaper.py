@@ -40,16 +40,11 @@ def reshaper_operations(ledger: Ledger) -> Operations:
     return {
         "/reshaper": {
             "POST": Operation(
-                summary="change inventories and the allocations on them in one step",
-                endpoint=post,
-                rule="placement:reshaper:reshape",
-                since=(1, 30),
-                body=schemas.RESHAPE,
-                status=204,
-                errors=(409,),
+                summary="change inventories and the allocations on them in one step", endpoint=post,
+                rule="placement:reshaper:reshape", since=(1, 30), body=schemas.RESHAPE, status=204, errors=(409,),
             )
         }
-    }
+    }  # fmt: skip
 
 
 def _uuid(text: str) -> str:

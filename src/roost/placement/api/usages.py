@@ -53,20 +53,14 @@ def usage_operations(ledger: Ledger, policy: Policy) -> Operations:
     return {
         "/resource_providers/{uuid}/usages": {
             "GET": Operation(
-                summary="how much of it is in use",
-                endpoint=show_provider,
-                rule="placement:resource_providers:usages",
-                result=answer_schemas.PROVIDER_USAGES,
-                errors=(404,),
+                summary="how much of it is in use", endpoint=show_provider, rule="placement:resource_providers:usages",
+                result=answer_schemas.PROVIDER_USAGES, errors=(404,),
             )
         },
         "/usages": {
             "GET": Operation(
-                summary="what a project, or one user of it, holds; from 1.38 by consumer type",
-                endpoint=show_project,
-                since=(1, 9),
-                query=schemas.USAGES_QUERY,
-                result=answer_schemas.USAGES,
+                summary="what a project, or one user of it, holds; from 1.38 by consumer type", endpoint=show_project,
+                since=(1, 9), query=schemas.USAGES_QUERY, result=answer_schemas.USAGES,
             )
         },
-    }
+    }  # fmt: skip

@@ -7,12 +7,12 @@ from roost.placement.errors import (
     InventoryInUse,
     ProviderNotFound,
 )
-from roost.placement.model import Changes, ConsumerWrite, LockedLedger, ShapeChange
+from roost.placement.model import Changes, ConsumerWrite, LockedLedger, NameKind, ShapeChange
 from roost.placement.rules.claims import decide_claims
 from roost.placement.rules.shapes import decide_shape
 from roost.placement.search.candidates import search
 from roost.placement.service.ledger import Ledger
-from roost.placement.service.names import find_class_ids, keep_class_ids, keep_trait_ids
+from roost.placement.service.names import find_ids, keep_names
 from roost.placement.store import claims as claims_store
 from roost.placement.store import names as names_store
 from roost.placement.store import providers as providers_store
@@ -90,7 +90,7 @@ async def _claim(
     )
     locked = LockedLedger(
         provider_ids=provider_ids,
-        resource_class_ids=await find_class_ids(ledger, tx, names),
+        resource_class_ids=await find_ids(ledger, tx, NameKind.RESOURCE_CLASS, names),
         inventories=await claims_store.list_inventories(tx, list(provider_ids.values())),
         consumers=consumers,
     )
@@ -248,13 +248,11 @@ async def write_shapes(ledger: Ledger, tx: Connection, shapes: Sequence[ShapeCha
     """Write what changed of locked providers; whose new names were kept from being deleted."""
     classes = {name for shape in shapes for name in shape.inventories_set.keys() - shape.present_class_ids.keys()}
     traits = {name for shape in shapes for name in shape.traits_new | shape.traits_gone}
-    custom_traits = sorted(traits - ledger.standard_trait_ids.keys())
-    custom_ids = await names_store.list_trait_ids(tx, custom_traits) if custom_traits else {}
     await providers_store.write_shapes(
         tx,
         shapes,
-        resource_class_ids=await find_class_ids(ledger, tx, classes),
-        trait_ids={**ledger.standard_trait_ids, **custom_ids},
+        resource_class_ids=await find_ids(ledger, tx, NameKind.RESOURCE_CLASS, classes),
+        trait_ids=await find_ids(ledger, tx, NameKind.TRAIT, traits),
     )
 
 
@@ -263,13 +261,13 @@ async def _keep_names(ledger: Ledger, tx: Connection, states: Sequence[ProviderS
     classes = {name for state in states for name in state.inventories or ()}
     traits = {name for state in states for name in state.traits or ()}
     custom = sorted(name for name in classes if name.startswith("CUSTOM_"))
-    if custom and len(await names_store.list_class_ids(tx, custom)) < len(custom):
+    if custom and len(await names_store.list_ids(tx, NameKind.RESOURCE_CLASS, custom)) < len(custom):
         await names_store.lock_class_names(tx, shared=True)
-        await names_store.insert_resource_classes(tx, custom)
+        await names_store.insert_names(tx, NameKind.RESOURCE_CLASS, custom)
     if custom := sorted(name for name in traits if name.startswith("CUSTOM_")):
-        await names_store.insert_traits(tx, custom)
-    await keep_class_ids(ledger, tx, classes)
-    await keep_trait_ids(ledger, tx, traits)
+        await names_store.insert_names(tx, NameKind.TRAIT, custom)
+    await keep_names(ledger, tx, NameKind.RESOURCE_CLASS, classes)
+    await keep_names(ledger, tx, NameKind.TRAIT, traits)
 
 
 async def delete_providers(ledger: Ledger, uuids: Sequence[str]) -> list[str]:

@@ -5,11 +5,11 @@ import asyncio
 import msgspec
 from msgspec import Struct
 
-from roost.placement.model import NO_TYPE, Changes, ConsumerWrite, ProviderPlace
+from roost.placement.model import NO_TYPE, Changes, ConsumerWrite, NameKind, ProviderPlace
 from roost.placement.rules.imports import ImportedProvider, LedgerState, LeftOut, Plan, leave_out_impossible, make_plan
 from roost.placement.rules.shapes import decide_shape, no_change
 from roost.placement.service.claims import write_shapes
-from roost.placement.service.ledger import STANDARD_CLASSES, STANDARD_TRAITS, Ledger, sync_standard_names
+from roost.placement.service.ledger import STANDARD_NAMES, Ledger, sync_standard_names
 from roost.placement.store import audit as audit_store
 from roost.placement.store import claims as claims_store
 from roost.placement.store import imports as imports_store
@@ -50,8 +50,8 @@ async def compare_ledger(ledger: Ledger | None, source: LedgerState, *, delete: 
     # Standard names are in the ledger as soon as anything runs on it.
     here = msgspec.structs.replace(
         here,
-        resource_classes=here.resource_classes | STANDARD_CLASSES,
-        traits=here.traits | STANDARD_TRAITS,
+        resource_classes=here.resource_classes | STANDARD_NAMES[NameKind.RESOURCE_CLASS],
+        traits=here.traits | STANDARD_NAMES[NameKind.TRAIT],
     )
     return Imported(make_plan(whole, here, delete=delete, overwrite=overwrite), left_out, written=False)
 
@@ -84,8 +84,8 @@ async def _write(ledger: Ledger, tx: Connection, plan: Plan) -> None:
 
     Every other writer waits, so the order only has to suit the tables' constraints: names are unique, parents exist.
     """
-    await names_store.insert_resource_classes(tx, sorted(plan.resource_classes_new))
-    await names_store.insert_traits(tx, sorted(plan.traits_new))
+    await names_store.insert_names(tx, NameKind.RESOURCE_CLASS, sorted(plan.resource_classes_new))
+    await names_store.insert_names(tx, NameKind.TRAIT, sorted(plan.traits_new))
     await imports_store.free_names(tx, [*(provider.uuid for provider in plan.providers), *plan.providers_gone])
     known = await claims_store.lock_providers(tx, [provider.uuid for provider in plan.providers])
     if new := [(item.uuid, item.name, None) for item in plan.providers if item.uuid not in known]:
@@ -104,9 +104,8 @@ async def _write(ledger: Ledger, tx: Connection, plan: Plan) -> None:
     ids = sorted((await claims_store.lock_providers(tx, touched)).values())
     for start in range(0, len(ids), BATCH_MAX):
         await audit_store.sum_uses(tx, ids[start : start + BATCH_MAX])
-    await imports_store.delete_unused_names(
-        tx, classes=sorted(plan.resource_classes_gone), traits=sorted(plan.traits_gone)
-    )
+    await names_store.delete_unused(tx, NameKind.RESOURCE_CLASS, sorted(plan.resource_classes_gone))
+    await names_store.delete_unused(tx, NameKind.TRAIT, sorted(plan.traits_gone))
 
 
 async def _write_providers(
@@ -144,7 +143,7 @@ async def _write_consumers(tx: Connection, states: dict[str, ConsumerState | Non
         tx, {at for state in states.values() if state for at in state.allocations}
     )
     names = {name for state in states.values() if state for held in state.allocations.values() for name in held}
-    class_ids = await names_store.list_class_ids(tx, sorted(names))
+    class_ids = await names_store.list_ids(tx, NameKind.RESOURCE_CLASS, sorted(names))
     writes = []
     for uuid, state in states.items():
         created = uuid not in rows

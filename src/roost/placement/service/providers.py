@@ -19,11 +19,11 @@ from roost.placement.errors import (
     ProviderNotFound,
     ResourceClassNotFound,
 )
-from roost.placement.model import ProviderHead, ProviderRow, ShapeChange
+from roost.placement.model import NameKind, ProviderHead, ProviderRow, ShapeChange
 from roost.placement.rules.shapes import decide_parent, decide_shape, no_change
 from roost.placement.service.claims import write_shapes
 from roost.placement.service.ledger import Ledger
-from roost.placement.service.names import keep_class_ids, keep_trait_ids
+from roost.placement.service.names import keep_names
 from roost.placement.store import claims as claims_store
 from roost.placement.store import providers as providers_store
 from roost.platform.database import Connection
@@ -191,7 +191,7 @@ async def set_traits(ledger: Ledger, uuid: str, traits: frozenset[str], *, gener
     TraitNotFound.
     """
     async with ledger.database.transaction() as tx:
-        await keep_trait_ids(ledger, tx, traits)
+        await keep_names(ledger, tx, NameKind.TRAIT, traits)
         row = await _lock(tx, uuid)
         _check_generation(row, generation, CHANGED_ALREADY)
         shape, _ = decide_shape(ProviderState(uuid=uuid, name=row.name, traits=traits), row)
@@ -228,7 +228,7 @@ async def _change_inventories(
 ) -> int:
     """Write the inventories that are decided on; `new` are those whose class may have none yet."""
     async with ledger.database.transaction() as tx:
-        await keep_class_ids(ledger, tx, set(new or ()))
+        await keep_names(ledger, tx, NameKind.RESOURCE_CLASS, set(new or ()))
         row = await _lock(tx, uuid)
         state = ProviderState(uuid=uuid, name=row.name, inventories=decide(row))
         shape, in_use = decide_shape(state, row)

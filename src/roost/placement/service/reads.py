@@ -6,15 +6,18 @@ import numpy as np
 from msgspec import Struct
 
 from roost.placement.errors import ProviderNotFound, ResourceClassNotFound, TraitNotFound
+from roost.placement.model import NameKind
 from roost.placement.search.candidates import Gathered, gather
 from roost.placement.search.funnel import explain
 from roost.placement.search.index import NO_ROW, Index
 from roost.placement.search.narrowing import Plan, fitting, make_plan
 from roost.placement.search.query import ProviderQuery
-from roost.placement.service.ledger import STANDARD_CLASSES, STANDARD_TRAITS, Ledger
-from roost.placement.service.names import check_resource_classes, check_traits
+from roost.placement.service.ledger import STANDARD_NAMES, Ledger
+from roost.placement.service.names import check_names
+from roost.placement.store import claims as claims_store
 from roost.placement.store import reads as reads_store
-from roost.placement.store.reads import ConsumerHead, HeldResources, TypeUsage
+from roost.placement.store.claims import Allocation
+from roost.placement.store.reads import TypeUsage
 from roost.seams.placement import CandidateQuery, Funnel, Inventory, RequestGroup
 
 
@@ -82,19 +85,19 @@ async def get_provider(ledger: Ledger, uuid: str) -> ProviderView:
     return _view(index, row)
 
 
-async def get_provider_allocations(ledger: Ledger, uuid: str) -> tuple[int, dict[str, HeldResources]]:
-    """A provider's generation, and what each consumer holds of it. Raises ProviderNotFound."""
+async def get_provider_allocations(ledger: Ledger, uuid: str) -> tuple[int, list[Allocation]]:
+    """Return a provider's generation, and what is held of it. Raises ProviderNotFound."""
     async with ledger.database.transaction(snapshot=True) as tx:
         generation = await reads_store.find_provider_generation(tx, uuid)
         if generation is None:
             raise ProviderNotFound(f"Resource provider '{uuid}' not found: No resource provider with uuid {uuid} found")
-        return generation, await reads_store.list_provider_allocations(tx, uuid)
+        return generation, await claims_store.list_provider_allocations(tx, uuid)
 
 
-async def find_consumer(ledger: Ledger, uuid: str) -> tuple[ConsumerHead | None, dict[str, tuple[int, dict[str, int]]]]:
-    """A consumer, None when it holds nothing; by provider UUID the provider's generation and what is held there."""
+async def list_consumer_allocations(ledger: Ledger, uuid: str) -> list[Allocation]:
+    """Return what a consumer holds."""
     async with ledger.database.connection() as connection:
-        return await reads_store.find_consumer(connection, uuid)
+        return await claims_store.list_consumer_allocations(connection, uuid)
 
 
 async def list_project_usages(ledger: Ledger, project_id: str, *, user_id: str | None) -> list[TypeUsage]:
@@ -120,14 +123,14 @@ async def _knowing_index(ledger: Ledger, groups: Sequence[RequestGroup], traits:
     """
     index = await ledger.index.fresh()
     classes = {name for group in groups for name in group.resources}
-    strange_classes = {name for name in classes - STANDARD_CLASSES if not index.has_class(name)}
+    strange_classes = {name for name in classes - STANDARD_NAMES[NameKind.RESOURCE_CLASS] if not index.has_class(name)}
     named = {trait for group in groups for any_of in (*group.required, group.forbidden) for trait in any_of}
-    strange_traits = (named | traits) - index.trait_masks.keys() - STANDARD_TRAITS
+    strange_traits = (named | traits) - index.trait_masks.keys() - STANDARD_NAMES[NameKind.TRAIT]
     if not strange_classes and not strange_traits:
         return index
     try:
-        await check_resource_classes(ledger, strange_classes)
+        await check_names(ledger, NameKind.RESOURCE_CLASS, strange_classes)
     except ResourceClassNotFound as error:
         raise ResourceClassNotFound(f"Invalid resource class in resources parameter: {error}") from error
-    await check_traits(ledger, strange_traits)
+    await check_names(ledger, NameKind.TRAIT, strange_traits)
     return await ledger.index.fresh()  # the one from before the database was asked may have changed

@@ -7,7 +7,7 @@ inventories, traits, aggregates and allocations.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from roost.placement.model import AllocationKey, Changes, ConsumerRow, InventoryRow
 from roost.platform.database import Connection
@@ -163,23 +163,48 @@ def _literal(values: Iterable[str | int]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
-GET_CONSUMERS = """-- placement.get_consumers
-SELECT c.uuid, c.generation, c.consumer_type, c.project_id, c.user_id, p.uuid, r.name, a.used
+LIST_WHOLE_ALLOCATIONS = """-- placement.list_whole_allocations
+SELECT c.uuid, c.generation, c.consumer_type, c.project_id, c.user_id, p.uuid, p.generation, r.name, a.used
 FROM placement.consumer c
 JOIN placement.allocation a ON a.consumer_uuid = c.uuid
 JOIN placement.provider p ON p.id = a.provider_id
 JOIN placement.resource_class r ON r.id = a.resource_class_id
 """
 
-GET_SOME_CONSUMERS = f"{GET_CONSUMERS}WHERE c.uuid = ANY($1::uuid[])"
+OF_CONSUMERS = f"{LIST_WHOLE_ALLOCATIONS}WHERE c.uuid = ANY($1::uuid[])"
+OF_PROVIDER = f"{LIST_WHOLE_ALLOCATIONS}WHERE p.uuid = $1"
+
+
+class Allocation(NamedTuple):
+    """How much of one resource class a consumer holds of a provider, with what is known of both."""
+
+    consumer_uuid: str
+    consumer_generation: int
+    consumer_type: str | None
+    project_id: str
+    user_id: str
+    provider_uuid: str
+    provider_generation: int
+    resource_class: str
+    used: int
+
+
+async def list_consumer_allocations(tx: Connection, consumer_uuid: str) -> list[Allocation]:
+    """Return what a consumer holds."""
+    return [Allocation._make(row) for row in await tx.fetch(OF_CONSUMERS, [consumer_uuid])]
+
+
+async def list_provider_allocations(tx: Connection, provider_uuid: str) -> list[Allocation]:
+    """Return what is held of a provider."""
+    return [Allocation._make(row) for row in await tx.fetch(OF_PROVIDER, provider_uuid)]
 
 
 async def get_consumers(tx: Connection, uuids: Sequence[str] | None = None) -> dict[str, ConsumerState]:
     """Return the consumers that hold something, with all that they hold; None: every one."""
     allocations: defaultdict[str, defaultdict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
     heads = {}
-    rows = await (tx.fetch(GET_CONSUMERS) if uuids is None else tx.fetch(GET_SOME_CONSUMERS, uuids))
-    for uuid, generation, consumer_type, project_id, user_id, provider_uuid, name, used in rows:
+    rows = await (tx.fetch(LIST_WHOLE_ALLOCATIONS) if uuids is None else tx.fetch(OF_CONSUMERS, uuids))
+    for uuid, generation, consumer_type, project_id, user_id, provider_uuid, _, name, used in rows:
         heads[uuid] = (generation, consumer_type, project_id, user_id)
         allocations[uuid][provider_uuid][name] = used
     return {

@@ -75,20 +75,3 @@ UPDATE placement.provider SET name = 'roost import ' || uuid WHERE uuid = ANY($1
 async def free_names(tx: Connection, uuids: Sequence[str]) -> None:
     """Give these providers names that no other wants: two of them may be about to exchange theirs."""
     await tx.execute(FREE_NAMES, uuids)
-
-
-DELETE_CLASSES = """-- placement.delete_classes
-DELETE FROM placement.resource_class r WHERE name = ANY($1::text[])
-    AND NOT EXISTS (SELECT FROM placement.inventory i WHERE i.resource_class_id = r.id)
-"""
-
-DELETE_TRAITS = """-- placement.delete_traits
-DELETE FROM placement.trait t WHERE name = ANY($1::text[])
-    AND NOT EXISTS (SELECT FROM placement.provider_trait held WHERE held.trait_id = t.id)
-"""
-
-
-async def delete_unused_names(tx: Connection, *, classes: Sequence[str], traits: Sequence[str]) -> None:
-    """Delete those of the names that no provider has."""
-    await tx.execute(DELETE_CLASSES, classes)
-    await tx.execute(DELETE_TRAITS, traits)
