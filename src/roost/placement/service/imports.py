@@ -6,7 +6,15 @@ import msgspec
 from msgspec import Struct
 
 from roost.placement.model import NO_TYPE, Changes, ConsumerWrite, NameKind, ProviderPlace
-from roost.placement.rules.imports import ImportedProvider, LedgerState, LeftOut, Plan, leave_out_impossible, make_plan
+from roost.placement.rules.imports import (
+    ImportedProvider,
+    Kind,
+    LedgerState,
+    LeftOut,
+    Plan,
+    leave_out_impossible,
+    make_plan,
+)
 from roost.placement.rules.shapes import decide_shape, no_change
 from roost.placement.service.claims import write_shapes
 from roost.placement.service.ledger import STANDARD_NAMES, Ledger, sync_standard_names
@@ -84,9 +92,9 @@ async def _write(ledger: Ledger, tx: Connection, plan: Plan) -> None:
 
     Every other writer waits, so the order only has to suit the tables' constraints: names are unique, parents exist.
     """
-    await names_store.insert_names(tx, NameKind.RESOURCE_CLASS, sorted(plan.resource_classes_new))
-    await names_store.insert_names(tx, NameKind.TRAIT, sorted(plan.traits_new))
-    await imports_store.free_names(tx, [*(provider.uuid for provider in plan.providers), *plan.providers_gone])
+    await names_store.insert_names(tx, NameKind.RESOURCE_CLASS, plan.new(Kind.RESOURCE_CLASS))
+    await names_store.insert_names(tx, NameKind.TRAIT, plan.new(Kind.TRAIT))
+    await imports_store.free_names(tx, [*(provider.uuid for provider in plan.providers), *plan.gone(Kind.PROVIDER)])
     known = await claims_store.lock_providers(tx, [provider.uuid for provider in plan.providers])
     if new := [(item.uuid, item.name, None) for item in plan.providers if item.uuid not in known]:
         await providers_store.insert_providers(tx, new)
@@ -94,18 +102,18 @@ async def _write(ledger: Ledger, tx: Connection, plan: Plan) -> None:
     touched = sorted(plan.providers_touched)
     for start in range(0, len(touched), BATCH_MAX):
         await _write_providers(ledger, tx, plan, providers, touched[start : start + BATCH_MAX])
-    consumers = {**dict.fromkeys(plan.consumers_gone), **{state.consumer_uuid: state for state in plan.consumers}}
+    consumers = {**dict.fromkeys(plan.gone(Kind.CONSUMER)), **{state.consumer_uuid: state for state in plan.consumers}}
     uuids = sorted(consumers)
     for start in range(0, len(uuids), BATCH_MAX):
         await _write_consumers(tx, {uuid: consumers[uuid] for uuid in uuids[start : start + BATCH_MAX]})
-    await _delete_providers(tx, sorted(plan.providers_gone))
+    await _delete_providers(tx, plan.gone(Kind.PROVIDER))
     if wrong := [row.place for row in await audit_store.list_wrong_roots(tx)]:
         await providers_store.update_places(tx, wrong)
     ids = sorted((await claims_store.lock_providers(tx, touched)).values())
     for start in range(0, len(ids), BATCH_MAX):
         await audit_store.sum_uses(tx, ids[start : start + BATCH_MAX])
-    await names_store.delete_unused(tx, NameKind.RESOURCE_CLASS, sorted(plan.resource_classes_gone))
-    await names_store.delete_unused(tx, NameKind.TRAIT, sorted(plan.traits_gone))
+    await names_store.delete_unused(tx, NameKind.RESOURCE_CLASS, plan.gone(Kind.RESOURCE_CLASS))
+    await names_store.delete_unused(tx, NameKind.TRAIT, plan.gone(Kind.TRAIT))
 
 
 async def _write_providers(
