@@ -22,7 +22,7 @@ from roost.placement.search.candidates import (
     search,
     summarize,
 )
-from roost.placement.search.combinations import Patience, combinations
+from roost.placement.search.combinations import SearchBudget, combinations
 from roost.placement.search.index import Delta, Index, Usage
 from roost.placement.search.narrowing import make_plan
 from roost.seams.placement import (
@@ -158,10 +158,10 @@ def test_a_search_that_finds_nothing_for_long_ends() -> None:
     amounts = [*range(1, 9), *range(51, 59)]
     plan = make_plan(index, CandidateQuery(groups=tuple(nic(f"_{n}", amount=n) for n in amounts)))
     options = [np.flatnonzero(slot.own).tolist() for slot in plan.slots]
-    patience = Patience()
-    patience.steps_left = 2000
-    assert list(combinations(index, plan, options, patience)) == []
-    assert patience.steps_left < 0
+    budget = SearchBudget()
+    budget.steps_left = 2000
+    assert list(combinations(index, plan, options, budget)) == []
+    assert budget.steps_left < 0
 
 
 def test_sharing_providers_that_share_with_each_other_give_each_combination_once() -> None:

@@ -133,7 +133,7 @@ class Allocations:
         return answer(request, {"allocations": allocations, "resource_provider_generation": generation})
 
     async def _claim(self, group: ClaimGroup, whose: str) -> None:
-        names = {name for claim in group.consumers for held in claim.allocations.values() for name in held}
+        names = {name for claim in group.consumers for resources in claim.allocations.values() for name in resources}
         try:
             await check_names(self.ledger, NameKind.RESOURCE_CLASS, names)
         except ResourceClassNotFound as error:
@@ -143,7 +143,7 @@ class Allocations:
             raise refusal(answered)
 
     def operations(self) -> Operations:
-        """By path and method."""
+        """Return the operations, by path and method."""
         rule = "placement:allocations:{}".format
         return {
             "/allocations": {
@@ -178,7 +178,7 @@ class Allocations:
 
 
 def read_claims(raw: bytes, version: Version) -> tuple[ConsumerClaim, ...]:
-    """The claims of a body for many consumers. Raises BadRequest."""
+    """Return the claims of a body for many consumers. Raises BadRequest."""
     try:
         bodies = MANY_DECODER.decode(raw) if version >= GENERATIONS_SINCE else {}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -191,7 +191,7 @@ def read_claims(raw: bytes, version: Version) -> tuple[ConsumerClaim, ...]:
 
 
 def slow_claims(data: Mapping[str, Any], version: Version) -> tuple[ConsumerClaim, ...]:
-    """The claims of a body by consumer that is as its schema says. Raises BadRequest."""
+    """Return the claims of a body by consumer that is as its schema says. Raises BadRequest."""
     claims = tuple(slow_claim(consumer_uuid(uuid), entry, version) for uuid, entry in data.items())
     if len({claim.consumer_uuid for claim in claims}) < len(claims):
         raise BadRequest("a consumer is named twice: expected each once, in either spelling of its UUID")
@@ -199,24 +199,24 @@ def slow_claims(data: Mapping[str, Any], version: Version) -> tuple[ConsumerClai
 
 
 def fast_claim(uuid: str, body: ConsumerBody) -> ConsumerClaim:
-    """The claim that a body stands for."""
+    """Return the claim that a body stands for."""
     return ConsumerClaim(
         consumer_uuid=uuid,
         generation=body.consumer_generation,
         consumer_type=body.consumer_type or None,
         project_id=body.project_id,
         user_id=body.user_id,
-        allocations={provider: held.resources for provider, held in body.allocations.items()},
+        allocations={provider: entry.resources for provider, entry in body.allocations.items()},
     )
 
 
 def slow_claim(uuid: str, data: Mapping[str, Any], version: Version) -> ConsumerClaim:
-    """The same of plain data that is as the schema of its microversion says. Raises BadRequest."""
-    held = data["allocations"]
-    if isinstance(held, list):  # before 1.12; what is said last of a provider counts
-        held = {entry["resource_provider"]["uuid"]: entry for entry in held}
+    """Return the claim of plain data that is as the schema of its microversion says. Raises BadRequest."""
+    entries = data["allocations"]
+    if isinstance(entries, list):  # before 1.12; what is said last of a provider counts
+        entries = {entry["resource_provider"]["uuid"]: entry for entry in entries}
     allocations: dict[str, dict[str, int]] = {}
-    for provider, entry in held.items():
+    for provider, entry in entries.items():
         if not is_uuid(provider):
             raise BadRequest(f"Allocation for resource provider '{provider}' that does not exist.")
         allocations[canonical_uuid(provider)] = {name: int(amount) for name, amount in entry["resources"].items()}
@@ -232,7 +232,7 @@ def slow_claim(uuid: str, data: Mapping[str, Any], version: Version) -> Consumer
 
 
 def consumer_uuid(text: str) -> str:
-    """A consumer's UUID as Roost writes it. Raises BadRequest."""
+    """Return a consumer's UUID as Roost writes it. Raises BadRequest."""
     if not is_uuid(text):
         raise BadRequest(f"Malformed consumer_uuid: {text}")
     return canonical_uuid(text)

@@ -57,7 +57,7 @@ class ResourceClasses:
         return Response(None, 204)
 
     def operations(self) -> Operations:
-        """By path and method."""
+        """Return the operations, by path and method."""
         rule = "placement:resource_classes:{}".format
         return {
             "/resource_classes": {
@@ -124,7 +124,7 @@ class Traits:
         return Response(None, 204)
 
     def operations(self) -> Operations:
-        """By path and method."""
+        """Return the operations, by path and method."""
         rule = "placement:traits:{}".format
         return {
             "/traits": {
@@ -174,7 +174,7 @@ class ProviderTraits:
         return Response(None, 204)
 
     def operations(self) -> Operations:
-        """By path and method."""
+        """Return the operations, by path and method."""
         rule = "placement:resource_providers:traits:{}".format
         return {
             "/resource_providers/{uuid}/traits": {

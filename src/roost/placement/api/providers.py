@@ -50,16 +50,16 @@ class Providers:
     async def create(self, request: Request) -> Response:
         body = await read_body(request, schemas.PROVIDER_CREATE)
         parent = body.get("parent_provider_uuid")
-        made = await providers_service.create_provider(
+        provider = await providers_service.create_provider(
             self.ledger,
             uuid=canonical_uuid(body["uuid"]) if "uuid" in body else self.ledger.env.new_uuid(),
             name=body["name"],
             parent_uuid=None if parent is None else canonical_uuid(parent),
         )
-        headers = {"Location": link_to(request, f"/resource_providers/{made.uuid}")}
+        headers = {"Location": link_to(request, f"/resource_providers/{provider.uuid}")}
         if version_of(request) < CREATED_BODY_SINCE:
             return Response(None, 201, headers)
-        return answer(request, _body(request, made), headers=headers)
+        return answer(request, _body(request, provider), headers=headers)
 
     async def show(self, request: Request) -> Response:
         return answer(request, _body(request, await reads_service.get_provider(self.ledger, provider_uuid(request))))
@@ -82,7 +82,7 @@ class Providers:
         return Response(None, 204)
 
     def operations(self) -> Operations:
-        """By path and method."""
+        """Return the operations, by path and method."""
         return {
             "/resource_providers": {
                 "GET": Operation(
@@ -136,7 +136,7 @@ class Aggregates:
         return _aggregates_answer(request, list(dict.fromkeys(aggregates)), generation)
 
     def operations(self) -> Operations:
-        """By path and method."""
+        """Return the operations, by path and method."""
         rule = "placement:resource_providers:aggregates:{}".format
         return {
             "/resource_providers/{uuid}/aggregates": {

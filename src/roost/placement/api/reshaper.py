@@ -17,7 +17,7 @@ from roost.seams.placement import Refused
 
 
 def reshaper_operations(ledger: Ledger) -> Operations:
-    """The operation of the reshaper."""
+    """Return the operation of the reshaper."""
 
     async def post(request: Request) -> Response:
         body = await read_body(request, schemas.RESHAPE)

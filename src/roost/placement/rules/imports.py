@@ -241,7 +241,7 @@ def _in_the_way(source: LedgerState, here: LedgerState) -> Iterator[str]:
 
 
 def _differences(kind: Kind, source: LedgerState, here: LedgerState) -> Iterator[Difference]:
-    """A standard name that only Roost knows is no difference: the libraries of names are of different ages."""
+    """Yield what differs, but for standard names that only Roost knows: libraries of names are of different ages."""
     theirs, ours = source.items(kind), here.items(kind)
     for key in sorted(theirs.keys() | ours.keys()):
         if key not in ours:
@@ -285,7 +285,7 @@ def _parts(item: object) -> dict[str, object]:
 
 
 def _lines(consumer: ConsumerState) -> Iterator[tuple[str, str]]:
-    """(provider UUID, resource class) of each allocation."""
+    """Yield (provider UUID, resource class) of each allocation."""
     return ((at, name) for at, resources in consumer.allocations.items() for name in resources)
 
 

@@ -101,5 +101,6 @@ def decide_final_shape(
     """Return the second half, in which the old inventories go, and those of them that are in use after the claims."""
     gone = frozenset(row.inventories) - frozenset(new)
     changes = {name: used_change.get((row.id, row.resource_class_ids[name]), 0) for name in gone}
-    in_use = tuple(sorted(name for name in gone if row.used[name] + changes[name] > 0))
+    used = [name for name in gone if row.used[name] + changes[name] > 0]
+    in_use = tuple(sorted(used, key=row.resource_class_ids.__getitem__))
     return replace(no_change(row, generation_steps=1), inventories_gone=gone), in_use

@@ -111,10 +111,10 @@ async def release(
     released = 0
     for start in range(0, len(consumer_uuids), CLAIM_GROUPS_MAX):
         async with ledger.database.transaction() as tx:
-            held = await claims_store.lock_consumers(tx, consumer_uuids[start : start + CLAIM_GROUPS_MAX])
+            consumers = await claims_store.lock_consumers(tx, consumer_uuids[start : start + CLAIM_GROUPS_MAX])
             if generations is not None:
-                held = {uuid: row for uuid, row in held.items() if row.generation == generations.get(uuid)}
-            keys = [(key, used) for row in held.values() for key, used in row.allocations.items()]
+                consumers = {uuid: row for uuid, row in consumers.items() if row.generation == generations.get(uuid)}
+            keys = [(key, used) for row in consumers.values() for key, used in row.allocations.items()]
             used_change: dict[tuple[int, int], int] = {}
             for key, used in keys:
                 used_change[key] = used_change.get(key, 0) - used
@@ -122,35 +122,35 @@ async def release(
             await claims_store.lock_providers(tx, (), provider_ids)
             gone = tuple(
                 ConsumerWrite(uuid, row.generation, None, "", "", created=False, allocations={})
-                for uuid, row in held.items()
+                for uuid, row in consumers.items()
             )
             await claims_store.write_changes(
                 tx, Changes(consumers=gone, used=used_change, provider_ids=provider_ids, generation_steps=0)
             )
-            released += len(held)
+            released += len(consumers)
     return released
 
 
 async def get_consumers(ledger: Ledger, uuids: Sequence[str]) -> dict[str, ConsumerState]:
-    """The consumers that hold something, by UUID; those that hold nothing are left out."""
+    """Return the consumers that hold something, by UUID; those that hold nothing are left out."""
     async with ledger.database.connection() as connection:
         return await claims_store.get_consumers(connection, uuids)
 
 
 async def list_consumers(ledger: Ledger, consumer_type: str, *, after: str, limit: int) -> list[str]:
-    """A page of the consumers of one type, by UUID."""
+    """Return a page of the consumers of one type, by UUID."""
     async with ledger.database.connection() as connection:
         return await claims_store.list_consumers(connection, consumer_type, after=after, limit=limit)
 
 
 async def list_usages(ledger: Ledger, provider_uuids: Sequence[str]) -> dict[str, dict[str, tuple[int, int]]]:
-    """Provider UUID -> resource class -> (capacity, used)."""
+    """Return provider UUID -> resource class -> (capacity, used)."""
     async with ledger.database.connection() as connection:
         return await claims_store.list_usages(connection, provider_uuids)
 
 
 async def list_aggregate_providers(ledger: Ledger, aggregates: Sequence[str]) -> dict[str, list[str]]:
-    """Placement aggregate -> UUIDs of the providers in it."""
+    """Return placement aggregate -> UUIDs of the providers in it."""
     async with ledger.database.connection() as connection:
         return await providers_store.list_aggregate_providers(connection, aggregates)
 
@@ -178,7 +178,7 @@ class _NamesChange(ConcurrentUpdate):
 async def _ensure_providers(
     ledger: Ledger, tx: Connection, states: Sequence[ProviderState], *, names_change: bool
 ) -> None:
-    """Raises _NamesChange if it does and was not expected to."""
+    """Create and change providers. Raises _NamesChange if a name changes and names are not locked."""
     await _keep_names(ledger, tx, states)
     if names_change:
         await providers_store.lock_names(tx)
@@ -224,7 +224,7 @@ async def _insert_providers(tx: Connection, missing: Sequence[ProviderState], *,
 async def set_placement_aggregates(
     ledger: Ledger, aggregates_by_provider: Mapping[str, frozenset[str]], *, managed: frozenset[str]
 ) -> None:
-    """These providers are in these of the `managed` aggregates and in no other managed one; the rest is left alone.
+    """Put providers into these of the `managed` aggregates and into no other managed one; the rest stays.
 
     Unknown providers are skipped. PROVIDERS_MAX providers in one transaction.
     """

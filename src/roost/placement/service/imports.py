@@ -48,7 +48,7 @@ class Imported(Struct, frozen=True):
 
 
 async def compare_ledger(ledger: Ledger | None, source: LedgerState, *, delete: bool, overwrite: bool) -> Imported:
-    """What `import_ledger` would do; nothing is written. ledger: None, or a database without one, counts as empty."""
+    """Return what `import_ledger` would do. ledger: None, or a database without one, counts as empty."""
     whole, left_out = leave_out_impossible(source)
     here = LedgerState(providers={}, consumers={})
     if ledger is not None:
@@ -150,7 +150,9 @@ async def _write_consumers(tx: Connection, states: dict[str, ConsumerState | Non
     provider_ids = await claims_store.lock_providers(
         tx, {at for state in states.values() if state for at in state.allocations}
     )
-    names = {name for state in states.values() if state for held in state.allocations.values() for name in held}
+    names = {
+        name for state in states.values() if state for resources in state.allocations.values() for name in resources
+    }
     class_ids = await names_store.list_ids(tx, NameKind.RESOURCE_CLASS, sorted(names))
     writes = []
     for uuid, state in states.items():

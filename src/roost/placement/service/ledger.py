@@ -38,7 +38,7 @@ class Ledger:
     claims: Batches[ClaimGroup, Claimed | Refused] | None = None
 
     def __post_init__(self) -> None:
-        """The index is filled by the first search."""
+        """Begin with an empty index: the first search fills it."""
         self.index = IndexRefresher(self.database)
 
 

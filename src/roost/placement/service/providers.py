@@ -204,7 +204,7 @@ CHANGED_ALREADY = "Resource provider's generation already changed. Please update
 
 
 async def set_aggregates(ledger: Ledger, uuid: str, aggregates: frozenset[str], *, generation: int | None) -> int:
-    """Be in these placement aggregates and in no others; returns the provider's generation.
+    """Set a provider's placement aggregates; returns its generation.
 
     generation: the one that was looked at, then it grows; None for whatever it is, then it stays (before 1.19).
     Raises ProviderNotFound, ConcurrentUpdate.
@@ -233,13 +233,14 @@ async def _change_inventories(
         state = ProviderState(uuid=uuid, name=row.name, inventories=decide(row))
         shape, in_use = decide_shape(state, row)
         if in_use:
-            raise InventoryInUse(IN_USE.format(", ".join(sorted(in_use)), uuid))
+            names = sorted(in_use, key=row.resource_class_ids.__getitem__)
+            raise InventoryInUse(IN_USE.format(", ".join(names), uuid))
         await write_shapes(ledger, tx, [_stepping(shape, row, 1)])
     return row.generation + 1
 
 
 def _stepping(shape: ShapeChange | None, row: ProviderRow, steps: int) -> ShapeChange:
-    """The change with so many steps of generation, even when nothing else changes."""
+    """Return the change with so many steps of generation, even when nothing else changes."""
     if shape is None:
         return no_change(row, generation_steps=steps)
     return replace(shape, generation_steps=steps)

@@ -40,28 +40,28 @@ class Matches(Struct, frozen=True):
 
     index: Index
     plan: Plan
-    found: Gathered
+    candidates: Gathered
     funnel: Funnel | None
 
 
 async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
-    """The candidates of one query. Raises ResourceClassNotFound, TraitNotFound."""
+    """Return the candidates of one query. Raises ResourceClassNotFound, TraitNotFound."""
     index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
     plan = make_plan(index, query)
     settings = ledger.settings
     start = ledger.env.random.randrange(2**16) if settings.randomize_allocation_candidates else 0
-    found = gather(index, plan, limit=settings.limit(query.limit), start=start, depth_first=settings.depth_first)
-    return Matches(index, plan, found, None if len(found) else explain(index, query))
+    candidates = gather(index, plan, limit=settings.limit(query.limit), start=start, depth_first=settings.depth_first)
+    return Matches(index, plan, candidates, None if len(candidates) else explain(index, query))
 
 
 async def explain_candidates(ledger: Ledger, query: CandidateQuery) -> Funnel:
-    """How many hosts each requirement of a query leaves. Raises ResourceClassNotFound, TraitNotFound."""
+    """Return how many hosts each requirement of a query leaves. Raises ResourceClassNotFound, TraitNotFound."""
     index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
     return explain(index, query)
 
 
 async def list_providers(ledger: Ledger, query: ProviderQuery) -> list[ProviderView]:
-    """The providers that satisfy the query, each by itself. Raises ResourceClassNotFound, TraitNotFound."""
+    """Return the providers that satisfy the query, each by itself. Raises ResourceClassNotFound, TraitNotFound."""
     try:
         index = await _knowing_index(ledger, [query.group], frozenset())
     except TraitNotFound as error:
@@ -77,7 +77,7 @@ async def list_providers(ledger: Ledger, query: ProviderQuery) -> list[ProviderV
 
 
 async def get_provider(ledger: Ledger, uuid: str) -> ProviderView:
-    """One provider. Raises ProviderNotFound."""
+    """Return one provider. Raises ProviderNotFound."""
     index = await ledger.index.fresh()
     row = index.find_row(uuid)
     if row is None:
@@ -101,7 +101,7 @@ async def list_consumer_allocations(ledger: Ledger, uuid: str) -> list[Allocatio
 
 
 async def list_project_usages(ledger: Ledger, project_id: str, *, user_id: str | None) -> list[TypeUsage]:
-    """What a project holds, or one user of it, by consumer type."""
+    """Return what a project holds, or one user of it, by consumer type."""
     async with ledger.database.connection() as connection:
         return await reads_store.list_project_usages(connection, project_id, user_id)
 
@@ -117,7 +117,7 @@ def _view(index: Index, row: int) -> ProviderView:
 
 
 async def _knowing_index(ledger: Ledger, groups: Sequence[RequestGroup], traits: Set[str]) -> Index:
-    """The index as of now, which knows every name of the groups, and these traits.
+    """Return the index as of now, which knows every name of the groups, and these traits.
 
     Raises ResourceClassNotFound, TraitNotFound. Only names that no provider has are looked up in the database.
     """

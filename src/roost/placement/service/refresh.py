@@ -35,7 +35,7 @@ class IndexRefresher:
         self._next: asyncio.Task[Index] | None = None
 
     async def fresh(self) -> Index:
-        """The index as of now or later. It changes with later refreshes: use it before the next await.
+        """Return the index as of now or later. It changes with later refreshes: use it before the next await.
 
         Raises DatabaseUnavailable. Cost: one short statement when no provider was reshaped.
         """
@@ -61,7 +61,7 @@ class IndexRefresher:
         return self._index
 
     async def _read_shapes(self) -> None:
-        """The rarer refresh, of several statements in one snapshot: providers were reshaped, or all are news."""
+        """Refresh by several statements in one snapshot: providers were reshaped, or all of them are news."""
         async with (
             self._database.lookups() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),

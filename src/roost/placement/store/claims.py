@@ -28,10 +28,10 @@ async def lock_consumers(tx: Connection, uuids: Sequence[str]) -> dict[str, Cons
     rows = await tx.fetch(LOCK_CONSUMERS, _literal(uuids))
     if not rows:
         return {}
-    held: defaultdict[str, dict[AllocationKey, int]] = defaultdict(dict)
+    allocations: defaultdict[str, dict[AllocationKey, int]] = defaultdict(dict)
     for uuid, provider_id, resource_class_id, used in await tx.fetch(LIST_ALLOCATIONS, [row[0] for row in rows]):
-        held[uuid][provider_id, resource_class_id] = used
-    return {uuid: ConsumerRow(generation, held[uuid]) for uuid, generation in rows}
+        allocations[uuid][provider_id, resource_class_id] = used
+    return {uuid: ConsumerRow(generation, allocations[uuid]) for uuid, generation in rows}
 
 
 LOCK_PROVIDERS = """-- placement.lock_providers
@@ -53,7 +53,7 @@ FROM placement.inventory WHERE provider_id = ANY($1::bigint[])
 
 
 async def list_inventories(tx: Connection, provider_ids: Sequence[int]) -> dict[AllocationKey, InventoryRow]:
-    """The inventories of locked providers, for deciding claims."""
+    """Return the inventories of locked providers, for deciding claims."""
     rows = await tx.fetch(LIST_INVENTORIES, provider_ids)
     return {(row[0], row[1]): InventoryRow._make(row[2:]) for row in rows}
 
@@ -136,7 +136,7 @@ async def write_changes(tx: Connection, changes: Changes) -> bool:
     # Type, project and user are the same for nearly all of a batch: each kind is sent once.
     numbers = {head: number for number, head in enumerate(dict.fromkeys(write[2:5] for write in new), 1)}
     lines = [(write.uuid, *key, used) for write in changes.consumers for key, used in write.allocations.items()]
-    made: int = await tx.fetchval(
+    consumers_made: int = await tx.fetchval(
         WRITE_CLAIMS,
         _literal(write.uuid for write in new),
         _literal(write.generation for write in new),
@@ -148,7 +148,7 @@ async def write_changes(tx: Connection, changes: Changes) -> bool:
         changes.generation_steps,
         len(new),
     )
-    return made != len(new)
+    return consumers_made != len(new)
 
 
 def _columns(rows: Iterable[tuple[Any, ...]], count: int) -> list[tuple[Any, ...]]:
@@ -156,7 +156,7 @@ def _columns(rows: Iterable[tuple[Any, ...]], count: int) -> list[tuple[Any, ...
 
 
 def _literal(values: Iterable[str | int]) -> str:
-    """UUIDs or integers as the text of a PostgreSQL array.
+    """Return UUIDs or integers as the text of a PostgreSQL array.
 
     The server reads it several times as fast as asyncpg encodes an array element by element; a claim's arrays are long.
     """
@@ -223,7 +223,7 @@ WHERE consumer_type = $1 AND ($2::uuid IS NULL OR uuid > $2) ORDER BY uuid LIMIT
 
 
 async def list_consumers(tx: Connection, consumer_type: str, *, after: str, limit: int) -> list[str]:
-    """A page of the consumers of one type, by UUID."""
+    """Return a page of the consumers of one type, by UUID."""
     return [row[0] for row in await tx.fetch(LIST_CONSUMERS, consumer_type, after or None, limit)]
 
 
@@ -236,7 +236,7 @@ WHERE p.uuid = ANY($1::uuid[])
 
 
 async def list_usages(tx: Connection, provider_uuids: Sequence[str]) -> dict[str, dict[str, tuple[int, int]]]:
-    """Provider UUID -> resource class -> (capacity, used)."""
+    """Return provider UUID -> resource class -> (capacity, used)."""
     usages: defaultdict[str, dict[str, tuple[int, int]]] = defaultdict(dict)
     for uuid, name, total, reserved, ratio, used in await tx.fetch(LIST_USAGES, provider_uuids):
         usages[uuid][name] = (int((total - reserved) * ratio), used)

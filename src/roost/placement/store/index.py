@@ -76,7 +76,7 @@ FROM pg_control_system() s, (
 
 
 async def get_news(tx: Connection, seen: Snapshot) -> News:
-    """What has changed since `seen`. Raises DatabaseUnavailable on a standby. Cost: by what changed."""
+    """Return what has changed since `seen`. Raises DatabaseUnavailable on a standby. Cost: by what changed."""
     row = await tx.fetchrow(GET_NEWS, seen.xmax, seen.running)
     system, timeline, started, snapshot, horizon, reshaped_ids = row[:6]
     if timeline is None:

@@ -329,7 +329,7 @@ WHERE a.aggregate_uuid = ANY($1::uuid[])
 
 
 async def list_aggregate_providers(tx: Connection, aggregates: Sequence[str]) -> dict[str, list[str]]:
-    """Placement aggregate -> UUIDs of the providers in it; empty ones included."""
+    """Return placement aggregate -> UUIDs of the providers in it, empty aggregates included."""
     providers: dict[str, list[str]] = {aggregate: [] for aggregate in aggregates}
     for aggregate, uuid in await tx.fetch(LIST_AGGREGATE_PROVIDERS, aggregates):
         providers[aggregate].append(uuid)

@@ -40,7 +40,7 @@ GROUP BY held.consumer_type, counted.consumers, r.id, r.name ORDER BY held.consu
 
 
 async def list_project_usages(tx: Connection, project_id: str, user_id: str | None) -> list[TypeUsage]:
-    """What a project holds, or one user of it, by consumer type."""
+    """Return what a project holds, or one user of it, by consumer type."""
     usages: dict[str | None, TypeUsage] = {}
     for consumer_type, consumers, name, used in await tx.fetch(LIST_PROJECT_USAGES, project_id, user_id):
         usages.setdefault(consumer_type, TypeUsage(consumer_type, consumers, {})).resources[name] = used
