@@ -6,7 +6,7 @@ Addresses are text at the edges and whole numbers inside `AddressRange`, so that
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -386,16 +386,23 @@ class ListFilter(Struct, frozen=True):
 class ListQuery(Struct, frozen=True, kw_only=True):
     """A page of a list. Filters and attributes are named as clients name them.
 
-    order: (attribute, whether it descends); `id` is among them, so that no two rows are equal. reverse: the page ends
-    before the marker. after: the id of the marker. seen_by: the project that sees the list; None: who sees all.
+    order: (attribute, whether it descends); `id` is among them, so that no two rows are equal. after: the position of
+    the marker. reverse: the page ends before it. seen_by: the project that sees the list; None: who sees all.
     """
 
     filters: tuple[ListFilter, ...] = ()
     order: tuple[tuple[str, bool], ...] = (("id", False),)
     reverse: bool = False
-    after: str | None = None
+    after: tuple[object, ...] | None = None
     limit: int | None = None
     seen_by: str | None = None
+
+
+class ListRow(NamedTuple):
+    """What a page shows: the id, and the position in the order of the list, after which it can be read on."""
+
+    id: str
+    position: tuple[object, ...]
 
 
 class PortFilter(Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from roost.network.api.access import hidden_of, seen, seen_by
 from roost.network.api.documents import Document, attributes, booleans, identifiers
 from roost.network.errors import InvalidInput
-from roost.network.model import Kind, ListFilter, ListQuery
+from roost.network.model import Kind, ListFilter, ListQuery, ListRow
 from roost.network.service import lists
 from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, integer_parameter, is_uuid, json_response, root_url
@@ -37,8 +37,8 @@ Identified = TypeVar("Identified", bound=Document)
 Test = Callable[[Any], bool]
 
 
-Read = Callable[[ListQuery], Awaitable[tuple[list[str], list[Identified]]]]
-"""Reads a page: its ids, and the documents of those that are still there, both in order."""
+Read = Callable[[ListQuery], Awaitable[tuple[list[ListRow], list[Identified]]]]
+"""Reads a page: its rows, and the documents of those that are still there, both in order."""
 
 
 async def answer(
@@ -82,20 +82,25 @@ async def _read_page(
         documents = choose((await read(query))[1])
         return _page(_sort(documents, document, order), request, "id")
     query = replace(query, order=tuple(order.items()), reverse=reverse)
-    after = request.query_params.get("marker")
-    if after is not None and ("sort_key" in request.query_params or not is_uuid(after)):
-        named = replace(query, filters=(*query.filters, ListFilter("id", (after,))))
-        if not is_uuid(after) or not choose((await read(named))[1]):
-            raise _no_marker(after)
-    after = None if after is None else canonical_uuid(after)
+    marker = request.query_params.get("marker")
+    after: tuple[object, ...] | None = None
+    if marker is not None:
+        if not is_uuid(marker):
+            raise _no_marker(marker)
+        after = (canonical_uuid(marker),)
+        if "sort_key" in request.query_params:  # where it is, only its row knows; among ids, it need not be any more
+            rows, documents = await read(replace(query, filters=(*query.filters, ListFilter("id", after))))
+            if not choose(documents):
+                raise _no_marker(marker)
+            after = rows[0].position
     page: list[Identified] = []
     size = limit
     while True:
-        ids, documents = await read(replace(query, after=after, limit=size or None))
+        rows, documents = await read(replace(query, after=after, limit=size or None))
         page = choose(documents) + page if reverse else page + choose(documents)
-        if not limit or len(ids) < size or len(page) >= limit:
+        if not limit or len(rows) < size or len(page) >= limit:
             break
-        after, size = ids[0 if reverse else -1], max(limit, min(2 * size, ROWS_AT_ONCE))
+        after, size = rows[0 if reverse else -1].position, max(limit, min(2 * size, ROWS_AT_ONCE))
     if not limit:
         return page
     return page[-limit:] if reverse else page[:limit]
@@ -212,6 +217,11 @@ def _uuids(texts: Sequence[str]) -> list[str]:
     return [canonical_uuid(text) for text in texts if is_uuid(text)]
 
 
+def _tags(texts: Sequence[str]) -> list[str]:
+    """Return the tags; an empty one, which nothing has, for those that the database would not take."""
+    return sorted({"" if "\x00" in tag else tag for text in texts for tag in text.split(",")})
+
+
 def _texts(texts: Sequence[str]) -> list[str]:
     """Return the texts that something could have."""
     return [text for text in texts if "\x00" not in text]
@@ -243,7 +253,7 @@ def _filters(
         if name == "fixed_ips":
             filters += _fixed_ips(request)
         elif name in TAG_FILTERS:
-            filters.append(ListFilter(name, sorted({tag for text in _texts(texts) for tag in text.split(",")})))
+            filters.append(ListFilter(name, _tags(texts)))
         elif name == CHANGED_SINCE:
             filters.append(ListFilter(name, [_changed_since(texts)]))
         elif name in booleans(document):
@@ -264,7 +274,7 @@ def _values(name: str, document: type[Struct], texts: Sequence[str]) -> list[str
         document
     ):  # others, a project's as Keystone writes it, may look like one and are as they are
         return _uuids(texts)
-    return [shown_mac(text) for text in texts] if name == "mac_address" else _texts(texts)
+    return [shown_mac(text) if name == "mac_address" else text for text in _texts(texts)]
 
 
 def _is_null(texts: Sequence[str]) -> bool:

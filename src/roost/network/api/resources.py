@@ -15,7 +15,7 @@ from roost.network.api import listing
 from roost.network.api.access import owned
 from roost.network.api.documents import Document, attributes, booleans
 from roost.network.api.protocol import path_id, revision
-from roost.network.model import Kind, ListQuery
+from roost.network.model import Kind, ListQuery, ListRow
 from roost.network.service import Networks, lists
 from roost.platform.errors import BadRequest, NotFound
 from roost.platform.http import json_response, read_bytes, read_json, replace_body
@@ -116,10 +116,11 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
         }
 
     def _list_operation(self, context: Networks) -> Operation:
-        async def read(query: ListQuery) -> tuple[list[str], list[Document]]:
-            ids = await lists.list_ids(context, self.one, query)
-            documents = {item.id: item for item in map(self.show, await self.find(context, ids) if ids else ())}
-            return ids, [documents[id_] for id_ in ids if id_ in documents]
+        async def read(query: ListQuery) -> tuple[list[ListRow], list[Document]]:
+            rows = await lists.list_rows(context, self.one, query)
+            items = await self.find(context, [row.id for row in rows]) if rows else []
+            documents = {item.id: item for item in map(self.show, items)}
+            return rows, [documents[row.id] for row in rows if row.id in documents]
 
         async def endpoint(request: Request) -> Response:
             return await listing.answer(request, self.one, self.many, self.document, read, flags=self.more_flags)

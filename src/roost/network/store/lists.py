@@ -1,15 +1,15 @@
 """SQL of lists as clients ask for them: filters, order and pages of networks, segments, subnets and ports.
 
 A list's statement is put together of the expressions below, one for each attribute by the name that clients use; what a
-client says is among the arguments only. A page goes on after the row of its marker (keyset paging), so that it costs as
-much at the end of a list as at its beginning. NULL comes before everything else, and texts are in the order of their
-code points.
+client says is among the arguments only. A page goes on after the position of its marker (keyset paging), so that it
+costs as much at the end of a list as at its beginning. NULL comes before everything else, and texts are in the order of
+their code points.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from roost.network.model import Kind, ListQuery
+from roost.network.model import Kind, ListQuery, ListRow
 from roost.platform.database import Connection
 
 _SHOWN_TIME = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
@@ -204,11 +204,11 @@ VISIBLE: Mapping[Kind, str] = {
 """What a project may see, unless a policy file lets it see all."""
 
 
-async def list_ids(tx: Connection, kind: Kind, query: ListQuery) -> list[str]:
-    """Return the ids of a page, in the order in which they are shown."""
+async def list_rows(tx: Connection, kind: Kind, query: ListQuery) -> list[ListRow]:
+    """Return a page, in the order in which it is shown."""
     statement, arguments = compose(kind, query)
-    ids = [row["id"] for row in await tx.fetch(statement, *arguments)]
-    return ids[::-1] if query.reverse else ids
+    rows = [ListRow(row[0], tuple(row)[1:]) for row in await tx.fetch(statement, *arguments)]
+    return rows[::-1] if query.reverse else rows
 
 
 def compose(kind: Kind, query: ListQuery) -> tuple[str, list[Any]]:
@@ -229,27 +229,22 @@ def compose(kind: Kind, query: ListQuery) -> tuple[str, list[Any]]:
     keys = [
         (key, descending != query.reverse) for name, descending in query.order for key in COLUMNS[kind][name].sort_keys
     ]
-    source = f"network.{kind} o"
-    if query.after is not None and query.order[0][0] == "id":
-        conditions.append(f"o.id {_beyond(keys[0][1])} {place(query.after)}::uuid")
-    elif query.after is not None:
-        values = ", ".join(f"{key} AS k{number}" for number, (key, _) in enumerate(keys))
-        source += f", (SELECT {values} FROM network.{kind} o WHERE o.id = {place(query.after)}::uuid) AS m"  # noqa: S608
-        conditions.append(_after([key for key, _ in keys], [descending for _, descending in keys]))
+    if query.after is not None:
+        conditions.append(_after(keys, [place(value) for value in query.after]))
     order = ", ".join(f"{key} DESC" if descending else key for key, descending in keys)
     limit = "" if query.limit is None else f"LIMIT {place(query.limit)}"
-    statement = f"-- network.list_{kind}_ids\nSELECT o.id FROM {source}\nWHERE {' AND '.join(conditions)}\nORDER BY {order} {limit}"  # noqa: E501
+    statement = f"""-- network.list_{kind}_rows
+SELECT o.id, {", ".join(key for key, _ in keys)} FROM network.{kind} o
+WHERE {" AND ".join(conditions)}
+ORDER BY {order} {limit}"""  # noqa: S608 - names of columns and places of arguments
     return statement, arguments
 
 
-def _beyond(descending: bool) -> str:
-    return "<" if descending else ">"
-
-
-def _after(keys: Sequence[str], descending: Sequence[bool]) -> str:
-    """Return the condition that a row comes after the marker's, whose keys are `m.k0` and so on."""
-    ways = []
-    for number, key in enumerate(keys):
-        equal = [f"{other} IS NOT DISTINCT FROM m.k{at}" for at, other in enumerate(keys[:number])]
-        ways.append(" AND ".join([*equal, f"{key} {_beyond(descending[number])} m.k{number}"]))
+def _after(keys: Sequence[tuple[str, bool]], values: Sequence[str]) -> str:
+    """Return the condition that a row comes after these values of its keys, some of which descend."""
+    ways: list[str] = []
+    equal: list[str] = []
+    for (key, descending), value in zip(keys, values, strict=True):
+        ways.append(" AND ".join([*equal, f"{key} {'<' if descending else '>'} {value}"]))
+        equal.append(f"{key} IS NOT DISTINCT FROM {value}")
     return f"({' OR '.join(ways)})"
