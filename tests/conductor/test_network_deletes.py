@@ -236,7 +236,7 @@ async def creates(world: World, network: Network) -> None:
 
 async def names_it(world: World, network: Network) -> None:
     """A port that wants the address, and no other."""
-    for subnet in await subnets.list_subnets(world.networks, names=["automatic"]):
+    for subnet in [item for item in await subnets.list_subnets(world.networks) if item.name == "automatic"]:
         named = (FixedIpRequest(subnet_id=subnet.id),)
         wanted = PortRequest(network_id=network.id, project_id=PROJECT, fixed_ips=named)
         await ports.create_port(world.networks, wanted)

@@ -1,6 +1,7 @@
 """Lists over HTTP: filters of every kind, order, pages and their links."""
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,10 +10,11 @@ from starlette.datastructures import QueryParams
 from tests.network.cloud import Cloud
 from tests.network.test_api import Api, routed
 
-from roost.network.api import documents, listing
-from roost.network.model import PortFilter
-from roost.network.service import networks, ports, subnets
-from roost.network.store import ports as port_rows
+from roost.network.api import documents
+from roost.network.model import ListFilter, ListQuery, ListRow
+from roost.network.service import lists
+from roost.network.store import lists as list_rows
+from roost.network.store import networks as network_rows
 from roost.platform.http import canonical_uuid
 
 
@@ -59,6 +61,10 @@ async def test_every_attribute_is_a_filter_that_finds_what_has_it(api: Api, clou
         ("changed_since=2020-01-01", {"web", "other"}),
         ("changed_since=2999-01-01T00:00:00%2B01:00", set()),
         ("tags=red", {"web"}),
+        ("tags=%00", set()),
+        ("not-tags=red,%00", {"web", "other"}),
+        ("not-tags-any=red", {"other"}),
+        ("mac_address=%00", set()),
         ("fixed_ips=ip_address=no-address", set()),
         (f"id={port['id'].replace('-', '').upper()}", {"web"}),
         ("device_id=%00", set()),
@@ -141,22 +147,22 @@ async def test_what_a_request_says_a_thousand_times_is_done_once(
 ) -> None:
     for name in ("b", "a", "b"):
         await api.make("network", name=name)
-    sorted_by, names_asked = Counter[str](), Counter[str]()
-    sorting_by, getlist = listing._sorting_by, QueryParams.getlist
-
-    def count_sorts(field: str) -> Any:
-        sorted_by[field] += 1
-        return sorting_by(field)
+    names_asked, queries, getlist, list_rows = Counter[str](), list[ListQuery](), QueryParams.getlist, lists.list_rows
 
     def count_reads(query: QueryParams, name: Any) -> Any:
         names_asked[name] += 1
         return getlist(query, name)
 
-    monkeypatch.setattr(listing, "_sorting_by", count_sorts)
+    async def record(context: Any, kind: Any, query: ListQuery) -> list[ListRow]:
+        queries.append(query)
+        return await list_rows(context, kind, query)
+
     monkeypatch.setattr(QueryParams, "getlist", count_reads)
+    monkeypatch.setattr(lists, "list_rows", record)
     query = "&".join(["sort_key=name&sort_dir=desc"] + ["sort_key=mtu&sort_key=name&fields=name"] * 50)
     assert [one["name"] for one in await listed(api, f"networks?{query}")] == ["b", "b", "a"]
-    assert (sorted_by, names_asked["fields"]) == ({"name": 1, "mtu": 1, "id": 1}, 1)
+    assert [query.order for query in queries] == [(("name", True), ("mtu", False), ("id", False))]
+    assert names_asked["fields"] == 1
 
 
 async def test_addresses_are_looked_through_for_a_hundred_parts_and_no_more(api: Api, cloud: Cloud) -> None:
@@ -188,52 +194,97 @@ async def test_a_page_goes_on_where_its_marker_was(api: Api, cloud: Cloud) -> No
 
 
 async def test_what_the_database_narrows_is_all_that_is_read(api: Api, cloud: Cloud) -> None:
-    """Filters by which clients find a few of many are the database's, and so are pages in the order of ids."""
+    """Filters by which clients find a few of many are the database's, and so are pages."""
     network = await cloud.plain("10.0.0.0/28")
     await api.call("POST", "/v2.0/ports", {"ports": [{"network_id": network.id, "name": f"p{n}"} for n in range(10)]})
     (one,) = await listed(api, "ports?name=p5")
-    subnet = one["fixed_ips"][0]["subnet_id"]
-    for wanted, count in (
-        (PortFilter(names=("p5",)), 1),
-        (PortFilter(mac_addresses=(one["mac_address"],)), 1),
-        (PortFilter(addresses=(one["fixed_ips"][0]["ip_address"],)), 1),
-        (PortFilter(subnet_ids=(subnet,)), 10),
-        (PortFilter(hosts=("h1",)), 0),
-        (PortFilter(hosts=("",)), 10),
-        (PortFilter(device_owners=("compute:",)), 0),
-        (PortFilter(project_ids=(one["project_id"],)), 10),
-        (PortFilter(limit=4), 4),
-        (PortFilter(after=one["id"], limit=1), 1),
+    subnet, address = one["fixed_ips"][0]["subnet_id"], one["fixed_ips"][0]["ip_address"]
+    for name, value, count in (
+        ("name", "p5", 1),
+        ("mac_address", one["mac_address"], 1),
+        ("ip_address", address, 1),
+        ("ip_address_substr", address, 1),
+        ("subnet_id", subnet, 10),
+        ("binding:host_id", "h1", 0),
+        ("binding:host_id", "", 10),
+        ("device_owner", "compute:", 0),
+        ("project_id", one["project_id"], 10),
+        ("id", one["id"], 1),
     ):
-        found = await ports.list_ports(cloud.networks, wanted)
-        assert len(found) <= count, wanted
-        assert len(found) == count or wanted.after, wanted
+        query = ListQuery(filters=(ListFilter(name, [value]),))
+        assert len(await lists.list_rows(cloud.networks, "port", query)) == count, name
+    whole = await lists.list_rows(cloud.networks, "port", ListQuery())
+    assert await lists.list_rows(cloud.networks, "port", ListQuery(limit=4)) == whole[:4]
+    assert await lists.list_rows(cloud.networks, "port", ListQuery(after=whole[4].position, limit=4)) == whole[5:9]
+    assert (
+        await lists.list_rows(cloud.networks, "port", ListQuery(after=whole[4].position, limit=3, reverse=True))
+        == whole[1:4]
+    )
 
 
 MANY_PORTS = """
 INSERT INTO network.port (id, network_id, project_id, mac_address, device_id, ip_allocation)
-SELECT gen_random_uuid(), $1, 'p', 'mac-' || n, 'device-' || n, 'none'
+SELECT gen_random_uuid(), ('00000000-0000-4000-8000-' || lpad((n % 500)::text, 12, '0'))::uuid, 'p', 'mac-' || n,
+    'device-' || n, 'none'
 FROM generate_series(1, 5000) AS n
 """
 
 
 async def test_a_few_ports_of_many_are_found_without_reading_them_all(cloud: Cloud) -> None:
-    network = await cloud.plain()
     nobody = "11111111-1111-4111-8111-111111111111"
     async with cloud.networks.database.transaction() as tx:
-        await tx.execute(MANY_PORTS, network.id)
+        await tx.execute(MANY_PORTS)
         await tx.execute("ANALYZE network.port")
-        for place, value in (
-            (0, [nobody]), (1, [nobody]), (2, ["device-77"]), (8, ["10.0.0.7"]), (9, [nobody]), (10, nobody),
-            (12, "nobody"),
+        for query in (
+            *(
+                ListQuery(filters=(ListFilter(name, [value]),))
+                for name, value in (
+                    ("id", nobody), ("network_id", nobody), ("device_id", "device-77"), ("ip_address", "10.0.0.7"),
+                    ("subnet_id", nobody),
+                )
+            ),
+            ListQuery(after=(nobody,), limit=5),
+            ListQuery(seen_by="nobody"),
         ):  # fmt: skip
-            wanted: list[Any] = [*[None] * 13, [nobody], False]
-            wanted[place] = value
-            text = await tx.fetchval(f"EXPLAIN (FORMAT JSON) {port_rows.LIST_PORTS}", *wanted)
-            (plan,) = msgspec.json.decode(text)
-            reads = [node for node in nodes(plan["Plan"]) if node.get("Relation Name") == "port"]
+            reads = [node for node in await plan_of(tx, "port", query) if node.get("Relation Name") == "port"]
             assert reads
-            assert all(any("Index Cond" in part for part in nodes(read)) for read in reads), (place, plan)
+            assert all(any("Index Cond" in part for part in nodes(read)) for read in reads), query
+
+
+MANY_NETWORKS = """
+INSERT INTO network.network (id, name, project_id)
+SELECT gen_random_uuid(), 'n' || n, 'p' FROM generate_series(1, 10000) AS n
+"""
+
+
+async def test_a_page_of_ten_of_ten_thousand_networks_reads_ten(
+    api: Api, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with cloud.networks.database.transaction() as tx:
+        await tx.execute(MANY_NETWORKS)
+        await tx.execute("ANALYZE network.network")
+        middle = "77777777-7777-4777-8777-777777777777"
+        for query in (ListQuery(limit=10), ListQuery(after=(middle,), limit=10), ListQuery(limit=10, reverse=True)):
+            reads = [node for node in await plan_of(tx, "network", query) if "Relation Name" in node]
+            assert sum(node["Actual Rows"] for node in reads) == 10, query
+    shown: list[int] = []
+    list_networks = network_rows.list_networks
+
+    async def record(*arguments: Any) -> Any:
+        found = await list_networks(*arguments)
+        shown.append(len(found))
+        return found
+
+    monkeypatch.setattr(network_rows, "list_networks", record)
+    for order in ("", "&sort_key=name&sort_dir=desc", "&name=n7&name=n8", "&page_reverse=True"):
+        await listed(api, f"networks?limit=10{order}")
+    assert shown == [10, 10, 2, 10]
+
+
+async def plan_of(tx: Any, kind: Any, query: ListQuery) -> list[Any]:
+    statement, arguments = list_rows.compose(kind, query)
+    (plan,) = msgspec.json.decode(await tx.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", *arguments))
+    return nodes(plan["Plan"])
 
 
 def nodes(plan: Any) -> list[Any]:
@@ -246,34 +297,56 @@ async def test_networks_segments_and_subnets_are_narrowed_by_their_network_and_n
     one, segment, subnet = await routed(api, cloud)
     other = await cloud.network()
     await cloud.segment(other, None)
-    named: Any = {"names": (segment["name"],)}
-    assert [item.id for item in await networks.list_segments(cloud.networks, **named)] == [segment["id"]]
-    assert len(await networks.list_segments(cloud.networks, network_ids=(other.id,))) == 1
-    assert [item.id for item in await networks.list_networks(cloud.networks, names=("public",))] == [one["id"]]
-    assert [item.id for item in await subnets.list_subnets(cloud.networks, names=("",))] == [subnet["id"]]
-    assert await subnets.list_subnets(cloud.networks, names=("x",)) == []
-    assert await subnets.list_subnets(cloud.networks, network_ids=(other.id,)) == []
+    for query, ids in (
+        (f"segments?name={segment['name']}", [segment["id"]]),
+        (f"segments?name={segment['name']}&network_id={other.id}", []),
+        ("networks?name=public", [one["id"]]),
+        (f"networks?provider:segmentation_id={segment['segmentation_id']}&name=public", [one["id"]]),
+        ("networks?provider:segmentation_id=&name=public", []),
+        ("subnets?name=", [subnet["id"]]),
+        ("subnets?name=x", []),
+        (f"subnets?network_id={other.id}", []),
+    ):
+        assert [item["id"] for item in await listed(api, query)] == ids, query
     assert [item["name"] for item in await listed(api, "segments?name=")] == [None]
 
 
-def test_a_list_is_cut_by_the_database_only_where_it_does_all_of_it() -> None:
-    class Request:
-        def __init__(self, **query: str) -> None:
-            self.query_params = query
-            self.scope: dict[str, Any] = {}
+async def test_every_order_and_its_pages_are_those_of_what_is_shown(api: Api, cloud: Cloud) -> None:
+    """Whatever orders a list, here or in the database: null first, texts by their code points, ids between equals."""
+    await routed(api, cloud)
+    for name, segment in (("ä", 7), ("Z", None), ("a", 300), ("a", None)):
+        made = await api.make("network", name=name, mtu=1000 + len(name))
+        carrier = {"network_type": "vlan", "physical_network": f"x{name}", "segmentation_id": segment}
+        if segment is not None:
+            await api.make("segment", network_id=made["id"], name=name, **carrier)
+        else:
+            await api.make("subnet", network_id=made["id"], cidr="10.9.0.0/24", ip_version=4, name=name)
+        await api.make("port", network_id=made["id"], name=name, tags=[name])
+    for many, kind in (
+        ("networks", documents.NetworkDocument), ("segments", documents.SegmentDocument),
+        ("subnets", documents.SubnetDocument), ("ports", documents.PortDocument),
+    ):  # fmt: skip
+        whole = await listed(api, many)
+        assert len(whole) > 1
+        for name in documents.attributes(kind):
+            for direction in ("asc", "desc"):
+                order = f"{many}?sort_key={name}&sort_dir={direction}"
+                if name not in lists.SORTED[many[:-1]]:
+                    assert len(await listed(api, order)) == len(whole)
+                    continue
+                expected = sorted(whole, key=partial(comparable, name), reverse=direction == "desc")
+                ids = [item["id"] for item in expected]
+                assert [item["id"] for item in await listed(api, order)] == ids, order
+                middle = len(ids) // 2
+                after = await listed(api, f"{order}&limit=2&marker={ids[middle]}")
+                assert [item["id"] for item in after] == ids[middle + 1 : middle + 3], order
+                before = await listed(api, f"{order}&limit=2&marker={ids[middle]}&page_reverse=True")
+                assert [item["id"] for item in before] == ids[:middle][-2:], order
 
-    after = "11111111-1111-4111-8111-111111111111"
-    cases: list[tuple[dict[str, str], Any]] = [
-        ({"limit": "5"}, (None, 5)),
-        ({"limit": "5", "marker": after, "name": "x", "fields": "id"}, (after, 5)),
-        ({"limit": "5", "status": "DOWN"}, (None, None)),
-        ({"limit": "5", "sort_key": "name"}, (None, None)),
-        ({"limit": "5", "page_reverse": "True"}, (None, None)),
-        ({"limit": "5", "marker": "no-uuid"}, (None, None)),
-    ]
-    for query, expected in cases:
-        request: Any = Request(**query)
-        assert listing.page_by_id(request, frozenset({"name"})) == expected, query
+
+def comparable(name: str, item: Any) -> Any:
+    value = item.get(name)
+    return value is not None, "" if value is None else value
 
 
 def test_all_attributes_are_known_by_the_names_that_clients_use() -> None:

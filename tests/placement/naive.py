@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from tests.placement.worlds import fields_of
 
-from roost.placement.search.index import IndexedProvider
+from roost.placement.model import ProviderRow
 from roost.seams.placement import SHARING, CandidateQuery, Distinct, RequestGroup
 
 Part = tuple[RequestGroup, Mapping[str, int]]
 """A group with what one provider must give of it: one class of the unsuffixed group, or all of a granular one."""
 
-Chosen = Sequence[IndexedProvider]
+Chosen = Sequence[ProviderRow]
 
 
 def parts_of(query: CandidateQuery) -> list[Part]:
@@ -27,7 +27,7 @@ def parts_of(query: CandidateQuery) -> list[Part]:
     return parts
 
 
-def tried(world: Sequence[IndexedProvider], query: CandidateQuery) -> set[object]:
+def tried(world: Sequence[ProviderRow], query: CandidateQuery) -> set[object]:
     """What tells the candidates of the query apart, of all of them."""
     by_uuid = {one.uuid: one for one in world}
     parts, found = parts_of(query), set()
@@ -50,7 +50,7 @@ def tried(world: Sequence[IndexedProvider], query: CandidateQuery) -> set[object
     return found
 
 
-def fits(one: IndexedProvider, resources: Mapping[str, int]) -> bool:
+def fits(one: ProviderRow, resources: Mapping[str, int]) -> bool:
     for name, amount in resources.items():
         held = one.inventories.get(name)
         if held is None or amount + one.used[name] > held.capacity or amount % held.step_size:
@@ -60,9 +60,7 @@ def fits(one: IndexedProvider, resources: Mapping[str, int]) -> bool:
     return True
 
 
-def allowed(
-    one: IndexedProvider, group: RequestGroup, root: IndexedProvider, by_uuid: Mapping[str, IndexedProvider]
-) -> bool:
+def allowed(one: ProviderRow, group: RequestGroup, root: ProviderRow, by_uuid: Mapping[str, ProviderRow]) -> bool:
     """Whether a provider may serve a group for the tree of a root, whatever else is asked."""
     own = one.root_id == root.id
     if group.in_tree is not None:
@@ -80,9 +78,7 @@ def allowed(
     return in_all or (own and all(any_of & span for any_of in group.member_of))
 
 
-def holds_together(
-    world: Sequence[IndexedProvider], query: CandidateQuery, parts: Sequence[Part], chosen: Chosen
-) -> bool:
+def holds_together(world: Sequence[ProviderRow], query: CandidateQuery, parts: Sequence[Part], chosen: Chosen) -> bool:
     amounts = amounts_of(parts, chosen)
     for one in chosen:
         for name, held in one.inventories.items():
@@ -104,12 +100,12 @@ def holds_together(
 
 
 def in_one_subtree(
-    world: Sequence[IndexedProvider], parts: Sequence[Part], chosen: Chosen, suffixes: frozenset[str]
+    world: Sequence[ProviderRow], parts: Sequence[Part], chosen: Chosen, suffixes: frozenset[str]
 ) -> bool:
     by_id = {one.id: one for one in world}
     members = [one for (group, _), one in zip(parts, chosen, strict=True) if group.suffix in suffixes]
 
-    def is_below(one: IndexedProvider, top: IndexedProvider) -> bool:
+    def is_below(one: ProviderRow, top: ProviderRow) -> bool:
         return one is top or (one.parent_id is not None and is_below(by_id[one.parent_id], top))
 
     return any(all(is_below(one, top) for one in members) for top in members)

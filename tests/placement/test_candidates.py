@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.placement.naive import key_of, tried
 from tests.placement.worlds import CLASSES, RANDOM, a_query, a_world, host, index_of, provider, segment
 
+from roost.placement.model import ProviderRow
 from roost.placement.search.answers import encode
 from roost.placement.search.candidates import (
     SOLE_LIMIT_MIN,
@@ -21,8 +22,8 @@ from roost.placement.search.candidates import (
     search,
     summarize,
 )
-from roost.placement.search.combinations import Patience, combinations
-from roost.placement.search.index import Delta, Index, IndexedProvider, Usage
+from roost.placement.search.combinations import SearchBudget, combinations
+from roost.placement.search.index import Delta, Index, Usage
 from roost.placement.search.narrowing import make_plan
 from roost.seams.placement import (
     DISK_GB,
@@ -106,7 +107,7 @@ def test_a_host_that_can_help_itself_is_found_where_its_neighbours_fail() -> Non
     assert picks(ask(index, SERVER, nic("_0"), nic("_1"))) == [("p2", "p2", "p10")]
 
 
-def devices(count: int, *, capacity: int, first: int = 1) -> list[IndexedProvider]:
+def devices(count: int, *, capacity: int, first: int = 1) -> list[ProviderRow]:
     """A host p<first> with so many devices below it, all alike."""
     below = [
         provider(first + number, totals={IPV4_ADDRESS: capacity}, parent_id=first, root_id=first)
@@ -116,7 +117,7 @@ def devices(count: int, *, capacity: int, first: int = 1) -> list[IndexedProvide
 
 
 def found_on(
-    world: Iterable[IndexedProvider], count: int, policy: str, *, amount: int = 1, limit: int = 0, **how: bool
+    world: Iterable[ProviderRow], count: int, policy: str, *, amount: int = 1, limit: int = 0, **how: bool
 ) -> list[tuple[int, ...]]:
     """The candidates of a VCPU and of so many groups that are alike, with all their mappings."""
     index = index_of(*world)
@@ -157,10 +158,10 @@ def test_a_search_that_finds_nothing_for_long_ends() -> None:
     amounts = [*range(1, 9), *range(51, 59)]
     plan = make_plan(index, CandidateQuery(groups=tuple(nic(f"_{n}", amount=n) for n in amounts)))
     options = [np.flatnonzero(slot.own).tolist() for slot in plan.slots]
-    patience = Patience()
-    patience.steps_left = 2000
-    assert list(combinations(index, plan, options, patience)) == []
-    assert patience.steps_left < 0
+    budget = SearchBudget()
+    budget.steps_left = 2000
+    assert list(combinations(index, plan, options, budget)) == []
+    assert budget.steps_left < 0
 
 
 def test_sharing_providers_that_share_with_each_other_give_each_combination_once() -> None:

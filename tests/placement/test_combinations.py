@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.placement.worlds import RANDOM, index_of, provider
 
-from roost.placement.search.combinations import Chosen, Patience, combinations, only_combination
+from roost.placement.search.combinations import Chosen, SearchBudget, combinations, only_combination
 from roost.placement.search.index import Index
 from roost.placement.search.narrowing import Plan, Slot, Want, make_plan
 from roost.seams.placement import VCPU, CandidateQuery, Distinct, RequestGroup
@@ -71,7 +71,7 @@ def test_the_only_combination_is_the_one_that_the_search_finds(random: Random) -
     options = [np.flatnonzero(slot.own).tolist() for slot in plan.slots]
     only = only_combination(plan, options)
     if only is not None:
-        assert list(combinations(index, plan, options, Patience())) == [only]
+        assert list(combinations(index, plan, options, SearchBudget())) == [only]
 
 
 def on_devices(room: Sequence[int], amounts: Sequence[int], **query: object) -> tuple[Index, Plan, list[list[int]]]:
@@ -101,7 +101,7 @@ def test_groups_are_put_where_they_fit_together(
     room: Sequence[int], amounts: Sequence[int], policy: str, found: set[Chosen]
 ) -> None:
     given_ = on_devices(room, amounts, group_policy=policy)
-    assert set(combinations(*given_, Patience())) == found
+    assert set(combinations(*given_, SearchBudget())) == found
 
 
 @settings(max_examples=150, deadline=None)
@@ -125,7 +125,7 @@ def test_every_way_is_found_once(room: list[int], amounts: list[int], policy: st
         used = {row: sum(n for n, at in zip(amounts, chosen, strict=True) if at == row) for row in chosen}
         if all(used[row] <= room[row - 1] for row in used) and (policy == "none" or len(used) == len(chosen)):
             expected.add(key(chosen))
-    keys = [key(chosen) for chosen in combinations(index, plan, options, Patience())]
+    keys = [key(chosen) for chosen in combinations(index, plan, options, SearchBudget())]
     assert len(keys) == len(set(keys))
     assert set(keys) == expected
 
@@ -134,4 +134,4 @@ def test_a_slot_without_wants_is_filled_by_its_options_alone() -> None:
     index = index_of(provider(1, totals={VCPU: 1}), provider(2, totals={VCPU: 1}, parent_id=1, root_id=1))
     slots = (Slot(0, "_1", (Want(VCPU, 1, index.column(VCPU)),), NONE, None), Slot(1, "_2", (), NONE, None))
     plan = a_plan("_1", "_2", slots=slots)
-    assert list(combinations(index, plan, [[0, 1], [0]], Patience())) == [(0, 0), (1, 0)]
+    assert list(combinations(index, plan, [[0, 1], [0]], SearchBudget())) == [(0, 0), (1, 0)]

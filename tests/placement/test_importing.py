@@ -23,13 +23,15 @@ EMPTY = state([])
 
 def applied(plan: Plan, here: LedgerState) -> LedgerState:
     """What the ledger is when the plan is written, as plainly as it can be said; nothing may be left hanging."""
-    providers = {uuid: one for uuid, one in here.providers.items() if uuid not in plan.providers_gone}
-    consumers = {uuid: one for uuid, one in here.consumers.items() if uuid not in plan.consumers_gone}
+    providers = {uuid: one for uuid, one in here.providers.items() if uuid not in plan.gone(Kind.PROVIDER)}
+    consumers = {uuid: one for uuid, one in here.consumers.items() if uuid not in plan.gone(Kind.CONSUMER)}
     providers |= {one.uuid: one for one in plan.providers}
     consumers |= {one.consumer_uuid: one for one in plan.consumers}
     after = LedgerState(
-        resource_classes=(here.resource_classes | plan.resource_classes_new) - plan.resource_classes_gone,
-        traits=(here.traits | plan.traits_new) - plan.traits_gone,
+        resource_classes=here.resource_classes.union(plan.new(Kind.RESOURCE_CLASS)).difference(
+            plan.gone(Kind.RESOURCE_CLASS)
+        ),
+        traits=here.traits.union(plan.new(Kind.TRAIT)).difference(plan.gone(Kind.TRAIT)),
         providers=providers,
         consumers=consumers,
     )
@@ -141,7 +143,7 @@ def test_only_custom_names_are_only_in_roost() -> None:
         (Kind.RESOURCE_CLASS, Change.NEW, "VCPU"),
         (Kind.RESOURCE_CLASS, Change.ONLY_HERE, "CUSTOM_OLD"),
     }
-    assert (plan.traits_gone, plan.resource_classes_gone) == ({"CUSTOM_OLD"}, {"CUSTOM_OLD"})
+    assert (plan.gone(Kind.TRAIT), plan.gone(Kind.RESOURCE_CLASS)) == (["CUSTOM_OLD"], ["CUSTOM_OLD"])
 
 
 def test_a_ledger_that_was_written_to_is_only_overwritten_when_told() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from tests.placement.naive_ledger import STANDARD_CLASSES, STANDARD_TRAITS, NaiveLedger
 
+from roost.placement.model import NameKind
 from roost.placement.search.index import NO_ROW, NO_UNITS, Index
 from roost.placement.service import (
     claims as claims_service,
@@ -252,19 +253,21 @@ class Story(RuleBasedStateMachine):
         ledger, model = self.ledger, self.model
         match what:
             case 0:
-                new = self.do("", names_service.create_resource_class(ledger, name))
+                new = self.do("", names_service.create_name(ledger, NameKind.RESOURCE_CLASS, name))
                 assert new == (name not in model.classes)
                 model.classes.add(name)
             case 1:
-                assert self.do("", names_service.create_trait(ledger, trait)) == (trait not in model.traits)
+                assert self.do("", names_service.create_name(ledger, NameKind.TRAIT, trait)) == (
+                    trait not in model.traits
+                )
                 model.traits.add(trait)
             case 2:
                 expected = model.rename_class(name, new_name)
                 self.do(expected, names_service.rename_resource_class(ledger, name, new_name))
             case 3:
-                self.do(model.delete_class(name), names_service.delete_resource_class(ledger, name))
+                self.do(model.delete_class(name), names_service.delete_name(ledger, NameKind.RESOURCE_CLASS, name))
             case _:
-                self.do(model.delete_trait(trait), names_service.delete_trait(ledger, trait))
+                self.do(model.delete_trait(trait), names_service.delete_name(ledger, NameKind.TRAIT, trait))
 
     # Claims.
 

@@ -16,6 +16,7 @@ from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.refresh import CHANGES_KEPT, IndexRefresher, prune_changes
 from roost.placement.store import claims as claims_store
 from roost.placement.store import index as index_store
+from roost.placement.store import providers as providers_store
 from roost.platform.database import Database
 from roost.seams.placement import SHARING, VCPU, Inventory, ProviderState
 
@@ -144,7 +145,7 @@ async def test_writers_that_take_long_are_seen_once_each_however_many_refreshes_
     async with database.transaction() as late, database.transaction() as later:
         await touch(later, second)
         await late.execute("UPDATE placement.provider SET name = 'renamed' WHERE uuid = $1", first)
-        await claims_store.record_reshaped(late, await touch(late, first))
+        await providers_store.record_reshaped(late, await touch(late, first))
         async with late.transaction():  # a savepoint has an id of its own; the journal has its parent's
             await touch(late, third)
         for _ in range(3):

@@ -12,14 +12,15 @@ import pytest
 from tests.placement.providers import Undo, a_state, a_uuid, claim_of, touch
 
 from roost.placement.errors import ConcurrentUpdate
-from roost.placement.search.index import NO_ROW, Index, IndexedProvider
+from roost.placement.model import NameKind, ProviderRow
+from roost.placement.search.index import NO_ROW, Index
 from roost.placement.service import claims as claims_service
 from roost.placement.service import names as names_service
 from roost.placement.service import providers as providers_service
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.refresh import IndexRefresher
-from roost.placement.store import claims as claims_store
 from roost.placement.store import index as index_store
+from roost.placement.store import providers as providers_store
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.seams.placement import SHARING, VCPU, Inventory, ProviderState
@@ -27,7 +28,7 @@ from roost.seams.placement import SHARING, VCPU, Inventory, ProviderState
 Shown = tuple[object, ...]
 
 
-def shown(providers: Iterable[IndexedProvider]) -> dict[int, Shown]:
+def shown(providers: Iterable[ProviderRow]) -> dict[int, Shown]:
     """By id: generation first, then everything else."""
     return {
         one.id: (
@@ -55,7 +56,7 @@ def shown_of_index(index: Index) -> dict[int, Shown]:
 
 async def stored(database: Database) -> dict[int, Shown]:
     async with database.transaction(snapshot=True) as tx:
-        return shown(await index_store.list_all(tx))
+        return shown(await providers_store.list_all(tx))
 
 
 class Storm:
@@ -136,7 +137,7 @@ class Storm:
             async with self.ledger.database.transaction() as tx:
                 ids = await touch(tx, self.lot.choice(list(self.states)))
                 if self.lot.random() < 0.3:
-                    await claims_store.record_reshaped(tx, ids)
+                    await providers_store.record_reshaped(tx, ids)
                 for _ in range(self.lot.randrange(12)):
                     await tx.execute("SELECT 1")
                 if self.lot.random() < 0.2:
@@ -159,7 +160,7 @@ async def test_in_a_storm_of_writers_every_refresh_shows_what_was_committed_befo
     ledger = Ledger(database)
     await sync_standard_names(ledger)
     storm = Storm(ledger, seed)
-    await names_service.create_resource_class(ledger, storm.rare_name)
+    await names_service.create_name(ledger, NameKind.RESOURCE_CLASS, storm.rare_name)
     rare = msgspec.structs.replace(storm.rare, inventories={storm.rare_name: Inventory(total=1)})
     await claims_service.ensure_providers(ledger, [*storm.states.values(), rare])
     gone: set[int] = set()

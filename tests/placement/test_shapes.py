@@ -22,7 +22,8 @@ from roost.seams.placement import Inventory, ProviderState
 FOUR, EIGHT = Inventory(total=4), Inventory(total=8)
 ROW = ProviderRow(
     id=7, uuid="u", name="host", generation=5, parent_id=None, root_id=7,
-    inventories={"VCPU": (FOUR, 3), "DISK_GB": (EIGHT, 0)}, resource_class_ids={"VCPU": 10, "DISK_GB": 11},
+    inventories={"VCPU": FOUR, "DISK_GB": EIGHT}, used={"VCPU": 3, "DISK_GB": 0},
+    resource_class_ids={"VCPU": 10, "DISK_GB": 11},
     traits=frozenset({"FAST", "NEAR"}), placement_aggregates=frozenset({"a"}),
 )  # fmt: skip
 STATE = ProviderState(uuid="u", name="host")
@@ -84,7 +85,7 @@ def test_an_inventory_in_use_may_shrink_and_not_go(named: dict, managed: frozens
 def test_no_change_is_a_generation_alone(steps: int) -> None:
     change = no_change(ROW, generation_steps=steps)
     assert (change.provider_id, change.name, change.generation_steps) == (7, "host", steps)
-    assert change.held_class_ids == {"VCPU": 10, "DISK_GB": 11}
+    assert change.present_class_ids == {"VCPU": 10, "DISK_GB": 11}
     assert not any(
         (change.inventories_set, change.inventories_gone, change.traits_new, change.traits_gone,
          change.aggregates_new, change.aggregates_gone)

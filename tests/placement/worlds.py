@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from roost.placement.search.index import Delta, Index, IndexedProvider
+from roost.placement.model import ProviderRow
+from roost.placement.search.index import Delta, Index
 from roost.seams.placement import (
     DISK_GB,
     IPV4_ADDRESS,
@@ -22,7 +23,7 @@ from roost.seams.placement import (
 T = TypeVar("T")
 
 
-def provider(number: int, **fields) -> IndexedProvider:
+def provider(number: int, **fields) -> ProviderRow:
     """A provider whose uuid and name are `p<number>`; totals and used by resource class."""
     totals, used = fields.pop("totals", {}), fields.pop("used", {})
     made = {
@@ -34,22 +35,22 @@ def provider(number: int, **fields) -> IndexedProvider:
         },
         "used": {name: used.get(name, 0) for name in totals},
     }  # fmt: skip
-    return IndexedProvider(**{**made, **fields})
+    return ProviderRow(**{**made, **fields})
 
 
-def host(number: int, *aggregates: str, vcpu: int = 8, **fields) -> IndexedProvider:
+def host(number: int, *aggregates: str, vcpu: int = 8, **fields) -> ProviderRow:
     totals = {VCPU: vcpu, MEMORY_MB: 4096, DISK_GB: 100}
     return provider(number, totals=totals, placement_aggregates=frozenset(aggregates), **fields)
 
 
-def segment(number: int, *aggregates: str, addresses: int, used: int = 0) -> IndexedProvider:
+def segment(number: int, *aggregates: str, addresses: int, used: int = 0) -> ProviderRow:
     return provider(
         number, totals={IPV4_ADDRESS: addresses}, used={IPV4_ADDRESS: used},
         placement_aggregates=frozenset(aggregates), traits=frozenset({SHARING}),
     )  # fmt: skip
 
 
-def index_of(*providers: IndexedProvider) -> Index:
+def index_of(*providers: ProviderRow) -> Index:
     index = Index()
     index.apply(Delta(providers=providers))
     return index
@@ -77,9 +78,9 @@ def seldom(random: Random, given: Callable[[], T], otherwise: T) -> T:
     return given() if random.random() < 0.1 else otherwise
 
 
-def a_world(random: Random) -> list[IndexedProvider]:
+def a_world(random: Random) -> list[ProviderRow]:
     """Up to seven providers in some trees; a third of them share."""
-    made: list[IndexedProvider] = []
+    made: list[ProviderRow] = []
     for number in range(1, random.randint(1, 7) + 1):
         parent = random.choice([None, None, *made])
         names = sorted(subset(random, CLASSES, likely=0.85))

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from roost.placement.model import ProviderRow
 from roost.placement.search.candidates import search
-from roost.placement.search.index import Delta, Index, IndexedProvider
+from roost.placement.search.index import Delta, Index
 from roost.scheduling.explain import ALL_OPEN, SEGMENTS_MAX, ClosedHosts, Explanation, addresses_asked, explain
 from roost.scheduling.filters import apply_filters
 from roost.scheduling.request import Request, alternatives, build_query, build_request
@@ -65,12 +66,12 @@ class Cloud:
     """What the ledger knows: hosts by the segments they reach, and segments by (addresses, used)."""
 
     def __init__(self) -> None:
-        self.providers: list[IndexedProvider] = []
+        self.providers: list[ProviderRow] = []
 
     def _add(self, uuid: str, **fields: object) -> None:
         number = len(self.providers)
         rest = {"name": uuid, "generation": 0, "parent_id": None, "root_id": number, "traits": frozenset(), **fields}
-        self.providers.append(IndexedProvider(id=number, uuid=uuid, **rest))
+        self.providers.append(ProviderRow(id=number, uuid=uuid, **rest))
 
     def hosts(self, count: int, *reach: str, free: tuple[int, int, int] = (8, 4096, 100), on: bool = True) -> "Cloud":
         """free: VCPU, MEMORY_MB, DISK_GB; below zero: no inventory of it."""

@@ -81,7 +81,7 @@ class Source:
         credentials: Credentials | None = None,
         ca_file: str | None = None,
     ) -> AsyncIterator["Source"]:
-        """The source for as long as the block runs. ca_file: certificates to trust. Raises SourceRefused."""
+        """Open a source for as long as the block runs. ca_file: certificates to trust. Raises SourceRefused."""
         connector = aiohttp.TCPConnector(limit=READS_MAX, ssl=client_context(ca_file, None, None) or True)
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
@@ -90,7 +90,7 @@ class Source:
             yield source
 
     async def get(self, path: str, kind: type[Answer]) -> Answer:
-        """One answer 200 to a GET. Raises SourceRefused, KeystoneRefused."""
+        """Return the answer 200 to a GET. Raises SourceRefused, KeystoneRefused."""
         for attempt in range(1, TRIES_MAX + 1):
             token = await self._get_token()
             status, body = await self._try(path, token, last=attempt == TRIES_MAX)
@@ -109,7 +109,7 @@ class Source:
     # How it is done.
 
     async def _try(self, path: str, token: str | None, *, last: bool) -> tuple[int, bytes]:
-        """(status, body); status 0: no answer. Raises SourceRefused for that if it is the last attempt."""
+        """Return (status, body); status 0: no answer. Raises SourceRefused for that if it is the last attempt."""
         headers = {"Accept": "application/json"}
         if self._version:
             headers["OpenStack-API-Version"] = f"placement {self._version}"
@@ -140,10 +140,10 @@ class Source:
     async def _negotiate(self) -> None:
         """Ask in the newest version that both know. Raises SourceRefused for a source that is too old."""
         versions = (await self.get("/", _Versions)).versions
-        newest = max((_version(one.max_version) for one in versions), default=(0, 0))
+        newest = max((_version(version.max_version) for version in versions), default=(0, 0))
         if newest < OLDEST:
-            asked, has = ".".join(map(str, OLDEST)), ".".join(map(str, newest))
-            raise SourceRefused(f"{self.url} serves the Placement API up to {has}: {asked} or later is needed")
+            oldest, newest_text = ".".join(map(str, OLDEST)), ".".join(map(str, newest))
+            raise SourceRefused(f"{self.url} serves the Placement API up to {newest_text}: {oldest} or later is needed")
         self._version = ".".join(map(str, min(newest, NEWEST)))
 
     def _decode(self, path: str, body: bytes, kind: type[Answer]) -> Answer:
@@ -234,16 +234,16 @@ class _TraitList(Struct):
 
 
 async def read_placement(source: Source, progress: Progress) -> Read:
-    """All that it has, with READS_MAX requests at a time. Raises SourceRefused, KeystoneRefused."""
+    """Read all that it has, with READS_MAX requests at a time. Raises SourceRefused, KeystoneRefused."""
     reading = _Reading(source, progress)
     settled = await reading.read()
     classes = await source.get("/resource_classes", _ClassList)
     traits = await source.get("/traits", _TraitList)
     state = LedgerState(
-        resource_classes=frozenset(one.name for one in classes.resource_classes),
+        resource_classes=frozenset(item.name for item in classes.resource_classes),
         traits=frozenset(traits.traits),
-        providers={one.uuid: one for one in reading.list_providers()},
-        consumers={one.consumer_uuid: one for one in reading.list_consumers()},
+        providers={item.uuid: item for item in reading.list_providers()},
+        consumers={item.consumer_uuid: item for item in reading.list_consumers()},
     )
     return Read(state, settled, source.requests)
 
@@ -272,14 +272,18 @@ class _Reading:
     async def read(self) -> bool:
         """Read all that is new or moved, round by round; returns whether a round found nothing."""
         for _ in range(ROUNDS_MAX):
-            found = await self._source.get("/resource_providers", _ProviderList)
-            self._listed = {one.uuid: one for one in found.resource_providers}
-            self._providers = {uuid: one for uuid, one in self._providers.items() if uuid in self._listed}
-            moved = [uuid for uuid, one in self._listed.items() if not self._is_current(uuid, one.generation)]
+            listing = await self._source.get("/resource_providers", _ProviderList)
+            self._listed = {item.uuid: item for item in listing.resource_providers}
+            self._providers = {uuid: item for uuid, item in self._providers.items() if uuid in self._listed}
+            moved = [uuid for uuid, item in self._listed.items() if not self._is_current(uuid, item.generation)]
             await self._each("providers", moved, self._read_provider)
-            held = self._list_held()
-            self._consumers = {uuid: one for uuid, one in self._consumers.items() if uuid in held}
-            unread = [uuid for uuid, generations in held.items() if generations != {self._generation_of(uuid)}]
+            generations_by_consumer = self._list_held()
+            self._consumers = {uuid: item for uuid, item in self._consumers.items() if uuid in generations_by_consumer}
+            unread = [
+                uuid
+                for uuid, generations in generations_by_consumer.items()
+                if generations != {self._generation_of(uuid)}
+            ]
             await self._each("consumers", unread, self._read_consumer)
             if not moved and not unread:
                 return True
@@ -287,52 +291,52 @@ class _Reading:
         return False
 
     def list_providers(self) -> Iterator[ImportedProvider]:
-        """Those that were read."""
-        for uuid, one in self._providers.items():
+        """Yield the providers that were read."""
+        for uuid, provider in self._providers.items():
             listed = self._listed[uuid]
             parent = listed.parent_provider_uuid
             yield ImportedProvider(
                 uuid=_canonical(uuid), name=listed.name, generation=listed.generation,
-                parent_uuid=None if parent is None else _canonical(parent), inventories=one.inventories,
-                traits=one.traits, placement_aggregates=one.placement_aggregates,
+                parent_uuid=None if parent is None else _canonical(parent), inventories=provider.inventories,
+                traits=provider.traits, placement_aggregates=provider.placement_aggregates,
             )  # fmt: skip
 
     def list_consumers(self) -> Iterator[ConsumerState]:
-        """Those that hold something."""
-        for uuid, one in self._consumers.items():
-            if one.allocations:
+        """Yield the consumers that hold something."""
+        for uuid, consumer in self._consumers.items():
+            if consumer.allocations:
                 yield ConsumerState(
-                    consumer_uuid=_canonical(uuid), generation=one.consumer_generation,
-                    consumer_type=None if one.consumer_type == UNKNOWN_TYPE else one.consumer_type,
-                    project_id=one.project_id, user_id=one.user_id,
-                    allocations={_canonical(at): held.resources for at, held in one.allocations.items()},
+                    consumer_uuid=_canonical(uuid), generation=consumer.consumer_generation,
+                    consumer_type=None if consumer.consumer_type == UNKNOWN_TYPE else consumer.consumer_type,
+                    project_id=consumer.project_id, user_id=consumer.user_id,
+                    allocations={_canonical(at): holding.resources for at, holding in consumer.allocations.items()},
                 )  # fmt: skip
 
     def _is_current(self, uuid: str, generation: int) -> bool:
         return uuid in self._providers and self._providers[uuid].generation == generation
 
     def _generation_of(self, consumer: str) -> int:
-        one = self._consumers.get(consumer)
-        return MOVED if one is None or not one.allocations else one.consumer_generation
+        state = self._consumers.get(consumer)
+        return MOVED if state is None or not state.allocations else state.consumer_generation
 
     def _list_held(self) -> dict[str, set[int]]:
-        """Every consumer that some provider names, with the generations that it is said to have."""
-        held: dict[str, set[int]] = {}
-        for one in self._providers.values():
-            for consumer, generation in one.holders.items():
-                held.setdefault(consumer, set()).add(generation)
-        return held
+        """Return every consumer that some provider names, with the generations that it is said to have."""
+        generations: dict[str, set[int]] = {}
+        for provider in self._providers.values():
+            for consumer, generation in provider.holders.items():
+                generations.setdefault(consumer, set()).add(generation)
+        return generations
 
     def _mark_moved(self) -> None:
         """Have providers read again that name a consumer which says otherwise, or are not named by one."""
         moved = {
             uuid
-            for uuid, one in self._providers.items()
-            for consumer, generation in one.holders.items()
+            for uuid, provider in self._providers.items()
+            for consumer, generation in provider.holders.items()
             if self._generation_of(consumer) != generation or uuid not in self._consumers[consumer].allocations
         }
-        for consumer, held in self._consumers.items():
-            known = (at for at in held.allocations if at in self._providers)
+        for consumer, state in self._consumers.items():
+            known = (at for at in state.allocations if at in self._providers)
             moved |= {at for at in known if consumer not in self._providers[at].holders}
         for uuid in moved:
             self._providers[uuid] = msgspec.structs.replace(self._providers[uuid], generation=MOVED)
@@ -353,21 +357,21 @@ class _Reading:
         generations = {answer.resource_provider_generation for answer in answers}
         self._providers[uuid] = _Provider(
             generation=generations.pop() if len(generations) == 1 else MOVED,
-            inventories={intern(name): self._one(held) for name, held in inventories.inventories.items()},
+            inventories={intern(name): self._one(item) for name, item in inventories.inventories.items()},
             traits=self._one(frozenset(map(intern, traits.traits))),
-            placement_aggregates=self._one(frozenset(_canonical(one) for one in aggregates.aggregates)),
-            holders={consumer: held.consumer_generation for consumer, held in holders.allocations.items()},
+            placement_aggregates=self._one(frozenset(_canonical(aggregate) for aggregate in aggregates.aggregates)),
+            holders={consumer: item.consumer_generation for consumer, item in holders.allocations.items()},
         )
 
     async def _read_consumer(self, uuid: str) -> None:
         self._consumers[uuid] = await self._source.get(f"/allocations/{uuid}", _Consumer)
 
     async def _each(self, kind: str, items: Sequence[str], read: Callable[[str], Awaitable[None]]) -> None:
-        done, left = 0, iter(items)
+        done, remaining = 0, iter(items)
 
         async def work() -> None:
             nonlocal done
-            for item in left:
+            for item in remaining:
                 await read(item)
                 done += 1
                 self._progress(kind, done, len(items))
@@ -377,11 +381,11 @@ class _Reading:
                 group.create_task(work())
 
     def _one(self, value: Answer) -> Answer:
-        """One object for equal values: most hosts are like others."""
+        """Return one object for equal values: most hosts are like others."""
         one: Answer = self._alike.setdefault(value, value)
         return one
 
 
 def _canonical(uuid: str) -> str:
-    """As Roost writes it; what is no UUID stays, to be left out by name."""
+    """Return a UUID as Roost writes it; what is none stays, to be left out by name."""
     return canonical_uuid(uuid) if is_uuid(uuid) else uuid

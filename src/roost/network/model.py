@@ -4,9 +4,9 @@ Addresses are text at the edges and whole numbers inside `AddressRange`, so that
 2^32 (see addressing.parse), so that a number says its family. UUIDs are canonical.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -375,24 +375,40 @@ class PortChanges(Struct, frozen=True, kw_only=True):
     revision: int | None = None
 
 
-class PortFilter(Struct, frozen=True, kw_only=True):
-    """Which ports are wanted; None is any. hosts: empty for none. after, limit: in the order of ids.
+class ListFilter(Struct, frozen=True):
+    """The values that an attribute may have, as it is shown. null: or none at all."""
 
-    seen_by: only ports of this project, and those on seen_networks. hidden: those of flat networks too.
+    name: str
+    values: Sequence[object]
+    null: bool = False
+
+
+class ListQuery(Struct, frozen=True, kw_only=True):
+    """A page of a list. Filters and attributes are named as clients name them.
+
+    order: (attribute, whether it descends); `id` is among them, so that no two rows are equal. after: the position of
+    the marker. reverse: the page ends before it. seen_by: the project that sees the list; None: who sees all.
     """
+
+    filters: tuple[ListFilter, ...] = ()
+    order: tuple[tuple[str, bool], ...] = (("id", False),)
+    reverse: bool = False
+    after: tuple[object, ...] | None = None
+    limit: int | None = None
+    seen_by: str | None = None
+
+
+class ListRow(NamedTuple):
+    """What a page shows: the id, and the position in the order of the list, after which it can be read on."""
+
+    id: str
+    position: tuple[object, ...]
+
+
+class PortFilter(Struct, frozen=True, kw_only=True):
+    """Which ports are wanted; None is any. hidden: those of flat networks too."""
 
     ids: tuple[str, ...] | None = None
     network_ids: tuple[str, ...] | None = None
     device_ids: tuple[str, ...] | None = None
-    device_owners: tuple[str, ...] | None = None
-    project_ids: tuple[str, ...] | None = None
-    names: tuple[str, ...] | None = None
-    hosts: tuple[str, ...] | None = None
-    mac_addresses: tuple[str, ...] | None = None
-    addresses: tuple[str, ...] | None = None
-    subnet_ids: tuple[str, ...] | None = None
-    after: str | None = None
-    limit: int | None = None
-    seen_by: str | None = None
-    seen_networks: tuple[str, ...] = ()
     hidden: bool = False

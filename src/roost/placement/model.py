@@ -1,11 +1,20 @@
 """The words of the ledger, as its writers hold them between reading and writing."""
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from roost.seams.placement import Inventory
+
+
+class NameKind(Enum):
+    """What has names, standard ones and custom ones."""
+
+    RESOURCE_CLASS = "resource_class"
+    TRAIT = "trait"
+
 
 AllocationKey = tuple[int, int]
 """(provider_id, resource_class_id): one line of inventory, or of a consumer's allocations."""
@@ -69,9 +78,10 @@ class Changes(Struct, frozen=True):
 
 
 class ProviderRow(Struct, frozen=True, kw_only=True):
-    """A provider as locked, with all that it has.
+    """A provider with all that it has.
 
-    inventories: resource class -> (inventory, used). resource_class_ids: of their names as they were when it was read.
+    used: by resource class, of each inventory. resource_class_ids: of the inventories' classes, under the names that
+    they had when this was read; others' may be among them.
     """
 
     id: int
@@ -80,10 +90,11 @@ class ProviderRow(Struct, frozen=True, kw_only=True):
     generation: int
     parent_id: int | None
     root_id: int
-    inventories: Mapping[str, tuple[Inventory, int]]
-    resource_class_ids: Mapping[str, int]
+    inventories: Mapping[str, Inventory]
+    used: Mapping[str, int]
     traits: frozenset[str]
     placement_aggregates: frozenset[str]
+    resource_class_ids: Mapping[str, int] = {}
 
 
 class ProviderHead(NamedTuple):
@@ -105,19 +116,19 @@ class ProviderPlace(NamedTuple):
 
 
 class ShapeChange(Struct, frozen=True, kw_only=True):
-    """What must be written to make one provider as it should be; name: as it will be.
+    """What must be written to make one provider as it should be.
 
-    held_class_ids: ids of the resource classes of its present inventories. generation_steps: by how much its generation
-    grows.
+    name: as it will be. present_class_ids: ids of the resource classes of its present inventories. generation_steps: by
+    how much its generation grows.
     """
 
     provider_id: int
     name: str
-    inventories_set: Mapping[str, Inventory]
-    inventories_gone: frozenset[str]
-    traits_new: frozenset[str]
-    traits_gone: frozenset[str]
-    aggregates_new: frozenset[str]
-    aggregates_gone: frozenset[str]
-    held_class_ids: Mapping[str, int]
+    inventories_set: Mapping[str, Inventory] = {}
+    inventories_gone: frozenset[str] = frozenset()
+    traits_new: frozenset[str] = frozenset()
+    traits_gone: frozenset[str] = frozenset()
+    aggregates_new: frozenset[str] = frozenset()
+    aggregates_gone: frozenset[str] = frozenset()
+    present_class_ids: Mapping[str, int]
     generation_steps: int = 1

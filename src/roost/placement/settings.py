@@ -31,7 +31,7 @@ class PlacementSettings(Struct, frozen=True, kw_only=True):
         return self.allocation_candidates_generation_strategy == "depth-first"
 
     def limit(self, asked: int) -> int:
-        """How many candidates a query gets that asks for at most so many; 0 for all."""
+        """Return how many candidates a query gets that asks for at most so many; 0 for all."""
         if self.max_allocation_candidates < 0:
             return asked
         most = max(self.max_allocation_candidates, 1)

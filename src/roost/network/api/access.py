@@ -66,12 +66,6 @@ class Access:
         """Whether the caller sees beyond the own project."""
         return self.reachable is None
 
-    @property
-    def own_networks(self) -> tuple[str, ...]:
-        """The networks that an unprivileged caller's project owns."""
-        reachable = self.reachable or {}
-        return tuple(id_ for id_, owner in reachable.items() if owner.project_id == self.caller.project_id)
-
     def enforce(self, rule: str, target: Mapping[str, str]) -> None:
         """Raise Forbidden unless the rule lets the caller do this to the target."""
         self._policy.enforce(self.caller, rule, target)
@@ -127,9 +121,25 @@ def access_of(request: Request) -> Access | None:
     return found
 
 
+def _network_target(owner: NetworkOwner) -> Target:
+    return {
+        "network:tenant_id": owner.project_id,
+        "shared": str(owner.shared),
+        "router:external": str(owner.external),
+    }
+
+
 def owned_by(project_id: str | None) -> Target:
     """What belongs to a project, or to nobody."""
     return {} if project_id is None else {"project_id": project_id, "tenant_id": project_id}
+
+
+STRANGER = {
+    **owned_by("-"),
+    **_network_target(NetworkOwner("-", shared=False, external=False)),
+    "device_owner": "",
+}
+"""What belongs to no project that there is, on a network of its own."""
 
 
 def reached(access: Access, network_id: str) -> Target | None:
@@ -149,6 +159,14 @@ def seen(documents: Sequence[D], request: Request, used: frozenset[str]) -> Sequ
     return [item for item, verdict in verdicts if verdict.visible and not verdict.hidden & used]
 
 
+def seen_by(request: Request, kind: str) -> str | None:
+    """Return the project by which the database may narrow what the caller sees; None for who may see others'."""
+    access = access_of(request)
+    if access is None or access.privileged or access.allows(f"get_{kind}", STRANGER):
+        return None
+    return access.caller.project_id or ""
+
+
 def hidden_of(document: Struct, request: Request) -> frozenset[str]:
     """The attributes that are not for the caller."""
     access = access_of(request)
@@ -166,14 +184,6 @@ def owned(item: B, request: Request) -> B:
 def given_project(item: Struct) -> str | None:
     """For which project a body asks, if it says so."""
     return getattr(item, "project_id", None) or getattr(item, "tenant_id", None)
-
-
-def _network_target(owner: NetworkOwner) -> Target:
-    return {
-        "network:tenant_id": owner.project_id,
-        "shared": str(owner.shared),
-        "router:external": str(owner.external),
-    }
 
 
 @cache

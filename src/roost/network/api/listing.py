@@ -1,22 +1,25 @@
 """Lists as clients ask for them: filters, fields, order and pages. Source: Network API v2.0, "Filtering".
 
-What a list is narrowed by is asked twice: a service narrows by what its database can find fast, and here everything is
-looked at again. A page is cut here too, unless the service could.
+Networks, segments, subnets and ports are filtered, ordered and cut by the database; of what is few (agents, quotas,
+bindings) all is read, and that is done here.
 """
 
 import ipaddress
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from roost.network.api.access import access_of, hidden_of, seen
+from roost.network.api.access import hidden_of, seen, seen_by
 from roost.network.api.documents import Document, attributes, booleans, identifiers
 from roost.network.errors import InvalidInput
+from roost.network.model import Kind, ListFilter, ListQuery, ListRow
+from roost.network.service import lists
 from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, integer_parameter, is_uuid, json_response, root_url
 
@@ -26,64 +29,122 @@ CHANGED_SINCE = "changed_since"
 FIXED_IP_KEYS = ("ip_address", "ip_address_substr", "subnet_id")
 SUBSTRINGS_MAX = 100
 """How many parts of addresses a list is filtered by: each is looked for in every address."""
+ROWS_AT_ONCE = 1000
+"""Where few of the rows that are read are shown, so many at a time are read in the end."""
 
 D = TypeVar("D", bound=Struct)
 Identified = TypeVar("Identified", bound=Document)
 Test = Callable[[Any], bool]
 
 
-def answer(
-    request: Request,
-    many: str,
-    documents: Sequence[Identified],
-    kind: type[Identified],
-    *,
-    besides: frozenset[str] = frozenset(),
-) -> Response:
-    """The answer with those of the documents that the request asks for, and with links where it asks for a page.
+Read = Callable[[ListQuery], Awaitable[tuple[list[ListRow], list[Identified]]]]
+"""Reads a page: its rows, and the documents of those that are still there, both in order."""
 
-    besides: other filters, which the caller has applied.
+
+async def answer(
+    request: Request,
+    kind: Kind,
+    many: str,
+    document: type[Identified],
+    read: Read[Identified],
+    *,
+    flags: frozenset[str],
+) -> Response:
+    """Return the page that the request asks for, with links where it asks for one.
+
+    flags: filters by true or false that are no attributes.
     """
-    page = _whole(documents, request, kind, besides=besides)
+    page = await _read_page(request, kind, document, read, flags)
     body: dict[str, Any] = {many: _show_all(page, request)}
     if links := _page_links(request, [item.id for item in page]):
         body[f"{many}_links"] = links
     return json_response(body)
 
 
+async def _read_page(
+    request: Request, kind: Kind, document: type[Identified], read: Read[Identified], flags: frozenset[str]
+) -> list[Identified]:
+    """Return what the query string asks for, in its order, with all attributes.
+
+    The database filters, orders and cuts. What it lets through is looked at again, since policy files may hide more and
+    some attributes are no columns; rows are read on until the page is full. Raises BadRequest, InvalidInput.
+    """
+    filters, tests = _filters(request, kind, document, flags)
+    order = _order(request, document, "id")
+    limit, reverse = integer_parameter(request, "limit", default=0), _reverse(request)
+    used = _used(request)
+
+    def choose(documents: Sequence[Identified]) -> list[Identified]:
+        return [item for item in seen(documents, request, used) if all(test(item) for test in tests)]
+
+    query = ListQuery(filters=tuple(filters), seen_by=seen_by(request, kind))
+    if not order.keys() <= lists.SORTED[kind]:
+        documents = choose((await read(query))[1])
+        return _page(_sort(documents, document, order), request, "id")
+    query = replace(query, order=tuple(order.items()), reverse=reverse)
+    marker = request.query_params.get("marker")
+    after: tuple[object, ...] | None = None
+    if marker is not None:
+        if not is_uuid(marker):
+            raise _no_marker(marker)
+        after = (canonical_uuid(marker),)
+        if "sort_key" in request.query_params:  # where it is, only its row knows; among ids, it need not be any more
+            rows, documents = await read(replace(query, filters=(*query.filters, ListFilter("id", after))))
+            if not choose(documents):
+                raise _no_marker(marker)
+            after = rows[0].position
+    page: list[Identified] = []
+    size = limit
+    while True:
+        rows, documents = await read(replace(query, after=after, limit=size or None))
+        page = choose(documents) + page if reverse else page + choose(documents)
+        if not limit or len(rows) < size or len(page) >= limit:
+            break
+        after, size = rows[0 if reverse else -1].position, max(limit, min(2 * size, ROWS_AT_ONCE))
+    if not limit:
+        return page
+    return page[-limit:] if reverse else page[:limit]
+
+
 def select(
     documents: Sequence[D], request: Request, kind: type[D], *, key: str = "id", besides: frozenset[str] = frozenset()
 ) -> list[D | dict[str, Any]]:
-    """Those that the query string asks for, in its order, with its fields; see _whole."""
-    return _show_all(_whole(documents, request, kind, key=key, besides=besides), request)
-
-
-def _whole(
-    documents: Sequence[D], request: Request, kind: type[D], *, key: str = "id", besides: frozenset[str] = frozenset()
-) -> list[D]:
-    """Those that the query string asks for, in its order, with all of their fields.
+    """Return those of a few documents that the query string asks for, in its order, with its fields.
 
     kind: of the documents; all of its attributes can be filtered and sorted by. key: the attribute that tells them
     apart. besides: other filters, which the caller has applied. Raises BadRequest, InvalidInput, naming what is wrong.
     """
-    names = attributes(kind)
-    tests = _tests(request, kind, besides)
-    keys = request.query_params.getlist("sort_key")
-    used = frozenset({*request.query_params.keys(), *keys})
-    chosen = [item for item in seen(documents, request, used) if all(test(item) for test in tests)]
-    directions = request.query_params.getlist("sort_dir")
-    absent = [name for name in keys if name not in names]
+    tests = [_test(request, name, kind) for name in _named(request, kind, besides)]
+    order = _order(request, kind, key)
+    chosen = [item for item in seen(documents, request, _used(request)) if all(test(item) for test in tests)]
+    return _show_all(_page(_sort(chosen, kind, order), request, attributes(kind)[key]), request)
+
+
+def _used(request: Request) -> frozenset[str]:
+    return frozenset({*request.query_params.keys(), *request.query_params.getlist("sort_key")})
+
+
+def _order(request: Request, kind: type[Struct], key: str) -> dict[str, bool]:
+    """Return the attributes of the order, and whether each descends; `key` decides between what is equal.
+
+    Ties are in the order of what tells them apart, so that pages neither repeat nor leave out. A key that comes again
+    orders nothing. Raises BadRequest.
+    """
+    keys, directions = request.query_params.getlist("sort_key"), request.query_params.getlist("sort_dir")
+    absent = [name for name in keys if name not in attributes(kind)]
     if absent or set(directions) - {"asc", "desc"}:
         raise BadRequest(f"sort_key {absent}, sort_dir {directions}: expected attributes, and for each asc or desc.")
     directions += ["asc"] * (len(keys) - len(directions))
-    # A key that comes again orders nothing. Ties are in the order of what tells them apart, so that pages neither
-    # repeat nor leave out.
-    order: dict[str, str] = {}
+    order: dict[str, bool] = {}
     for name, direction in (*zip(keys, directions, strict=False), (key, "asc")):
-        order.setdefault(name, direction)
-    for name, direction in reversed(order.items()):
-        chosen.sort(key=_sorting_by(names[name]), reverse=direction == "desc")
-    return _page(chosen, request, names[key], by_id=not keys and key in identifiers(kind))
+        order.setdefault(name, direction == "desc")
+    return order
+
+
+def _sort(documents: list[D], kind: type[D], order: Mapping[str, bool]) -> list[D]:
+    for name, descending in reversed(list(order.items())):
+        documents.sort(key=_sorting_by(attributes(kind)[name]), reverse=descending)
+    return documents
 
 
 def show_fields(item: D, request: Request) -> D | dict[str, Any]:
@@ -96,43 +157,9 @@ def show_made(item: D, request: Request) -> D | dict[str, Any]:
     return _some(item, frozenset(), hidden_of(item, request))
 
 
-def texts(request: Request, *names: str) -> tuple[str, ...] | None:
-    """The values of a filter by text that something could have, under any of its names; None without such a filter."""
-    if not any(name in request.query_params for name in names):
-        return None
-    return tuple(text for name in names for text in request.query_params.getlist(name) if "\x00" not in text)
-
-
-def flags(request: Request, name: str) -> tuple[bool, ...] | None:
-    """Return the values of a filter by true or false; None without such a filter. Raises InvalidInput."""
-    return _read_flags(name, request.query_params.getlist(name)) if name in request.query_params else None
-
-
 def shown_mac(text: str) -> str:
     """A MAC address as ports show it: clients may write it with hyphens and capitals."""
     return text.lower().replace("-", ":")
-
-
-def uuids(request: Request, name: str) -> tuple[str, ...] | None:
-    """The values of a filter by id that something could have; None without such a filter."""
-    if name not in request.query_params:
-        return None
-    return tuple(canonical_uuid(text) for text in request.query_params.getlist(name) if is_uuid(text))
-
-
-def page_by_id(request: Request, narrowed: frozenset[str]) -> tuple[str | None, int | None]:
-    """(the id after which the page begins, its length), where a database can cut it: in the order of ids.
-
-    narrowed: the filters that the database applies; with any other, or another order, (None, None), and so for callers
-    who may not see all that the database finds.
-    """
-    given = set(request.query_params.keys()) - {"fields", "limit", "marker"}
-    after = request.query_params.get("marker")
-    access = access_of(request)
-    if (access is not None and not access.privileged) or given - narrowed or (after is not None and not is_uuid(after)):
-        return None, None
-    limit = integer_parameter(request, "limit", default=0)
-    return None if after is None else canonical_uuid(after), limit or None
 
 
 def _page_links(request: Request, ids: Sequence[str]) -> list[dict[str, str]]:
@@ -158,31 +185,46 @@ def _page_links(request: Request, ids: Sequence[str]) -> list[dict[str, str]]:
     return links
 
 
-def fixed_ip_filters(request: Request) -> dict[str, list[str]]:
-    """`fixed_ips=ip_address=10.0.0.1` and the like, by key. Raises InvalidInput."""
-    found: dict[str, list[str]] = {}
+def _fixed_ips(request: Request) -> Iterator[ListFilter]:
+    """Read `fixed_ips=ip_address=10.0.0.1` and the like, by key. Raises InvalidInput."""
+    values: dict[str, list[str]] = {}
     for text in request.query_params.getlist("fixed_ips"):
         for part in text.split(","):
             key, separator, value = part.partition("=")
             if not separator or key not in FIXED_IP_KEYS:
                 raise InvalidInput(f"fixed_ips={text}: expected one of {', '.join(FIXED_IP_KEYS)} = a value.")
-            found.setdefault(key, []).append(_canonical(key, value))
-    if (count := len(found.get("ip_address_substr", ()))) > SUBSTRINGS_MAX:
+            values.setdefault(key, []).append(value)
+    if (count := len(values.get("ip_address_substr", ()))) > SUBSTRINGS_MAX:
         raise InvalidInput(
             f"fixed_ips: at most {SUBSTRINGS_MAX} ip_address_substr in one request, {count} are too many."
         )
-    return found
+    readers = {"ip_address": _addresses, "subnet_id": _uuids, "ip_address_substr": _texts}
+    for key, texts in values.items():
+        yield ListFilter(key, readers[key](texts))
 
 
-def _canonical(key: str, value: str) -> str:
-    if key == "subnet_id" and is_uuid(value):
-        return canonical_uuid(value)
-    if key == "ip_address":
+def _addresses(texts: Sequence[str]) -> list[str]:
+    addresses = []
+    for text in texts:
         try:
-            return str(ipaddress.ip_address(value))
+            addresses.append(str(ipaddress.ip_address(text)))
         except ValueError:
-            return value
-    return value
+            continue
+    return [address for address in addresses if "%" not in address]
+
+
+def _uuids(texts: Sequence[str]) -> list[str]:
+    return [canonical_uuid(text) for text in texts if is_uuid(text)]
+
+
+def _tags(texts: Sequence[str]) -> list[str]:
+    """Return the tags; an empty one, which nothing has, for those that the database would not take."""
+    return sorted({"" if "\x00" in tag else tag for text in texts for tag in text.split(",")})
+
+
+def _texts(texts: Sequence[str]) -> list[str]:
+    """Return the texts that something could have."""
+    return [text for text in texts if "\x00" not in text]
 
 
 def more_filters(kind: type[Struct]) -> tuple[str, ...]:
@@ -191,97 +233,93 @@ def more_filters(kind: type[Struct]) -> tuple[str, ...]:
     return (*(TAG_FILTERS if "tags" in names else ()), *((CHANGED_SINCE,) if "updated_at" in names else ()))
 
 
-def _tests(request: Request, kind: type[Struct], besides: frozenset[str]) -> list[Test]:
-    """What an item must pass, in the order of the query string."""
-    names = attributes(kind)
-    given = [name for name in dict.fromkeys(request.query_params.keys()) if name not in RESERVED | besides]
-    if unknown := [name for name in given if name not in names and name not in more_filters(kind)]:
+def _named(request: Request, kind: type[Struct], besides: frozenset[str]) -> list[str]:
+    """Return the filters of the query string, in its order. Raises BadRequest for what is none."""
+    names = [name for name in dict.fromkeys(request.query_params.keys()) if name not in RESERVED | besides]
+    known = {*attributes(kind), *more_filters(kind)}
+    if unknown := [name for name in names if name not in known]:
         raise BadRequest(f"{unknown} is invalid attribute for filtering")
+    return names
+
+
+def _filters(
+    request: Request, kind: Kind, document: type[Struct], more_flags: frozenset[str]
+) -> tuple[list[ListFilter], list[Test]]:
+    """Return the filters that the database applies, and tests for the others."""
+    filters: list[ListFilter] = [ListFilter(name, flags(request, name)) for name in more_flags if _has(request, name)]
     tests: list[Test] = []
-    for name in given:
-        values = request.query_params.getlist(name)
+    for name in _named(request, document, more_flags):
+        texts = request.query_params.getlist(name)
         if name == "fixed_ips":
-            tests.append(_fixed_ips_test(fixed_ip_filters(request)))
+            filters += _fixed_ips(request)
         elif name in TAG_FILTERS:
-            tests.append(_tags_test(name, values))
+            filters.append(ListFilter(name, _tags(texts)))
         elif name == CHANGED_SINCE:
-            tests.append(_changed_test(values))
-        elif name in booleans(kind):
-            tests.append(_boolean_test(name, names[name], values))
+            filters.append(ListFilter(name, [_changed_since(texts)]))
+        elif name in booleans(document):
+            filters.append(ListFilter(name, flags(request, name)))
+        elif name in lists.FILTERS[kind]:
+            filters.append(ListFilter(name, _values(name, document, texts), null=_is_null(texts)))
         else:
-            tests.append(_value_test(name, kind, values))
-    return tests
+            tests.append(_test(request, name, document))
+    return filters, tests
 
 
-def _boolean_test(name: str, field: str, texts: Sequence[str]) -> Test:
-    wanted = _read_flags(name, texts)
-    return lambda item: getattr(item, field) in wanted
+def _has(request: Request, name: str) -> bool:
+    return name in request.query_params
 
 
-def _read_flags(name: str, texts: Sequence[str]) -> tuple[bool, ...]:
-    """Source: Neutron, which converts them so and refuses what is neither."""
+def _values(name: str, document: type[Struct], texts: Sequence[str]) -> list[str]:
+    if name in identifiers(
+        document
+    ):  # others, a project's as Keystone writes it, may look like one and are as they are
+        return _uuids(texts)
+    return [shown_mac(text) if name == "mac_address" else text for text in _texts(texts)]
+
+
+def _is_null(texts: Sequence[str]) -> bool:
+    return not {"", "None", "null"}.isdisjoint(texts)
+
+
+def flags(request: Request, name: str) -> list[bool]:
+    """Return the values of a filter by true or false. Raises InvalidInput.
+
+    Source: Neutron, which converts them so and refuses what is neither.
+    """
+    texts = request.query_params.getlist(name)
     values = {"true": True, "1": True, "false": False, "0": False}
     if strange := [text for text in texts if text.lower() not in values]:
         raise InvalidInput(f"{name}={strange[0]}: cannot be converted to boolean, expected true or false.")
-    return tuple(values[text.lower()] for text in texts)
+    return [values[text.lower()] for text in texts]
 
 
-def _changed_test(texts: Sequence[str]) -> Test:
-    """Source: extension standard-attr-timestamp, changed_since."""
+def _changed_since(texts: Sequence[str]) -> datetime:
+    """Return the earliest of the times, to the second. Source: extension standard-attr-timestamp, changed_since."""
     try:
-        given = [datetime.fromisoformat(text) for text in texts]
-        times = [(at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC) for at in given]
+        times = [datetime.fromisoformat(text) for text in texts]
+        earliest = min((at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC) for at in times)
     except (ValueError, OverflowError):
         raise InvalidInput(f"{CHANGED_SINCE}: expected a time like 2026-01-31T23:59:59Z.") from None
-    since = min(times).replace(tzinfo=None).isoformat(timespec="seconds")
-    return lambda item: bool(item.updated_at >= since)
+    return earliest.replace(microsecond=0)
 
 
-def _value_test(name: str, kind: type[Struct], texts: Sequence[str]) -> Test:
-    """Whether the attribute is one of the values; of a list, whether one of its items is.
+def _test(request: Request, name: str, kind: type[Struct]) -> Test:
+    """Return the test that an attribute is one of the values; of a list, that one of its items is.
 
     Costs as much for a thousand values as for one: some clients name all that they know.
     """
     field = attributes(kind)[name]
-    wanted = {shown_mac(text) for text in texts} if name == "mac_address" else set(texts)
-    none = not wanted.isdisjoint(("", "None", "null"))
-    if name in identifiers(kind):  # others, a project's as Keystone writes it, may look like one and are as they are
-        wanted |= {canonical_uuid(text) for text in texts if is_uuid(text)}
+    if name in booleans(kind):
+        allowed = flags(request, name)
+        return lambda item: getattr(item, field) in allowed
+    texts = request.query_params.getlist(name)
+    values = {*texts, *(_uuids(texts) if name in identifiers(kind) else ())}
+    null = _is_null(texts)
 
     def test(item: Any) -> bool:
         value = getattr(item, field)
-        values = (value,)
-        if value is UNSET:  # a network of several segments has what any of them has
-            values = tuple(getattr(link, field) for link in getattr(item, "segments", UNSET) or ())
-        elif isinstance(value, tuple | list):
-            values = tuple(value)
-        return any(none if one is None else str(one) in wanted for one in values)
-
-    return test
-
-
-def _fixed_ips_test(wanted: Mapping[str, Sequence[str]]) -> Test:
-    def test(item: Any) -> bool:
-        held = item.fixed_ips
-        return (
-            ("subnet_id" not in wanted or any(one.subnet_id in wanted["subnet_id"] for one in held))
-            and ("ip_address" not in wanted or any(one.ip_address in wanted["ip_address"] for one in held))
-            and (
-                "ip_address_substr" not in wanted
-                or any(part in one.ip_address for one in held for part in wanted["ip_address_substr"])
-            )
-        )
-
-    return test
-
-
-def _tags_test(name: str, values: Sequence[str]) -> Test:
-    wanted = {tag for text in values for tag in text.split(",")}
-
-    def test(item: Any) -> bool:
-        has = set(item.tags)
-        found = bool(wanted & has) if name.endswith("-any") else wanted <= has
-        return not found if name.startswith("not-") else found
+        parts = () if value is UNSET else value if isinstance(value, tuple | list) else (value,)
+        return any(null if part is None else str(part) in values for part in parts)
 
     return test
 
@@ -312,22 +350,23 @@ def _comparable(value: Any) -> tuple[bool, Any]:
 
 
 def _reverse(request: Request) -> bool:
-    return True in (flags(request, "page_reverse") or ())
+    return True in flags(request, "page_reverse")
 
 
-def _page(items: list[D], request: Request, key: str, *, by_id: bool) -> list[D]:
-    """by_id: the items are in the order of their ids, and a marker need not be among them any more."""
+def _page(items: list[D], request: Request, key: str) -> list[D]:
+    """Return the page of the ordered items that the request asks for. Raises InvalidInput."""
     limit = integer_parameter(request, "limit", default=0)
     reverse = _reverse(request)
     ordered = items[::-1] if reverse else items
     marker = request.query_params.get("marker")
-    if marker is not None and by_id and is_uuid(marker):
-        at = canonical_uuid(marker)
-        ordered = [item for item in ordered if (getattr(item, key) < at if reverse else getattr(item, key) > at)]
-    elif marker is not None:
-        known = [index for index, item in enumerate(ordered) if getattr(item, key) == marker]
-        if not known:
-            raise InvalidInput(f"marker {marker}: there is no such resource in this list.")
-        ordered = ordered[known[0] + 1 :]
+    if marker is not None:
+        places = [index for index, item in enumerate(ordered) if getattr(item, key) == marker]
+        if not places:
+            raise _no_marker(marker)
+        ordered = ordered[places[0] + 1 :]
     page = ordered[:limit] if limit else ordered
     return page[::-1] if reverse else page
+
+
+def _no_marker(marker: str) -> InvalidInput:
+    return InvalidInput(f"marker {marker}: there is no such resource in this list.")

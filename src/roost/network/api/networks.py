@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-from starlette.requests import Request
-
 from roost.network.api import bodies_networks as bodies
-from roost.network.api import documents, listing
+from roost.network.api import documents
 from roost.network.api.bodies import refuse_many
 from roost.network.api.documents import NetworkDocument
 from roost.network.api.resources import Resource
@@ -28,14 +26,6 @@ NETWORK = Resource(
 def network_operations(context: Networks) -> Operations:
     """Of the collection, and of one network."""
 
-    async def list_narrowed(request: Request) -> list[Network]:
-        return await service.list_networks(
-            context,
-            listing.uuids(request, "id"),
-            names=listing.texts(request, "name"),
-            project_ids=listing.texts(request, "project_id"),
-        )
-
     async def create(items: Sequence[bodies.NetworkBody]) -> list[Network]:
         refuse_many("segments", (item.segments for item in items))
         wanted = [bodies.network(item, context.env, context.default_project) for item in items]
@@ -46,7 +36,6 @@ def network_operations(context: Networks) -> Operations:
 
     return NETWORK.operations(
         context,
-        list_narrowed=list_narrowed,
         create=create,
         create_body=bodies.NetworkEnvelope,
         update=update,

@@ -15,7 +15,8 @@ from roost.network.api import listing
 from roost.network.api.access import owned
 from roost.network.api.documents import Document, attributes, booleans
 from roost.network.api.protocol import path_id, revision
-from roost.network.service import Networks
+from roost.network.model import Kind, ListQuery, ListRow
+from roost.network.service import Networks, lists
 from roost.platform.errors import BadRequest, NotFound
 from roost.platform.http import json_response, read_bytes, read_json, replace_body
 from roost.platform.operations import Operation, Operations, Schema
@@ -42,17 +43,16 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
     """One kind of what the API shows.
 
     one, many: as in paths, envelopes and names of rules. missing: the error for an id that nothing has. find: those of
-    the ids that there are. show: as a document. more_filters: of a list, by what is no attribute; list_narrowed of
-    `operations` applies them.
+    the ids that there are. show: as a document. more_flags: filters of a list by true or false that are no attributes.
     """
 
-    one: str
+    one: Kind
     many: str
     document: type[Document]
     missing: type[NotFound]
     find: Callable[[Networks, Sequence[str]], Awaitable[list[T]]]
     show: Callable[[T], Document]
-    more_filters: frozenset[str] = frozenset()
+    more_flags: frozenset[str] = frozenset()
 
     @property
     def title(self) -> str:
@@ -91,7 +91,6 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
         self,
         context: Networks,
         *,
-        list_narrowed: Callable[[Request], Awaitable[Sequence[T]]],
         create: Callable[[Sequence[Any]], Awaitable[Sequence[T]]],
         create_body: type[Struct],
         update: Callable[[str, Any, int | None], Awaitable[T]],
@@ -100,13 +99,13 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
     ) -> Operations:
         """Of the collection, and of one.
 
-        list_narrowed: at least those that the query string asks for. create: of bodies, what is made, in the same
-        order. create_body: the whole body, with a field for one and a field for many. update: of id, body and the
-        revision that it must have (None: any). update_body: the whole body, with a field for one.
+        create: of bodies, what is made, in the same order. create_body: the whole body, with a field for one and a
+        field for many. update: of id, body and the revision that it must have (None: any). update_body: the whole body,
+        with a field for one.
         """
         return {
             f"/v2.0/{self.many}": {
-                "GET": self._list_operation(list_narrowed),
+                "GET": self._list_operation(context),
                 "POST": self._create_operation(create, create_body),
             },
             f"/v2.0/{self.many}/{{id}}": {
@@ -116,16 +115,21 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
             },
         }
 
-    def _list_operation(self, list_narrowed: Callable[[Request], Awaitable[Sequence[T]]]) -> Operation:
+    def _list_operation(self, context: Networks) -> Operation:
+        async def read(query: ListQuery) -> tuple[list[ListRow], list[Document]]:
+            rows = await lists.list_rows(context, self.one, query)
+            items = await self.find(context, [row.id for row in rows]) if rows else []
+            documents = {item.id: item for item in map(self.show, items)}
+            return rows, [documents[row.id] for row in rows if row.id in documents]
+
         async def endpoint(request: Request) -> Response:
-            shown = [self.show(item) for item in await list_narrowed(request)]
-            return listing.answer(request, self.many, shown, self.document, besides=self.more_filters)
+            return await listing.answer(request, self.one, self.many, self.document, read, flags=self.more_flags)
 
         return Operation(
             summary=f"{self.many}: filtered, in order, in pages",
             endpoint=endpoint,
             rule=f"get_{self.one}",
-            query=list_query(self.document, *self.more_filters),
+            query=list_query(self.document, *self.more_flags),
             result=list_answer(self.many, self.document),
         )
 

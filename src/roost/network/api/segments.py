@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-from starlette.requests import Request
-
 from roost.network.api import bodies_segments as bodies
-from roost.network.api import documents, listing
+from roost.network.api import documents
 from roost.network.api.documents import SegmentDocument
 from roost.network.api.resources import Resource
 from roost.network.errors import SegmentNotFound
@@ -27,17 +25,6 @@ SEGMENT = Resource(
 def segment_operations(context: Networks) -> Operations:
     """Of the collection, and of one segment."""
 
-    async def list_narrowed(request: Request) -> list[Segment]:
-        names = listing.texts(request, "name")
-        # A filter may find null, for what has no name, by words that are no name: the database would not.
-        named = None if names is None or set(names) & {"", "None", "null"} else names
-        return await service.list_segments(
-            context,
-            listing.uuids(request, "id"),
-            network_ids=listing.uuids(request, "network_id"),
-            names=named,
-        )
-
     async def create(items: Sequence[bodies.SegmentBody]) -> list[Segment]:
         wanted = [bodies.segment(item, context.env) for item in items]
         return await service.create_segments(context, wanted)
@@ -47,7 +34,6 @@ def segment_operations(context: Networks) -> Operations:
 
     return SEGMENT.operations(
         context,
-        list_narrowed=list_narrowed,
         create=create,
         create_body=bodies.SegmentEnvelope,
         update=update,

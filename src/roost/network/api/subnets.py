@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-from starlette.requests import Request
-
 from roost.network.api import bodies_subnets as bodies
-from roost.network.api import documents, listing
+from roost.network.api import documents
 from roost.network.api.bodies import refuse_many
 from roost.network.api.documents import SubnetDocument
 from roost.network.api.resources import Resource
@@ -22,22 +20,13 @@ SUBNET = Resource(
     missing=SubnetNotFound,
     find=service.list_subnets,
     show=documents.subnet,
-    more_filters=frozenset({"shared"}),
+    more_flags=frozenset({"shared"}),
 )
 """`shared` is the network's: a filter that subnets do not show. Source: neutron-lib, definitions/subnet.py."""
 
 
 def subnet_operations(context: Networks) -> Operations:
     """Of the collection, and of one subnet."""
-
-    async def list_narrowed(request: Request) -> list[Subnet]:
-        return await service.list_subnets(
-            context,
-            listing.uuids(request, "id"),
-            network_ids=listing.uuids(request, "network_id"),
-            names=listing.texts(request, "name"),
-            shared=listing.flags(request, "shared"),
-        )
 
     async def create(items: Sequence[bodies.SubnetBody]) -> list[Subnet]:
         refuse_many("allocation_pools", (item.allocation_pools for item in items))
@@ -49,7 +38,6 @@ def subnet_operations(context: Networks) -> Operations:
 
     return SUBNET.operations(
         context,
-        list_narrowed=list_narrowed,
         create=create,
         create_body=bodies.SubnetEnvelope,
         update=update,

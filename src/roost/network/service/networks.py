@@ -29,16 +29,10 @@ CHANGEABLE = ("name", "description", "admin_state_up", "shared", "external", "mt
 """Of a network, by its owner."""
 
 
-async def list_networks(
-    networks: Networks,
-    ids: Sequence[str] | None = None,
-    *,
-    names: Sequence[str] | None = None,
-    project_ids: Sequence[str] | None = None,
-) -> list[Network]:
-    """Networks by id, name and project; None is any."""
+async def list_networks(networks: Networks, ids: Sequence[str] | None = None) -> list[Network]:
+    """Return those of the networks that there are, or all, by id."""
     async with networks.database.transaction(snapshot=True) as tx:
-        return await _with_links(tx, await store.list_networks(tx, ids, names=names, project_ids=project_ids))
+        return await _with_links(tx, await store.list_networks(tx, ids))
 
 
 async def get_network(networks: Networks, network_id: str) -> Network:
@@ -56,15 +50,11 @@ async def list_reachable(networks: Networks, project_id: str) -> dict[str, Netwo
 
 
 async def list_segments(
-    networks: Networks,
-    ids: Sequence[str] | None = None,
-    *,
-    network_ids: Sequence[str] | None = None,
-    names: Sequence[str] | None = None,
+    networks: Networks, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
 ) -> list[Segment]:
-    """Segments by id, network and name; None is any. One without a name is found by none."""
+    """Return segments, by id: those of the ids, those of the networks; None is any."""
     async with networks.database.transaction() as tx:
-        return await store.list_segments(tx, ids, network_ids=network_ids, names=names)
+        return await store.list_segments(tx, ids, network_ids=network_ids)
 
 
 async def create_networks(networks: Networks, wanted: Sequence[Network]) -> list[Network]:

@@ -37,19 +37,14 @@ log = structlog.get_logger()
 
 
 async def list_subnets(
-    networks: Networks,
-    ids: Sequence[str] | None = None,
-    *,
-    network_ids: Sequence[str] | None = None,
-    names: Sequence[str] | None = None,
-    shared: Sequence[bool] | None = None,
+    networks: Networks, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
 ) -> list[Subnet]:
-    """Subnets by id, network, name and whether that network is shared, each with its routes to its peers; None is any.
+    """Return subnets, by id, each with its routes to its peers: those of the ids, of the networks; None is any.
 
     Those on their way out are gone already.
     """
     async with networks.database.transaction(snapshot=True) as tx:
-        rows = await store.list_subnets(tx, ids, network_ids=network_ids, names=names, shared=shared)
+        rows = await store.list_subnets(tx, ids, network_ids=network_ids)
         found = [subnet for subnet in rows if not subnet.deleting]
         routed = sorted({subnet.network_id for subnet in found if subnet.segment_id is not None})
         peers: dict[str, list[Subnet]] = {}

@@ -21,22 +21,14 @@ _NETWORK = """
 LIST_NETWORKS = f"""
 -- network.list_networks
 SELECT {_NETWORK} FROM network.network n
-WHERE ($1::uuid[] IS NULL OR n.id = ANY($1))
-    AND ($2::text[] IS NULL OR n.name = ANY($2))
-    AND ($3::text[] IS NULL OR n.project_id = ANY($3))
+WHERE $1::uuid[] IS NULL OR n.id = ANY($1)
 ORDER BY n.id
 """  # noqa: S608 - only column names of this file
 
 
-async def list_networks(
-    tx: Connection,
-    ids: Sequence[str] | None = None,
-    *,
-    names: Sequence[str] | None = None,
-    project_ids: Sequence[str] | None = None,
-) -> list[Network]:
-    """Networks by id, name and project; None is any."""
-    return [_network(row) for row in await tx.fetch(LIST_NETWORKS, ids, names, project_ids)]
+async def list_networks(tx: Connection, ids: Sequence[str] | None = None) -> list[Network]:
+    """Return those of the networks that there are, or all, by id."""
+    return [_network(row) for row in await tx.fetch(LIST_NETWORKS, ids)]
 
 
 LIST_REACHABLE = """
@@ -196,20 +188,15 @@ SELECT id, network_id, name, description, network_type, physical_network, segmen
     updated_at
 FROM network.segment
 WHERE ($1::uuid[] IS NULL OR id = ANY($1)) AND ($2::uuid[] IS NULL OR network_id = ANY($2))
-    AND ($3::text[] IS NULL OR name = ANY($3))
 ORDER BY id
 """
 
 
 async def list_segments(
-    tx: Connection,
-    ids: Sequence[str] | None = None,
-    *,
-    network_ids: Sequence[str] | None = None,
-    names: Sequence[str] | None = None,
+    tx: Connection, ids: Sequence[str] | None = None, *, network_ids: Sequence[str] | None = None
 ) -> list[Segment]:
-    """Segments by id, of networks, by name; None is any."""
-    rows = await tx.fetch(LIST_SEGMENTS, ids, network_ids, names)
+    """Return segments, by id: those of the ids, those of the networks; None is any."""
+    rows = await tx.fetch(LIST_SEGMENTS, ids, network_ids)
     return [Segment(**{**row, "tags": tuple(row["tags"])}) for row in rows]
 
 

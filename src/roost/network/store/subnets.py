@@ -22,9 +22,6 @@ SELECT s.id, s.network_id, s.segment_id, s.name, s.description, s.project_id, s.
 FROM network.subnet s
 WHERE ($1::uuid[] IS NULL OR s.id = ANY($1)) AND ($2::uuid[] IS NULL OR s.network_id = ANY($2))
     AND ($3::uuid[] IS NULL OR s.provider_uuid = ANY($3))
-    AND ($4::text[] IS NULL OR s.name = ANY($4))
-    AND ($5::boolean[] IS NULL
-        OR EXISTS (SELECT FROM network.network n WHERE n.id = s.network_id AND n.shared = ANY($5)))
 ORDER BY s.id
 """
 
@@ -35,11 +32,9 @@ async def list_subnets(
     *,
     network_ids: Sequence[str] | None = None,
     provider_uuids: Sequence[str] | None = None,
-    names: Sequence[str] | None = None,
-    shared: Sequence[bool] | None = None,
 ) -> list[Subnet]:
-    """Subnets by id, of networks, of providers, by name, by whether their network is shared; None is any."""
-    return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids, names, shared)]
+    """Return subnets, by id: those of the ids, of the networks, of the providers; None is any."""
+    return [_subnet(row) for row in await tx.fetch(LIST_SUBNETS, ids, network_ids, provider_uuids)]
 
 
 INSERT_SUBNET = """

@@ -33,7 +33,7 @@ async def _versions(request: Request) -> Response:
 
 
 def operations(ledger: Ledger, policy: Policy) -> Operations:
-    """Every operation of the API, by path and method."""
+    """Return every operation of the API, by path and method."""
     served: Operations = {
         # First, since routes are tried in order, what schedulers ask all day.
         **CandidateOperations(ledger).operations(),
@@ -56,5 +56,5 @@ def operations(ledger: Ledger, policy: Policy) -> Operations:
 
 
 def routes(ledger: Ledger, policy: Policy) -> list[Route]:
-    """Every route, to be mounted at the root or below a name."""
+    """Return every route, to be mounted at the root or below a name."""
     return [*make_routes(API, operations(ledger, policy), checks(policy)), API.not_found()]

@@ -18,10 +18,11 @@ from roost.placement.api.bodies import VALUES_MAX, check, decode, work_on
 from roost.placement.api.errors import refusal
 from roost.placement.api.protocol import answer, provider_uuid
 from roost.placement.errors import ConsumerNotFound, ResourceClassNotFound
+from roost.placement.model import NameKind
 from roost.placement.service import claims as claims_service
 from roost.placement.service import reads as reads_service
 from roost.placement.service.ledger import Ledger
-from roost.placement.service.names import check_resource_classes
+from roost.placement.service.names import check_names
 from roost.platform.errors import BadRequest
 from roost.platform.http import Version, canonical_uuid, is_uuid, read_bytes
 from roost.platform.operations import Operation, Operations, version_of
@@ -74,20 +75,23 @@ class Allocations:
 
     async def show(self, request: Request) -> Response:
         text: str = request.path_params["uuid"]
-        head, held = (
-            await reads_service.find_consumer(self.ledger, canonical_uuid(text)) if is_uuid(text) else (None, {})
+        lines = (
+            await reads_service.list_consumer_allocations(self.ledger, canonical_uuid(text)) if is_uuid(text) else []
         )
-        allocations = {
-            uuid: {"generation": generation, "resources": resources} for uuid, (generation, resources) in held.items()
-        }
+        allocations: dict[str, Any] = {}
+        for line in lines:
+            shown = allocations.setdefault(
+                line.provider_uuid, {"generation": line.provider_generation, "resources": {}}
+            )
+            shown["resources"][line.resource_class] = line.used
         body: dict[str, Any] = {"allocations": allocations}
         version = version_of(request)
-        if head is not None and version >= BY_PROVIDER_SINCE:
-            body["project_id"], body["user_id"] = head.project_id, head.user_id
+        if lines and version >= BY_PROVIDER_SINCE:
+            body["project_id"], body["user_id"] = lines[0].project_id, lines[0].user_id
             if version >= GENERATIONS_SINCE:
-                body["consumer_generation"] = head.generation
+                body["consumer_generation"] = lines[0].consumer_generation
             if version >= CONSUMER_TYPES_SINCE:
-                body["consumer_type"] = head.consumer_type or UNKNOWN_TYPE
+                body["consumer_type"] = lines[0].consumer_type or UNKNOWN_TYPE
         return answer(request, body)
 
     async def replace(self, request: Request) -> Response:
@@ -119,18 +123,19 @@ class Allocations:
         return Response(None, 204)
 
     async def show_provider(self, request: Request) -> Response:
-        generation, held = await reads_service.get_provider_allocations(self.ledger, provider_uuid(request))
-        with_generations = version_of(request) >= GENERATIONS_SINCE
-        allocations = {
-            uuid: {"resources": one.resources, **({"consumer_generation": one.generation} if with_generations else {})}
-            for uuid, one in held.items()
-        }
+        generation, lines = await reads_service.get_provider_allocations(self.ledger, provider_uuid(request))
+        allocations: dict[str, Any] = {}
+        for line in lines:
+            shown = allocations.setdefault(line.consumer_uuid, {"resources": {}})
+            shown["resources"][line.resource_class] = line.used
+            if version_of(request) >= GENERATIONS_SINCE:
+                shown["consumer_generation"] = line.consumer_generation
         return answer(request, {"allocations": allocations, "resource_provider_generation": generation})
 
     async def _claim(self, group: ClaimGroup, whose: str) -> None:
-        names = {name for claim in group.consumers for held in claim.allocations.values() for name in held}
+        names = {name for claim in group.consumers for resources in claim.allocations.values() for name in resources}
         try:
-            await check_resource_classes(self.ledger, names)
+            await check_names(self.ledger, NameKind.RESOURCE_CLASS, names)
         except ResourceClassNotFound as error:
             raise ResourceClassNotFound(f"Unable to allocate inventory {whose}{error}") from error
         answered = await claims_service.claim_one(self.ledger, group)
@@ -138,58 +143,42 @@ class Allocations:
             raise refusal(answered)
 
     def operations(self) -> Operations:
-        """By path and method."""
+        """Return the operations, by path and method."""
         rule = "placement:allocations:{}".format
         return {
             "/allocations": {
                 "POST": Operation(
                     summary="claim for several consumers, all or nothing; 409 with every shortfall",
-                    endpoint=self.replace_many,
-                    errors=(409,),
-                    rule=rule("manage"),
-                    since=(1, 13),
-                    body=schemas.ALLOCATIONS_SET_MANY,
-                    status=204,
+                    endpoint=self.replace_many, errors=(409,), rule=rule("manage"), since=(1, 13),
+                    body=schemas.ALLOCATIONS_SET_MANY, status=204,
                 )
             },
             "/allocations/{uuid}": {
                 "GET": Operation(
-                    summary="what a consumer holds; empty for one that holds nothing",
-                    endpoint=self.show,
-                    path=schemas.ANY_CONSUMER,
-                    result=answer_schemas.CONSUMER,
-                    rule=rule("list"),
+                    summary="what a consumer holds; empty for one that holds nothing", endpoint=self.show,
+                    path=schemas.ANY_CONSUMER, result=answer_schemas.CONSUMER, rule=rule("list"),
                 ),
                 "PUT": Operation(
-                    summary="claim for one consumer, instead of what it held",
-                    endpoint=self.replace,
-                    errors=(409,),
-                    rule=rule("update"),
-                    body=schemas.ALLOCATIONS_SET,
-                    status=204,
+                    summary="claim for one consumer, instead of what it held", endpoint=self.replace, errors=(409,),
+                    rule=rule("update"), body=schemas.ALLOCATIONS_SET, status=204,
                 ),
                 "DELETE": Operation(
-                    summary="give back all that a consumer holds, whatever its generation",
-                    endpoint=self.release,
-                    errors=(404,),
-                    rule=rule("delete"),
-                    status=204,
+                    summary="give back all that a consumer holds, whatever its generation", endpoint=self.release,
+                    errors=(404,), rule=rule("delete"), status=204,
                 ),
             },
             "/resource_providers/{uuid}/allocations": {
                 "GET": Operation(
-                    summary="what each consumer holds of it",
-                    endpoint=self.show_provider,
-                    result=answer_schemas.PROVIDER_ALLOCATIONS,
-                    errors=(404,),
+                    summary="what each consumer holds of it", endpoint=self.show_provider,
+                    result=answer_schemas.PROVIDER_ALLOCATIONS, errors=(404,),
                     rule="placement:resource_providers:allocations:list",
                 )
             },
-        }
+        }  # fmt: skip
 
 
 def read_claims(raw: bytes, version: Version) -> tuple[ConsumerClaim, ...]:
-    """The claims of a body for many consumers. Raises BadRequest."""
+    """Return the claims of a body for many consumers. Raises BadRequest."""
     try:
         bodies = MANY_DECODER.decode(raw) if version >= GENERATIONS_SINCE else {}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -202,7 +191,7 @@ def read_claims(raw: bytes, version: Version) -> tuple[ConsumerClaim, ...]:
 
 
 def slow_claims(data: Mapping[str, Any], version: Version) -> tuple[ConsumerClaim, ...]:
-    """The claims of a body by consumer that is as its schema says. Raises BadRequest."""
+    """Return the claims of a body by consumer that is as its schema says. Raises BadRequest."""
     claims = tuple(slow_claim(consumer_uuid(uuid), entry, version) for uuid, entry in data.items())
     if len({claim.consumer_uuid for claim in claims}) < len(claims):
         raise BadRequest("a consumer is named twice: expected each once, in either spelling of its UUID")
@@ -210,24 +199,24 @@ def slow_claims(data: Mapping[str, Any], version: Version) -> tuple[ConsumerClai
 
 
 def fast_claim(uuid: str, body: ConsumerBody) -> ConsumerClaim:
-    """The claim that a body stands for."""
+    """Return the claim that a body stands for."""
     return ConsumerClaim(
         consumer_uuid=uuid,
         generation=body.consumer_generation,
         consumer_type=body.consumer_type or None,
         project_id=body.project_id,
         user_id=body.user_id,
-        allocations={provider: held.resources for provider, held in body.allocations.items()},
+        allocations={provider: entry.resources for provider, entry in body.allocations.items()},
     )
 
 
 def slow_claim(uuid: str, data: Mapping[str, Any], version: Version) -> ConsumerClaim:
-    """The same of plain data that is as the schema of its microversion says. Raises BadRequest."""
-    held = data["allocations"]
-    if isinstance(held, list):  # before 1.12; what is said last of a provider counts
-        held = {entry["resource_provider"]["uuid"]: entry for entry in held}
+    """Return the claim of plain data that is as the schema of its microversion says. Raises BadRequest."""
+    entries = data["allocations"]
+    if isinstance(entries, list):  # before 1.12; what is said last of a provider counts
+        entries = {entry["resource_provider"]["uuid"]: entry for entry in entries}
     allocations: dict[str, dict[str, int]] = {}
-    for provider, entry in held.items():
+    for provider, entry in entries.items():
         if not is_uuid(provider):
             raise BadRequest(f"Allocation for resource provider '{provider}' that does not exist.")
         allocations[canonical_uuid(provider)] = {name: int(amount) for name, amount in entry["resources"].items()}
@@ -243,7 +232,7 @@ def slow_claim(uuid: str, data: Mapping[str, Any], version: Version) -> Consumer
 
 
 def consumer_uuid(text: str) -> str:
-    """A consumer's UUID as Roost writes it. Raises BadRequest."""
+    """Return a consumer's UUID as Roost writes it. Raises BadRequest."""
     if not is_uuid(text):
         raise BadRequest(f"Malformed consumer_uuid: {text}")
     return canonical_uuid(text)

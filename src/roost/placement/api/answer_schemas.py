@@ -7,7 +7,7 @@ from roost.platform.operations import Schema
 
 
 def _all_of(**properties: Schema) -> dict[str, Any]:
-    """An object that always has each of these properties, and no others."""
+    """Return an object that always has each of these properties, and no others."""
     return closed(dict(properties), tuple(properties))
 
 

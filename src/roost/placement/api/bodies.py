@@ -7,7 +7,6 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -40,7 +39,7 @@ FORMATS = jsonschema.FormatChecker(formats=())
 def _unique_strings(
     _validator: Any, unique: bool, instance: object, _schema: Any
 ) -> Iterator[jsonschema.ValidationError]:
-    """Lists that must be unique are lists of strings; jsonschema compares other things two by two, for hours."""
+    """Refuse repeated strings, and nothing else: jsonschema compares other things two by two, for hours."""
     if not unique or not isinstance(instance, list) or not all(isinstance(item, str) for item in instance):
         return
     if len(set(instance)) < len(instance):
@@ -48,7 +47,7 @@ def _unique_strings(
 
 
 def _pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
-    """As JSON Schema means it: `$` is the end, not also before a last line feed as in Python."""
+    """Refuse as JSON Schema means it: `$` is the end, not also before a last line feed as in Python."""
     if isinstance(instance, str) and not re.search(pattern.replace("$", r"\Z"), instance):
         yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
 
@@ -64,7 +63,7 @@ def _is_uuid(instance: object) -> bool:
 
 
 async def read_body(request: Request, versions: Versions) -> Any:
-    """The body as plain data, as the schema of the request's microversion has it. Raises BadRequest."""
+    """Return the body as plain data, as the schema of the request's microversion has it. Raises BadRequest."""
     body = await read_bytes(request, values_max=VALUES_MAX)
     data = decode(body)
     await work_on(body, check, data, versions.at(version_of(request)), "JSON does not validate")
@@ -79,7 +78,7 @@ async def work_on(body: bytes, work: Callable[..., T], *arguments: Any) -> T:
 
 
 def decode(body: bytes) -> Any:
-    """Plain data from JSON. Raises BadRequest."""
+    """Return plain data from JSON. Raises BadRequest."""
     try:
         if rb"\u0000" in body:
             raise BadRequest("Malformed JSON: names and ids have no character \\u0000")
@@ -93,7 +92,7 @@ def decode(body: bytes) -> Any:
 
 
 def read_query(request: Request, versions: Versions) -> Mapping[str, str]:
-    """The parameters of the query string, the last one of each name. Raises BadRequest."""
+    """Return the parameters of the query string, the last one of each name. Raises BadRequest."""
     parameters = dict(request.query_params.multi_items())
     check(parameters, versions.at(version_of(request)), "Invalid query string parameters")
     if any("\0" in value for value in parameters.values()):
@@ -104,7 +103,7 @@ def read_query(request: Request, versions: Versions) -> Mapping[str, str]:
 def check(data: Any, schema: Schema, opening: str) -> None:
     """Raise BadRequest, in jsonschema's words after the opening ones, unless the data is as the schema says."""
     try:
-        error = best_match(islice(_validator(_Identity(schema)).iter_errors(data), ERRORS_MAX))
+        error = best_match(islice(_validator(schema).iter_errors(data), ERRORS_MAX))
         text = None if error is None else _phrase(error)
     except RecursionError:
         text = "it is nested too deeply"
@@ -113,27 +112,19 @@ def check(data: Any, schema: Schema, opening: str) -> None:
 
 
 def _phrase(error: jsonschema.ValidationError) -> str:
-    """jsonschema's words; of what is large only their beginning, since it shows all that it looked at."""
+    """Return jsonschema's words; of a large value only the beginning, since they show all of it."""
     shown = repr(error.instance)
     if len(shown) <= SHOWN_MAX and shown.count("[") + shown.count("{") <= BRACKETS_MAX:
         return str(error)
     return error.message if len(error.message) <= SHOWN_MAX else f"{error.message[:SHOWN_MAX]} …"
 
 
-class _Identity:
-    """A schema as a key: schemas are constants, and not hashable."""
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-
-    def __hash__(self) -> int:
-        return id(self.schema)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and other.schema is self.schema
+VALIDATORS: dict[int, jsonschema.Draft202012Validator] = {}
+"""By the identities of schemas, which are constants, and not hashable; each keeps its schema."""
 
 
-@cache
-def _validator(key: _Identity) -> jsonschema.Draft202012Validator:
-    made: jsonschema.Draft202012Validator = VALIDATOR(key.schema, format_checker=FORMATS)
-    return made
+def _validator(schema: Schema) -> jsonschema.Draft202012Validator:
+    validator = VALIDATORS.get(id(schema))
+    if validator is None:
+        validator = VALIDATORS[id(schema)] = VALIDATOR(schema, format_checker=FORMATS)
+    return validator

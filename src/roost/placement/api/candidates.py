@@ -36,7 +36,7 @@ class CandidateOperations:
     async def list_candidates(self, request: Request) -> Response:
         version = version_of(request)
         matches = await reads_service.match_candidates(self.ledger, _query(request))
-        body = encode(matches.index, matches.plan, matches.found, version)
+        body = encode(matches.index, matches.plan, matches.candidates, version)
         why = {} if matches.funnel is None else {EXPLAIN_HEADER: _short(describe(matches.funnel))}
         return answer_bytes(request, body, headers=why)
 
@@ -52,33 +52,26 @@ class CandidateOperations:
         return answer(request, {"explanation": describe(funnel), "steps": steps})
 
     def operations(self) -> Operations:
-        """By path and method."""
+        """Return the operations, by path and method."""
         return {
             "/allocation_candidates": {
                 "GET": Operation(
-                    summary="the ways to satisfy a request, with granular groups",
-                    endpoint=self.list_candidates,
-                    result=answer_schemas.CANDIDATES,
-                    rule=RULE,
-                    since=CANDIDATES_SINCE,
-                    query=CANDIDATE_QUERY,
+                    summary="the ways to satisfy a request, with granular groups", endpoint=self.list_candidates,
+                    result=answer_schemas.CANDIDATES, rule=RULE, since=CANDIDATES_SINCE, query=CANDIDATE_QUERY,
                 )
             },
             "/explain": {
                 "GET": Operation(
                     summary="Roost's own: how many hosts each requirement of a query for candidates leaves",
-                    endpoint=self.explain,
-                    result=answer_schemas.EXPLANATION,
-                    rule=RULE,
-                    since=CANDIDATES_SINCE,
+                    endpoint=self.explain, result=answer_schemas.EXPLANATION, rule=RULE, since=CANDIDATES_SINCE,
                     query=CANDIDATE_QUERY,
                 )
             },
-        }
+        }  # fmt: skip
 
 
 def describe(funnel: Funnel) -> str:
-    """The requirement that the last hosts did not meet, in one line."""
+    """Return the requirement that the last hosts did not meet, in one line."""
     before = funnel.steps[0]
     for step in funnel.steps:
         if step.hosts_left == 0:
@@ -88,7 +81,7 @@ def describe(funnel: Funnel) -> str:
 
 
 def _short(text: str) -> str:
-    """As much as a header may have: proxies bound them, and `/explain` has the whole."""
+    """Return as much as a header may have: proxies bound them, and `/explain` has the whole."""
     return text if len(text) <= EXPLAIN_CHARACTERS_MAX else f"{text[:EXPLAIN_CHARACTERS_MAX]}..."
 
 

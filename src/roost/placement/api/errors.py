@@ -55,7 +55,7 @@ EXPLANATIONS = {
 
 
 def error_response(problem: Problem, detail: str, request: Request) -> Response:
-    """An error in the Placement API's own words; JSON unless the client asks for something else."""
+    """Return an error in the Placement API's own words; JSON unless the client asks for something else."""
     explanation = EXPLANATIONS.get(problem.status)
     detail = _in_one_line(detail)
     text = f"{explanation}\n\n {detail}  " if explanation else detail
@@ -93,7 +93,7 @@ def _errors_list(problem: Problem, title: str, text: str, request: Request) -> d
 
 
 def refusal(refused: Refused) -> RoostError:
-    """The error that upstream answers where the ledger refuses; all reasons are in its text."""
+    """Return the error that upstream answers where the ledger refuses; all reasons are in its text."""
     shortfalls = refused.shortfalls
     for shortfall in shortfalls:
         if shortfall.rule is Rule.NO_PROVIDER:
@@ -112,8 +112,8 @@ def _words(shortfall: Shortfall) -> str:
     match shortfall.rule:
         case Rule.CONSUMER_GENERATION:
             present = "null" if shortfall.free < 0 else shortfall.free
-            given = None if shortfall.requested < 0 else shortfall.requested
-            return f"consumer generation conflict - expected {present} but got {given}"
+            generation = None if shortfall.requested < 0 else shortfall.requested
+            return f"consumer generation conflict - expected {present} but got {generation}"
         case Rule.NO_INVENTORY:
             return f"Inventory for {what} invalid: No inventory of class {shortfall.resource_class}."
         case Rule.CAPACITY:

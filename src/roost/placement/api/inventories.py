@@ -80,7 +80,7 @@ class Inventories:
         return Response(None, 204)
 
     def operations(self) -> Operations:
-        """By path and method."""
+        """Return the operations, by path and method."""
         rule = "placement:resource_providers:inventories:{}".format
         every = "/resource_providers/{uuid}/inventories"
         return {
@@ -121,12 +121,12 @@ class Inventories:
 
 
 def read_inventories(body: Mapping[str, Any]) -> dict[str, Inventory]:
-    """Resource class -> inventory, of a body that is as its schema says."""
+    """Return resource class -> inventory, of a body that is as its schema says."""
     return {name: read_inventory(fields) for name, fields in body.items()}
 
 
 def read_inventory(body: Mapping[str, Any]) -> Inventory:
-    """One inventory, of a body that is as its schema says; what is not given is as upstream has it."""
+    """Return one inventory, of a body that is as its schema says; what is not given is as upstream has it."""
     fields = {name: body[name] for name in Inventory.__struct_fields__ if name in body}
     whole = {name: int(value) for name, value in fields.items() if name != "allocation_ratio"}
     return Inventory(**whole, allocation_ratio=float(fields.get("allocation_ratio", 1.0)))

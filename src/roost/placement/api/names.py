@@ -10,6 +10,7 @@ from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import check, read_body, read_query
 from roost.placement.api.protocol import answer, link_to, provider_uuid
 from roost.placement.errors import ResourceClassTaken
+from roost.placement.model import NameKind
 from roost.placement.service import names as names_service
 from roost.placement.service import providers as providers_service
 from roost.placement.service import reads as reads_service
@@ -27,17 +28,18 @@ class ResourceClasses:
     ledger: Ledger
 
     async def list_all(self, request: Request) -> Response:
-        names = await names_service.list_resource_classes(self.ledger)
+        names = await names_service.list_names(self.ledger, NameKind.RESOURCE_CLASS)
         return answer(request, {"resource_classes": [_class_body(request, name) for name in names]})
 
     async def create(self, request: Request) -> Response:
         name = (await read_body(request, schemas.CLASS_CREATE))["name"]
-        if not await names_service.create_resource_class(self.ledger, name):
+        if not await names_service.create_name(self.ledger, NameKind.RESOURCE_CLASS, name):
             raise ResourceClassTaken(f"Conflicting resource class already exists: {name}")
         return Response(None, 201, {"Location": link_to(request, f"/resource_classes/{name}")})
 
     async def show(self, request: Request) -> Response:
-        name = await names_service.get_resource_class(self.ledger, request.path_params["name"])
+        name: str = request.path_params["name"]
+        await names_service.check_exists(self.ledger, NameKind.RESOURCE_CLASS, name)
         return answer(request, _class_body(request, name))
 
     async def ensure(self, request: Request) -> Response:
@@ -47,65 +49,43 @@ class ResourceClasses:
             await names_service.rename_resource_class(self.ledger, name, new_name)
             return answer(request, _class_body(request, new_name))
         check({"name": name}, schemas.CLASS_NAME, "JSON does not validate")
-        created = await names_service.create_resource_class(self.ledger, name)
+        created = await names_service.create_name(self.ledger, NameKind.RESOURCE_CLASS, name)
         return Response(None, 201 if created else 204, {"Location": link_to(request, f"/resource_classes/{name}")})
 
     async def delete(self, request: Request) -> Response:
-        await names_service.delete_resource_class(self.ledger, request.path_params["name"])
+        await names_service.delete_name(self.ledger, NameKind.RESOURCE_CLASS, request.path_params["name"])
         return Response(None, 204)
 
     def operations(self) -> Operations:
-        """By path and method."""
+        """Return the operations, by path and method."""
         rule = "placement:resource_classes:{}".format
         return {
             "/resource_classes": {
                 "GET": Operation(
-                    summary="every resource class, the standard ones first",
-                    endpoint=self.list_all,
-                    result=answer_schemas.RESOURCE_CLASSES,
-                    rule=rule("list"),
-                    since=(1, 2),
+                    summary="every resource class, the standard ones first", endpoint=self.list_all,
+                    result=answer_schemas.RESOURCE_CLASSES, rule=rule("list"), since=(1, 2),
                 ),
                 "POST": Operation(
-                    summary="make a custom class",
-                    endpoint=self.create,
-                    errors=(409,),
-                    rule=rule("create"),
-                    since=(1, 2),
-                    body=schemas.CLASS_CREATE,
-                    status=201,
+                    summary="make a custom class", endpoint=self.create, errors=(409,), rule=rule("create"),
+                    since=(1, 2), body=schemas.CLASS_CREATE, status=201,
                 ),
             },
             "/resource_classes/{name}": {
                 "GET": Operation(
-                    summary="one resource class",
-                    endpoint=self.show,
-                    result=answer_schemas.RESOURCE_CLASS,
-                    errors=(404,),
-                    rule=rule("show"),
-                    since=(1, 2),
+                    summary="one resource class", endpoint=self.show, result=answer_schemas.RESOURCE_CLASS,
+                    errors=(404,), rule=rule("show"), since=(1, 2),
                 ),
                 "PUT": Operation(
-                    summary="have this custom class; before 1.7 rename it",
-                    endpoint=self.ensure,
-                    path=schemas.CUSTOM_PATH,
-                    other_status=204,
-                    errors=(400,),
-                    rule=rule("update"),
-                    since=(1, 2),
+                    summary="have this custom class; before 1.7 rename it", endpoint=self.ensure,
+                    path=schemas.CUSTOM_PATH, other_status=204, errors=(400,), rule=rule("update"), since=(1, 2),
                     status=201,
                 ),
                 "DELETE": Operation(
-                    summary="delete a custom class; 409 while there is inventory of it",
-                    endpoint=self.delete,
-                    path=schemas.CUSTOM_PATH,
-                    errors=(400, 404, 409),
-                    rule=rule("delete"),
-                    since=(1, 2),
-                    status=204,
+                    summary="delete a custom class; 409 while there is inventory of it", endpoint=self.delete,
+                    path=schemas.CUSTOM_PATH, errors=(400, 404, 409), rule=rule("delete"), since=(1, 2), status=204,
                 ),
             },
-        }
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -116,11 +96,13 @@ class Traits:
 
     async def list_all(self, request: Request) -> Response:
         names, prefix, associated = _read_filters(request)
-        found = await names_service.list_traits(self.ledger, names=names, prefix=prefix, associated=associated)
-        return answer(request, {"traits": found})
+        traits = await names_service.list_names(
+            self.ledger, NameKind.TRAIT, names=names, prefix=prefix, associated=associated
+        )
+        return answer(request, {"traits": traits})
 
     async def show(self, request: Request) -> Response:
-        await names_service.get_trait(self.ledger, request.path_params["name"])
+        await names_service.check_exists(self.ledger, NameKind.TRAIT, request.path_params["name"])
         return answer(request, None, 204)
 
     async def ensure(self, request: Request) -> Response:
@@ -132,59 +114,41 @@ class Traits:
                 "The trait is invalid. A valid trait must be no longer than 255 characters, start with the prefix "
                 '"CUSTOM_" and use following characters: "A"-"Z", "0"-"9" and "_"'
             ) from error
-        created = await names_service.create_trait(self.ledger, name)
+        created = await names_service.create_name(self.ledger, NameKind.TRAIT, name)
         response = answer(request, None, 201 if created else 204)
         response.headers["Location"] = link_to(request, f"/traits/{name}")
         return response
 
     async def delete(self, request: Request) -> Response:
-        await names_service.delete_trait(self.ledger, request.path_params["name"])
+        await names_service.delete_name(self.ledger, NameKind.TRAIT, request.path_params["name"])
         return Response(None, 204)
 
     def operations(self) -> Operations:
-        """By path and method."""
+        """Return the operations, by path and method."""
         rule = "placement:traits:{}".format
         return {
             "/traits": {
                 "GET": Operation(
                     summary="traits, filtered by `name=in:A,B`, `name=startswith:A` and `associated`",
-                    endpoint=self.list_all,
-                    result=answer_schemas.TRAITS,
-                    rule=rule("list"),
-                    since=(1, 6),
+                    endpoint=self.list_all, result=answer_schemas.TRAITS, rule=rule("list"), since=(1, 6),
                     query=schemas.TRAITS_QUERY,
                 )
             },
             "/traits/{name}": {
                 "GET": Operation(
-                    summary="204 if there is such a trait",
-                    endpoint=self.show,
-                    errors=(404,),
-                    rule=rule("show"),
-                    since=(1, 6),
-                    status=204,
+                    summary="204 if there is such a trait", endpoint=self.show, errors=(404,), rule=rule("show"),
+                    since=(1, 6), status=204,
                 ),
                 "PUT": Operation(
-                    summary="have this custom trait",
-                    endpoint=self.ensure,
-                    path=schemas.CUSTOM_PATH,
-                    other_status=204,
-                    errors=(400,),
-                    rule=rule("update"),
-                    since=(1, 6),
-                    status=201,
+                    summary="have this custom trait", endpoint=self.ensure, path=schemas.CUSTOM_PATH, other_status=204,
+                    errors=(400,), rule=rule("update"), since=(1, 6), status=201,
                 ),
                 "DELETE": Operation(
-                    summary="delete a custom trait; 409 while a provider has it",
-                    endpoint=self.delete,
-                    path=schemas.CUSTOM_PATH,
-                    errors=(400, 404, 409),
-                    rule=rule("delete"),
-                    since=(1, 6),
-                    status=204,
+                    summary="delete a custom trait; 409 while a provider has it", endpoint=self.delete,
+                    path=schemas.CUSTOM_PATH, errors=(400, 404, 409), rule=rule("delete"), since=(1, 6), status=204,
                 ),
             },
-        }
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -210,37 +174,25 @@ class ProviderTraits:
         return Response(None, 204)
 
     def operations(self) -> Operations:
-        """By path and method."""
+        """Return the operations, by path and method."""
         rule = "placement:resource_providers:traits:{}".format
         return {
             "/resource_providers/{uuid}/traits": {
                 "GET": Operation(
-                    summary="its traits",
-                    endpoint=self.show,
-                    result=answer_schemas.PROVIDER_TRAITS,
-                    errors=(404,),
-                    rule=rule("list"),
-                    since=(1, 6),
+                    summary="its traits", endpoint=self.show, result=answer_schemas.PROVIDER_TRAITS, errors=(404,),
+                    rule=rule("list"), since=(1, 6),
                 ),
                 "PUT": Operation(
-                    summary="have these traits and no others",
-                    endpoint=self.replace,
-                    result=answer_schemas.PROVIDER_TRAITS,
-                    errors=(404, 409),
-                    rule=rule("update"),
-                    since=(1, 6),
+                    summary="have these traits and no others", endpoint=self.replace,
+                    result=answer_schemas.PROVIDER_TRAITS, errors=(404, 409), rule=rule("update"), since=(1, 6),
                     body=schemas.TRAITS_SET,
                 ),
                 "DELETE": Operation(
-                    summary="have no traits",
-                    endpoint=self.drop,
-                    errors=(404, 409),
-                    rule=rule("delete"),
-                    since=(1, 6),
+                    summary="have no traits", endpoint=self.drop, errors=(404, 409), rule=rule("delete"), since=(1, 6),
                     status=204,
                 ),
             },
-        }
+        }  # fmt: skip
 
 
 def _read_filters(request: Request) -> tuple[list[str] | None, str | None, bool | None]:

@@ -21,46 +21,30 @@ SHARED = {
 }
 """Checks that the operations' rules refer to; each had another default once."""
 
+ACTIONS = {
+    "resource_providers": ("list", "create", "show", "update", "delete"),
+    "resource_classes": ("list", "create", "show", "update", "delete"),
+    "resource_providers:inventories": ("list", "create", "show", "update", "delete"),
+    "resource_providers:aggregates": ("list", "update"),
+    "resource_providers:traits": ("list", "update", "delete"),
+    "resource_providers:allocations": ("list",),
+    "traits": ("list", "show", "update", "delete"),
+    "allocations": ("manage", "list", "update", "delete"),
+    "allocation_candidates": ("list",),
+}
+"""What administrators and services may do, by what it is done to."""
+
 OPERATIONS = {
-    "placement:resource_providers:list": ADMIN_OR_SERVICE,
-    "placement:resource_providers:create": ADMIN_OR_SERVICE,
-    "placement:resource_providers:show": ADMIN_OR_SERVICE,
-    "placement:resource_providers:update": ADMIN_OR_SERVICE,
-    "placement:resource_providers:delete": ADMIN_OR_SERVICE,
-    "placement:resource_classes:list": ADMIN_OR_SERVICE,
-    "placement:resource_classes:create": ADMIN_OR_SERVICE,
-    "placement:resource_classes:show": ADMIN_OR_SERVICE,
-    "placement:resource_classes:update": ADMIN_OR_SERVICE,
-    "placement:resource_classes:delete": ADMIN_OR_SERVICE,
-    "placement:resource_providers:inventories:list": ADMIN_OR_SERVICE,
-    "placement:resource_providers:inventories:create": ADMIN_OR_SERVICE,
-    "placement:resource_providers:inventories:show": ADMIN_OR_SERVICE,
-    "placement:resource_providers:inventories:update": ADMIN_OR_SERVICE,
-    "placement:resource_providers:inventories:delete": ADMIN_OR_SERVICE,
-    "placement:resource_providers:aggregates:list": ADMIN_OR_SERVICE,
-    "placement:resource_providers:aggregates:update": ADMIN_OR_SERVICE,
+    **{f"placement:{name}:{action}": ADMIN_OR_SERVICE for name, actions in ACTIONS.items() for action in actions},
     "placement:resource_providers:usages": ADMIN_OR_SERVICE,
     "placement:usages": "rule:admin_or_project_reader_or_service_api",
-    "placement:traits:list": ADMIN_OR_SERVICE,
-    "placement:traits:show": ADMIN_OR_SERVICE,
-    "placement:traits:update": ADMIN_OR_SERVICE,
-    "placement:traits:delete": ADMIN_OR_SERVICE,
-    "placement:resource_providers:traits:list": ADMIN_OR_SERVICE,
-    "placement:resource_providers:traits:update": ADMIN_OR_SERVICE,
-    "placement:resource_providers:traits:delete": ADMIN_OR_SERVICE,
-    "placement:allocations:manage": ADMIN_OR_SERVICE,
-    "placement:allocations:list": ADMIN_OR_SERVICE,
-    "placement:allocations:update": ADMIN_OR_SERVICE,
-    "placement:allocations:delete": ADMIN_OR_SERVICE,
-    "placement:resource_providers:allocations:list": ADMIN_OR_SERVICE,
-    "placement:allocation_candidates:list": ADMIN_OR_SERVICE,
     "placement:reshaper:reshape": "rule:service_api",
 }
 """What operations enforce, on the caller's own project; `placement:usages` on the project that is asked about."""
 
 
 def rules() -> list[RuleDefault]:
-    """Every rule with its default, as oslo.policy takes them."""
+    """Return every rule with its default, as oslo.policy takes them."""
     return list(_rules())
 
 

@@ -45,12 +45,12 @@ def _check_path(request: Request) -> None:
 
 
 def answer(request: Request, body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer in JSON, None for none at all, that no cache may give again. Source: Placement API 1.15."""
+    """Return an answer in JSON, None for none at all, that no cache may give again. Source: Placement API 1.15."""
     return _uncached(request, json_response(body, status, headers))
 
 
 def answer_bytes(request: Request, body: bytes, headers: Mapping[str, str]) -> Response:
-    """The same, of JSON that is encoded already."""
+    """Return the same answer of JSON that is encoded already."""
     return _uncached(request, Response(body, headers=headers, media_type=JSON))
 
 
@@ -62,7 +62,7 @@ def _uncached(request: Request, response: Response) -> Response:
 
 
 def provider_uuid(request: Request) -> str:
-    """The provider that the path names. Raises ProviderNotFound for what is no UUID: nothing has it."""
+    """Return the provider that the path names. Raises ProviderNotFound for what is no UUID: nothing has it."""
     text: str = request.path_params["uuid"]
     if not is_uuid(text):
         raise ProviderNotFound(f"No resource provider with uuid {text} found")
@@ -70,6 +70,6 @@ def provider_uuid(request: Request) -> str:
 
 
 def link_to(request: Request, path: str) -> str:
-    """A path of this API as clients use it, below where it is mounted."""
+    """Return a path of this API as clients use it, below where it is mounted."""
     prefix: str = request.scope.get("root_path", "")
     return f"{prefix}{path}"

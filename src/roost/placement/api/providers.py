@@ -50,16 +50,16 @@ class Providers:
     async def create(self, request: Request) -> Response:
         body = await read_body(request, schemas.PROVIDER_CREATE)
         parent = body.get("parent_provider_uuid")
-        made = await providers_service.create_provider(
+        provider = await providers_service.create_provider(
             self.ledger,
             uuid=canonical_uuid(body["uuid"]) if "uuid" in body else self.ledger.env.new_uuid(),
             name=body["name"],
             parent_uuid=None if parent is None else canonical_uuid(parent),
         )
-        headers = {"Location": link_to(request, f"/resource_providers/{made.uuid}")}
+        headers = {"Location": link_to(request, f"/resource_providers/{provider.uuid}")}
         if version_of(request) < CREATED_BODY_SINCE:
             return Response(None, 201, headers)
-        return answer(request, _body(request, made), headers=headers)
+        return answer(request, _body(request, provider), headers=headers)
 
     async def show(self, request: Request) -> Response:
         return answer(request, _body(request, await reads_service.get_provider(self.ledger, provider_uuid(request))))
@@ -82,50 +82,34 @@ class Providers:
         return Response(None, 204)
 
     def operations(self) -> Operations:
-        """By path and method."""
+        """Return the operations, by path and method."""
         return {
             "/resource_providers": {
                 "GET": Operation(
-                    summary="providers that satisfy the query",
-                    endpoint=self.list_providers,
-                    result=answer_schemas.PROVIDERS,
-                    rule=RULE("list"),
-                    query=PROVIDER_QUERY,
+                    summary="providers that satisfy the query", endpoint=self.list_providers,
+                    result=answer_schemas.PROVIDERS, rule=RULE("list"), query=PROVIDER_QUERY,
                 ),
                 "POST": Operation(
-                    summary="make a provider",
-                    endpoint=self.create,
-                    result=answer_schemas.PROVIDER,
-                    errors=(409,),
-                    rule=RULE("create"),
-                    body=schemas.PROVIDER_CREATE,
+                    summary="make a provider", endpoint=self.create, result=answer_schemas.PROVIDER, errors=(409,),
+                    rule=RULE("create"), body=schemas.PROVIDER_CREATE,
                 ),
             },
             "/resource_providers/{uuid}": {
                 "GET": Operation(
-                    summary="one provider with its generation, parent and root",
-                    endpoint=self.show,
-                    result=answer_schemas.PROVIDER,
-                    errors=(404,),
-                    rule=RULE("show"),
+                    summary="one provider with its generation, parent and root", endpoint=self.show,
+                    result=answer_schemas.PROVIDER, errors=(404,), rule=RULE("show"),
                 ),
                 "PUT": Operation(
                     summary="rename it; from 1.14 give it a parent, from 1.37 another one or none",
-                    endpoint=self.update,
-                    result=answer_schemas.PROVIDER,
-                    errors=(404, 409),
-                    rule=RULE("update"),
+                    endpoint=self.update, result=answer_schemas.PROVIDER, errors=(404, 409), rule=RULE("update"),
                     body=schemas.PROVIDER_UPDATE,
                 ),
                 "DELETE": Operation(
-                    summary="delete it; 409 while it has allocations or children",
-                    endpoint=self.delete,
-                    errors=(404, 409),
-                    rule=RULE("delete"),
-                    status=204,
+                    summary="delete it; 409 while it has allocations or children", endpoint=self.delete,
+                    errors=(404, 409), rule=RULE("delete"), status=204,
                 ),
             },
-        }
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -152,29 +136,21 @@ class Aggregates:
         return _aggregates_answer(request, list(dict.fromkeys(aggregates)), generation)
 
     def operations(self) -> Operations:
-        """By path and method."""
+        """Return the operations, by path and method."""
         rule = "placement:resource_providers:aggregates:{}".format
         return {
             "/resource_providers/{uuid}/aggregates": {
                 "GET": Operation(
-                    summary="the placement aggregates that it is in",
-                    endpoint=self.show,
-                    result=answer_schemas.AGGREGATES,
-                    errors=(404,),
-                    rule=rule("list"),
-                    since=(1, 1),
+                    summary="the placement aggregates that it is in", endpoint=self.show,
+                    result=answer_schemas.AGGREGATES, errors=(404,), rule=rule("list"), since=(1, 1),
                 ),
                 "PUT": Operation(
-                    summary="be in these placement aggregates and no others",
-                    endpoint=self.replace,
-                    result=answer_schemas.AGGREGATES,
-                    errors=(404, 409),
-                    rule=rule("update"),
-                    since=(1, 1),
+                    summary="be in these placement aggregates and no others", endpoint=self.replace,
+                    result=answer_schemas.AGGREGATES, errors=(404, 409), rule=rule("update"), since=(1, 1),
                     body=schemas.AGGREGATES_SET,
                 ),
             }
-        }
+        }  # fmt: skip
 
 
 def _aggregates_answer(request: Request, aggregates: list[str], generation: int) -> Response:

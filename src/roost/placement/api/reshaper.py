@@ -17,7 +17,7 @@ from roost.seams.placement import Refused
 
 
 def reshaper_operations(ledger: Ledger) -> Operations:
-    """The operation of the reshaper."""
+    """Return the operation of the reshaper."""
 
     async def post(request: Request) -> Response:
         body = await read_body(request, schemas.RESHAPE)
@@ -40,16 +40,11 @@ def reshaper_operations(ledger: Ledger) -> Operations:
     return {
         "/reshaper": {
             "POST": Operation(
-                summary="change inventories and the allocations on them in one step",
-                endpoint=post,
-                rule="placement:reshaper:reshape",
-                since=(1, 30),
-                body=schemas.RESHAPE,
-                status=204,
-                errors=(409,),
+                summary="change inventories and the allocations on them in one step", endpoint=post,
+                rule="placement:reshaper:reshape", since=(1, 30), body=schemas.RESHAPE, status=204, errors=(409,),
             )
         }
-    }
+    }  # fmt: skip
 
 
 def _uuid(text: str) -> str:

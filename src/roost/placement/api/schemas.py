@@ -22,7 +22,7 @@ IDENTITY = {"type": "string", "minLength": 1, "maxLength": 255}
 
 
 def closed(properties: dict[str, Any], required: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
-    """An object with these properties and no others."""
+    """Return an object with these properties and no others."""
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     if required:
         schema["required"] = list(required)
@@ -30,7 +30,7 @@ def closed(properties: dict[str, Any], required: tuple[str, ...] = (), **more: A
 
 
 def mapping(key_pattern: str, value: Schema, **more: Any) -> dict[str, Any]:
-    """An object whose keys all match a pattern."""
+    """Return an object whose keys all match a pattern."""
     return {"type": "object", "patternProperties": {key_pattern: value}, "additionalProperties": False, **more}
 
 

@@ -19,7 +19,7 @@ RULE = "placement:usages"
 
 
 def usage_operations(ledger: Ledger, policy: Policy) -> Operations:
-    """The operations of usages."""
+    """Return the operations of usages."""
 
     async def show_provider(request: Request) -> Response:
         provider = await reads_service.get_provider(ledger, provider_uuid(request))
@@ -38,35 +38,29 @@ def usage_operations(ledger: Ledger, policy: Policy) -> Operations:
                 for name, used in usage.resources.items():
                     total[name] = total.get(name, 0) + used
             return answer(request, {"usages": total})
-        asked = parameters.get("consumer_type")
+        type_wanted = parameters.get("consumer_type")
         shown: dict[str, dict[str, Any]] = {}
         for usage in usages:
             kind = usage.consumer_type or UNKNOWN_TYPE
-            if asked not in (None, ALL_TYPES, kind):
+            if type_wanted not in (None, ALL_TYPES, kind):
                 continue
-            held = shown.setdefault(ALL_TYPES if asked == ALL_TYPES else kind, {"consumer_count": 0})
-            held["consumer_count"] += usage.consumers
+            amounts = shown.setdefault(ALL_TYPES if type_wanted == ALL_TYPES else kind, {"consumer_count": 0})
+            amounts["consumer_count"] += usage.consumers
             for name, used in usage.resources.items():
-                held[name] = held.get(name, 0) + used
+                amounts[name] = amounts.get(name, 0) + used
         return answer(request, {"usages": shown})
 
     return {
         "/resource_providers/{uuid}/usages": {
             "GET": Operation(
-                summary="how much of it is in use",
-                endpoint=show_provider,
-                rule="placement:resource_providers:usages",
-                result=answer_schemas.PROVIDER_USAGES,
-                errors=(404,),
+                summary="how much of it is in use", endpoint=show_provider, rule="placement:resource_providers:usages",
+                result=answer_schemas.PROVIDER_USAGES, errors=(404,),
             )
         },
         "/usages": {
             "GET": Operation(
-                summary="what a project, or one user of it, holds; from 1.38 by consumer type",
-                endpoint=show_project,
-                since=(1, 9),
-                query=schemas.USAGES_QUERY,
-                result=answer_schemas.USAGES,
+                summary="what a project, or one user of it, holds; from 1.38 by consumer type", endpoint=show_project,
+                since=(1, 9), query=schemas.USAGES_QUERY, result=answer_schemas.USAGES,
             )
         },
-    }
+    }  # fmt: skip

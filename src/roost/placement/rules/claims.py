@@ -27,12 +27,12 @@ def decide_claims(
     writes: dict[str, ConsumerWrite] = {}
     for group in groups:
         shortfalls: list[Shortfall] = []
-        wanted = [_resolve(claim, ledger, shortfalls) for claim in group.consumers]
-        change = _net_change(group, wanted, consumers)
-        for claim, lines in zip(group.consumers, wanted, strict=True):
+        lines_wanted = [_resolve(claim, ledger, shortfalls) for claim in group.consumers]
+        change = _net_change(group, lines_wanted, consumers)
+        for claim, lines in zip(group.consumers, lines_wanted, strict=True):
             _check_generation(claim, consumers.get(claim.consumer_uuid, _NOBODY), shortfalls)
-            held = consumers.get(claim.consumer_uuid, _NOBODY) if held_units_fit else _NOBODY
-            _check_units(claim, lines, held, ledger, shortfalls)
+            present = consumers.get(claim.consumer_uuid, _NOBODY) if held_units_fit else _NOBODY
+            _check_units(claim, lines, present, ledger, shortfalls)
         _check_capacity(group, change, used_change, ledger, shortfalls)
         if shortfalls:
             answers.append(Refused(tuple(shortfalls)))
@@ -40,7 +40,7 @@ def decide_claims(
         for key, amount in change.items():
             used_change[key] = used_change.get(key, 0) + amount
         generations = {}
-        for claim, lines in zip(group.consumers, wanted, strict=True):
+        for claim, lines in zip(group.consumers, lines_wanted, strict=True):
             uuid = claim.consumer_uuid
             generation = consumers.get(uuid, _NOBODY).generation + 1 if uuid in consumers else 1
             generations[uuid] = generation
@@ -57,7 +57,7 @@ def decide_claims(
 
 
 def _consumer_type(claim: ConsumerClaim, writes: Mapping[str, ConsumerWrite], ledger: LockedLedger) -> str | None:
-    """The type to write: the claim's, or that of an earlier group, unless the consumer was gone in between."""
+    """Return the type to write: the claim's, or that of an earlier group, unless the consumer was gone in between."""
     earlier = writes.get(claim.consumer_uuid)
     if claim.consumer_type is not None or earlier is None:
         return claim.consumer_type
@@ -67,7 +67,7 @@ def _consumer_type(claim: ConsumerClaim, writes: Mapping[str, ConsumerWrite], le
 
 
 def _resolve(claim: ConsumerClaim, ledger: LockedLedger, shortfalls: list[Shortfall]) -> dict[AllocationKey, int]:
-    """The claim's lines by inventory key; what has no inventory is a shortfall."""
+    """Return the claim's lines by inventory key; what has no inventory is a shortfall."""
     lines: dict[AllocationKey, int] = {}
     for provider_uuid, resources in claim.allocations.items():
         provider_id = ledger.provider_ids.get(provider_uuid)
@@ -87,10 +87,10 @@ def _resolve(claim: ConsumerClaim, ledger: LockedLedger, shortfalls: list[Shortf
 
 
 def _net_change(
-    group: ClaimGroup, wanted: Sequence[Mapping[AllocationKey, int]], consumers: Mapping[str, ConsumerRow]
+    group: ClaimGroup, lines_wanted: Sequence[Mapping[AllocationKey, int]], consumers: Mapping[str, ConsumerRow]
 ) -> dict[AllocationKey, int]:
     change: defaultdict[AllocationKey, int] = defaultdict(int)
-    for claim, lines in zip(group.consumers, wanted, strict=True):
+    for claim, lines in zip(group.consumers, lines_wanted, strict=True):
         for key, amount in lines.items():
             change[key] += amount
         for key, amount in consumers.get(claim.consumer_uuid, _NOBODY).allocations.items():
@@ -101,13 +101,13 @@ def _net_change(
 def _check_generation(claim: ConsumerClaim, consumer: ConsumerRow, shortfalls: list[Shortfall]) -> None:
     if claim.any_generation:
         return
-    asked = -1 if claim.generation is None else claim.generation
-    if asked != consumer.generation or (claim.generation is None) != (consumer is _NOBODY):
+    generation = -1 if claim.generation is None else claim.generation
+    if generation != consumer.generation or (claim.generation is None) != (consumer is _NOBODY):
         shortfalls.append(
             Shortfall(
                 rule=Rule.CONSUMER_GENERATION,
                 consumer_uuid=claim.consumer_uuid,
-                requested=asked,
+                requested=generation,
                 free=consumer.generation,
             )
         )
@@ -116,7 +116,7 @@ def _check_generation(claim: ConsumerClaim, consumer: ConsumerRow, shortfalls: l
 def _check_units(
     claim: ConsumerClaim,
     lines: Mapping[AllocationKey, int],
-    held: ConsumerRow,
+    present: ConsumerRow,
     ledger: LockedLedger,
     shortfalls: list[Shortfall],
 ) -> None:
@@ -124,7 +124,7 @@ def _check_units(
         row = ledger.inventories[key]
         if row.min_unit <= amount <= row.max_unit and amount % row.step_size == 0:
             continue
-        if held.allocations.get(key) == amount:
+        if present.allocations.get(key) == amount:
             continue  # kept as it was taken, under the rules of then
         for broken, rule, limit in (
             (amount < row.min_unit, Rule.MIN_UNIT, row.min_unit),

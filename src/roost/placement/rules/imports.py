@@ -4,7 +4,7 @@ The source is read elsewhere, as a whole (`LedgerState`). What it says is taken 
 over their capacity included: whether a claim would be taken today is no question here, only what makes ledgers equal.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 
 from msgspec import Struct
@@ -15,8 +15,17 @@ from roost.seams.placement import ConsumerState, Inventory
 CUSTOM = "CUSTOM_"
 
 
+class Kind(Enum):
+    """What differs."""
+
+    RESOURCE_CLASS = "resource class"
+    TRAIT = "trait"
+    PROVIDER = "provider"
+    CONSUMER = "consumer"
+
+
 class ImportedProvider(Struct, frozen=True, kw_only=True):
-    """A provider with all that it has, but for who holds it."""
+    """A provider with all that it has, without its allocations."""
 
     uuid: str
     name: str
@@ -35,14 +44,15 @@ class LedgerState(Struct, frozen=True, kw_only=True):
     providers: Mapping[str, ImportedProvider]
     consumers: Mapping[str, ConsumerState]
 
-
-class Kind(Enum):
-    """What differs."""
-
-    RESOURCE_CLASS = "resource class"
-    TRAIT = "trait"
-    PROVIDER = "provider"
-    CONSUMER = "consumer"
+    def items(self, kind: Kind) -> Mapping[str, object]:
+        """Return what the ledger has of one kind, by UUID or by name."""
+        match kind:
+            case Kind.PROVIDER:
+                return self.providers
+            case Kind.CONSUMER:
+                return self.consumers
+            case _:
+                return dict.fromkeys(self.traits if kind is Kind.TRAIT else self.resource_classes)
 
 
 class Change(Enum):
@@ -72,7 +82,7 @@ class Difference(Struct, frozen=True, kw_only=True):
 
 
 class LeftOut(Struct, frozen=True):
-    """What the source says of something, and cannot be: it is not imported."""
+    """Something of the source that cannot be as the source says: it is not imported."""
 
     kind: Kind
     key: str
@@ -82,49 +92,42 @@ class LeftOut(Struct, frozen=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """What to write, in one transaction, so that the ledger is as the source.
 
-    providers, consumers: to be written whole, parents first. *_gone: to be deleted. providers_touched: UUIDs of those
-    that are written or of which somebody's allocations change; what is in use of them is to be summed again.
-    providers_raised: touched ones whose generation is not the source's to say. differences: all of them, those that
-    stay included: without `delete`, what only Roost has. obstacles: why nothing may be written, in sentences.
+    differences: all of them. delete: what only Roost has is to go, too. providers, consumers: to be written whole.
+    providers_touched: UUIDs of those that are written or of which somebody's allocations change; what is in use of them
+    is to be summed again. providers_raised: touched ones whose generation is not the source's to say. obstacles: why
+    nothing may be written, in sentences.
     """
 
     differences: tuple[Difference, ...]
-    resource_classes_new: frozenset[str]
-    resource_classes_gone: frozenset[str]
-    traits_new: frozenset[str]
-    traits_gone: frozenset[str]
+    delete: bool
     providers: tuple[ImportedProvider, ...]
-    providers_gone: frozenset[str]
     consumers: tuple[ConsumerState, ...]
-    consumers_gone: frozenset[str]
     providers_touched: frozenset[str]
     providers_raised: frozenset[str]
     obstacles: tuple[str, ...]
 
-    @property
-    def writes(self) -> bool:
-        """Whether there is anything to write."""
-        return any(
-            (
-                self.resource_classes_new, self.resource_classes_gone, self.traits_new, self.traits_gone,
-                self.providers, self.providers_gone, self.consumers, self.consumers_gone,
-            )
-        )  # fmt: skip
+    def new(self, kind: Kind) -> list[str]:
+        """Return the keys of what only the source has, in order."""
+        return [item.key for item in self.differences if item.kind is kind and item.change is Change.NEW]
+
+    def gone(self, kind: Kind) -> list[str]:
+        """Return the keys of what is to be deleted, in order."""
+        extra = (item for item in self.differences if item.change is Change.ONLY_HERE)
+        return [item.key for item in extra if item.kind is kind] if self.delete else []
 
     @property
     def remaining(self) -> tuple[Difference, ...]:
         """The differences that stay when it is written."""
-        gone = {
-            Kind.RESOURCE_CLASS: self.resource_classes_gone, Kind.TRAIT: self.traits_gone,
-            Kind.PROVIDER: self.providers_gone, Kind.CONSUMER: self.consumers_gone,
-        }  # fmt: skip
-        return tuple(
-            one for one in self.differences if one.change is Change.ONLY_HERE and one.key not in gone[one.kind]
-        )
+        return () if self.delete else tuple(item for item in self.differences if item.change is Change.ONLY_HERE)
+
+    @property
+    def writes(self) -> bool:
+        """Whether there is anything to write."""
+        return len(self.remaining) < len(self.differences)
 
 
 def leave_out_impossible(source: LedgerState) -> tuple[LedgerState, tuple[LeftOut, ...]]:
-    """Take out what refers to what the source does not have: it was read while it changed, or it is broken.
+    """Return the source without what refers to what it does not have: it changed while it was read, or is broken.
 
     A provider without its parent goes with its children, a consumer whole if one of its allocations has no inventory.
     """
@@ -157,29 +160,29 @@ def leave_out_impossible(source: LedgerState) -> tuple[LedgerState, tuple[LeftOu
 
 
 def _trees(providers: Mapping[str, ImportedProvider]) -> dict[str, ImportedProvider]:
-    """Those of the providers that a root is above, which comes before what is below it."""
+    """Return the providers that are below some root."""
     children: dict[str | None, list[str]] = {}
     for provider in providers.values():
         children.setdefault(provider.parent_uuid, []).append(provider.uuid)
-    found: dict[str, ImportedProvider] = {}
+    rooted: dict[str, ImportedProvider] = {}
     level = children.get(None, [])
     while level:
-        found |= {uuid: providers[uuid] for uuid in level}
+        rooted |= {uuid: providers[uuid] for uuid in level}
         level = [child for uuid in level for child in children.get(uuid, ())]
-    return found
+    return rooted
 
 
 def make_plan(source: LedgerState, here: LedgerState, *, delete: bool, overwrite: bool) -> Plan:
-    """What to write so that the ledger, which is as `here`, is as `source`, of which nothing is impossible.
+    """Return what to write so that the ledger, which is as `here`, is as `source`, of which nothing is impossible.
 
     delete: remove what only Roost has; otherwise it stays. overwrite: write although Roost was written to by others.
     """
-    providers = [one for uuid, one in source.providers.items() if here.providers.get(uuid) != one]
-    consumers = [one for uuid, one in source.consumers.items() if here.consumers.get(uuid) != one]
-    providers_extra = frozenset(here.providers.keys() - source.providers.keys())
-    consumers_extra = frozenset(here.consumers.keys() - source.consumers.keys())
-    touched = {one.uuid for one in providers}
-    for uuid in {one.consumer_uuid for one in consumers} | (consumers_extra if delete else frozenset()):
+    providers = [item for uuid, item in source.providers.items() if here.providers.get(uuid) != item]
+    consumers = [item for uuid, item in source.consumers.items() if here.consumers.get(uuid) != item]
+    providers_extra = here.providers.keys() - source.providers.keys()
+    touched = {item.uuid for item in providers}
+    consumers_extra = here.consumers.keys() - source.consumers.keys() if delete else set()
+    for uuid in {item.consumer_uuid for item in consumers} | consumers_extra:
         for side in (source, here):
             if uuid in side.consumers:
                 touched.update(side.consumers[uuid].allocations)
@@ -187,27 +190,26 @@ def make_plan(source: LedgerState, here: LedgerState, *, delete: bool, overwrite
     if not delete:
         obstacles += _in_the_way(source, here)
     return Plan(
-        differences=tuple(_differences(source, here)),
-        resource_classes_new=source.resource_classes - here.resource_classes,
-        resource_classes_gone=_custom(here.resource_classes - source.resource_classes) if delete else frozenset(),
-        traits_new=source.traits - here.traits,
-        traits_gone=_custom(here.traits - source.traits) if delete else frozenset(),
+        differences=tuple(item for kind in Kind for item in _differences(kind, source, here)),
+        delete=delete,
         providers=tuple(providers),
-        providers_gone=providers_extra if delete else frozenset(),
         consumers=tuple(consumers),
-        consumers_gone=consumers_extra if delete else frozenset(),
-        providers_touched=frozenset(touched) - (providers_extra if delete else frozenset()),
-        providers_raised=frozenset() if delete else frozenset(touched) & providers_extra,
+        providers_touched=frozenset(touched - providers_extra if delete else touched),
+        providers_raised=frozenset() if delete else frozenset(touched & providers_extra),
         obstacles=tuple(obstacles),
     )
 
 
 def _ahead(source: LedgerState, here: LedgerState) -> Iterator[str]:
-    """An import keeps the source's generations and only the source raises them: above them, somebody wrote to Roost."""
+    """Say which providers have a higher generation in Roost.
+
+    An import keeps the source's generations, and only the source raises them: where they are higher, somebody wrote to
+    Roost.
+    """
     ahead = [
-        one.name
-        for uuid, one in here.providers.items()
-        if uuid in source.providers and one.generation > source.providers[uuid].generation
+        provider.name
+        for uuid, provider in here.providers.items()
+        if uuid in source.providers and provider.generation > source.providers[uuid].generation
     ]
     if ahead:
         providers = "1 provider has" if len(ahead) == 1 else f"{len(ahead)} providers have"
@@ -219,13 +221,13 @@ def _ahead(source: LedgerState, here: LedgerState) -> Iterator[str]:
 
 
 def _in_the_way(source: LedgerState, here: LedgerState) -> Iterator[str]:
-    """What only Roost has and, if it stays, keeps the rest from being as the source has it."""
-    names = {one.name: one.uuid for one in here.providers.values() if one.uuid not in source.providers}
-    for one in source.providers.values():
-        if one.name in names:
+    """Say what only Roost has and, if it stays, keeps the rest from being as the source has it."""
+    names = {extra.name: extra.uuid for extra in here.providers.values() if extra.uuid not in source.providers}
+    for provider in source.providers.values():
+        if provider.name in names:
             yield (
-                f"provider {names[one.name]}, which only Roost has, has the name {one.name!r} of provider {one.uuid}: "
-                "--delete removes it"
+                f"provider {names[provider.name]}, which only Roost has, has the name {provider.name!r} of provider "
+                f"{provider.uuid}: --delete removes it"
             )
     for consumer in here.consumers.values():
         if consumer.consumer_uuid in source.consumers:
@@ -238,34 +240,22 @@ def _in_the_way(source: LedgerState, here: LedgerState) -> Iterator[str]:
                 )
 
 
-def _differences(source: LedgerState, here: LedgerState) -> Iterator[Difference]:
-    yield from _name_differences(Kind.RESOURCE_CLASS, source.resource_classes, here.resource_classes)
-    yield from _name_differences(Kind.TRAIT, source.traits, here.traits)
-    for uuid in sorted(source.providers.keys() | here.providers.keys()):
-        theirs, ours = source.providers.get(uuid), here.providers.get(uuid)
-        if theirs != ours:
-            name = theirs.name if theirs else ours.name if ours else ""
-            details = _details(_provider_parts(ours), _provider_parts(theirs)) if theirs and ours else ()
-            yield Difference(kind=Kind.PROVIDER, change=_change(ours, theirs), key=uuid, name=name, details=details)
-    for uuid in sorted(source.consumers.keys() | here.consumers.keys()):
-        owed, held = source.consumers.get(uuid), here.consumers.get(uuid)
-        if owed != held:
-            details = _details(_consumer_parts(held), _consumer_parts(owed)) if owed and held else ()
-            yield Difference(kind=Kind.CONSUMER, change=_change(held, owed), key=uuid, details=details)
+def _differences(kind: Kind, source: LedgerState, here: LedgerState) -> Iterator[Difference]:
+    """Yield what differs, but for standard names that only Roost knows: libraries of names are of different ages."""
+    theirs, ours = source.items(kind), here.items(kind)
+    for key in sorted(theirs.keys() | ours.keys()):
+        if key not in ours:
+            yield Difference(kind=kind, change=Change.NEW, key=key, name=_name(theirs[key]))
+        elif key not in theirs:
+            if kind in (Kind.PROVIDER, Kind.CONSUMER) or key.startswith(CUSTOM):
+                yield Difference(kind=kind, change=Change.ONLY_HERE, key=key, name=_name(ours[key]))
+        elif theirs[key] != ours[key]:
+            details = _details(_parts(ours[key]), _parts(theirs[key]))
+            yield Difference(kind=kind, change=Change.CHANGED, key=key, name=_name(theirs[key]), details=details)
 
 
-def _name_differences(kind: Kind, theirs: frozenset[str], ours: frozenset[str]) -> Iterator[Difference]:
-    """A standard name that only Roost knows is no difference: the libraries of names are of different ages."""
-    for name in sorted(theirs - ours):
-        yield Difference(kind=kind, change=Change.NEW, key=name)
-    for name in sorted(_custom(ours - theirs)):
-        yield Difference(kind=kind, change=Change.ONLY_HERE, key=name)
-
-
-def _change(ours: object | None, theirs: object | None) -> Change:
-    if ours is None:
-        return Change.NEW
-    return Change.ONLY_HERE if theirs is None else Change.CHANGED
+def _name(item: object) -> str:
+    return item.name if isinstance(item, ImportedProvider) else ""
 
 
 def _details(ours: Mapping[str, object], theirs: Mapping[str, object]) -> tuple[Detail, ...]:
@@ -273,34 +263,30 @@ def _details(ours: Mapping[str, object], theirs: Mapping[str, object]) -> tuple[
     return tuple(Detail(part, ours.get(part), theirs.get(part)) for part in parts if ours.get(part) != theirs.get(part))
 
 
-def _provider_parts(one: ImportedProvider) -> dict[str, object]:
+def _parts(item: object) -> dict[str, object]:
+    """Return all that a provider or a consumer is compared by."""
+    if isinstance(item, ImportedProvider):
+        return {
+            "name": item.name,
+            "generation": item.generation,
+            "parent": item.parent_uuid,
+            **{f"inventory {name}": item.inventories[name] for name in sorted(item.inventories)},
+            **{f"trait {name}": True for name in sorted(item.traits)},
+            **{f"placement aggregate {uuid}": True for uuid in sorted(item.placement_aggregates)},
+        }
+    assert isinstance(item, ConsumerState)
     return {
-        "name": one.name,
-        "generation": one.generation,
-        "parent": one.parent_uuid,
-        **{f"inventory {name}": one.inventories[name] for name in sorted(one.inventories)},
-        **{f"trait {name}": True for name in sorted(one.traits)},
-        **{f"placement aggregate {uuid}": True for uuid in sorted(one.placement_aggregates)},
-    }
-
-
-def _consumer_parts(one: ConsumerState) -> dict[str, object]:
-    return {
-        "generation": one.generation,
-        "type": one.consumer_type,
-        "project": one.project_id,
-        "user": one.user_id,
-        **{f"{name} of provider {at}": one.allocations[at][name] for at, name in sorted(_lines(one))},
+        "generation": item.generation,
+        "type": item.consumer_type,
+        "project": item.project_id,
+        "user": item.user_id,
+        **{f"{name} of provider {at}": item.allocations[at][name] for at, name in sorted(_lines(item))},
     }
 
 
 def _lines(consumer: ConsumerState) -> Iterator[tuple[str, str]]:
-    """(provider UUID, resource class) of each allocation."""
+    """Yield (provider UUID, resource class) of each allocation."""
     return ((at, name) for at, resources in consumer.allocations.items() for name in resources)
-
-
-def _custom(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(name for name in names if name.startswith(CUSTOM))
 
 
 def _some(names: list[str], most: int = 3) -> str:

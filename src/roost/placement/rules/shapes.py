@@ -10,48 +10,47 @@ from roost.seams.placement import Inventory, ProviderState
 
 
 def decide_shape(state: ProviderState, row: ProviderRow) -> tuple[ShapeChange | None, frozenset[str]]:
-    """What to write, None for nothing; and the resource classes whose inventory should go but is in use."""
-    held = {name: inventory for name, (inventory, _used) in row.inventories.items()}
-    wanted = held if state.inventories is None else dict(state.inventories)
+    """Return what to write, None for nothing; and the resource classes whose inventory should go but is in use."""
+    inventories: Mapping[str, Inventory] = row.inventories if state.inventories is None else state.inventories
     if state.inventories is not None and state.managed_classes is not None:
-        wanted = {name: item for name, item in held.items() if name not in state.managed_classes} | wanted
+        unmanaged = {name: item for name, item in row.inventories.items() if name not in state.managed_classes}
+        inventories = unmanaged | dict(state.inventories)
     kept = row.traits - state.managed_traits if state.managed_traits is not None else frozenset[str]()
     traits = row.traits if state.traits is None else state.traits | kept
     aggregates = row.placement_aggregates if state.placement_aggregates is None else state.placement_aggregates
-    gone = frozenset(held) - frozenset(wanted)
-    in_use = frozenset(name for name in gone if row.inventories[name][1] > 0)
-    change = ShapeChange(
-        provider_id=row.id,
+    gone = frozenset(row.inventories) - frozenset(inventories)
+    change = replace(
+        no_change(row, generation_steps=1),
         name=state.name,
-        inventories_set={name: inventory for name, inventory in wanted.items() if held.get(name) != inventory},
+        inventories_set=_changed(row, inventories),
         inventories_gone=gone,
         traits_new=traits - row.traits,
         traits_gone=row.traits - traits,
         aggregates_new=aggregates - row.placement_aggregates,
         aggregates_gone=row.placement_aggregates - aggregates,
-        held_class_ids=row.resource_class_ids,
     )
-    parts = (
-        change.inventories_set, gone, change.traits_new, change.traits_gone, change.aggregates_new,
-        change.aggregates_gone, state.name != row.name,
-    )  # fmt: skip
-    return (change if any(parts) else None), in_use
+    in_use = frozenset(name for name in gone if row.used[name] > 0)
+    return (None if change == no_change(row, generation_steps=1) else change), in_use
 
 
 def no_change(row: ProviderRow, *, generation_steps: int) -> ShapeChange:
-    """Nothing but a higher generation."""
-    nothing: frozenset[str] = frozenset()
+    """Return a change of nothing but the generation."""
     return ShapeChange(
-        provider_id=row.id, name=row.name, inventories_set={}, inventories_gone=nothing, traits_new=nothing,
-        traits_gone=nothing, aggregates_new=nothing, aggregates_gone=nothing, held_class_ids=row.resource_class_ids,
+        provider_id=row.id,
+        name=row.name,
+        present_class_ids=row.resource_class_ids,
         generation_steps=generation_steps,
-    )  # fmt: skip
+    )
+
+
+def _changed(row: ProviderRow, inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
+    return {name: inventory for name, inventory in inventories.items() if row.inventories.get(name) != inventory}
 
 
 def decide_parent(
     places: Sequence[ProviderPlace], *, provider_id: int, parent_id: int | None, may_reparent: bool
 ) -> Mapping[int, ProviderPlace]:
-    """The places that change when a provider gets another parent, or none: its own and those below it, by id.
+    """Return the places that change when a provider gets another parent, or none: its own and those below it, by id.
 
     places: the trees of the provider and of the new parent, whole. Raises ProviderMalformed for a loop, and unless
     may_reparent for a provider that has a parent already. Source: Placement API 1.14, 1.37.
@@ -79,11 +78,9 @@ def decide_parent(
 
 
 def interim_inventories(row: ProviderRow, new: Mapping[str, Inventory]) -> Iterator[tuple[str, InventoryRow]]:
-    """What claims within a reshape may use of a provider: what it had, with what it will have in place of it."""
-    for name in {**row.inventories, **new}:
-        held, used = row.inventories.get(name, (None, 0))
-        inventory = new.get(name, held)
-        assert inventory is not None, "it is in one of the two"
+    """Yield what claims within a reshape may use of a provider: what it had, with what it will have in place of it."""
+    for name, inventory in {**row.inventories, **new}.items():
+        used = row.used.get(name, 0)
         yield (
             name,
             InventoryRow(inventory.capacity, inventory.min_unit, inventory.max_unit, inventory.step_size, used),
@@ -91,24 +88,19 @@ def interim_inventories(row: ProviderRow, new: Mapping[str, Inventory]) -> Itera
 
 
 def decide_interim_shape(row: ProviderRow, new: Mapping[str, Inventory]) -> ShapeChange:
-    """The first half of a reshape: what a provider will have is there, what it had is still there too.
+    """Return the first half of a reshape: what a provider will have is there, and what it had is there still.
 
     A step of generation, as upstream counts, unless it is to have nothing.
     """
-    sets = {name: inventory for name, inventory in new.items() if row.inventories.get(name, (None, 0))[0] != inventory}
-    return replace(no_change(row, generation_steps=1 if new else 0), inventories_set=sets)
+    return replace(no_change(row, generation_steps=1 if new else 0), inventories_set=_changed(row, new))
 
 
 def decide_final_shape(
-    row: ProviderRow,
-    new: Mapping[str, Inventory],
-    used_change: Mapping[AllocationKey, int],
+    row: ProviderRow, new: Mapping[str, Inventory], used_change: Mapping[AllocationKey, int]
 ) -> tuple[ShapeChange, tuple[str, ...]]:
-    """The second half: what a provider is not to have any more goes; and what of it is in use after the claims."""
-    gone = [name for name in row.inventories if name not in new]
-    in_use = tuple(
-        name
-        for name in gone
-        if row.inventories[name][1] + used_change.get((row.id, row.resource_class_ids[name]), 0) > 0
-    )
-    return replace(no_change(row, generation_steps=1), inventories_gone=frozenset(gone)), in_use
+    """Return the second half, in which the old inventories go, and those of them that are in use after the claims."""
+    gone = frozenset(row.inventories) - frozenset(new)
+    changes = {name: used_change.get((row.id, row.resource_class_ids[name]), 0) for name in gone}
+    used = [name for name in gone if row.used[name] + changes[name] > 0]
+    in_use = tuple(sorted(used, key=row.resource_class_ids.__getitem__))
+    return replace(no_change(row, generation_steps=1), inventories_gone=gone), in_use

@@ -35,7 +35,7 @@ Template = tuple[str, tuple[int, ...]]
 
 
 def encode(index: Index, plan: Plan, gathered: Gathered, version: Version) -> bytes:
-    """The body of the answer. Cost: a few short strings for each candidate and provider."""
+    """Return the body of the answer. Cost: a few short strings for each candidate and provider."""
     requests = ",".join(_requests(index, plan, gathered, version))
     summaries = ",".join(_summaries(index, plan, gathered, version))
     return f'{{"allocation_requests":[{requests}],"provider_summaries":{{{summaries}}}}}'.encode()
@@ -55,7 +55,7 @@ def _requests(index: Index, plan: Plan, gathered: Gathered, version: Version) ->
         rest: Iterable[Chosen] = ()
     else:
         rest = zip(*gathered.sole.tolist(), strict=True)
-    for chosen in (*rest, *(one.rows for one in gathered.others)):
+    for chosen in (*rest, *(match.rows for match in gathered.others)):
         distinct = tuple(dict.fromkeys(chosen))
         pattern = tuple([distinct.index(row) for row in chosen])
         template = templates.get(pattern)
@@ -66,7 +66,7 @@ def _requests(index: Index, plan: Plan, gathered: Gathered, version: Version) ->
 
 
 def _common_pattern(gathered: Gathered) -> Pattern | None:
-    """The pattern of all `sole` candidates; None when there are several, or no candidates."""
+    """Return the pattern of all `sole` candidates; None when there are several, or no candidates."""
     if gathered.sole.shape[1] == 0:
         return None
     first = gathered.sole[:, 0].tolist()
@@ -81,16 +81,16 @@ def _common_pattern(gathered: Gathered) -> Pattern | None:
 
 
 def _template(plan: Plan, pattern: Pattern, version: Version) -> Template:
-    """A text is what it would be for providers whose rows are their numbers."""
+    """Return the template, by taking the numbers of the pattern for rows."""
     order: list[int] = []
     parts = []
     for number, resources in amounts_of(plan, pattern).items():
         order.append(number)
-        held = ",".join(f'"{name}":{amount}' for name, amount in resources.items())
+        amounts = ",".join(f'"{name}":{amount}' for name, amount in resources.items())
         if version >= OBJECTS_SINCE:
-            parts.append(f'"%s":{{"resources":{{{held}}}}}')
+            parts.append(f'"%s":{{"resources":{{{amounts}}}}}')
         else:
-            parts.append(f'{{"resource_provider":{{"uuid":"%s"}},"resources":{{{held}}}}}')
+            parts.append(f'{{"resource_provider":{{"uuid":"%s"}},"resources":{{{amounts}}}}}')
     allocations = ",".join(parts)
     if version < OBJECTS_SINCE:
         return f'{{"allocations":[{allocations}]}}', tuple(order)
@@ -123,12 +123,12 @@ def _summaries(index: Index, plan: Plan, gathered: Gathered, version: Version) -
 
 
 def _summarized(index: Index, plan: Plan, gathered: Gathered, version: Version) -> Iterable[int]:
-    """The providers that are summarized: those that give resources, from TREES_SINCE on all of their trees."""
+    """Return the providers that are summarized: those that give resources, from TREES_SINCE on all of their trees."""
     giving = [number for number, slot in enumerate(plan.slots) if slot.wants]
     rows = dict.fromkeys(np.unique(gathered.sole[giving]).tolist())
-    for one in gathered.others:
+    for match in gathered.others:
         for number in giving:
-            rows[one.rows[number]] = None
+            rows[match.rows[number]] = None
     trees = index.trees()
     if version < TREES_SINCE or not trees.nested:
         return rows
@@ -137,8 +137,8 @@ def _summarized(index: Index, plan: Plan, gathered: Gathered, version: Version) 
 
 
 def _summary_maker(index: Index, plan: Plan, version: Version) -> Callable[[int], str]:
-    """What makes the text of one provider, with its UUID as the key."""
-    asked = {want.resource_class for slot in plan.slots for want in slot.wants}
+    """Return the function that makes the text of one provider, with its UUID as the key."""
+    classes_wanted = {want.resource_class for slot in plan.slots for want in slot.wants}
     all_classes, with_traits, with_tree = (version >= since for since in (ALL_CLASSES_SINCE, TRAITS_SINCE, TREES_SINCE))
 
     def make(row: int) -> str:
@@ -147,7 +147,7 @@ def _summary_maker(index: Index, plan: Plan, version: Version) -> Callable[[int]
             [
                 f'"{name}":{{"capacity":{inventory.capacity},"used":{used[name]}}}'
                 for name, inventory in index.inventories[row].items()
-                if all_classes or name in asked
+                if all_classes or name in classes_wanted
             ]
         )
         traits = f',"traits":{_traits_text(index.traits[row])}' if with_traits else ""
@@ -160,7 +160,7 @@ def _summary_maker(index: Index, plan: Plan, version: Version) -> Callable[[int]
 
 @lru_cache(TRAIT_SETS_KEPT)
 def _traits_text(traits: frozenset[str]) -> str:
-    """In upstream's order, which its tests know: standard traits first."""
+    """Return traits in upstream's order, which its tests know: standard ones first."""
     ordered = sorted(traits, key=lambda trait: (trait.startswith("CUSTOM_"), trait))
     return "[" + ",".join(f'"{trait}"' for trait in ordered) + "]"
 

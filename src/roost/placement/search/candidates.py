@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
-from roost.placement.search.combinations import Chosen, Options, Patience, combinations, only_combination
+from roost.placement.search.combinations import Chosen, Options, SearchBudget, combinations, only_combination
 from roost.placement.search.funnel import explain
 from roost.placement.search.index import I64, NO_ROW, Index, Mask
 from roost.placement.search.narrowing import Plan, Slot, make_plan
@@ -25,7 +25,7 @@ SOLE_LIMIT_MIN = 32
 """From so many candidates on, arrays find them faster than one tree after the other."""
 
 
-class Found(Struct, frozen=True):
+class CandidateRows(Struct, frozen=True):
     """One candidate by rows: the root of its tree, and the provider of each slot of the plan."""
 
     root: int
@@ -41,35 +41,35 @@ class Gathered(Struct, frozen=True):
 
     sole: I64
     sole_roots: I64
-    others: list[Found]
+    others: list[CandidateRows]
 
     def __len__(self) -> int:
         """How many candidates there are."""
         return int(self.sole.shape[1]) + len(self.others)
 
-    def all(self) -> list[Found]:
-        """Every candidate, those of `sole` first."""
+    def all(self) -> list[CandidateRows]:
+        """Return every candidate, those of `sole` first."""
         columns = zip(*self.sole.tolist(), strict=True)
-        return [*map(Found, self.sole_roots.tolist(), columns), *self.others]
+        return [*map(CandidateRows, self.sole_roots.tolist(), columns), *self.others]
 
 
 def search(index: Index, query: CandidateQuery, *, start: int = 0) -> Candidates:
-    """The candidates of a query, or the funnel that says why there are none.
+    """Return the candidates of a query, or the funnel that says why there are none.
 
     start: which of the viable hosts comes first; searchers that start elsewhere meet less on one host.
     Cost: some array operations over all rows, and some steps for each candidate.
     """
     plan = make_plan(index, query)
-    found = gather(index, plan, limit=query.limit, start=start).all()
-    if not found:
+    matches = gather(index, plan, limit=query.limit, start=start).all()
+    if not matches:
         return Candidates((), {}, explain(index, query))
-    candidates = tuple(_candidate(index, query, plan, one) for one in found)
-    rows = dict.fromkeys(row for one in found for row in one.rows)
+    candidates = tuple(_candidate(index, query, plan, match) for match in matches)
+    rows = dict.fromkeys(row for match in matches for row in match.rows)
     return Candidates(candidates, {index.uuids[row]: summarize(index, row) for row in rows})
 
 
-def find(index: Index, plan: Plan, *, limit: int, start: int = 0, depth_first: bool = False) -> Iterator[Found]:
-    """The candidates of a plan, limit 0 for all of them.
+def find(index: Index, plan: Plan, *, limit: int, start: int = 0, depth_first: bool = False) -> Iterator[CandidateRows]:
+    """Yield the candidates of a plan, limit 0 for all of them.
 
     One of each tree comes before a second of any; depth_first: all of a tree before the first of the next.
     """
@@ -77,13 +77,13 @@ def find(index: Index, plan: Plan, *, limit: int, start: int = 0, depth_first: b
 
 
 def gather(index: Index, plan: Plan, *, limit: int, start: int = 0, depth_first: bool = False) -> Gathered:
-    """The same candidates as `find` gives, as a whole, and those of trees that give only one first.
+    """Return the candidates that `find` yields, those of trees that give only one first.
 
     Cost: some array operations for each slot, and some steps for each candidate that is not the only one of its tree.
     """
     if 0 < limit < SOLE_LIMIT_MIN or plan.subtrees or plan.flat:
-        found = find(index, plan, limit=limit, start=start, depth_first=depth_first)
-        return Gathered(np.empty((len(plan.slots), 0), np.int64), np.empty(0, np.int64), list(found))
+        matches = find(index, plan, limit=limit, start=start, depth_first=depth_first)
+        return Gathered(np.empty((len(plan.slots), 0), np.int64), np.empty(0, np.int64), list(matches))
     sole, picks = _sole(index, plan)
     rows = _in_order(index, sole, start)
     columns = np.stack([pick[rows] for pick in picks])
@@ -92,22 +92,22 @@ def gather(index: Index, plan: Plan, *, limit: int, start: int = 0, depth_first:
     if limit and columns.shape[1] >= limit:
         return Gathered(columns[:, :limit], rows[:limit], [])
     rest = limit - columns.shape[1] if limit else 0
-    found = _find(index, plan, plan.viable & ~sole, seen, limit=rest, start=start, depth_first=depth_first)
-    return Gathered(columns, rows, list(found))
+    matches = _find(index, plan, plan.viable & ~sole, seen, limit=rest, start=start, depth_first=depth_first)
+    return Gathered(columns, rows, list(matches))
 
 
 def rows_by_suffix(plan: Plan, chosen: Chosen) -> dict[str, tuple[int, ...]]:
-    """The mapping of a candidate: suffix -> the rows of its providers, without repetition."""
+    """Return the mapping of a candidate: suffix -> the rows of its providers, without repetition."""
     rows: dict[str, tuple[int, ...]] = {}
     for slot, row in zip(plan.slots, chosen, strict=True):
-        held = rows.get(slot.suffix, ())
-        if row not in held:
-            rows[slot.suffix] = (*held, row)
+        rows_before = rows.get(slot.suffix, ())
+        if row not in rows_before:
+            rows[slot.suffix] = (*rows_before, row)
     return rows
 
 
 def amounts_of(plan: Plan, chosen: Chosen) -> dict[int, dict[str, int]]:
-    """What a candidate takes: row -> resource class -> amount, of all its groups together."""
+    """Return what a candidate takes: row -> resource class -> amount, of all its groups together."""
     amounts: dict[int, dict[str, int]] = {}
     for slot, row in zip(plan.slots, chosen, strict=True):
         for want in slot.wants:
@@ -117,7 +117,7 @@ def amounts_of(plan: Plan, chosen: Chosen) -> dict[int, dict[str, int]]:
 
 
 def summarize(index: Index, row: int) -> ProviderSummary:
-    """What a provider has of every class: (capacity, used)."""
+    """Return what a provider has of every class: (capacity, used)."""
     used = index.used[row]
     return ProviderSummary(
         index.uuids[row],
@@ -126,13 +126,13 @@ def summarize(index: Index, row: int) -> ProviderSummary:
     )
 
 
-def _candidate(index: Index, query: CandidateQuery, plan: Plan, found: Found) -> Candidate:
+def _candidate(index: Index, query: CandidateQuery, plan: Plan, match: CandidateRows) -> Candidate:
     uuids = index.uuids
-    by_suffix = rows_by_suffix(plan, found.rows)
+    by_suffix = rows_by_suffix(plan, match.rows)
     return Candidate(
-        uuids[found.root],
+        uuids[match.root],
         {group.suffix: tuple(uuids[row] for row in by_suffix.get(group.suffix, ())) for group in query.groups},
-        {uuids[row]: taken for row, taken in amounts_of(plan, found.rows).items()},
+        {uuids[row]: taken for row, taken in amounts_of(plan, match.rows).items()},
     )
 
 
@@ -154,7 +154,7 @@ def _sole(index: Index, plan: Plan) -> tuple[Mask, list[I64]]:
 
 
 def _options_by_root(index: Index, slot: Slot) -> tuple[I64, I64]:
-    """How many rows may fill a slot for each root, and one of them; int64, shape (rows,)."""
+    """Return how many rows may fill a slot for each root, and one of them; int64, shape (rows,)."""
     rows = index.rows
     if index.trees().nested:
         own = np.flatnonzero(slot.own)
@@ -193,7 +193,7 @@ def _once(index: Index, columns: I64) -> tuple[Mask, set[Chosen]]:
 
 
 def _in_order(index: Index, mask: Mask, start: int) -> I64:
-    """Roots: host trees first, from `start` on and around; then the trees of sharing providers."""
+    """Return the marked roots: host trees first, rotated to begin at `start`; then trees of sharing providers."""
     of_hosts = index.trees().hosts
     hosts = np.flatnonzero(mask & of_hosts)
     first = start % len(hosts) if len(hosts) else 0
@@ -202,25 +202,25 @@ def _in_order(index: Index, mask: Mask, start: int) -> I64:
 
 def _find(
     index: Index, plan: Plan, viable: Mask, seen: set[Chosen], *, limit: int, start: int, depth_first: bool
-) -> Iterator[Found]:
-    """Candidates of the viable trees that are not in `seen`."""
+) -> Iterator[CandidateRows]:
+    """Yield the candidates of the viable trees that are not in `seen`."""
     repeats = all(slot.shared is not None for slot in plan.slots)
-    left = limit
+    remaining = limit
     for root, chosen in _walk(index, plan, viable, start, depth_first):
         if repeats:
             if chosen in seen:
                 continue  # the same providers, found from another tree that they serve as well
             seen.add(chosen)
-        yield Found(root, chosen)
-        left -= 1
-        if left == 0:
+        yield CandidateRows(root, chosen)
+        remaining -= 1
+        if remaining == 0:
             return
 
 
 def _walk(index: Index, plan: Plan, viable: Mask, start: int, depth_first: bool) -> Iterator[tuple[int, Chosen]]:
-    """The combinations of all viable trees, each with its root: in rounds, or one tree after the other."""
+    """Yield the combinations of all viable trees, each with its root: in rounds, or one tree after the other."""
     dead: set[tuple[int, ...]] = set()
-    patience = Patience()
+    budget = SearchBudget()
     contagious: bool | None = None
     waiting: list[tuple[int, Iterator[Chosen]]] = []
     for root, options in _options(index, plan, viable, start, dead):
@@ -228,7 +228,7 @@ def _walk(index: Index, plan: Plan, viable: Mask, start: int, depth_first: bool)
         if only is not None:
             yield root, only
             continue
-        choices = combinations(index, plan, options, patience)
+        choices = combinations(index, plan, options, budget)
         first = next(choices, None)
         if first is None:
             contagious = _fails_by_sharing_alone(index, plan) if contagious is None else contagious
@@ -253,7 +253,7 @@ def _walk(index: Index, plan: Plan, viable: Mask, start: int, depth_first: bool)
 def _options(
     index: Index, plan: Plan, viable: Mask, start: int, dead: Container[tuple[int, ...]]
 ) -> Iterator[tuple[int, Options]]:
-    """Each viable root with the rows that may fill each slot; hosts served by `dead` sharing providers are left out."""
+    """Yield viable roots with the rows that may fill each slot, but for hosts of `dead` sharing providers."""
     trees, sharing = index.trees(), index.sharing()
     shared_options: dict[tuple[int, ...], list[list[int]]] = {}
     roots = _in_order(index, viable, start)

@@ -24,7 +24,7 @@ Options = Sequence[Sequence[int]]
 """For each slot of a plan, the rows that may fill it."""
 
 
-class Patience:
+class SearchBudget:
     """How many steps a search may still take before it finds something."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Patience:
 
 
 def only_combination(plan: Plan, options: Options) -> Chosen | None:
-    """What fills the slots where there is no choice and nothing to check; None where `combinations` has to look."""
+    """Return what fills the slots where there is no choice and nothing to check; None: see `combinations`."""
     if plan.any_of or plan.subtrees or plan.flat:
         return None
     for rows in options:
@@ -46,17 +46,17 @@ def only_combination(plan: Plan, options: Options) -> Chosen | None:
     return only
 
 
-def combinations(index: Index, plan: Plan, options: Options, patience: Patience) -> Iterator[Chosen]:
-    """Every way to fill the slots, each once; exchangeable groups in one order first, then in all if that counts."""
+def combinations(index: Index, plan: Plan, options: Options, budget: SearchBudget) -> Iterator[Chosen]:
+    """Yield every way to fill the slots, once; exchangeable groups in one order first, then in all if that counts."""
     if _is_hopeless(plan, options):
         return iter(())
-    found = _fill(_Filling(index, plan, options), patience)
+    fillings = _fill(_Filling(index, plan, options), budget)
     if plan.distinct is Distinct.MAPPINGS and any(slot.twin >= 0 for slot in plan.slots):
-        return _permuted(plan, found)
-    return found
+        return _permuted(plan, fillings)
+    return fillings
 
 
-def _fill(filling: "_Filling", patience: Patience) -> Iterator[Chosen]:
+def _fill(filling: "_Filling", budget: SearchBudget) -> Iterator[Chosen]:
     """Fill slot after slot, without recursion: a request may have any number of groups."""
     last = len(filling.options) - 1
     fruitful = [False] * (last + 1)
@@ -72,12 +72,12 @@ def _fill(filling: "_Filling", patience: Patience) -> Iterator[Chosen]:
             number -= 1
             continue
         if number == last:
-            patience.steps_left = FRUITLESS_STEPS_MAX
+            budget.steps_left = FRUITLESS_STEPS_MAX
             fruitful[number] = True
             yield tuple(filling.chosen)
             continue
-        patience.steps_left -= 1
-        if patience.steps_left < 0:
+        budget.steps_left -= 1
+        if budget.steps_left < 0:
             return
         if not filling.failed_before(number + 1):
             number += 1
@@ -142,8 +142,8 @@ class _Filling:
 
     def _has_traits(self, row: int) -> bool:
         rows = {row, *self.chosen[: self.plan.spread - 1]}
-        held = frozenset[str]().union(*(self.index.traits[one] for one in rows))
-        return all(not traits.isdisjoint(held) for traits in self.plan.any_of)
+        traits_held = frozenset[str]().union(*(self.index.traits[member] for member in rows))
+        return all(not traits.isdisjoint(traits_held) for traits in self.plan.any_of)
 
     def _in_subtree(self, which: int, number: int, row: int) -> bool:
         tops = self.tops[which][-1] & self._ancestors_of(row)
@@ -153,7 +153,7 @@ class _Filling:
         return bool(tops)
 
     def _ancestors_of(self, row: int) -> frozenset[int]:
-        """The row, its parent, and so on up to the root."""
+        """Return the row, its parent, and so on up to the root."""
         known = self._ancestors.get(row)
         if known is None:
             path, parent = [row], int(self.index.parent_row[row])
@@ -198,7 +198,7 @@ class _Filling:
             self.tops[which].pop()
 
     def remember(self, number: int) -> None:
-        """The slots from `number` on cannot be filled beside what is taken now."""
+        """Note that the slots from `number` on cannot be filled beside what is taken now."""
         if self.may_remember and self.plan.spread <= number < len(self.options) - 1:
             self.dead.add(self._state(number))
 
@@ -207,7 +207,7 @@ class _Filling:
         return bool(self.dead) and self.may_remember and self._state(number) in self.dead
 
     def _state(self, number: int) -> object:
-        """All that decides whether the slots from `number` on can be filled, once the unsuffixed group is."""
+        """Return all that decides whether the slots from `number` on can be filled, once the unsuffixed group is."""
         slots = self.plan.slots
         twins = tuple(self.places[slot.twin] for slot in slots[number:] if 0 <= slot.twin < number)
         occupied = frozenset(self.occupied) if self.plan.isolate else None
@@ -221,17 +221,17 @@ def _is_hopeless(plan: Plan, options: Options) -> bool:
     """Whether counting alone shows that the slots cannot be filled: what would take long to find out by trying."""
     if len(plan.slots) - plan.spread + (plan.spread > 0) < 2:
         return False
-    asked: dict[str, list[tuple[int, int]]] = {}
+    parts_by_class: dict[str, list[tuple[int, int]]] = {}
     for number, slot in enumerate(plan.slots):
         for want in slot.wants:
-            asked.setdefault(want.resource_class, []).append((want.amount, number))
-    for resource_class, parts in asked.items():
+            parts_by_class.setdefault(want.resource_class, []).append((want.amount, number))
+    for resource_class, parts in parts_by_class.items():
         if len(parts) < 2:
             continue
         column = next(want.column for want in plan.slots[parts[0][1]].wants if want.resource_class == resource_class)
         most = [int(column.most[row]) for row in {row for _, number in parts for row in options[number]}]
         smallest = min(amount for amount, _ in parts)
-        if sum(most) < sum(amount for amount, _ in parts) or sum(one // smallest for one in most) < len(parts):
+        if sum(most) < sum(amount for amount, _ in parts) or sum(free // smallest for free in most) < len(parts):
             return True
     return plan.isolate and not _can_be_isolated(options[plan.spread :])
 
@@ -244,19 +244,19 @@ def _can_be_isolated(options: Options) -> bool:
         free = _find_free(options, start, holder, came_from)
         if free is None:
             return False
-        held = {slot: row for row, slot in holder.items()}
+        row_by_slot = {slot: row for row, slot in holder.items()}
         moved: int | None = free
         while moved is not None:
             slot = came_from[moved]
             holder[moved] = slot
-            moved = held.get(slot)
+            moved = row_by_slot.get(slot)
     return True
 
 
 def _find_free(
     options: Options, start: int, holder: Mapping[int, int], came_from: MutableMapping[int, int]
 ) -> int | None:
-    """A row that nobody holds, for `start` or for one who can make room for it; came_from: who asks for a row."""
+    """Return a free row for `start`, or for a slot that can give its own up; came_from: row -> slot that asks."""
     queue = [start]
     for slot in queue:
         for row in options[slot]:
@@ -268,8 +268,8 @@ def _find_free(
     return None
 
 
-def _permuted(plan: Plan, found: Iterator[Chosen]) -> Iterator[Chosen]:
-    """What was found, and then the same with exchangeable groups exchanged."""
+def _permuted(plan: Plan, fillings: Iterator[Chosen]) -> Iterator[Chosen]:
+    """Yield the fillings, and then each with its exchangeable groups exchanged."""
     classes: dict[int, list[int]] = {}
     first_of: dict[int, int] = {}
     for number, slot in enumerate(plan.slots):
@@ -277,7 +277,7 @@ def _permuted(plan: Plan, found: Iterator[Chosen]) -> Iterator[Chosen]:
         classes.setdefault(first_of[number], []).append(number)
     alike = [numbers for numbers in classes.values() if len(numbers) > 1]
     seen = []
-    for chosen in found:
+    for chosen in fillings:
         seen.append(chosen)
         yield chosen
     for chosen in seen:
@@ -285,15 +285,15 @@ def _permuted(plan: Plan, found: Iterator[Chosen]) -> Iterator[Chosen]:
 
 
 def _exchanged(chosen: Chosen, alike: Sequence[Sequence[int]]) -> Iterator[Chosen]:
-    """All other orders of the rows within each class of exchangeable slots, each once: an odometer of permutations."""
+    """Yield all other orders of the rows within each class of exchangeable slots: an odometer of permutations."""
     rows = list(chosen)
     orders = [sorted(chosen[number] for number in numbers) for numbers in alike]
     while True:
         for numbers, order in zip(alike, orders, strict=True):
             for number, row in zip(numbers, order, strict=True):
                 rows[number] = row
-        if (made := tuple(rows)) != chosen:
-            yield made
+        if (exchanged := tuple(rows)) != chosen:
+            yield exchanged
         for order in orders:
             if _next_order(order):
                 break  # those before it have started again

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from roost.placement.search.combinations import Options, Patience, combinations, only_combination
+from roost.placement.search.combinations import Options, SearchBudget, combinations, only_combination
 from roost.placement.search.index import Index
 from roost.placement.search.narrowing import Plan, make_plan
 from roost.seams.placement import CandidateQuery, Funnel, FunnelStep, RequestGroup, Requirement
@@ -16,29 +16,29 @@ def explain(index: Index, query: CandidateQuery) -> Funnel:
 
     First what the root is, then what providers are (inventory, traits, trees, placement aggregates), of every group;
     then what they have free; then what the groups ask of each other. Cost: a search's narrowing for each requirement,
-    and the first combination of each tree that is left for each of the last ones; when the patience of one search is
+    and the first combination of each tree that is left for each of the last ones; when the budget of one search is
     used up, the trees that were not looked at count as failing.
     """
     hosts = index.trees().hosts
 
-    def count(step: FunnelStep, asked: CandidateQuery) -> FunnelStep:
-        return replace(step, hosts_left=int(np.count_nonzero(make_plan(index, asked).viable & hosts)))
+    def count(step: FunnelStep, narrowed: CandidateQuery) -> FunnelStep:
+        return replace(step, hosts_left=int(np.count_nonzero(make_plan(index, narrowed).viable & hosts)))
 
     steps = [FunnelStep(requirement=Requirement.HOSTS, hosts_left=int(np.count_nonzero(hosts)))]
     shape = CandidateQuery(groups=())
     for step, shape in _shapes(query):
         steps.append(count(step, shape))
-    amounts = [count(step, asked) for step, asked in _amounts(shape, list(_amounts_of(query)))]
+    amounts = [count(step, narrowed) for step, narrowed in _amounts(shape, list(_amounts_of(query)))]
     steps += amounts
-    patience = Patience()  # one for all: explaining must not cost more than searching did
-    for step, asked in _together(query):
+    budget = SearchBudget()  # one for all: explaining must not cost more than searching did
+    for step, narrowed in _together(query):
         if steps[-1].hosts_left == 0:
             break
-        plan = make_plan(index, asked)
+        plan = make_plan(index, narrowed)
         rows = np.flatnonzero(plan.viable & hosts).tolist()
-        left = sum(1 for root in rows if _has_combination(index, plan, root, patience))
-        steps.append(replace(step, hosts_left=left))
-    turned = [count(step, asked) for step, asked in _amounts(shape, _with_shortest_first(query, amounts))]
+        hosts_left = sum(1 for root in rows if _has_combination(index, plan, root, budget))
+        steps.append(replace(step, hosts_left=hosts_left))
+    turned = [count(step, narrowed) for step, narrowed in _amounts(shape, _with_shortest_first(query, amounts))]
     return Funnel(tuple(steps), tuple(turned) if turned and turned[0].hosts_left else ())
 
 
@@ -63,21 +63,21 @@ def _with_shortest_first(query: CandidateQuery, amounts: Sequence[FunnelStep]) -
 
 def _shapes(query: CandidateQuery) -> Iterator[tuple[FunnelStep, CandidateQuery]]:
     """Build the query up requirement by requirement, as far as it asks what providers are."""
-    asked = CandidateQuery(groups=())
+    narrowed = CandidateQuery(groups=())
     for names, requirement, field in (
         (sorted(query.root_required), Requirement.ROOT_TRAIT, "root_required"),
         (sorted(query.root_forbidden), Requirement.NO_ROOT_TRAIT, "root_forbidden"),
     ):
         for number, trait in enumerate(names, 1):
-            asked = replace(asked, **{field: frozenset(names[:number])})
-            yield FunnelStep(requirement=requirement, names=(trait,)), asked
+            narrowed = replace(narrowed, **{field: frozenset(names[:number])})
+            yield FunnelStep(requirement=requirement, names=(trait,)), narrowed
     groups: list[RequestGroup] = []
     for group in query.groups:
         groups.append(RequestGroup(suffix=group.suffix, resources=dict.fromkeys(group.resources, 0)))
         for requirement, about, changes in _shape_of(group):
             groups[-1] = replace(groups[-1], **changes)
-            asked = replace(asked, groups=tuple(groups))
-            yield FunnelStep(requirement=requirement, suffix=group.suffix, names=tuple(about)), asked
+            narrowed = replace(narrowed, groups=tuple(groups))
+            yield FunnelStep(requirement=requirement, suffix=group.suffix, names=tuple(about)), narrowed
 
 
 def _amounts(shape: CandidateQuery, amounts: Sequence[_Amount]) -> Iterator[tuple[FunnelStep, CandidateQuery]]:
@@ -91,7 +91,7 @@ def _amounts(shape: CandidateQuery, amounts: Sequence[_Amount]) -> Iterator[tupl
 
 
 def _shape_of(group: RequestGroup) -> Iterator[tuple[Requirement, Sequence[str], Mapping[str, object]]]:
-    """What a group asks for beside amounts: (requirement, its names, the fields of the group that say so)."""
+    """Yield what a group asks for beside amounts: (requirement, its names, the fields of the group for it)."""
     if group.resources:
         yield Requirement.INVENTORY, list(group.resources), {}
     forbidden = sorted(group.forbidden)
@@ -109,29 +109,29 @@ def _shape_of(group: RequestGroup) -> Iterator[tuple[Requirement, Sequence[str],
 
 
 def _together(query: CandidateQuery) -> Iterator[tuple[FunnelStep, CandidateQuery]]:
-    """What the parts ask of each other, one requirement after the other; the last is the whole query."""
-    asked = replace(query, group_policy="none", same_subtree=(), nested=True)
-    yield FunnelStep(requirement=Requirement.TOGETHER), asked
+    """Yield what the parts ask of each other, one requirement after the other; the last is the whole query."""
+    narrowed = replace(query, group_policy="none", same_subtree=(), nested=True)
+    yield FunnelStep(requirement=Requirement.TOGETHER), narrowed
     if not query.nested:
-        asked = replace(asked, nested=False)
-        yield FunnelStep(requirement=Requirement.FLAT), asked
+        narrowed = replace(narrowed, nested=False)
+        yield FunnelStep(requirement=Requirement.FLAT), narrowed
     if query.group_policy == "isolate":
-        asked = replace(asked, group_policy="isolate")
-        yield FunnelStep(requirement=Requirement.ISOLATED), asked
+        narrowed = replace(narrowed, group_policy="isolate")
+        yield FunnelStep(requirement=Requirement.ISOLATED), narrowed
     for number, suffixes in enumerate(query.same_subtree, 1):
-        asked = replace(asked, same_subtree=query.same_subtree[:number])
-        yield FunnelStep(requirement=Requirement.SAME_SUBTREE, names=tuple(sorted(suffixes))), asked
+        narrowed = replace(narrowed, same_subtree=query.same_subtree[:number])
+        yield FunnelStep(requirement=Requirement.SAME_SUBTREE, names=tuple(sorted(suffixes))), narrowed
 
 
-def _has_combination(index: Index, plan: Plan, root: int, patience: Patience) -> bool:
+def _has_combination(index: Index, plan: Plan, root: int, budget: SearchBudget) -> bool:
     options = options_of(index, plan, root)
     if only_combination(plan, options) is not None:
         return True
-    return next(combinations(index, plan, options, patience), None) is not None
+    return next(combinations(index, plan, options, budget), None) is not None
 
 
 def options_of(index: Index, plan: Plan, root: int) -> Options:
-    """The rows that may fill each slot for one root."""
+    """Return the rows that may fill each slot for one root."""
     own, serving = index.trees().rows_of(root), index.sharing().rows_by_root.get(root, ())
     return [
         [row for row in own if slot.own[row]] + [row for row in serving if slot.shared is not None and slot.shared[row]]

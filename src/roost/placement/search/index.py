@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from roost.placement.model import ProviderRow
 from roost.seams.placement import SHARING, Inventory
 
 I64 = NDArray[np.int64]
@@ -21,21 +22,6 @@ ROWS_FIRST = 64
 NO_ROW = -1
 NO_UNITS = -1
 """What a provider without inventory of a class can take at once."""
-
-
-class IndexedProvider(Struct, frozen=True, kw_only=True):
-    """A provider as the ledger has it, whole. used: by resource class, of each inventory."""
-
-    id: int
-    uuid: str
-    name: str
-    generation: int
-    parent_id: int | None
-    root_id: int
-    inventories: Mapping[str, Inventory]
-    used: Mapping[str, int]
-    traits: frozenset[str]
-    placement_aggregates: frozenset[str]
 
 
 class Usage(NamedTuple):
@@ -52,7 +38,7 @@ class Delta(Struct, frozen=True, kw_only=True):
     Applied in this order: deleted, providers, usages. A usage of an unknown provider is passed over.
     """
 
-    providers: Sequence[IndexedProvider] = ()
+    providers: Sequence[ProviderRow] = ()
     usages: Sequence[Usage] = ()
     deleted: Sequence[int] = ()
 
@@ -148,11 +134,11 @@ class Index:
                 self._drop_texts(row)
 
     def find_row(self, uuid: str) -> int | None:
-        """The row of a provider, None when there is none of that UUID."""
+        """Return the row of a provider, None when there is none of that UUID."""
         return self.row_by_uuid.get(uuid)
 
     def column(self, resource_class: str) -> Column:
-        """The column of a class; an empty one, not kept, for a class that no provider has."""
+        """Return the column of a class; an empty one, not kept, for a class that no provider has."""
         return self.columns.get(resource_class) or Column(self.rows)
 
     def has_class(self, resource_class: str) -> bool:
@@ -166,7 +152,7 @@ class Index:
         return np.zeros(self.rows, np.bool_) if mask is None else mask
 
     def rows_in_aggregate(self, aggregate: str) -> I64:
-        """The rows in a placement aggregate, ascending."""
+        """Return the rows in a placement aggregate, ascending."""
         array = self._aggregate_arrays.get(aggregate)
         if array is None:
             rows = self.aggregate_rows.get(aggregate)
@@ -176,20 +162,20 @@ class Index:
         return array
 
     def trees(self) -> "Trees":
-        """The trees as they are now."""
+        """Return the trees as they are now."""
         if self._trees is None:
             self._trees = derive_trees(self)
         return self._trees
 
     def sharing(self) -> "Sharing":
-        """Who shares with which trees now."""
+        """Return who shares with which trees now."""
         if self._sharing is None:
             self._sharing = derive_sharing(self)
         return self._sharing
 
     # How it is done.
 
-    def _add(self, provider: IndexedProvider) -> None:
+    def _add(self, provider: ProviderRow) -> None:
         if self._free_rows:
             row = self._free_rows.pop()
         else:
@@ -223,7 +209,7 @@ class Index:
         self._free_rows.append(row)
         self._trees = self._sharing = None
 
-    def _set_shape(self, row: int, provider: IndexedProvider) -> None:
+    def _set_shape(self, row: int, provider: ProviderRow) -> None:
         self.names[row], self.generations[row] = provider.name, provider.generation
         parent_id = provider.parent_id
         parent = NO_ROW if parent_id is None else self.row_by_id.get(parent_id, NO_ROW)
@@ -243,36 +229,36 @@ class Index:
             by_row.pop(row, None)
 
     def _set_traits(self, row: int, traits: frozenset[str]) -> None:
-        held = self.traits[row]
-        for trait in held - traits:
+        traits_before = self.traits[row]
+        for trait in traits_before - traits:
             self._trait_holders[trait] -= 1
             if self._trait_holders[trait]:
                 self.trait_masks[trait][row] = False
             else:
                 del self._trait_holders[trait], self.trait_masks[trait]
-        for trait in traits - held:
+        for trait in traits - traits_before:
             if trait not in self.trait_masks:
                 self.trait_masks[trait] = np.zeros(self.rows, np.bool_)
                 self._trait_holders[trait] = 0
             self.trait_masks[trait][row] = True
             self._trait_holders[trait] += 1
         self.traits[row] = self._intern(traits)
-        if (SHARING in held) != (SHARING in traits):
+        if (SHARING in traits_before) != (SHARING in traits):
             self._trees = self._sharing = None
 
     def _set_aggregates(self, row: int, aggregates: frozenset[str]) -> None:
-        held = self.placement_aggregates[row]
-        for aggregate in held - aggregates:
+        aggregates_before = self.placement_aggregates[row]
+        for aggregate in aggregates_before - aggregates:
             rows = self.aggregate_rows[aggregate]
             rows.discard(row)
             if not rows:
                 del self.aggregate_rows[aggregate]
-        for aggregate in aggregates - held:
+        for aggregate in aggregates - aggregates_before:
             self.aggregate_rows.setdefault(aggregate, set()).add(row)
-        for aggregate in held ^ aggregates:
+        for aggregate in aggregates_before ^ aggregates:
             self._aggregate_arrays.pop(aggregate, None)
         self.placement_aggregates[row] = self._intern(aggregates)
-        if held != aggregates:
+        if aggregates_before != aggregates:
             self._sharing = None
 
     def _set_inventories(self, row: int, inventories: Mapping[str, Inventory], used: Mapping[str, int]) -> None:
@@ -328,7 +314,7 @@ class Trees(Struct, frozen=True):
     hosts: Mask
 
     def rows_of(self, root: int) -> tuple[int, ...]:
-        """All rows of a root's tree."""
+        """Return all rows of a root's tree."""
         return self.rows_by_root.get(root, (root,))
 
 

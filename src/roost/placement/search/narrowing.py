@@ -142,7 +142,7 @@ def _granular_slot(index: Index, number: int, group: RequestGroup) -> Slot:
 
 
 def _spread_slots(index: Index, number: int, group: RequestGroup) -> list[Slot]:
-    """One slot for each class of the unsuffixed group; its required traits concern the slots together."""
+    """Return one slot for each class of the unsuffixed group; its required traits concern the slots together."""
     members = [rows_of_aggregates(index, aggregates) for aggregates in group.member_of]
     slots = []
     for want in _wants(index, group):
@@ -205,13 +205,13 @@ def _in_aggregates(index: Index, fits: Mask, aggregates: frozenset[str]) -> Mask
     if len(aggregates) * AGGREGATE_COST_ROWS < np.count_nonzero(fits):
         return fits & rows_of_aggregates(index, aggregates)
     inside = np.zeros(index.rows, np.bool_)
-    held = index.placement_aggregates
-    inside[[row for row in np.flatnonzero(fits).tolist() if not aggregates.isdisjoint(held[row])]] = True
+    aggregates_by_row = index.placement_aggregates
+    inside[[row for row in np.flatnonzero(fits).tolist() if not aggregates.isdisjoint(aggregates_by_row[row])]] = True
     return inside
 
 
 def _likeness(group: RequestGroup, query: CandidateQuery) -> object:
-    """Equal for groups that ask for the same and are in the same subtrees, so that they can be exchanged."""
+    """Return a key, equal for groups that ask for the same and are in the same subtrees: they can be exchanged."""
     return (
         frozenset(group.resources.items()),
         frozenset(group.required),

@@ -54,12 +54,12 @@ class ProviderQuery(Struct, frozen=True, kw_only=True):
 
 @lru_cache(QUERIES_KEPT)
 def read_candidates(query_string: bytes, version: Version) -> CandidateQuery:
-    """The query of GET /allocation_candidates; see parse_candidates."""
+    """Return the query of GET /allocation_candidates; see parse_candidates."""
     return parse_candidates(decode_pairs(query_string), version)
 
 
 def decode_pairs(query_string: bytes) -> list[tuple[str, str]]:
-    """The parameters of a query string. Raises QueryMalformed for what is not UTF-8."""
+    """Return the parameters of a query string. Raises QueryMalformed for what is not UTF-8."""
     try:
         return parse_qsl(query_string.decode(), keep_blank_values=True, errors="strict")
     except UnicodeDecodeError as error:
@@ -67,7 +67,7 @@ def decode_pairs(query_string: bytes) -> list[tuple[str, str]]:
 
 
 def parse_candidates(pairs: Pairs, version: Version) -> CandidateQuery:
-    """The query of GET /allocation_candidates; the unsuffixed group first.
+    """Return the query of GET /allocation_candidates; the unsuffixed group first.
 
     Raises QueryMalformed and those below it, in the order: unknown or malformed parameters, those of the whole request,
     the groups as they come, groups that are incomplete, traits required and forbidden, no group policy.
@@ -83,7 +83,7 @@ def parse_candidates(pairs: Pairs, version: Version) -> CandidateQuery:
         match = pattern.fullmatch(key)
         if match is not None:
             values.setdefault(match[2] or "", {}).setdefault(match[1], []).append(value)
-    groups = [parse_group(suffix, held, version) for suffix, held in values.items()]
+    groups = [parse_group(suffix, parameters, version) for suffix, parameters in values.items()]
     if version >= SUBTREES_SINCE:
         _check_subtrees(groups, subtrees)
     else:
@@ -140,7 +140,7 @@ def _first(pairs: Pairs, name: str) -> str | None:
 
 
 def parse_providers(pairs: Pairs, version: Version) -> ProviderQuery:
-    """The query of GET /resource_providers. Raises QueryMalformed."""
+    """Return the query of GET /resource_providers. Raises QueryMalformed."""
     schema = provider_schema(version)
     values: dict[str, list[str]] = {}
     for key, value in pairs:
@@ -156,7 +156,7 @@ def parse_providers(pairs: Pairs, version: Version) -> ProviderQuery:
 
 
 def parse_group(suffix: str, values: Values, version: Version) -> RequestGroup:
-    """One request group. Raises QueryMalformed."""
+    """Return one request group. Raises QueryMalformed."""
     resources: dict[str, int] = {}
     for value in values.get("resources", ()):  # of repeated ones the last holds, but all must be well-formed
         resources = _parse_resources(value)
@@ -198,9 +198,9 @@ def _parse_required(values: Sequence[str], version: Version) -> tuple[tuple[froz
         if value.startswith("in:"):
             required.append(_parse_any_traits(value, version))
         else:
-            wanted, unwanted = _parse_traits(value, version)
-            required += [frozenset({trait}) for trait in wanted]
-            forbidden |= unwanted
+            names_required, names_forbidden = _parse_traits(value, version)
+            required += [frozenset({trait}) for trait in names_required]
+            forbidden |= names_forbidden
     return tuple(dict.fromkeys(required)), frozenset(forbidden)
 
 
@@ -218,7 +218,7 @@ def _parse_any_traits(value: str, version: Version) -> frozenset[str]:
 
 
 def _parse_traits(value: str, version: Version) -> tuple[list[str], set[str]]:
-    """The traits of a list: those required, in order, and those forbidden."""
+    """Return the traits of a list: those required, in order, and those forbidden."""
     words = [word.strip() for word in value.split(",")]
     forbidden = {word.lstrip("!") for word in words if word.startswith("!")}
     may_forbid = version >= FORBIDDEN_TRAITS_SINCE

@@ -47,7 +47,7 @@ LONG_SUFFIXES_SINCE = (1, 33)
 
 @cache
 def suffix_pattern(version: Version) -> str:
-    """What may follow the name of a group's parameter; empty before there were groups."""
+    """Return what may follow the name of a group's parameter; empty before there were groups."""
     if version < GROUPS_SINCE:
         return ""
     return SUFFIX_1_33 if version >= LONG_SUFFIXES_SINCE else SUFFIX
@@ -55,14 +55,14 @@ def suffix_pattern(version: Version) -> str:
 
 @cache
 def provider_schema(version: Version) -> Mapping[str, Any]:
-    """The JSON schema of the parameters of GET /resource_providers."""
+    """Return the JSON schema of the parameters of GET /resource_providers."""
     known = {name: dict(schema) for since, name, schema in PROVIDER_PARAMETERS if version >= since}
     return {"type": "object", "properties": known, "additionalProperties": False}
 
 
 @cache
 def candidate_schema(version: Version) -> Mapping[str, Any]:
-    """The JSON schema of the parameters of GET /allocation_candidates."""
+    """Return the JSON schema of the parameters of GET /allocation_candidates."""
     known = {name: dict(schema) for since, name, schema in CANDIDATE_PARAMETERS if version >= since}
     if version < GROUPS_SINCE:
         required = ["resources"]

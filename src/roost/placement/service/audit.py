@@ -34,7 +34,17 @@ CONSUMER_EMPTY = Kind("consumer-empty", "a consumer holds nothing", "removed")
 async def get_providers(ledger: Ledger, uuids: Sequence[str]) -> dict[str, ProviderState]:
     """See ProviderClient.get_providers."""
     async with ledger.database.transaction(snapshot=True) as tx:
-        return await store.get_providers(tx, uuids)
+        rows = await providers_store.list_by_uuid(tx, uuids)
+    return {
+        row.uuid: ProviderState(
+            uuid=row.uuid,
+            name=row.name,
+            inventories=row.inventories,
+            traits=row.traits,
+            placement_aggregates=row.placement_aggregates,
+        )
+        for row in rows
+    }
 
 
 async def list_named_providers(ledger: Ledger, prefix: str, *, after: str, limit: int) -> dict[str, str]:
@@ -72,7 +82,7 @@ async def _sum_anew(ledger: Ledger, findings: Sequence[Finding[Range, int]]) -> 
         known = await claims_store.lock_providers(tx, (), ids)
         await store.delete_strays(tx, ids)
         await store.sum_uses(tx, ids)
-        await claims_store.record_reshaped(tx, sorted(known.values()))
+        await providers_store.record_reshaped(tx, sorted(known.values()))
     return keys_of(findings)
 
 
@@ -108,7 +118,6 @@ async def _set_roots(ledger: Ledger, _findings: Sequence[Finding[str, None]]) ->
         if wrong:
             await claims_store.lock_providers(tx, (), [row.place.id for row in wrong])
             await providers_store.update_places(tx, [row.place for row in wrong])
-            await claims_store.record_reshaped(tx, [row.place.id for row in wrong])
     return [row.provider_uuid for row in wrong]
 
 

@@ -7,12 +7,12 @@ from roost.placement.errors import (
     InventoryInUse,
     ProviderNotFound,
 )
-from roost.placement.model import Changes, ConsumerWrite, LockedLedger, ShapeChange
+from roost.placement.model import Changes, ConsumerWrite, LockedLedger, NameKind, ShapeChange
 from roost.placement.rules.claims import decide_claims
 from roost.placement.rules.shapes import decide_shape
 from roost.placement.search.candidates import search
 from roost.placement.service.ledger import Ledger
-from roost.placement.service.names import find_class_ids, keep_class_ids, keep_trait_ids
+from roost.placement.service.names import find_ids, keep_names
 from roost.placement.store import claims as claims_store
 from roost.placement.store import names as names_store
 from roost.placement.store import providers as providers_store
@@ -90,7 +90,7 @@ async def _claim(
     )
     locked = LockedLedger(
         provider_ids=provider_ids,
-        resource_class_ids=await find_class_ids(ledger, tx, names),
+        resource_class_ids=await find_ids(ledger, tx, NameKind.RESOURCE_CLASS, names),
         inventories=await claims_store.list_inventories(tx, list(provider_ids.values())),
         consumers=consumers,
     )
@@ -111,10 +111,10 @@ async def release(
     released = 0
     for start in range(0, len(consumer_uuids), CLAIM_GROUPS_MAX):
         async with ledger.database.transaction() as tx:
-            held = await claims_store.lock_consumers(tx, consumer_uuids[start : start + CLAIM_GROUPS_MAX])
+            consumers = await claims_store.lock_consumers(tx, consumer_uuids[start : start + CLAIM_GROUPS_MAX])
             if generations is not None:
-                held = {uuid: row for uuid, row in held.items() if row.generation == generations.get(uuid)}
-            keys = [(key, used) for row in held.values() for key, used in row.allocations.items()]
+                consumers = {uuid: row for uuid, row in consumers.items() if row.generation == generations.get(uuid)}
+            keys = [(key, used) for row in consumers.values() for key, used in row.allocations.items()]
             used_change: dict[tuple[int, int], int] = {}
             for key, used in keys:
                 used_change[key] = used_change.get(key, 0) - used
@@ -122,37 +122,37 @@ async def release(
             await claims_store.lock_providers(tx, (), provider_ids)
             gone = tuple(
                 ConsumerWrite(uuid, row.generation, None, "", "", created=False, allocations={})
-                for uuid, row in held.items()
+                for uuid, row in consumers.items()
             )
             await claims_store.write_changes(
                 tx, Changes(consumers=gone, used=used_change, provider_ids=provider_ids, generation_steps=0)
             )
-            released += len(held)
+            released += len(consumers)
     return released
 
 
 async def get_consumers(ledger: Ledger, uuids: Sequence[str]) -> dict[str, ConsumerState]:
-    """The consumers that hold something, by UUID; those that hold nothing are left out."""
+    """Return the consumers that hold something, by UUID; those that hold nothing are left out."""
     async with ledger.database.connection() as connection:
         return await claims_store.get_consumers(connection, uuids)
 
 
 async def list_consumers(ledger: Ledger, consumer_type: str, *, after: str, limit: int) -> list[str]:
-    """A page of the consumers of one type, by UUID."""
+    """Return a page of the consumers of one type, by UUID."""
     async with ledger.database.connection() as connection:
         return await claims_store.list_consumers(connection, consumer_type, after=after, limit=limit)
 
 
 async def list_usages(ledger: Ledger, provider_uuids: Sequence[str]) -> dict[str, dict[str, tuple[int, int]]]:
-    """Provider UUID -> resource class -> (capacity, used)."""
+    """Return provider UUID -> resource class -> (capacity, used)."""
     async with ledger.database.connection() as connection:
         return await claims_store.list_usages(connection, provider_uuids)
 
 
 async def list_aggregate_providers(ledger: Ledger, aggregates: Sequence[str]) -> dict[str, list[str]]:
-    """Placement aggregate -> UUIDs of the providers in it."""
+    """Return placement aggregate -> UUIDs of the providers in it."""
     async with ledger.database.connection() as connection:
-        return await claims_store.list_aggregate_providers(connection, aggregates)
+        return await providers_store.list_aggregate_providers(connection, aggregates)
 
 
 async def ensure_providers(ledger: Ledger, states: Sequence[ProviderState]) -> None:
@@ -178,12 +178,12 @@ class _NamesChange(ConcurrentUpdate):
 async def _ensure_providers(
     ledger: Ledger, tx: Connection, states: Sequence[ProviderState], *, names_change: bool
 ) -> None:
-    """Raises _NamesChange if it does and was not expected to."""
+    """Create and change providers. Raises _NamesChange if a name changes and names are not locked."""
     await _keep_names(ledger, tx, states)
     if names_change:
         await providers_store.lock_names(tx)
     uuids = [state.uuid for state in states]
-    rows = await claims_store.lock_provider_rows(
+    rows = await providers_store.lock_provider_rows(
         tx, sorted({*uuids, *(state.parent_uuid or state.uuid for state in states)})
     )
     missing = [state for state in states if state.uuid not in rows]
@@ -191,7 +191,7 @@ async def _ensure_providers(
         raise _NamesChange
     if missing:
         await _insert_providers(tx, missing, known=rows.keys())
-        rows = await claims_store.lock_provider_rows(tx, uuids)
+        rows = await providers_store.lock_provider_rows(tx, uuids)
     shapes = []
     for state in states:
         shape, in_use = decide_shape(state, rows[state.uuid])
@@ -218,20 +218,20 @@ async def _insert_providers(tx: Connection, missing: Sequence[ProviderState], *,
         for state in ready:
             del waiting[state.uuid]
     for level in levels:
-        await claims_store.insert_providers(tx, level)
+        await providers_store.insert_providers(tx, level)
 
 
 async def set_placement_aggregates(
     ledger: Ledger, aggregates_by_provider: Mapping[str, frozenset[str]], *, managed: frozenset[str]
 ) -> None:
-    """These providers are in these of the `managed` aggregates and in no other managed one; the rest is left alone.
+    """Put providers into these of the `managed` aggregates and into no other managed one; the rest stays.
 
     Unknown providers are skipped. PROVIDERS_MAX providers in one transaction.
     """
     uuids = list(aggregates_by_provider)
     for start in range(0, len(uuids), PROVIDERS_MAX):
         async with ledger.database.transaction() as tx:
-            rows = await claims_store.lock_provider_rows(tx, uuids[start : start + PROVIDERS_MAX])
+            rows = await providers_store.lock_provider_rows(tx, uuids[start : start + PROVIDERS_MAX])
             states = [
                 ProviderState(
                     uuid=uuid,
@@ -246,15 +246,13 @@ async def set_placement_aggregates(
 
 async def write_shapes(ledger: Ledger, tx: Connection, shapes: Sequence[ShapeChange]) -> None:
     """Write what changed of locked providers; whose new names were kept from being deleted."""
-    classes = {name for shape in shapes for name in shape.inventories_set.keys() - shape.held_class_ids.keys()}
+    classes = {name for shape in shapes for name in shape.inventories_set.keys() - shape.present_class_ids.keys()}
     traits = {name for shape in shapes for name in shape.traits_new | shape.traits_gone}
-    custom_traits = sorted(traits - ledger.standard_trait_ids.keys())
-    custom_ids = await names_store.list_trait_ids(tx, custom_traits) if custom_traits else {}
-    await claims_store.write_shapes(
+    await providers_store.write_shapes(
         tx,
         shapes,
-        resource_class_ids=await find_class_ids(ledger, tx, classes),
-        trait_ids={**ledger.standard_trait_ids, **custom_ids},
+        resource_class_ids=await find_ids(ledger, tx, NameKind.RESOURCE_CLASS, classes),
+        trait_ids=await find_ids(ledger, tx, NameKind.TRAIT, traits),
     )
 
 
@@ -263,21 +261,21 @@ async def _keep_names(ledger: Ledger, tx: Connection, states: Sequence[ProviderS
     classes = {name for state in states for name in state.inventories or ()}
     traits = {name for state in states for name in state.traits or ()}
     custom = sorted(name for name in classes if name.startswith("CUSTOM_"))
-    if custom and len(await names_store.list_class_ids(tx, custom)) < len(custom):
+    if custom and len(await names_store.list_ids(tx, NameKind.RESOURCE_CLASS, custom)) < len(custom):
         await names_store.lock_class_names(tx, shared=True)
-        await names_store.insert_resource_classes(tx, custom)
+        await names_store.insert_names(tx, NameKind.RESOURCE_CLASS, custom)
     if custom := sorted(name for name in traits if name.startswith("CUSTOM_")):
-        await names_store.insert_traits(tx, custom)
-    await keep_class_ids(ledger, tx, classes)
-    await keep_trait_ids(ledger, tx, traits)
+        await names_store.insert_names(tx, NameKind.TRAIT, custom)
+    await keep_names(ledger, tx, NameKind.RESOURCE_CLASS, classes)
+    await keep_names(ledger, tx, NameKind.TRAIT, traits)
 
 
 async def delete_providers(ledger: Ledger, uuids: Sequence[str]) -> list[str]:
     """Delete providers that nobody uses; returns those that stay, because they are in use or have children."""
     async with ledger.database.transaction() as tx:
         ids = await claims_store.lock_providers(tx, uuids)
-        deleted = await claims_store.delete_providers(tx, list(ids.values()))
-    return [uuid for uuid, provider_id in ids.items() if provider_id not in deleted]
+        busy = await providers_store.delete_providers(tx, list(ids.values()))
+    return [uuid for uuid, provider_id in ids.items() if provider_id in busy]
 
 
 async def find_candidates(ledger: Ledger, queries: Sequence[CandidateQuery]) -> list[Candidates]:

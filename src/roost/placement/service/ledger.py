@@ -1,10 +1,12 @@
 """What the ledger's operations work with."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import os_resource_classes
 import os_traits
 
+from roost.placement.model import NameKind
 from roost.placement.service.refresh import IndexRefresher
 from roost.placement.settings import PlacementSettings
 from roost.placement.store import names as names_store
@@ -13,35 +15,36 @@ from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.seams.placement import Claimed, ClaimGroup, Refused
 
-STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
-STANDARD_TRAITS = frozenset(os_traits.get_traits())
+STANDARD_ORDERS: Mapping[NameKind, Sequence[str]] = {
+    NameKind.RESOURCE_CLASS: os_resource_classes.STANDARDS,
+    NameKind.TRAIT: sorted(os_traits.get_traits()),
+}
+STANDARD_NAMES = {kind: frozenset(names) for kind, names in STANDARD_ORDERS.items()}
 
 
 @dataclass
 class Ledger:
-    """standard_class_ids, standard_trait_ids: name -> id; they never change. Custom ones come and go: look them up.
+    """The ledger's database, index and settings.
 
-    claims: where single claims meet, made by the first of them.
+    standard_ids: of standard names, which never change; custom ones come and go, and are looked up. claims: where
+    single claims meet, made by the first of them.
     """
 
     database: Database
     env: Env = field(default_factory=Env)
     settings: PlacementSettings = field(default_factory=PlacementSettings)
-    standard_class_ids: dict[str, int] = field(default_factory=dict)
-    standard_trait_ids: dict[str, int] = field(default_factory=dict)
+    standard_ids: dict[NameKind, dict[str, int]] = field(default_factory=lambda: {kind: {} for kind in NameKind})
     index: IndexRefresher = field(init=False)
     claims: Batches[ClaimGroup, Claimed | Refused] | None = None
 
     def __post_init__(self) -> None:
-        """The index is filled by the first search."""
+        """Begin with an empty index: the first search fills it."""
         self.index = IndexRefresher(self.database)
 
 
 async def sync_standard_names(ledger: Ledger) -> None:
-    """Have every standard resource class and trait in the ledger; once, when a process starts."""
-    names = list(os_resource_classes.STANDARDS)
+    """Insert the standard resource classes and traits that are missing; once, when a process starts."""
     async with ledger.database.transaction() as tx:
-        await names_store.insert_resource_classes(tx, names)
-        await names_store.insert_traits(tx, sorted(STANDARD_TRAITS))
-        ledger.standard_class_ids.update(await names_store.list_class_ids(tx, names))
-        ledger.standard_trait_ids.update(await names_store.list_trait_ids(tx, sorted(STANDARD_TRAITS)))
+        for kind, names in STANDARD_ORDERS.items():
+            await names_store.insert_names(tx, kind, names)
+            ledger.standard_ids[kind] = await names_store.list_ids(tx, kind, names)

@@ -15,14 +15,15 @@ from roost.placement.errors import (
     ProviderHasChildren,
     ProviderInUse,
     ProviderMalformed,
+    ProviderNameTaken,
     ProviderNotFound,
     ResourceClassNotFound,
 )
-from roost.placement.model import ProviderHead, ProviderRow, ShapeChange
+from roost.placement.model import NameKind, ProviderHead, ProviderRow, ShapeChange
 from roost.placement.rules.shapes import decide_parent, decide_shape, no_change
 from roost.placement.service.claims import write_shapes
 from roost.placement.service.ledger import Ledger
-from roost.placement.service.names import keep_class_ids, keep_trait_ids
+from roost.placement.service.names import keep_names
 from roost.placement.store import claims as claims_store
 from roost.placement.store import providers as providers_store
 from roost.platform.database import Connection
@@ -45,13 +46,10 @@ async def create_provider(ledger: Ledger, *, uuid: str, name: str, parent_uuid: 
         )
     async with ledger.database.transaction() as tx:
         await providers_store.lock_names(tx, shared=True)
-        parent = None if parent_uuid is None else await providers_store.lock_parent(tx, parent_uuid)
-        if parent_uuid is not None and parent is None:
+        if parent_uuid is not None and not await providers_store.lock_parent(tx, parent_uuid):
             raise ProviderMalformed(f"{opening}parent provider UUID does not exist.")
-        await claims_store.record_reshaped(tx, [await providers_store.insert_provider(tx, uuid, name, parent)])
-        head = await providers_store.find_head(tx, uuid)
-    assert head is not None, "it was made in this transaction"
-    return head
+        await providers_store.insert_providers(tx, [(uuid, name, parent_uuid)])
+        return await providers_store.get_head(tx, uuid)
 
 
 async def update_provider(
@@ -65,12 +63,11 @@ async def update_provider(
         await providers_store.lock_names(tx)
         await _move(tx, uuid, parent, may_reparent=may_reparent)
         row = await _lock(tx, uuid)
-        if row.name != name:
-            await providers_store.update_name(tx, row.id, name)
-        await claims_store.record_reshaped(tx, [row.id])
-        head = await providers_store.find_head(tx, uuid)
-    assert head is not None, "because of the lock above"
-    return head
+        try:
+            await write_shapes(ledger, tx, [replace(no_change(row, generation_steps=0), name=name)])
+        except ProviderNameTaken as error:
+            raise ProviderNameTaken(f"Conflicting resource provider {name} already exists.") from error
+        return await providers_store.get_head(tx, uuid)
 
 
 async def _move(tx: Connection, uuid: str, parent: tuple[str | None] | None, *, may_reparent: bool) -> None:
@@ -95,7 +92,6 @@ async def _move(tx: Connection, uuid: str, parent: tuple[str | None] | None, *, 
         raise ProviderMalformed(f"{opening}{error}") from error
     if moved:
         await providers_store.update_places(tx, moved.values())
-        await claims_store.record_reshaped(tx, list(moved))
 
 
 async def delete_provider(ledger: Ledger, uuid: str) -> None:
@@ -104,13 +100,11 @@ async def delete_provider(ledger: Ledger, uuid: str) -> None:
         ids = await claims_store.lock_providers(tx, [uuid])
         if not ids:
             raise ProviderNotFound(f"No resource provider with uuid {uuid} found for delete")
-        if await providers_store.has_children(tx, ids[uuid]):
-            raise ProviderHasChildren(
-                f"Unable to delete parent resource provider {uuid}: It has child resource providers."
-            )
-        if await providers_store.has_allocations(tx, ids[uuid]):
-            raise ProviderInUse(f"Unable to delete resource provider {uuid}: Resource provider has allocations.")
-        await claims_store.delete_providers(tx, list(ids.values()))
+        busy = await providers_store.delete_providers(tx, list(ids.values()))
+    if busy and busy[ids[uuid]]:
+        raise ProviderHasChildren(f"Unable to delete parent resource provider {uuid}: It has child resource providers.")
+    if busy:
+        raise ProviderInUse(f"Unable to delete resource provider {uuid}: Resource provider has allocations.")
 
 
 async def set_inventories(ledger: Ledger, uuid: str, inventories: Inventories, *, generation: int) -> int:
@@ -139,10 +133,9 @@ async def add_inventory(ledger: Ledger, uuid: str, resource_class: str, inventor
     """
 
     def decide(row: ProviderRow) -> Inventories:
-        held = _held(row)
-        if resource_class in held:
+        if resource_class in row.inventories:
             raise ConcurrentUpdate(f"Update conflict: there is inventory of class {resource_class} already.")
-        return {**held, resource_class: inventory}
+        return {**row.inventories, resource_class: inventory}
 
     try:
         return await _change_inventories(ledger, uuid, decide, new={resource_class: inventory})
@@ -161,13 +154,12 @@ async def update_inventory(
 
     def decide(row: ProviderRow) -> Inventories:
         _check_generation(row, generation, "resource provider generation conflict")
-        held = _held(row)
-        if resource_class not in held:
+        if resource_class not in row.inventories:
             raise InventoryMalformed(
                 f"No inventory record with resource class for resource provider {uuid}: "
                 f"No inventory of class {resource_class} found."
             )
-        return {**held, resource_class: inventory}
+        return {**row.inventories, resource_class: inventory}
 
     return await _change_inventories(ledger, uuid, decide)
 
@@ -176,11 +168,10 @@ async def delete_inventory(ledger: Ledger, uuid: str, resource_class: str) -> No
     """Drop one inventory. Raises ProviderNotFound, InventoryMissing, ConcurrentUpdate if it is in use."""
 
     def decide(row: ProviderRow) -> Inventories:
-        held = _held(row)
-        if resource_class not in held:
+        if resource_class not in row.inventories:
             text = f"No inventory of class {resource_class} found for delete"
             raise InventoryMissing(f"{text}: {text}")
-        return {name: inventory for name, inventory in held.items() if name != resource_class}
+        return {name: inventory for name, inventory in row.inventories.items() if name != resource_class}
 
     try:
         await _change_inventories(ledger, uuid, decide)
@@ -200,7 +191,7 @@ async def set_traits(ledger: Ledger, uuid: str, traits: frozenset[str], *, gener
     TraitNotFound.
     """
     async with ledger.database.transaction() as tx:
-        await keep_trait_ids(ledger, tx, traits)
+        await keep_names(ledger, tx, NameKind.TRAIT, traits)
         row = await _lock(tx, uuid)
         _check_generation(row, generation, CHANGED_ALREADY)
         shape, _ = decide_shape(ProviderState(uuid=uuid, name=row.name, traits=traits), row)
@@ -213,7 +204,7 @@ CHANGED_ALREADY = "Resource provider's generation already changed. Please update
 
 
 async def set_aggregates(ledger: Ledger, uuid: str, aggregates: frozenset[str], *, generation: int | None) -> int:
-    """Be in these placement aggregates and in no others; returns the provider's generation.
+    """Set a provider's placement aggregates; returns its generation.
 
     generation: the one that was looked at, then it grows; None for whatever it is, then it stays (before 1.19).
     Raises ProviderNotFound, ConcurrentUpdate.
@@ -237,32 +228,29 @@ async def _change_inventories(
 ) -> int:
     """Write the inventories that are decided on; `new` are those whose class may have none yet."""
     async with ledger.database.transaction() as tx:
-        await keep_class_ids(ledger, tx, set(new or ()))
+        await keep_names(ledger, tx, NameKind.RESOURCE_CLASS, set(new or ()))
         row = await _lock(tx, uuid)
         state = ProviderState(uuid=uuid, name=row.name, inventories=decide(row))
         shape, in_use = decide_shape(state, row)
         if in_use:
-            raise InventoryInUse(IN_USE.format(", ".join(name for name in row.inventories if name in in_use), uuid))
+            names = sorted(in_use, key=row.resource_class_ids.__getitem__)
+            raise InventoryInUse(IN_USE.format(", ".join(names), uuid))
         await write_shapes(ledger, tx, [_stepping(shape, row, 1)])
     return row.generation + 1
 
 
 def _stepping(shape: ShapeChange | None, row: ProviderRow, steps: int) -> ShapeChange:
-    """The change with so many steps of generation, even when nothing else changes."""
+    """Return the change with so many steps of generation, even when nothing else changes."""
     if shape is None:
         return no_change(row, generation_steps=steps)
     return replace(shape, generation_steps=steps)
 
 
 async def _lock(tx: Connection, uuid: str) -> ProviderRow:
-    row = (await claims_store.lock_provider_rows(tx, [uuid])).get(uuid)
+    row = (await providers_store.lock_provider_rows(tx, [uuid])).get(uuid)
     if row is None:
         raise ProviderNotFound(f"No resource provider with uuid {uuid} found")
     return row
-
-
-def _held(row: ProviderRow) -> dict[str, Inventory]:
-    return {name: inventory for name, (inventory, _used) in row.inventories.items()}
 
 
 def _check_generation(row: ProviderRow, generation: int | None, text: str) -> None:

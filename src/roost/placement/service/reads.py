@@ -6,15 +6,18 @@ import numpy as np
 from msgspec import Struct
 
 from roost.placement.errors import ProviderNotFound, ResourceClassNotFound, TraitNotFound
+from roost.placement.model import NameKind
 from roost.placement.search.candidates import Gathered, gather
 from roost.placement.search.funnel import explain
 from roost.placement.search.index import NO_ROW, Index
 from roost.placement.search.narrowing import Plan, fitting, make_plan
 from roost.placement.search.query import ProviderQuery
-from roost.placement.service.ledger import STANDARD_CLASSES, STANDARD_TRAITS, Ledger
-from roost.placement.service.names import check_resource_classes, check_traits
+from roost.placement.service.ledger import STANDARD_NAMES, Ledger
+from roost.placement.service.names import check_names
+from roost.placement.store import claims as claims_store
 from roost.placement.store import reads as reads_store
-from roost.placement.store.reads import ConsumerHead, HeldResources, TypeUsage
+from roost.placement.store.claims import Allocation
+from roost.placement.store.reads import TypeUsage
 from roost.seams.placement import CandidateQuery, Funnel, Inventory, RequestGroup
 
 
@@ -37,28 +40,28 @@ class Matches(Struct, frozen=True):
 
     index: Index
     plan: Plan
-    found: Gathered
+    candidates: Gathered
     funnel: Funnel | None
 
 
 async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
-    """The candidates of one query. Raises ResourceClassNotFound, TraitNotFound."""
+    """Return the candidates of one query. Raises ResourceClassNotFound, TraitNotFound."""
     index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
     plan = make_plan(index, query)
     settings = ledger.settings
     start = ledger.env.random.randrange(2**16) if settings.randomize_allocation_candidates else 0
-    found = gather(index, plan, limit=settings.limit(query.limit), start=start, depth_first=settings.depth_first)
-    return Matches(index, plan, found, None if len(found) else explain(index, query))
+    candidates = gather(index, plan, limit=settings.limit(query.limit), start=start, depth_first=settings.depth_first)
+    return Matches(index, plan, candidates, None if len(candidates) else explain(index, query))
 
 
 async def explain_candidates(ledger: Ledger, query: CandidateQuery) -> Funnel:
-    """How many hosts each requirement of a query leaves. Raises ResourceClassNotFound, TraitNotFound."""
+    """Return how many hosts each requirement of a query leaves. Raises ResourceClassNotFound, TraitNotFound."""
     index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
     return explain(index, query)
 
 
 async def list_providers(ledger: Ledger, query: ProviderQuery) -> list[ProviderView]:
-    """The providers that satisfy the query, each by itself. Raises ResourceClassNotFound, TraitNotFound."""
+    """Return the providers that satisfy the query, each by itself. Raises ResourceClassNotFound, TraitNotFound."""
     try:
         index = await _knowing_index(ledger, [query.group], frozenset())
     except TraitNotFound as error:
@@ -74,7 +77,7 @@ async def list_providers(ledger: Ledger, query: ProviderQuery) -> list[ProviderV
 
 
 async def get_provider(ledger: Ledger, uuid: str) -> ProviderView:
-    """One provider. Raises ProviderNotFound."""
+    """Return one provider. Raises ProviderNotFound."""
     index = await ledger.index.fresh()
     row = index.find_row(uuid)
     if row is None:
@@ -82,23 +85,23 @@ async def get_provider(ledger: Ledger, uuid: str) -> ProviderView:
     return _view(index, row)
 
 
-async def get_provider_allocations(ledger: Ledger, uuid: str) -> tuple[int, dict[str, HeldResources]]:
-    """A provider's generation, and what each consumer holds of it. Raises ProviderNotFound."""
+async def get_provider_allocations(ledger: Ledger, uuid: str) -> tuple[int, list[Allocation]]:
+    """Return a provider's generation, and what is held of it. Raises ProviderNotFound."""
     async with ledger.database.transaction(snapshot=True) as tx:
         generation = await reads_store.find_provider_generation(tx, uuid)
         if generation is None:
             raise ProviderNotFound(f"Resource provider '{uuid}' not found: No resource provider with uuid {uuid} found")
-        return generation, await reads_store.list_provider_allocations(tx, uuid)
+        return generation, await claims_store.list_provider_allocations(tx, uuid)
 
 
-async def find_consumer(ledger: Ledger, uuid: str) -> tuple[ConsumerHead | None, dict[str, tuple[int, dict[str, int]]]]:
-    """A consumer, None when it holds nothing; by provider UUID the provider's generation and what is held there."""
+async def list_consumer_allocations(ledger: Ledger, uuid: str) -> list[Allocation]:
+    """Return what a consumer holds."""
     async with ledger.database.connection() as connection:
-        return await reads_store.find_consumer(connection, uuid)
+        return await claims_store.list_consumer_allocations(connection, uuid)
 
 
 async def list_project_usages(ledger: Ledger, project_id: str, *, user_id: str | None) -> list[TypeUsage]:
-    """What a project holds, or one user of it, by consumer type."""
+    """Return what a project holds, or one user of it, by consumer type."""
     async with ledger.database.connection() as connection:
         return await reads_store.list_project_usages(connection, project_id, user_id)
 
@@ -114,20 +117,20 @@ def _view(index: Index, row: int) -> ProviderView:
 
 
 async def _knowing_index(ledger: Ledger, groups: Sequence[RequestGroup], traits: Set[str]) -> Index:
-    """The index as of now, which knows every name of the groups, and these traits.
+    """Return the index as of now, which knows every name of the groups, and these traits.
 
     Raises ResourceClassNotFound, TraitNotFound. Only names that no provider has are looked up in the database.
     """
     index = await ledger.index.fresh()
     classes = {name for group in groups for name in group.resources}
-    strange_classes = {name for name in classes - STANDARD_CLASSES if not index.has_class(name)}
+    strange_classes = {name for name in classes - STANDARD_NAMES[NameKind.RESOURCE_CLASS] if not index.has_class(name)}
     named = {trait for group in groups for any_of in (*group.required, group.forbidden) for trait in any_of}
-    strange_traits = (named | traits) - index.trait_masks.keys() - STANDARD_TRAITS
+    strange_traits = (named | traits) - index.trait_masks.keys() - STANDARD_NAMES[NameKind.TRAIT]
     if not strange_classes and not strange_traits:
         return index
     try:
-        await check_resource_classes(ledger, strange_classes)
+        await check_names(ledger, NameKind.RESOURCE_CLASS, strange_classes)
     except ResourceClassNotFound as error:
         raise ResourceClassNotFound(f"Invalid resource class in resources parameter: {error}") from error
-    await check_traits(ledger, strange_traits)
+    await check_names(ledger, NameKind.TRAIT, strange_traits)
     return await ledger.index.fresh()  # the one from before the database was asked may have changed

@@ -7,8 +7,10 @@ from datetime import timedelta
 
 import structlog
 
-from roost.placement.search.index import Delta, Index, IndexedProvider
+from roost.placement.model import ProviderRow
+from roost.placement.search.index import Delta, Index
 from roost.placement.store import index as index_store
+from roost.placement.store import providers as providers_store
 from roost.platform.database import Database
 
 log = structlog.get_logger()
@@ -33,7 +35,7 @@ class IndexRefresher:
         self._next: asyncio.Task[Index] | None = None
 
     async def fresh(self) -> Index:
-        """The index as of now or later. It changes with later refreshes: use it before the next await.
+        """Return the index as of now or later. It changes with later refreshes: use it before the next await.
 
         Raises DatabaseUnavailable. Cost: one short statement when no provider was reshaped.
         """
@@ -59,16 +61,16 @@ class IndexRefresher:
         return self._index
 
     async def _read_shapes(self) -> None:
-        """The rarer refresh, of several statements in one snapshot: providers were reshaped, or all are news."""
+        """Refresh by several statements in one snapshot: providers were reshaped, or all of them are news."""
         async with (
             self._database.lookups() as connection,
             connection.transaction(isolation="repeatable_read", readonly=True),
         ):
             news = await index_store.get_news(connection, self._seen)
             if news.complete:
-                providers = await index_store.list_some(connection, news.reshaped_ids)
+                providers = await providers_store.list_some(connection, news.reshaped_ids)
             else:
-                providers = await index_store.list_all(connection)
+                providers = await providers_store.list_all(connection)
         if news.complete:
             deleted = set(news.reshaped_ids).difference(provider.id for provider in providers)
             self._index.apply(Delta(deleted=list(deleted), providers=providers, usages=news.usages))
@@ -76,7 +78,7 @@ class IndexRefresher:
             self._load(providers)
         self._seen = news.snapshot
 
-    def _load(self, providers: Sequence[IndexedProvider]) -> None:
+    def _load(self, providers: Sequence[ProviderRow]) -> None:
         self._index = Index()
         self._index.apply(Delta(providers=providers))
         self._index.trees()

@@ -6,13 +6,14 @@ import msgspec
 from msgspec import Struct
 
 from roost.placement.errors import ConcurrentUpdate, InventoryInUse, ReshapeProviderNotFound
-from roost.placement.model import LockedLedger, ProviderRow, ShapeChange
+from roost.placement.model import LockedLedger, NameKind, ProviderRow, ShapeChange
 from roost.placement.rules.claims import decide_claims
 from roost.placement.rules.shapes import decide_final_shape, decide_interim_shape, interim_inventories
 from roost.placement.service.claims import CLAIM_ROUNDS_MAX, ensure_providers, write_shapes
 from roost.placement.service.ledger import Ledger
-from roost.placement.service.names import find_class_ids, keep_class_ids
+from roost.placement.service.names import find_ids, keep_names
 from roost.placement.store import claims as claims_store
+from roost.placement.store import providers as providers_store
 from roost.platform.database import Connection
 from roost.seams.placement import (
     Claimed,
@@ -74,15 +75,15 @@ async def _reshape(
 ) -> Claimed | Refused:
     classes = {name for new in inventories.values() for name in new.inventories}
     classes |= {name for claim in claims for resources in claim.allocations.values() for name in resources}
-    await keep_class_ids(ledger, tx, classes)
+    await keep_names(ledger, tx, NameKind.RESOURCE_CLASS, classes)
     consumers = await claims_store.lock_consumers(tx, [claim.consumer_uuid for claim in claims])
-    rows = await claims_store.lock_provider_rows(
+    rows = await providers_store.lock_provider_rows(
         tx,
         sorted({*inventories, *(uuid for claim in claims for uuid in claim.allocations)}),
         sorted({provider_id for row in consumers.values() for provider_id, _ in row.allocations}),
     )
     _check_providers(inventories, rows)
-    class_ids = dict(await find_class_ids(ledger, tx, classes))
+    class_ids = dict(await find_ids(ledger, tx, NameKind.RESOURCE_CLASS, classes))
     for row in rows.values():
         class_ids |= row.resource_class_ids
     locked = LockedLedger(

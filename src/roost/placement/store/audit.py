@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from roost.placement.model import ProviderPlace
-from roost.placement.store import claims as claims_store
 from roost.platform.database import Connection
-from roost.seams.placement import Inventory, ProviderState
 
 LIST_PROVIDER_IDS = """-- placement.audit_provider_ids
 SELECT id FROM placement.provider WHERE id > $1 ORDER BY id LIMIT $2
@@ -15,7 +13,7 @@ SELECT id FROM placement.provider WHERE id > $1 ORDER BY id LIMIT $2
 
 
 async def list_provider_ids(tx: Connection, *, after: int, limit: int) -> list[int]:
-    """A page of providers, in the order of their ids."""
+    """Return a page of providers, in the order of their ids."""
     return [row[0] for row in await tx.fetch(LIST_PROVIDER_IDS, after, limit)]
 
 
@@ -45,7 +43,7 @@ ORDER BY p.id, i.resource_class_id
 
 
 async def list_wrong_uses(tx: Connection, *, after: int, last: int) -> list[UseRow]:
-    """Of providers with ids above `after` up to `last`, as of one instant: a claim writes both sides at once."""
+    """Return those of providers above `after` up to `last`, as of one instant: a claim writes both sides at once."""
     return [UseRow(*row) for row in await tx.fetch(LIST_WRONG_USES, after, last)]
 
 
@@ -58,7 +56,7 @@ WHERE held.provider_id = ANY($1::bigint[])
 
 
 async def sum_uses(tx: Connection, provider_ids: Sequence[int]) -> None:
-    """The use of locked providers is the sum of their allocations."""
+    """Set the use of locked providers to the sum of their allocations."""
     await tx.execute(SUM_USES, provider_ids)
 
 
@@ -92,7 +90,7 @@ WHERE i.provider_id > $1 AND i.provider_id <= $2 AND p.id IS NULL
 
 
 async def list_strays(tx: Connection, *, after: int, last: int) -> list[StrayRow]:
-    """Of providers with ids above `after` up to `last`, whether they exist or not."""
+    """Return those of providers with ids above `after` up to `last`, whether these exist or not."""
     return [StrayRow(*row) for row in await tx.fetch(LIST_STRAYS, after, last)]
 
 
@@ -114,7 +112,7 @@ SELECT id FROM gone
 
 
 async def delete_strays(tx: Connection, provider_ids: Sequence[int]) -> None:
-    """What points to no provider or no consumer, of providers that are locked where they exist."""
+    """Delete what points to no provider or no consumer; the providers are locked where they exist."""
     await tx.execute(DELETE_STRAY_ALLOCATIONS, provider_ids)
     await tx.execute(DELETE_STRAY_ROWS, provider_ids)
 
@@ -140,7 +138,7 @@ class RootRow(Struct, frozen=True):
 
 
 async def list_wrong_roots(tx: Connection) -> list[RootRow]:
-    """All of them. Costs a look at every provider."""
+    """Return every provider under a wrong root. Cost: a look at every provider."""
     return [RootRow(ProviderPlace(*row[:3]), *row[3:]) for row in await tx.fetch(LIST_WRONG_ROOTS)]
 
 
@@ -152,7 +150,7 @@ ORDER BY page.uuid
 
 
 async def list_consumers(tx: Connection, *, after: str, limit: int) -> list[tuple[str, bool]]:
-    """A page of consumers by UUID, and whether each holds nothing."""
+    """Return a page of consumers by UUID, and whether each holds nothing."""
     return [(row[0], row[1]) for row in await tx.fetch(LIST_EMPTY_CONSUMERS, after or None, limit)]
 
 
@@ -164,38 +162,8 @@ RETURNING c.uuid
 
 
 async def delete_empty_consumers(tx: Connection, uuids: Sequence[str]) -> set[str]:
-    """Those of the locked consumers that hold nothing; returns them."""
+    """Delete those of the locked consumers that hold nothing; returns them."""
     return {row[0] for row in await tx.fetch(DELETE_EMPTY_CONSUMERS, uuids)}
-
-
-LIST_HEADS = """-- placement.audit_heads
-SELECT id, uuid, name FROM placement.provider WHERE uuid = ANY($1::uuid[])
-"""
-
-
-async def get_providers(tx: Connection, uuids: Sequence[str]) -> dict[str, ProviderState]:
-    """The providers that exist, each with all that it has, but for its parent."""
-    heads = await tx.fetch(LIST_HEADS, uuids)
-    ids = [row["id"] for row in heads]
-    inventories: dict[int, dict[str, Inventory]] = {provider_id: {} for provider_id in ids}
-    for line in await tx.fetch(claims_store.LIST_FULL_INVENTORIES, ids):
-        inventories[line[0]][line[1]] = Inventory(*line[2:8])
-    traits: dict[int, set[str]] = {provider_id: set() for provider_id in ids}
-    for provider_id, name in await tx.fetch(claims_store.LIST_PROVIDER_TRAITS, ids):
-        traits[provider_id].add(name)
-    aggregates: dict[int, set[str]] = {provider_id: set() for provider_id in ids}
-    for provider_id, aggregate in await tx.fetch(claims_store.LIST_PROVIDER_AGGREGATES, ids):
-        aggregates[provider_id].add(aggregate)
-    return {
-        row["uuid"]: ProviderState(
-            uuid=row["uuid"],
-            name=row["name"],
-            inventories=inventories[row["id"]],
-            traits=frozenset(traits[row["id"]]),
-            placement_aggregates=frozenset(aggregates[row["id"]]),
-        )
-        for row in heads
-    }
 
 
 LIST_NAMED = """-- placement.audit_named
@@ -204,5 +172,5 @@ SELECT uuid, name FROM placement.provider WHERE starts_with(name, $1) AND name >
 
 
 async def list_named(tx: Connection, prefix: str, *, after: str, limit: int) -> dict[str, str]:
-    """A page of the providers whose names begin so, in the order of the names: UUID -> name."""
+    """Return a page of the providers whose names begin so, by name: UUID -> name."""
     return {row["uuid"]: row["name"] for row in await tx.fetch(LIST_NAMED, prefix, after, limit)}

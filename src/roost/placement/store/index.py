@@ -1,4 +1,4 @@
-"""What a refresh of the index reads from PostgreSQL: what changed since the last one, or everything.
+"""What a refresh of the index reads from PostgreSQL of what changed since the last; `providers.py` reads providers.
 
 Every transaction that changes what an index holds leaves rows in the journal `placement.change`, under its own id. A
 snapshot says exactly which transactions it sees, so the news of a younger one are the rows of those that the older did
@@ -6,16 +6,14 @@ not see: of the ids at or above its xmax, and of those that were running.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from operator import itemgetter
 
 from msgspec import Struct
 
-from roost.placement.search.index import IndexedProvider, Usage
+from roost.placement.search.index import Usage
 from roost.platform.database import Connection
 from roost.platform.errors import DatabaseUnavailable
-from roost.seams.placement import Inventory
 
 
 class Snapshot(Struct, frozen=True):
@@ -78,7 +76,7 @@ FROM pg_control_system() s, (
 
 
 async def get_news(tx: Connection, seen: Snapshot) -> News:
-    """What has changed since `seen`. Raises DatabaseUnavailable on a standby. Cost: by what changed."""
+    """Return what has changed since `seen`. Raises DatabaseUnavailable on a standby. Cost: by what changed."""
     row = await tx.fetchrow(GET_NEWS, seen.xmax, seen.running)
     system, timeline, started, snapshot, horizon, reshaped_ids = row[:6]
     if timeline is None:
@@ -97,93 +95,6 @@ async def get_news(tx: Connection, seen: Snapshot) -> News:
         reshaped_ids=reshaped_ids,
         usages=[Usage(provider_id, generation, used[provider_id]) for provider_id, generation in generations.items()],
     )
-
-
-LIST_PROVIDERS = """-- placement.list_providers
-SELECT id, uuid, name, generation, parent_id, root_id FROM placement.provider
-"""
-
-LIST_SOME_PROVIDERS = """-- placement.list_some_providers
-SELECT id, uuid, name, generation, parent_id, root_id FROM placement.provider WHERE id = ANY($1::bigint[])
-"""
-
-LIST_ALL_INVENTORIES = """-- placement.list_all_inventories
-SELECT i.provider_id, r.name, i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, i.allocation_ratio, i.used
-FROM placement.inventory i JOIN placement.resource_class r ON r.id = i.resource_class_id
-"""
-
-LIST_SOME_INVENTORIES = """-- placement.list_some_inventories
-SELECT i.provider_id, r.name, i.total, i.reserved, i.min_unit, i.max_unit, i.step_size, i.allocation_ratio, i.used
-FROM placement.inventory i JOIN placement.resource_class r ON r.id = i.resource_class_id
-WHERE i.provider_id = ANY($1::bigint[])
-"""
-
-LIST_ALL_TRAITS = """-- placement.list_all_traits
-SELECT p.provider_id, array_agg(t.name) FROM placement.provider_trait p JOIN placement.trait t ON t.id = p.trait_id
-GROUP BY p.provider_id
-"""
-
-LIST_SOME_TRAITS = """-- placement.list_some_traits
-SELECT p.provider_id, array_agg(t.name) FROM placement.provider_trait p JOIN placement.trait t ON t.id = p.trait_id
-WHERE p.provider_id = ANY($1::bigint[]) GROUP BY p.provider_id
-"""
-
-LIST_ALL_AGGREGATES = """-- placement.list_all_aggregates
-SELECT provider_id, array_agg(aggregate_uuid) FROM placement.provider_aggregate
-GROUP BY provider_id
-"""
-
-LIST_SOME_AGGREGATES = """-- placement.list_some_aggregates
-SELECT provider_id, array_agg(aggregate_uuid) FROM placement.provider_aggregate
-WHERE provider_id = ANY($1::bigint[]) GROUP BY provider_id
-"""
-
-
-async def list_all(tx: Connection) -> list[IndexedProvider]:
-    """Every provider, whole, by id."""
-    statements = (LIST_PROVIDERS, LIST_ALL_INVENTORIES, LIST_ALL_TRAITS, LIST_ALL_AGGREGATES)
-    return _providers(*[await tx.fetch(statement) for statement in statements])
-
-
-async def list_some(tx: Connection, provider_ids: Sequence[int]) -> list[IndexedProvider]:
-    """Those of the providers that there are, whole, by id."""
-    statements = (LIST_SOME_PROVIDERS, LIST_SOME_INVENTORIES, LIST_SOME_TRAITS, LIST_SOME_AGGREGATES)
-    return _providers(*[await tx.fetch(statement, provider_ids) for statement in statements])
-
-
-def _providers(
-    rows: Sequence[Connection],
-    lines: Sequence[Connection],
-    trait_rows: Sequence[Connection],
-    aggregate_rows: Sequence[Connection],
-) -> list[IndexedProvider]:
-    inventories: defaultdict[int, dict[str, Inventory]] = defaultdict(dict)
-    used: defaultdict[int, dict[str, int]] = defaultdict(dict)
-    # Most hosts are like others: one object for equal inventories keeps ten thousand of them small.
-    alike: dict[tuple[object, ...], Inventory] = {}
-    for provider_id, name, *shape, taken in lines:
-        key = tuple(shape)
-        inventory = alike.get(key)
-        if inventory is None:
-            inventory = alike[key] = Inventory(*key)
-        inventories[provider_id][name] = inventory
-        used[provider_id][name] = taken
-    traits = _sets(trait_rows)
-    aggregates = _sets(aggregate_rows)
-    nothing: frozenset[str] = frozenset()
-    return [
-        IndexedProvider(
-            id=provider_id, uuid=uuid, name=name, generation=generation, parent_id=parent_id, root_id=root_id,
-            inventories=inventories.get(provider_id, {}), used=used.get(provider_id, {}),
-            traits=traits.get(provider_id, nothing), placement_aggregates=aggregates.get(provider_id, nothing),
-        )
-        # Sorted here: told to, PostgreSQL would walk the primary key of the whole table, ten times as slow as a scan.
-        for provider_id, uuid, name, generation, parent_id, root_id in sorted(rows, key=itemgetter("id"))
-    ]  # fmt: skip
-
-
-def _sets(rows: Sequence[tuple[int, Sequence[str]]]) -> Mapping[int, frozenset[str]]:
-    return {provider_id: frozenset(names) for provider_id, names in rows}
 
 
 # The journal's end: what no index needs any more.

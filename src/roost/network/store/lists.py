@@ -1,0 +1,250 @@
+"""SQL of lists as clients ask for them: filters, order and pages of networks, segments, subnets and ports.
+
+A list's statement is put together of the expressions below, one for each attribute by the name that clients use; what a
+client says is among the arguments only. A page goes on after the position of its marker (keyset paging), so that it
+costs as much at the end of a list as at its beginning. NULL comes before everything else, and texts are in the order of
+their code points.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from roost.network.model import Kind, ListQuery, ListRow
+from roost.platform.database import Connection
+
+_SHOWN_TIME = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
+
+
+class Column(NamedTuple):
+    """An attribute as an expression over the row `o`.
+
+    type: PostgreSQL's; text[]: filters match any of the values. order: what rows are ordered by where that is another
+    expression; a text[] without one orders nothing.
+    """
+
+    expression: str
+    type: str = "text"
+    nullable: bool = False
+    order: str = ""
+
+    @property
+    def filter(self) -> str:
+        """The condition that the attribute, as it is shown, is one of the values."""
+        match self.type:
+            case "text[]":
+                return f"{self.expression} && $values::text[]"
+            case "integer":
+                return f"({self.expression})::text = ANY($values::text[])"
+            case "timestamptz":
+                return f"{_SHOWN_TIME.format(self.expression)} = ANY($values::text[])"
+            case _:
+                return f"({self.expression}) = ANY($values::{self.type}[])"
+
+    @property
+    def filter_null(self) -> str:
+        """The condition that the attribute, or one of its values, is null; empty where none is."""
+        if not self.nullable:
+            return ""
+        return f"array_position({self.expression}, NULL) IS NOT NULL" if self.order else f"{self.expression} IS NULL"
+
+    @property
+    def sort_keys(self) -> list[str]:
+        """The expressions by whose order rows are ordered; nulls are equal where they are compared."""
+        key = self.order or f"({self.expression})"
+        if self.type == "text":
+            key += ' COLLATE "C"'
+        elif self.type == "timestamptz":
+            key = f"date_trunc('second', {key})"
+        return [f"({key} IS NOT NULL)", key] if self.nullable else [key]
+
+
+_NOTHING = Column("NULL::text", nullable=True)
+_NO_LIST = Column("'{}'::text[]", "text[]")
+
+_COMMON = {
+    "id": Column("o.id", "uuid"),
+    "name": Column("o.name"),
+    "description": Column("o.description"),
+    "revision_number": Column("o.revision", "integer"),
+    "created_at": Column("o.created_at", "timestamptz"),
+    "updated_at": Column("o.updated_at", "timestamptz"),
+}
+_OWNED = {**_COMMON, "project_id": Column("o.project_id"), "tenant_id": Column("o.project_id")}
+
+
+def _carrier(field: str, collation: str = "") -> Column:
+    """Return what carries a network: its segments, or itself if it has none. Several of them are in no order."""
+    links = f"SELECT g.{field} FROM network.segment g WHERE g.network_id = o.id"  # noqa: S608 - names of columns
+    return Column(
+        f"coalesce(nullif(ARRAY({links}), '{{}}'), ARRAY[o.{field}])::text[]",
+        "text[]",
+        nullable=True,
+        order=f"(CASE cardinality(ARRAY({links})) WHEN 0 THEN o.{field} WHEN 1 THEN ({links}) END{collation})",
+    )
+
+
+COLUMNS: Mapping[Kind, Mapping[str, Column]] = {
+    "network": {
+        **_OWNED,
+        "admin_state_up": Column("o.admin_state_up", "boolean"),
+        "status": Column("CASE WHEN o.admin_state_up THEN 'ACTIVE' ELSE 'DOWN' END"),
+        "shared": Column("o.shared", "boolean"),
+        "router:external": Column("o.external", "boolean"),
+        "mtu": Column("o.mtu", "integer"),
+        "subnets": Column("ARRAY(SELECT s.id::text FROM network.subnet s WHERE s.network_id = o.id)", "text[]"),
+        "availability_zone_hints": _NO_LIST,
+        "availability_zones": _NO_LIST,
+        "ipv4_address_scope": _NOTHING,
+        "ipv6_address_scope": _NOTHING,
+        "port_security_enabled": Column("(o.id IS NULL)", "boolean"),
+        "l2_adjacency": Column(
+            "NOT EXISTS (SELECT FROM network.subnet s WHERE s.network_id = o.id AND s.segment_id IS NOT NULL)",
+            "boolean",
+        ),
+        "provider:network_type": _carrier("network_type", ' COLLATE "C"'),
+        "provider:physical_network": _carrier("physical_network", ' COLLATE "C"'),
+        "provider:segmentation_id": _carrier("segmentation_id"),
+        "roost:kind": Column("CASE WHEN o.flat THEN 'flat' END", nullable=True),
+    },
+    "segment": {
+        **_COMMON,
+        "name": Column("o.name", nullable=True),
+        "network_id": Column("o.network_id", "uuid"),
+        "network_type": Column("o.network_type"),
+        "physical_network": Column("o.physical_network", nullable=True),
+        "segmentation_id": Column("o.segmentation_id", "integer", nullable=True),
+    },
+    "subnet": {
+        **_OWNED,
+        "network_id": Column("o.network_id", "uuid"),
+        "segment_id": Column("o.segment_id", "uuid", nullable=True),
+        "ip_version": Column("o.ip_version", "integer"),
+        "cidr": Column("o.cidr::text"),
+        "gateway_ip": Column("host(o.gateway_ip)", nullable=True),
+        "enable_dhcp": Column("o.enable_dhcp", "boolean"),
+        "dns_nameservers": Column("o.dns_nameservers", "text[]"),
+        "ipv6_ra_mode": Column("o.ipv6_ra_mode", nullable=True),
+        "ipv6_address_mode": Column("o.ipv6_address_mode", nullable=True),
+        "service_types": Column("o.service_types", "text[]"),
+        "subnetpool_id": _NOTHING,
+        "roost:cell": Column("o.cell", nullable=True),
+    },
+    "port": {
+        **_OWNED,
+        "network_id": Column("o.network_id", "uuid"),
+        "mac_address": Column("o.mac_address"),
+        "admin_state_up": Column("o.admin_state_up", "boolean"),
+        "status": Column("CASE WHEN o.host IS NULL THEN 'DOWN' ELSE 'ACTIVE' END"),
+        "device_id": Column("o.device_id"),
+        "device_owner": Column("o.device_owner"),
+        "ip_allocation": Column("o.ip_allocation"),
+        "allowed_address_pairs": _NO_LIST,
+        "extra_dhcp_opts": _NO_LIST,
+        "security_groups": _NO_LIST,
+        "port_security_enabled": Column("(o.id IS NULL)", "boolean"),
+        "binding:host_id": Column("coalesce(o.host, '')"),
+        "binding:vnic_type": Column("o.vnic_type"),
+        "binding:vif_type": Column("o.vif_type"),
+    },
+}
+"""Attributes by the names that clients use. Those that are not here are objects, or lists of objects."""
+
+SORTED: Mapping[Kind, frozenset[str]] = {
+    kind: frozenset(name for name, column in columns.items() if column.type != "text[]" or column.order)
+    for kind, columns in COLUMNS.items()
+}
+"""The attributes by which the database orders."""
+
+_TAGS = {
+    "tags": "o.tags @> $values::text[]",
+    "tags-any": "o.tags && $values::text[]",
+    "not-tags": "NOT o.tags @> $values::text[]",
+    "not-tags-any": "NOT o.tags && $values::text[]",
+    "changed_since": "o.updated_at >= ANY($values::timestamptz[])",
+}
+_PORTS_OF = "o.id = ANY(ARRAY(SELECT a.port_id FROM network.address a WHERE {}))"
+
+_SHARED = "EXISTS (SELECT FROM network.network n WHERE n.id = o.network_id AND n.shared = ANY($values::boolean[]))"
+_WITH_PART = """EXISTS (SELECT FROM network.address a, unnest($values::text[]) AS part
+    WHERE a.port_id = o.id AND strpos(host(a.address), part) > 0)"""
+
+_MORE_FILTERS: Mapping[Kind, Mapping[str, str]] = {
+    "network": _TAGS,
+    "segment": _TAGS,
+    "subnet": {**_TAGS, "shared": _SHARED},
+    "port": {
+        **_TAGS,
+        "ip_address": _PORTS_OF.format("a.address = ANY($values::inet[])"),
+        "subnet_id": _PORTS_OF.format("a.subnet_id = ANY($values::uuid[])"),
+        "ip_address_substr": _WITH_PART,
+    },
+}
+
+FILTERS: Mapping[Kind, Mapping[str, str]] = {
+    kind: {**{name: column.filter for name, column in columns.items()}, **_MORE_FILTERS[kind]}
+    for kind, columns in COLUMNS.items()
+}
+"""Conditions by the names of filters, with $values where they go."""
+
+_NETWORKS_OF = "SELECT n.id FROM network.network n WHERE n.project_id = $project"
+SHOWN: Mapping[Kind, str] = {
+    "network": "true",
+    "segment": "true",
+    "subnet": "NOT o.deleting",
+    "port": "o.nic_tag IS NULL",
+}
+"""What there is for clients at all."""
+
+VISIBLE: Mapping[Kind, str] = {
+    "network": "(o.project_id = $project OR o.shared OR o.external)",
+    "segment": "true",
+    "subnet": f"(o.project_id = $project OR o.network_id = ANY(ARRAY({_NETWORKS_OF} OR n.shared OR n.external)))",
+    "port": f"(o.project_id = $project OR o.network_id = ANY(ARRAY({_NETWORKS_OF})))",
+}
+"""What a project may see, unless a policy file lets it see all."""
+
+
+async def list_rows(tx: Connection, kind: Kind, query: ListQuery) -> list[ListRow]:
+    """Return a page, in the order in which it is shown."""
+    statement, arguments = compose(kind, query)
+    rows = [ListRow(row[0], tuple(row)[1:]) for row in await tx.fetch(statement, *arguments)]
+    return rows[::-1] if query.reverse else rows
+
+
+def compose(kind: Kind, query: ListQuery) -> tuple[str, list[Any]]:
+    """Return the statement of a page, which is read from its end where the query goes backwards; and its arguments."""
+    arguments: list[Any] = []
+
+    def place(value: Any) -> str:
+        arguments.append(value)
+        return f"${len(arguments)}"
+
+    conditions = [SHOWN[kind]]
+    if query.seen_by is not None:
+        conditions.append(VISIBLE[kind].replace("$project", f"{place(query.seen_by)}::text"))
+    for item in query.filters:
+        condition = FILTERS[kind][item.name].replace("$values", place(item.values))
+        null = COLUMNS[kind][item.name].filter_null if item.null else ""
+        conditions.append(f"({condition} OR {null})" if null else condition)
+    keys = [
+        (key, descending != query.reverse) for name, descending in query.order for key in COLUMNS[kind][name].sort_keys
+    ]
+    if query.after is not None:
+        conditions.append(_after(keys, [place(value) for value in query.after]))
+    order = ", ".join(f"{key} DESC" if descending else key for key, descending in keys)
+    limit = "" if query.limit is None else f"LIMIT {place(query.limit)}"
+    statement = f"""-- network.list_{kind}_rows
+SELECT o.id, {", ".join(key for key, _ in keys)} FROM network.{kind} o
+WHERE {" AND ".join(conditions)}
+ORDER BY {order} {limit}"""  # noqa: S608 - names of columns and places of arguments
+    return statement, arguments
+
+
+def _after(keys: Sequence[tuple[str, bool]], values: Sequence[str]) -> str:
+    """Return the condition that a row comes after these values of its keys, some of which descend."""
+    ways: list[str] = []
+    equal: list[str] = []
+    for (key, descending), value in zip(keys, values, strict=True):
+        ways.append(" AND ".join([*equal, f"{key} {'<' if descending else '>'} {value}"]))
+        equal.append(f"{key} IS NOT DISTINCT FROM {value}")
+    return f"({' OR '.join(ways)})"
