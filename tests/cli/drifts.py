@@ -40,8 +40,8 @@ from roost.network.rules.drift import (
 )
 from roost.network.service import audit as network_audit
 from roost.network.service import ports
+from roost.placement.rules.drift import ALLOCATION_STRAY, ALLOCATION_UNBACKED, CONSUMER_EMPTY, ROOT_WRONG, USE_WRONG
 from roost.placement.service import audit as ledger_audit
-from roost.placement.service.audit import ALLOCATION_STRAY, ALLOCATION_UNBACKED, CONSUMER_EMPTY, ROOT_WRONG, USE_WRONG
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.drift import Kind

@@ -9,13 +9,13 @@ import pytest
 from tests.agent.cloud import AGENT
 from tests.compute.conftest import NetworkRows
 
-from roost.compute.model import Move, NicAsked, Placed, ServerRequest, Stage
+from roost.compute.model import NicAsked, Placed, ServerRequest, Stage, StageChange
 from roost.compute.rules.builds import Build, find_wait
 from roost.compute.service import Compute
 from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.compute.service.hosts import register_hosts
 from roost.compute.service.servers import create_servers, delete_server
-from roost.compute.service.work import lease_work, move
+from roost.compute.service.work import change_stages, lease_work
 from roost.seams.agent import HostReport
 
 NET = "bbbbbbbb-0000-0000-0000-000000000001"
@@ -78,8 +78,8 @@ async def test_builds_are_listed_from_the_first_stage_to_the_delete(
     await lease_work(compute, owner=owner, limit=10, lease_s=30)
     assert {one["waits_for"] for one in (await builds())["builds"]} == {"the conductor that is at work on it"}
     placed = Placed(host="h1", providers_by_port={}, generations={})
-    launch = Move(server_id=first, stage=Stage.LAUNCH, attempt=1, guest_host="h1", placed=placed, delay_s=60.0)
-    await move(compute, [launch, Move(server_id=second, stage=None)], owner=owner, lease_s=30)
+    launch = StageChange(server_id=first, stage=Stage.LAUNCH, attempt=1, guest_host="h1", placed=placed, delay_s=60.0)
+    await change_stages(compute, [launch, StageChange(server_id=second, stage=None)], owner=owner, lease_s=30)
     [build] = (await builds())["builds"]
     assert (build["stage"], build["host"], build["waits_for"]) == ("launch", "h1", "host h1 to begin the launch")
     await delete_server(compute, first)

@@ -10,7 +10,7 @@ from tests.agent.cloud import AGENT
 
 from roost.clients.local_compute import LocalCompute
 from roost.compute.errors import FilterInvalid, NetworkAmbiguous, ServerNotFound, ServerRefused
-from roost.compute.model import Move, NicAsked, ServerFault, ServerFilter, ServerRequest
+from roost.compute.model import NicAsked, ServerFault, ServerFilter, ServerRequest, StageChange
 from roost.compute.rules.servers import (
     Counts,
     Destination,
@@ -26,7 +26,7 @@ from roost.compute.service import Compute
 from roost.compute.service import hosts as hosts_service
 from roost.compute.service import servers as service
 from roost.compute.service.flavors import FlavorRequest, create_flavor
-from roost.compute.service.work import lease_work, move
+from roost.compute.service.work import change_stages, lease_work
 from roost.seams.agent import HostReport
 from roost.seams.compute import ServerState
 
@@ -237,7 +237,7 @@ async def test_a_delete_takes_the_work_unless_a_conductor_has_it(
         owner = str(uuid.uuid4())
         [taken] = await lease_work(cloud, owner=owner, limit=10, lease_s=30)
         assert taken.stage.value == "delete"
-        await move(cloud, [Move(server_id=server_id, stage=None, gone=True)], owner=owner, lease_s=30)
+        await change_stages(cloud, [StageChange(server_id=server_id, stage=None, gone=True)], owner=owner, lease_s=30)
         with pytest.raises(ServerNotFound):
             await service.delete_server(cloud, server_id)
         assert await work_of(cloud, server_id) is None
@@ -311,8 +311,8 @@ async def test_a_delete_that_meets_the_end_of_the_work_is_never_lost(cloud: Comp
         return True
 
     async def end(server_id: str) -> Any:
-        ends = Move(server_id=server_id, stage=None, gone=server_id in gone)
-        return (await move(cloud, [ends], owner=owner, lease_s=30))[server_id].stage
+        ends = StageChange(server_id=server_id, stage=None, gone=server_id in gone)
+        return (await change_stages(cloud, [ends], owner=owner, lease_s=30))[server_id].stage
 
     done = await asyncio.gather(*(act(server_id) for server_id in ids for act in (delete, end)))
     for server_id, deleted, ended in zip(ids, done[::2], done[1::2], strict=True):

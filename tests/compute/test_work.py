@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from tests.compute.conftest import NetworkRows
 
-from roost.compute.model import Move, NicAsked, ServerChange, ServerRequest, Stage
+from roost.compute.model import NicAsked, ServerChange, ServerRequest, Stage, StageChange
 from roost.compute.service import Compute
 from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.compute.service.servers import create_servers
-from roost.compute.service.work import lease_work, list_held, move
+from roost.compute.service.work import change_stages, lease_work, list_held
 
 NET = "bbbbbbbb-0000-0000-0000-000000000001"
 
@@ -47,8 +47,10 @@ async def test_who_lost_the_lease_moves_nothing(compute: Compute, server: str) -
     first, _ = await lease(compute)
     await row(compute, "UPDATE compute.work SET lease_until = now() - interval '1 s'")
     second, _ = await lease(compute)
-    late = Move(server_id=server, stage=Stage.LAUNCH, attempt=1, guest_host="h1", server=ServerChange(status="ERROR"))
-    assert await move(compute, [late], owner=first, lease_s=30) == {}
+    late = StageChange(
+        server_id=server, stage=Stage.LAUNCH, attempt=1, guest_host="h1", server=ServerChange(status="ERROR")
+    )
+    assert await change_stages(compute, [late], owner=first, lease_s=30) == {}
     assert tuple(await row(compute, "SELECT stage, lease_owner FROM compute.work")) == ("create_ports", second)
     assert tuple(await row(compute, "SELECT status FROM compute.server")) == ("BUILD",)
     assert await row(compute, "SELECT * FROM compute.guest") is None
@@ -57,6 +59,6 @@ async def test_who_lost_the_lease_moves_nothing(compute: Compute, server: str) -
 async def test_a_host_is_never_asked_for_a_lower_attempt(compute: Compute, server: str) -> None:
     owner, _ = await lease(compute)
     for attempt in (2, 1):
-        asked = Move(server_id=server, stage=Stage.LAUNCH, attempt=attempt, guest_host="h1", keep=True)
-        assert await move(compute, [asked], owner=owner, lease_s=30) == {server: asked}
+        asked = StageChange(server_id=server, stage=Stage.LAUNCH, attempt=attempt, guest_host="h1", keep=True)
+        assert await change_stages(compute, [asked], owner=owner, lease_s=30) == {server: asked}
     assert tuple(await row(compute, "SELECT attempt FROM compute.guest")) == (2,)

@@ -3,7 +3,7 @@
 import pytest
 
 from roost.compute.model import Failure, Placed, Stage, Work
-from roost.conductor.context import Build, moved
+from roost.conductor.context import Build, staged
 from roost.seams.compute import RequestSpec
 from roost.seams.network import Nic, ServerNics
 
@@ -24,13 +24,13 @@ WORK = Work(
 )  # fmt: skip
 @pytest.mark.parametrize("stage", [Stage.LAUNCH, None], ids=["on", "done"])
 def test_a_move_keeps_all_but_the_changes(stage: Stage | None, changes: dict[str, object]) -> None:
-    move = moved(WORK, stage, **changes)
+    change = staged(WORK, stage, **changes)
     kept = {
         "attempt": 2, "failures": 1, "excluded_hosts": ("h1",), "placed": WORK.placed, "failure": WORK.failure,
         "keep": False, "delay_s": 0.0, "gone": False, "guest_host": None, "server": None, **changes,
     }  # fmt: skip
-    assert {name: getattr(move, name) for name in kept} == kept
-    assert (move.server_id, move.stage) == ("s", stage)
+    assert {name: getattr(change, name) for name in kept} == kept
+    assert (change.server_id, change.stage) == ("s", stage)
 
 
 def test_a_build_asks_the_network_for_all_nics_of_its_server() -> None:

@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from roost.scheduling.filters import (
-    FILTERS,
-    Filter,
+    REQUEST_FILTERS,
+    RequestFilter,
     apply_filters,
     disabled_hosts,
     flavor_requirements,
@@ -40,7 +40,7 @@ def a_nic(network: NetworkView = PUBLIC, **fields: object) -> NicRequest:
     return NicRequest(**{"tag": "0", "network": network, "needs_address": True, "classes": V4, **fields})
 
 
-def asked(narrow: Filter, request: Request) -> dict[str, object]:
+def asked(narrow: RequestFilter, request: Request) -> dict[str, object]:
     """What a filter changed, beside its words; a filter never takes anything away."""
     narrowed = narrow(request, SETTINGS)
     assert narrowed.narrowings[: len(request.narrowings)] == request.narrowings
@@ -51,17 +51,19 @@ def asked(narrow: Filter, request: Request) -> dict[str, object]:
     }
 
 
-def words(narrow: Filter, request: Request) -> list[tuple[str, Requirement | None, str, tuple[str, ...]]]:
+def words(narrow: RequestFilter, request: Request) -> list[tuple[str, Requirement | None, str, tuple[str, ...]]]:
     return [(one.words, one.requirement, one.suffix, one.names) for one in narrow(request, SETTINGS).narrowings]
 
 
-@pytest.mark.parametrize("narrow", [one for one in FILTERS if one is not disabled_hosts], ids=lambda one: one.__name__)
-def test_a_filter_with_nothing_to_ask_changes_nothing(narrow: Filter) -> None:
+@pytest.mark.parametrize(
+    "narrow", [one for one in REQUEST_FILTERS if one is not disabled_hosts], ids=lambda one: one.__name__
+)
+def test_a_filter_with_nothing_to_ask_changes_nothing(narrow: RequestFilter) -> None:
     assert narrow(BARE, SETTINGS) == BARE
 
 
-@pytest.mark.parametrize("narrow", FILTERS, ids=lambda one: one.__name__)
-def test_a_filter_leaves_what_earlier_ones_asked_for(narrow: Filter) -> None:
+@pytest.mark.parametrize("narrow", REQUEST_FILTERS, ids=lambda one: one.__name__)
+def test_a_filter_leaves_what_earlier_ones_asked_for(narrow: RequestFilter) -> None:
     group = RequestGroup(suffix="_x", resources={"CUSTOM_X": 1})
     before = replace(
         BARE, nics=(a_nic(),), flavor_groups=(FlavorGroup(suffix="", required=frozenset("B")),),

@@ -27,6 +27,7 @@ from roost.compute.model import CHANNELS
 from roost.compute.service import audit as compute_audit
 from roost.compute.service import guests as compute_guests
 from roost.network.service import audit as network_audit
+from roost.placement.rules.drift import ALLOCATION_UNBACKED
 from roost.placement.service import audit as ledger_audit
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.auth import Unrestricted
@@ -124,7 +125,7 @@ async def _repair(records: Records) -> tuple[list[Drift], list[Drift]]:
         drifts = await records.audit(Repairs.ALL)
         left = await records.audit(Repairs.NONE)
         # An allocation without inventory comes right with its provider, which another wing publishes.
-        unbacked = [drift for drift in drifts if drift.kind is ledger_audit.ALLOCATION_UNBACKED]
+        unbacked = [drift for drift in drifts if drift.kind is ALLOCATION_UNBACKED]
         done = [drift for drift in drifts if drift.repaired] + [drift for drift in unbacked if drift not in left]
         repaired += done
         if not left or not done:

@@ -98,8 +98,8 @@ class HostAggregate(Struct, frozen=True, kw_only=True):
 class Placed(Struct, frozen=True, kw_only=True):
     """What `place` claimed. providers_by_port: port id -> provider that its addresses are claimed from.
 
-    classes_by_port: port id -> the resource classes of which it claimed one each, none where what it gets is no
-    capacity; without an entry, it has its addresses, or claimed IPv4 alone.
+    classes_by_port: port id -> the resource classes of which it claimed one each; empty: none of its addresses are
+    counted; no entry: it had its addresses already, or an older Roost claimed IPv4 alone.
     generations: consumer UUID -> the generation that this claim gave it, which a release of it names.
     """
 
@@ -124,7 +124,7 @@ class Work(Struct, frozen=True, kw_only=True):
     """A leased work row with what its stages need to know of its server.
 
     attempt: the fence. failures: launches that failed or did not begin in time, and refused binds.
-    host, active: where the server is or was last sent, and whether it ever ran.
+    active: whether the server ever ran.
     """
 
     server_id: str
@@ -281,7 +281,7 @@ class ServerFilter(Struct, frozen=True, kw_only=True):
 
 
 class ServerChange(Struct, frozen=True, kw_only=True):
-    """What a move writes on its server; fault: None leaves the one it has."""
+    """What a change of stage writes on its server; fault: None leaves the one it has."""
 
     status: str
     task_state: str | None = None
@@ -290,7 +290,7 @@ class ServerChange(Struct, frozen=True, kw_only=True):
     network_info: tuple[ServerPort, ...] = ()
 
 
-class Move(Struct, frozen=True, kw_only=True):
+class StageChange(Struct, frozen=True, kw_only=True):
     """Where a server's work goes next, and what that changes, written in one transaction under its lease.
 
     stage: None when the work is done; gone: the server is deleted with it. keep: the lease stays for the next stage;

@@ -31,7 +31,7 @@ class ComputeSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def quiet_after_s(self) -> float:
-        """Return what a host that lives never exceeds between two such notes: the two times above."""
+        """Return the longest time between two signs of life of a host that is up."""
         return self.poll_wait_max_s + self.heard_again_s
 
     @property

@@ -1,9 +1,9 @@
-"""The third stage: ports get their host and address, and the host is asked to launch the server."""
+"""The stage `bind`: ports get their host and address, and the host is asked to launch the server."""
 
 from collections.abc import Mapping, Sequence
 
-from roost.compute.model import Failure, Move, ServerChange, Stage
-from roost.conductor.context import Build, Lease, moved
+from roost.compute.model import Failure, ServerChange, Stage, StageChange
+from roost.conductor.context import Build, Lease, staged
 from roost.conductor.launches import begin_wait_s
 from roost.conductor.ports import ensure_ports, ports_held
 from roost.platform.crash import crash_point
@@ -18,7 +18,7 @@ async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     A refusal is no attempt where the port changed since the server was placed.
     """
     conductor = lease.conductor
-    ports, moves = await _read_ports(lease, builds)
+    ports, changes = await _read_ports(lease, builds)
     builds_with_ports = [(build, ports[build.work.server_id]) for build in builds if build.work.server_id in ports]
     networks = await conductor.network.get_networks(
         sorted({port.network_id for ports_known in ports.values() for port in ports_known})
@@ -28,19 +28,19 @@ async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     answers = {answer.port_id: answer for answer in await conductor.network.bind_ports(binds)} if binds else {}
     crash_point("bind.after-bind")
     for build, ports_known in builds_with_ports:
-        moves.append(_launch(build, ports_known, [answers[port.id] for port in ports_known], networks, lease))
+        changes.append(_launch(build, ports_known, [answers[port.id] for port in ports_known], networks, lease))
     crash_point("launch.before-desire")
-    advanced = await lease.advance(builds, moves, ports=ports)
+    advanced = await lease.advance(builds, changes, ports=ports)
     crash_point("launch.after-desire")
     return advanced.going_on
 
 
-async def _read_ports(lease: Lease, builds: Sequence[Build]) -> tuple[dict[str, tuple[Port, ...]], list[Move]]:
-    """Return the servers' ports, read again where this lease does not know them, and moves of those without any."""
+async def _read_ports(lease: Lease, builds: Sequence[Build]) -> tuple[dict[str, tuple[Port, ...]], list[StageChange]]:
+    """Return the ports, read again where this lease does not know them, and changes that end servers without any."""
     known = {build.work.server_id: build.ports for build in builds if build.ports is not None}
     again = [build for build in builds if build.ports is None]
-    ports, moves = await ports_held(lease, again, await ensure_ports(lease, again) if again else [])
-    return known | ports, moves
+    ports, changes = await ports_held(lease, again, await ensure_ports(lease, again) if again else [])
+    return known | ports, changes
 
 
 def _binds(build: Build, ports: Sequence[Port]) -> list[PortBind]:
@@ -66,17 +66,17 @@ def _launch(
     answers: Sequence[Bound | BindRefused],
     networks: Mapping[str, NetworkView],
     lease: Lease,
-) -> Move:
+) -> StageChange:
     work = build.work
     placed = work.placed
     assert placed is not None, "place comes before bind"
     refused = [answer for answer in answers if isinstance(answer, BindRefused)]
     if refused and all(answer.changed for answer in refused):
         # A conductor that lost its lease changed it after this one had looked: the host did not fail, so look again.
-        return moved(work, Stage.PLACE)
+        return staged(work, Stage.PLACE)
     if refused:
         failure = Failure(message=f"a port could not be bound on {placed.host}: {refused[0].reason}", host=placed.host)
-        return moved(
+        return staged(
             work,
             Stage.RETRY,
             failures=work.failures + 1,
@@ -97,7 +97,7 @@ def _launch(
         for port, answer in zip(ports, answers, strict=True)
         if isinstance(answer, Bound)
     ]
-    return moved(
+    return staged(
         work,
         Stage.LAUNCH,
         attempt=work.attempt + 1,

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from roost.compute.model import Move, Stage, Work
+from roost.compute.model import Stage, StageChange, Work
 from roost.compute.service import Compute
-from roost.compute.service.work import list_held, move
+from roost.compute.service.work import change_stages, list_held
 from roost.conductor.settings import ConductorSettings
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups
@@ -16,7 +16,7 @@ from roost.seams.network import BuildClient, Port, ServerNics
 from roost.seams.placement import ClaimClient
 
 PROGRESS = ("attempt", "failures", "excluded_hosts", "placed", "failure")
-"""What a move keeps of the work, unless it says otherwise."""
+"""What a change of stage keeps of the work, unless it says otherwise."""
 
 
 @dataclass
@@ -72,29 +72,31 @@ class Lease:
     async def advance(
         self,
         builds: Sequence[Build],
-        moves: Sequence[Move],
+        changes: Sequence[StageChange],
         *,
         ports: Mapping[str, tuple[Port, ...]] | None = None,
     ) -> Advanced:
         """Write where the servers stand now, in one transaction. ports: what is now known of them, by server id."""
         settings = self.conductor.settings
-        moves_made = (
-            await move(self.conductor.compute, moves, owner=self.owner, lease_s=settings.lease_s) if moves else {}
+        changes_made = (
+            await change_stages(self.conductor.compute, changes, owner=self.owner, lease_s=settings.lease_s)
+            if changes
+            else {}
         )
         builds_by_id = {build.work.server_id: build for build in builds}
         going_on = []
-        for move_asked in moves:
-            move_made = moves_made.get(move_asked.server_id)
-            if move_made is None or move_made.stage is None or not move_made.keep:
+        for change in changes:
+            change_made = changes_made.get(change.server_id)
+            if change_made is None or change_made.stage is None or not change_made.keep:
                 continue
-            build = builds_by_id[move_asked.server_id]
-            progress = {name: getattr(move_made, name) for name in PROGRESS}
-            work = msgspec.structs.replace(build.work, stage=move_made.stage, **progress)
-            going_on.append(Build(work, (ports or {}).get(move_asked.server_id, build.ports)))
-        return Advanced(going_on, lost=frozenset(move_asked.server_id for move_asked in moves) - moves_made.keys())
+            build = builds_by_id[change.server_id]
+            progress = {name: getattr(change_made, name) for name in PROGRESS}
+            work = msgspec.structs.replace(build.work, stage=change_made.stage, **progress)
+            going_on.append(Build(work, (ports or {}).get(change.server_id, build.ports)))
+        return Advanced(going_on, lost=frozenset(change.server_id for change in changes) - changes_made.keys())
 
 
-def moved(work: Work, stage: Stage | None, **changes: object) -> Move:
-    """Return a move of `work` to `stage` that keeps all else as it is, but for the changes."""
+def staged(work: Work, stage: Stage | None, **changes: object) -> StageChange:
+    """Return the change of `work` to `stage`; all that is not named stays as it is."""
     progress = {name: getattr(work, name) for name in PROGRESS}
-    return Move(server_id=work.server_id, stage=stage, **progress | changes)
+    return StageChange(server_id=work.server_id, stage=stage, **progress | changes)

@@ -5,10 +5,10 @@ Claims and addresses are given back only when no host can have a guest of the se
 
 from collections.abc import Sequence
 
-from roost.compute.model import Failure, Move, ServerChange, Stage, Work
+from roost.compute.model import Failure, ServerChange, Stage, StageChange, Work
 from roost.compute.service.nics import ports_changed
 from roost.compute.service.work import list_launches, withdraw_guests, withdraw_unbegun_guests
-from roost.conductor.context import Build, Lease, moved
+from roost.conductor.context import Build, Lease, staged
 from roost.conductor.launches import Judgement, Verdict, begin_wait_s, judge_launch
 from roost.platform.crash import crash_point
 from roost.seams.compute import PortsChange
@@ -20,7 +20,7 @@ async def settle(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     await lease.conductor.network.settle_ports(ids)
     # A port that a client changed during the build had its notice before there was anything to write anew.
     await ports_changed(lease.conductor.compute, [PortsChange(server_id) for server_id in ids])
-    return (await lease.advance(builds, [moved(build.work, None) for build in builds])).going_on
+    return (await lease.advance(builds, [staged(build.work, None) for build in builds])).going_on
 
 
 async def launch_timeout(lease: Lease, builds: Sequence[Build]) -> list[Build]:
@@ -37,35 +37,35 @@ async def launch_timeout(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     leaving = [server_id for server_id, judgement in judgements.items() if judgement.verdict is Verdict.ANOTHER_HOST]
     # A host that has begun meanwhile goes on.
     begun = await withdraw_unbegun_guests(conductor.compute, leaving, owner=lease.owner) if leaving else set()
-    moves = [
+    changes = [
         _judged(build.work, Judgement(Verdict.WAIT, delay_s=begin_wait_s(settings)))
         if build.work.server_id in begun
         else _judged(build.work, judgements[build.work.server_id])
         for build in builds
     ]
-    return (await lease.advance(builds, moves)).going_on
+    return (await lease.advance(builds, changes)).going_on
 
 
-def _judged(work: Work, judgement: Judgement) -> Move:
+def _judged(work: Work, judgement: Judgement) -> StageChange:
     failures = work.failures + judgement.counts
     if judgement.verdict is Verdict.WAIT:
-        return moved(work, Stage.LAUNCH, failures=failures, delay_s=judgement.delay_s)
+        return staged(work, Stage.LAUNCH, failures=failures, delay_s=judgement.delay_s)
     host = work.placed.host if work.placed else ""
     failure = Failure(message=f"{host} {judgement.reason}", host=host)
     if judgement.verdict is Verdict.ERROR:
-        return moved(work, Stage.FAIL, failures=failures, failure=failure, keep=True)
+        return staged(work, Stage.FAIL, failures=failures, failure=failure, keep=True)
     excluded = (*work.excluded_hosts, host) if host else work.excluded_hosts
-    return moved(work, Stage.RETRY, failures=failures, excluded_hosts=excluded, failure=failure, keep=True)
+    return staged(work, Stage.RETRY, failures=failures, excluded_hosts=excluded, failure=failure, keep=True)
 
 
 async def retry(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """Send servers back to `place` with the same ports, or to ERROR after max_attempts failures."""
     most = lease.conductor.settings.max_attempts
-    moves = []
+    changes = []
     for build in builds:
         work = build.work
         if work.failures < most:
-            moves.append(moved(work, Stage.PLACE, keep=True))
+            changes.append(staged(work, Stage.PLACE, keep=True))
             continue
         last = work.failure.message if work.failure else "no reason was given"
         message = (
@@ -73,8 +73,8 @@ async def retry(lease: Lease, builds: Sequence[Build]) -> list[Build]:
             f"on {', '.join(work.excluded_hosts)}. The last one: {last}"
         )
         failure = Failure(message=message, host=work.failure.host if work.failure else None)
-        moves.append(moved(work, Stage.FAIL, failure=failure, keep=True))
-    return (await lease.advance([Build(build.work) for build in builds], moves)).going_on
+        changes.append(staged(work, Stage.FAIL, failure=failure, keep=True))
+    return (await lease.advance([Build(build.work) for build in builds], changes)).going_on
 
 
 async def fail(lease: Lease, builds: Sequence[Build]) -> list[Build]:
@@ -83,15 +83,15 @@ async def fail(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     remaining = await withdraw_guests(conductor.compute, [build.work.server_id for build in builds], owner=lease.owner)
     clean = [build for build in builds if build.work.server_id not in remaining]
     await _release(lease, clean, "fail", restore=True)
-    moves = []
+    changes = []
     for build in builds:
         work = build.work
         done = work.server_id not in remaining
         host = None if done or work.placed is None else work.placed.host
         change = ServerChange(status="ERROR", host=host, fault=work.failure)
         stage = None if done else Stage.FAIL
-        moves.append(moved(work, stage, server=change, delay_s=conductor.settings.recheck_s))
-    return (await lease.advance(builds, moves)).going_on
+        changes.append(staged(work, stage, server=change, delay_s=conductor.settings.recheck_s))
+    return (await lease.advance(builds, changes)).going_on
 
 
 async def delete(lease: Lease, builds: Sequence[Build]) -> list[Build]:
@@ -101,13 +101,13 @@ async def delete(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     clean = [build for build in builds if build.work.server_id not in remaining]
     await _release(lease, [build for build in clean if build.work.active], "delete", restore=False)
     await _release(lease, [build for build in clean if not build.work.active], "delete", restore=True)
-    moves = [
-        moved(build.work, Stage.DELETE, delay_s=conductor.settings.recheck_s)
+    changes = [
+        staged(build.work, Stage.DELETE, delay_s=conductor.settings.recheck_s)
         if build.work.server_id in remaining
-        else moved(build.work, None, gone=True)
+        else staged(build.work, None, gone=True)
         for build in builds
     ]
-    return (await lease.advance(builds, moves)).going_on
+    return (await lease.advance(builds, changes)).going_on
 
 
 async def _release(lease: Lease, builds: Sequence[Build], stage: str, *, restore: bool) -> None:

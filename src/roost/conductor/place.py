@@ -1,4 +1,4 @@
-"""The second stage: a host is chosen, and the server and its address-less ports are claimed there in one step.
+"""The stage `place`: a host is chosen, and the server and its address-less ports are claimed there in one step.
 
 Servers with equal requests are searched for together and claimed in one set. Who is refused asks again, until it has
 its claim or a fresh search finds no host: a claim conflict is nobody's failure.
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from roost.compute.model import WORK_CHANNEL, Failure, Placed, Stage
 from roost.compute.service.hosts import count_closed_hosts, list_quiet_hosts
 from roost.compute.service.work import get_host_cells
-from roost.conductor.context import Build, Lease, moved
+from roost.conductor.context import Build, Lease, staged
 from roost.conductor.ports import ensure_ports
 from roost.conductor.resume import HostSearch, adopt_claims, begin_searches, release_claims, with_claims
 from roost.platform.crash import crash_point
@@ -45,7 +45,7 @@ BUSY_DELAY_S = 0.2
 async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """Claim each server with its ports, or end it in ERROR with the reason why no host has room."""
     conductor = lease.conductor
-    searches, moves = await begin_searches(lease, builds)
+    searches, changes = await begin_searches(lease, builds)
     network_ids = {network_id for search in searches for network_id in search.network_ids}
     networks = await conductor.network.get_networks(sorted(network_ids))
     for search in searches:
@@ -66,14 +66,16 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         match search.outcome:
             case Placed():
                 stage = Stage.ALLOCATE if any(port.pools for port in search.ports) else Stage.BIND
-                moves.append(moved(work, stage, placed=search.outcome, keep=search.outcome.host in hosts_of_own_cells))
+                changes.append(
+                    staged(work, stage, placed=search.outcome, keep=search.outcome.host in hosts_of_own_cells)
+                )
             case Failure():
-                moves.append(moved(work, Stage.FAIL, failure=search.outcome, keep=True))
+                changes.append(staged(work, Stage.FAIL, failure=search.outcome, keep=True))
             case None:
-                moves.append(moved(work, Stage.PLACE, delay_s=BUSY_DELAY_S))
+                changes.append(staged(work, Stage.PLACE, delay_s=BUSY_DELAY_S))
     ports = {search.server_id: search.ports for search in searches}
-    advanced = await lease.advance(builds, moves, ports=ports)
-    if any(move.stage is not Stage.PLACE and not move.keep for move in moves):
+    advanced = await lease.advance(builds, changes, ports=ports)
+    if any(change.stage is not Stage.PLACE and not change.keep for change in changes):
         conductor.compute.wake(WORK_CHANNEL)  # conductors of other cells go on with these
     await release_claims(lease, [search for search in searches if search.server_id in advanced.lost])
     return advanced.going_on

@@ -6,8 +6,8 @@ they are made after that, by a conductor of the host's cell, and no client sees 
 
 from collections.abc import Sequence
 
-from roost.compute.model import Failure, Move, Stage
-from roost.conductor.context import Build, Lease, moved
+from roost.compute.model import Failure, Stage, StageChange
+from roost.conductor.context import Build, Lease, staged
 from roost.platform.crash import crash_point
 from roost.seams.network import EnsuredPorts, Port, PortsRefused
 
@@ -28,9 +28,9 @@ async def allocate(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 async def _go_on(
     lease: Lease, builds: Sequence[Build], answers: Sequence[EnsuredPorts | PortsRefused], stage: Stage
 ) -> list[Build]:
-    ports, moves = _sort_answers(builds, answers)
-    moves += [moved(build.work, stage, keep=True) for build in builds if build.work.server_id in ports]
-    return (await lease.advance(builds, moves, ports=ports)).going_on
+    ports, changes = _sort_answers(builds, answers)
+    changes += [staged(build.work, stage, keep=True) for build in builds if build.work.server_id in ports]
+    return (await lease.advance(builds, changes, ports=ports)).going_on
 
 
 async def ensure_ports(
@@ -47,8 +47,8 @@ async def ensure_ports(
 
 async def ports_held(
     lease: Lease, builds: Sequence[Build], answers: Sequence[EnsuredPorts | PortsRefused]
-) -> tuple[dict[str, tuple[Port, ...]], list[Move]]:
-    """Return the ports of the servers that the lease still holds, and the moves that end those that were refused.
+) -> tuple[dict[str, tuple[Port, ...]], list[StageChange]]:
+    """Return the ports of the servers that the lease still holds, and the changes that end those that were refused.
 
     To be called after all else was read of the servers: a revision or a generation counts only if it was read under
     the lease. Servers whose lease is lost are in neither.
@@ -61,12 +61,12 @@ async def ports_held(
 
 def _sort_answers(
     builds: Sequence[Build], answers: Sequence[EnsuredPorts | PortsRefused]
-) -> tuple[dict[str, tuple[Port, ...]], list[Move]]:
+) -> tuple[dict[str, tuple[Port, ...]], list[StageChange]]:
     ports: dict[str, tuple[Port, ...]] = {}
-    moves = []
+    changes = []
     for build, answer in zip(builds, answers, strict=True):
         if isinstance(answer, PortsRefused):
-            moves.append(moved(build.work, Stage.FAIL, failure=Failure(message=answer.reason), keep=True))
+            changes.append(staged(build.work, Stage.FAIL, failure=Failure(message=answer.reason), keep=True))
         else:
             ports[build.work.server_id] = answer.ports
-    return ports, moves
+    return ports, changes

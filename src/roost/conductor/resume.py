@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from roost.compute.model import Failure, Move, Placed
+from roost.compute.model import Failure, Placed, StageChange
 from roost.compute.service.work import get_host_names
 from roost.conductor.context import Build, Lease
 from roost.conductor.ports import ensure_ports, ports_held
@@ -95,8 +95,8 @@ def with_claims(server_id: str, ports: Sequence[Port], consumers: Mapping[str, C
     )
 
 
-async def begin_searches(lease: Lease, builds: Sequence[Build]) -> tuple[list[HostSearch], list[Move]]:
-    """Return a search for each server, with what it has already, and the moves that end those without their ports."""
+async def begin_searches(lease: Lease, builds: Sequence[Build]) -> tuple[list[HostSearch], list[StageChange]]:
+    """Return a search for each server, with what it has already, and the changes that end those without their ports."""
     # Servers whose ports this lease has just made have no claims yet.
     searches = [HostSearch(build, build.ports, {}) for build in builds if build.ports is not None]
     again = [build for build in builds if build.ports is None]
@@ -106,12 +106,12 @@ async def begin_searches(lease: Lease, builds: Sequence[Build]) -> tuple[list[Ho
     uuids = [build.work.server_id for build in again]
     uuids += [port.id for answer in answers if isinstance(answer, EnsuredPorts) for port in answer.ports]
     consumers = await lease.conductor.placement.get_consumers(uuids)
-    ports_by_server, moves = await ports_held(lease, again, answers)
+    ports_by_server, changes = await ports_held(lease, again, answers)
     for build in again:
         ports = ports_by_server.get(build.work.server_id)
         if ports is not None:
             searches.append(HostSearch(build, with_claims(build.work.server_id, ports, consumers), consumers))
-    return searches, moves
+    return searches, changes
 
 
 async def adopt_claims(lease: Lease, searches: Sequence[HostSearch], networks: Mapping[str, NetworkView]) -> None:

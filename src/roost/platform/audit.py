@@ -17,7 +17,7 @@ from roost.platform.database import Connection, Database
 from roost.platform.drift import Drift, Kind, Repairs
 
 Service = TypeVar("Service")
-Work = TypeVar("Work")
+Held = TypeVar("Held")
 Item = TypeVar("Item")
 Fact = TypeVar("Fact")
 Row = TypeVar("Row")
@@ -34,26 +34,26 @@ class Finding(Struct, Generic[Item, Fact], frozen=True):
     fact: Fact
 
 
-Repair = Callable[[Work, Sequence[Finding[Item, Fact]]], Awaitable[Collection[str]]]
+Repair = Callable[[Held, Sequence[Finding[Item, Fact]]], Awaitable[Collection[str]]]
 """Repair all drift of one kind that was found on a page; returns the keys of what was repaired."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(Generic[Service, Work, Item, Fact]):
+class Check(Generic[Service, Held, Item, Fact]):
     """How drift of some kinds is found and repaired.
 
     pages: yields what is looked at, in pages. hold: what is open while a page is looked at and repaired, such as a
-    transaction that has its locks; the service itself without. look: finds the drift of a page, as of now, but for what
-    somebody is at work on. twice: no lock reaches all that is compared, so drift is only what a second look finds in
-    the same way; a repair then names the revision or generation that was read, and what changed since stays as it is.
-    repairs: in this order; None where a person has to, or another check's repair does it. after: what follows the
-    repair of a page, when nothing is held any more.
+    transaction that has its locks; None: the service itself. look: returns the drift of a page as of now, without
+    objects that somebody is at work on. twice: no lock reaches all that is compared, so drift is only what a second
+    look finds in the same way; a repair then names the revision or generation that was read, and what changed since
+    stays as it is. repairs: in this order; None where a person has to, or another check's repair does it. after: what
+    follows the repair of a page, when nothing is held any more.
     """
 
     pages: Callable[[Service], AsyncIterator[Sequence[Item]]]
-    look: Callable[[Work, Sequence[Item]], Awaitable[Sequence[Finding[Item, Fact]]]]
-    repairs: Mapping[Kind, Repair[Work, Item, Fact] | None]
-    hold: Callable[[Service], AbstractAsyncContextManager[Work]] | None = None
+    look: Callable[[Held, Sequence[Item]], Awaitable[Sequence[Finding[Item, Fact]]]]
+    repairs: Mapping[Kind, Repair[Held, Item, Fact] | None]
+    hold: Callable[[Service], AbstractAsyncContextManager[Held]] | None = None
     after: Callable[[Service, Sequence[Finding[Item, Fact]]], Awaitable[None]] | None = None
     twice: bool = False
 
@@ -71,22 +71,22 @@ class Check(Generic[Service, Work, Item, Fact]):
             drifts += [replace(f.drift, repaired=_name(f) in repaired) for f in findings]
         return drifts
 
-    async def _look(self, work: Work, page: Sequence[Item]) -> Sequence[Finding[Item, Fact]]:
-        findings = await self.look(work, page)
+    async def _look(self, held: Held, page: Sequence[Item]) -> Sequence[Finding[Item, Fact]]:
+        findings = await self.look(held, page)
         if not findings or not self.twice:
             return findings
         first = {_name(finding): finding for finding in findings}
-        again = await self.look(work, list(dict.fromkeys(finding.item for finding in findings)))
+        again = await self.look(held, list(dict.fromkeys(finding.item for finding in findings)))
         return [finding for finding in again if first.get(_name(finding)) == finding]
 
     async def _repair(
-        self, work: Work, findings: Sequence[Finding[Item, Fact]], repairs: Repairs
+        self, held: Held, findings: Sequence[Finding[Item, Fact]], repairs: Repairs
     ) -> set[tuple[str, str]]:
         repaired: set[tuple[str, str]] = set()
         for kind, repair in self.repairs.items():
             of_kind = [finding for finding in findings if finding.drift.kind is kind]
             if of_kind and repair is not None and kind.repaired_by in repairs.value:
-                repaired |= {(kind.code, key) for key in await repair(work, of_kind)}
+                repaired |= {(kind.code, key) for key in await repair(held, of_kind)}
         return repaired
 
 

@@ -70,7 +70,7 @@ def explain(
 
     tried: the alternatives of its request, with what the search answered, None where there was none because the request
     is impossible; the one that came furthest is told whole. usages: of `addresses_asked`. closed: hosts that were left
-    out. earlier: why the last of the excluded hosts was excluded.
+    out. earlier: the last failure, with its host.
     """
     funnels = [
         list(_rows(request_tried, answer, closed)) if request_tried.impossible is None and answer else []

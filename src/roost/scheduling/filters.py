@@ -1,5 +1,6 @@
 """Request filters: small functions, in order, that narrow a request before candidates are asked for.
 
+They see no hosts: they ask for what the ledger knows of them (traits, aggregates, trees, amounts).
 Each returns the request unchanged where it has nothing to ask, and names what it asks for in the operator's words,
 which `explain` prints where the funnel counts it. Source: docs/design.md section 7.
 """
@@ -10,7 +11,7 @@ from roost.scheduling.request import Narrowing, NicRequest, Request, address_gro
 from roost.scheduling.settings import SchedulingSettings
 from roost.seams.placement import DISABLED, FAMILY_WORDS, RequestGroup, Requirement
 
-Filter = Callable[[Request, SchedulingSettings], Request]
+RequestFilter = Callable[[Request, SchedulingSettings], Request]
 ENABLED = "enabled"
 DEFAULTS = SchedulingSettings()
 
@@ -79,7 +80,7 @@ def routed_networks(request: Request, _settings: SchedulingSettings) -> Request:
 def ip_aware(request: Request, _settings: SchedulingSettings) -> Request:
     """Ask for one granular group of one address of each class for every NIC that needs some, from that NIC's network.
 
-    Where all that a port gets is no capacity, reaching the network is enough.
+    Where none of a port's addresses are counted (SLAAC), reaching the network is enough.
     """
     for nic in request.nics:
         if not nic.needs_address:
@@ -114,12 +115,18 @@ def _address_narrowings(nic: NicRequest) -> list[Narrowing]:
     ]
 
 
-FILTERS: tuple[Filter, ...] = (disabled_hosts, forced_host, flavor_requirements, routed_networks, ip_aware)
+REQUEST_FILTERS: tuple[RequestFilter, ...] = (
+    disabled_hosts,
+    forced_host,
+    flavor_requirements,
+    routed_networks,
+    ip_aware,
+)
 
 
 def apply_filters(request: Request, settings: SchedulingSettings = DEFAULTS) -> Request:
     """Narrow a request by every filter in order, up to one that finds it impossible."""
-    for narrow in FILTERS:
+    for narrow in REQUEST_FILTERS:
         request = narrow(request, settings)
         if request.impossible is not None:
             break

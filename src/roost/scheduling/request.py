@@ -40,8 +40,8 @@ class NicRequest(Struct, frozen=True, kw_only=True):
 class Narrowing(Struct, frozen=True, kw_only=True):
     """One requirement that a filter added, in the operator's words, with where placement's funnel counts it.
 
-    requirement: None for all of the group's that no other narrowing names. suffix: of the request group, "" for the
-    host's own. names: as in the funnel's step; none: any. nic: whom it is about.
+    requirement: None for every step of the group that no other narrowing names. suffix: of the request group, "" for
+    the host's own. names: as in the funnel's step; none: any. nic: whom it is about.
     """
 
     words: str

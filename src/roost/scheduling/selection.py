@@ -22,8 +22,8 @@ def select(
 ) -> list[Candidate]:
     """Return up to `count` candidates, one for each server, that fit together into what is free.
 
-    excluded: names of hosts that will not do. quiet: of hosts that were not heard of lately; one is chosen only where
-    no other is left, and not even then where the servers can still search elsewhere. Better candidates come first,
+    excluded: names of hosts that will not do. quiet: names of hosts that were not heard of lately, which are used last,
+    and not at all with `elsewhere`, which says that another search will follow. Better candidates come first,
     equal ones in random order, so that several conductors do not all ask for the same; each host is taken once before
     any is taken twice. Fewer than `count` come back when the candidates found hold no more: ask the ledger again after
     claiming them.

@@ -88,8 +88,10 @@ class HostHeartbeat(Struct, frozen=True, kw_only=True):
 
 
 class ServerState(Struct, frozen=True):
-    """What a server is in the midst of. claiming: it runs, or is not done with, so it may hold claims, as no other ever
-    will; unfinished: its build, move or delete is still at work. One that a host may have a guest of is not done with.
+    """What a server may still hold.
+
+    claiming: it may hold claims, since it runs, its work is unfinished, or a host may still have its guest.
+    unfinished: its build or delete is still at work.
     """
 
     claiming: bool

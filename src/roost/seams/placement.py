@@ -211,8 +211,7 @@ class RequestGroup(Struct, frozen=True, kw_only=True):
 class Distinct(Enum):
     """What makes two candidates different ones.
 
-    ROLES: another provider for a group, if no group that asks for the very same has it instead. MAPPINGS: another
-    provider for any group.
+    ROLES: two candidates that only swap providers between equal groups are one. MAPPINGS: they are two.
     """
 
     ROLES = "roles"
@@ -299,8 +298,8 @@ class FunnelStep(Struct, frozen=True, kw_only=True):
 class Funnel(Struct, frozen=True):
     """How many host trees each requirement left, in order; no step leaves more than the one before it.
 
-    turned: where something was free nowhere that the amounts before it were free, the amounts once more, with that one
-    first; empty where it is free nowhere at all.
+    turned: the steps of the amounts once more, with the one that left no host put first; empty where no host at all
+    has that amount free.
     """
 
     steps: tuple[FunnelStep, ...]

@@ -11,14 +11,20 @@ class LaunchFailed(Exception):
 
 
 class Driver(Protocol):
-    """Makes and destroys guests. What it has made is known again after a restart."""
+    """Makes and destroys guests. What it has made is known again after a restart.
+
+    An order's `ports` have ids, MACs and addresses; of what hosts have, the command line tells the agent.
+    """
 
     @property
     def instance_id(self) -> str:
-        """Return the UUID of this agent, the same for as long as it knows its guests; another does not know them."""
+        """Return the UUID of this agent, which is kept with its guests and lost only when they are."""
 
     def attempts_by_guest(self) -> Mapping[GuestKey, int]:
-        """Return the guests that are there, whole, with the attempt that made each."""
+        """Return the guests that are there, whole, with the attempt that made each.
+
+        Called on the event loop: it must not block.
+        """
 
     async def launch(self, order: GuestOrder) -> None:
         """Make the guest and start it; one that a lower attempt left behind is replaced.

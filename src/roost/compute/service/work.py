@@ -1,10 +1,10 @@
-"""The pipeline's hold on servers: leases, moves between stages, and taking guests back."""
+"""The pipeline's hold on servers: leases, changes of stages, and taking guests back."""
 
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from roost.compute.model import GUEST_CHANNEL, Marks, Move, Stage, Work
+from roost.compute.model import GUEST_CHANNEL, Marks, Stage, StageChange, Work
 from roost.compute.rules.nics import BUILDING
 from roost.compute.service.context import Compute, reading
 from roost.compute.store import servers
@@ -25,34 +25,38 @@ async def lease_work(
         return await store.lease_work(tx, owner=owner, limit=limit, lease_s=lease_s, cells=list(cells) or None)
 
 
-async def move(compute: Compute, moves: Sequence[Move], *, owner: str, lease_s: float) -> dict[str, Move]:
-    """Move the rows that `owner` still has, all in one transaction; return server id -> the move that was made.
+async def change_stages(
+    compute: Compute, changes: Sequence[StageChange], *, owner: str, lease_s: float
+) -> dict[str, StageChange]:
+    """Move the rows that `owner` still has, all in one transaction; return server id -> the change that was made.
 
     Rows whose lease was lost are left out and unchanged. A row on which a delete waits goes to DELETE instead, one of a
-    build that must end to FAIL, and nothing else of its move is written.
+    build that must end to FAIL, and nothing else of its change is written.
     """
     async with compute.database.transaction() as tx:
-        marks_by_server = await store.lock_work(tx, [move.server_id for move in moves], owner=owner)
-        moves_held = [
-            _as_marked(move, marks_by_server[move.server_id]) for move in moves if move.server_id in marks_by_server
+        marks_by_server = await store.lock_work(tx, [change.server_id for change in changes], owner=owner)
+        changes_held = [
+            _as_marked(change, marks_by_server[change.server_id])
+            for change in changes
+            if change.server_id in marks_by_server
         ]
-        await store.update_servers(tx, moves_held)
-        await store.desire_guests(tx, moves_held)
-        await store.move_work(tx, moves_held, lease_s=lease_s)
-        await store.finish_work(tx, moves_held)
-    if any(move.guest_host for move in moves_held):
+        await store.update_servers(tx, changes_held)
+        await store.desire_guests(tx, changes_held)
+        await store.write_stage_changes(tx, changes_held, lease_s=lease_s)
+        await store.finish_work(tx, changes_held)
+    if any(change.guest_host for change in changes_held):
         compute.wake(GUEST_CHANNEL)
-    return {move.server_id: move for move in moves_held}
+    return {change.server_id: change for change in changes_held}
 
 
-def _as_marked(move: Move, marks: Marks) -> Move:
-    if marks.deleting and not move.gone and move.stage is not Stage.DELETE:
-        return replace(move, stage=Stage.DELETE, keep=True, delay_s=0.0, guest_host=None, server=None)
-    if marks.must_fail is not None and not marks.deleting and move.stage in (*BUILDING, Stage.LAUNCH):
+def _as_marked(change: StageChange, marks: Marks) -> StageChange:
+    if marks.deleting and not change.gone and change.stage is not Stage.DELETE:
+        return replace(change, stage=Stage.DELETE, keep=True, delay_s=0.0, guest_host=None, server=None)
+    if marks.must_fail is not None and not marks.deleting and change.stage in (*BUILDING, Stage.LAUNCH):
         return replace(
-            move, stage=Stage.FAIL, keep=True, delay_s=0.0, guest_host=None, server=None, failure=marks.must_fail
+            change, stage=Stage.FAIL, keep=True, delay_s=0.0, guest_host=None, server=None, failure=marks.must_fail
         )
-    return move
+    return change
 
 
 async def withdraw_guests(compute: Compute, server_ids: Sequence[str], *, owner: str) -> set[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from roost.compute.model import Launch, Marks, Move, Stage, Work
+from roost.compute.model import Launch, Marks, Stage, StageChange, Work
 from roost.compute.store.rows import columns_of, encode_or_null, read_row
 from roost.platform.database import Connection
 from roost.seams.compute import ServerState
@@ -54,7 +54,7 @@ async def lock_work(tx: Connection, server_ids: Sequence[str], *, owner: str) ->
     return {row["server_id"]: read_row(Marks, row, "must_fail") for row in rows}
 
 
-MOVE_WORK = """-- compute.move_work
+WRITE_STAGE_CHANGES = """-- compute.write_stage_changes
 UPDATE compute.work AS w
 SET stage = new.stage, attempt = new.attempt, failures = new.failures,
     excluded_hosts = ARRAY(SELECT jsonb_array_elements_text(new.excluded_hosts)),
@@ -69,18 +69,19 @@ WHERE w.server_id = new.server_id
 """
 
 
-async def move_work(tx: Connection, moves: Sequence[Move], *, lease_s: float) -> None:
+async def write_stage_changes(tx: Connection, changes: Sequence[StageChange], *, lease_s: float) -> None:
     """Write where locked rows stand now."""
     rows = [
         (
-            move.server_id, move.stage.value, move.attempt, move.failures, encode_or_null(move.excluded_hosts),
-            encode_or_null(move.placed), encode_or_null(move.failure), move.keep, move.delay_s,
+            change.server_id, change.stage.value, change.attempt, change.failures,
+            encode_or_null(change.excluded_hosts), encode_or_null(change.placed), encode_or_null(change.failure),
+            change.keep, change.delay_s,
         )
-        for move in moves
-        if move.stage is not None
+        for change in changes
+        if change.stage is not None
     ]  # fmt: skip
     if rows:
-        await tx.execute(MOVE_WORK, *columns_of(rows), lease_s)
+        await tx.execute(WRITE_STAGE_CHANGES, *columns_of(rows), lease_s)
 
 
 DELETE_WORK = """-- compute.delete_work
@@ -92,11 +93,11 @@ DELETE FROM compute.server WHERE id = ANY($1::uuid[])
 """
 
 
-async def finish_work(tx: Connection, moves: Sequence[Move]) -> None:
+async def finish_work(tx: Connection, changes: Sequence[StageChange]) -> None:
     """Delete the rows of work that is done, and the servers that are gone with it."""
-    if done := [move.server_id for move in moves if move.stage is None]:
+    if done := [change.server_id for change in changes if change.stage is None]:
         await tx.execute(DELETE_WORK, done)
-    if gone := [move.server_id for move in moves if move.gone]:
+    if gone := [change.server_id for change in changes if change.gone]:
         await tx.execute(DELETE_SERVERS, gone)
 
 
@@ -110,15 +111,15 @@ WHERE s.id = new.id
 """
 
 
-async def update_servers(tx: Connection, moves: Sequence[Move]) -> None:
-    """Write what the moves change of their servers."""
+async def update_servers(tx: Connection, changes: Sequence[StageChange]) -> None:
+    """Write on the servers what their changes of stage say."""
     rows = [
         (
-            move.server_id, change.status, change.task_state, change.host, encode_or_null(change.fault),
-            encode_or_null(change.network_info),
+            change.server_id, on_server.status, on_server.task_state, on_server.host, encode_or_null(on_server.fault),
+            encode_or_null(on_server.network_info),
         )
-        for move in moves
-        if (change := move.server) is not None
+        for change in changes
+        if (on_server := change.server) is not None
     ]  # fmt: skip
     if rows:
         await tx.execute(UPDATE_SERVERS, *columns_of(rows))
@@ -134,9 +135,11 @@ WHERE guest.attempt < excluded.attempt
 """
 
 
-async def desire_guests(tx: Connection, moves: Sequence[Move]) -> None:
-    """Ask the hosts of moves to LAUNCH for their guests."""
-    rows = [(move.server_id, move.guest_host, move.attempt) for move in moves if move.guest_host is not None]
+async def desire_guests(tx: Connection, changes: Sequence[StageChange]) -> None:
+    """Ask the hosts of servers that go to LAUNCH for their guests."""
+    rows = [
+        (change.server_id, change.guest_host, change.attempt) for change in changes if change.guest_host is not None
+    ]
     if rows:
         await tx.execute(DESIRE_GUESTS, *columns_of(rows))
 

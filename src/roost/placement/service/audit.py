@@ -5,13 +5,14 @@ A claim writes its allocations and the uses in one transaction, so one statement
 
 from collections.abc import AsyncIterator, Sequence
 
+from roost.placement.rules.drift import ALLOCATION_STRAY, ALLOCATION_UNBACKED, CONSUMER_EMPTY, ROOT_WRONG, USE_WRONG
 from roost.placement.service.ledger import Ledger
 from roost.placement.store import audit as store
 from roost.placement.store import claims as claims_store
 from roost.placement.store import providers as providers_store
 from roost.placement.store.audit import RootRow, StrayRow, UseRow
 from roost.platform.audit import Audit, Check, Finding, all_at_once, keys_of, stored_pages
-from roost.platform.drift import Drift, Kind
+from roost.platform.drift import Drift
 from roost.seams.placement import ProviderState
 
 PROVIDERS_PAGE = 1000
@@ -20,15 +21,6 @@ LAST_ID = 2**63 - 1
 
 Range = tuple[int, int]
 """Ids of providers: above the one, up to the other."""
-
-# fmt: off
-USE_WRONG = Kind("use-wrong", "use of an inventory is not the sum of its allocations", "summed anew")
-ALLOCATION_STRAY = Kind("allocation-stray", "an allocation or inventory has no provider, or no consumer", "removed")
-ALLOCATION_UNBACKED = Kind("allocation-unbacked", "an allocation has no inventory",
-    "published again with its provider, if that is Roost's own")
-ROOT_WRONG = Kind("root-wrong", "the root of a provider is not the top of its tree", "set again")
-CONSUMER_EMPTY = Kind("consumer-empty", "a consumer holds nothing", "removed")
-# fmt: on
 
 
 async def get_providers(ledger: Ledger, uuids: Sequence[str]) -> dict[str, ProviderState]:

@@ -1,0 +1,12 @@
+"""The kinds of drift of the ledger: what is said of each, and what its repair does. SQL alone tells them."""
+
+from roost.platform.drift import Kind
+
+# fmt: off
+USE_WRONG = Kind("use-wrong", "use of an inventory is not the sum of its allocations", "summed anew")
+ALLOCATION_STRAY = Kind("allocation-stray", "an allocation or inventory has no provider, or no consumer", "removed")
+ALLOCATION_UNBACKED = Kind("allocation-unbacked", "an allocation has no inventory",
+    "published again with its provider, if that is Roost's own")
+ROOT_WRONG = Kind("root-wrong", "the root of a provider is not the top of its tree", "set again")
+CONSUMER_EMPTY = Kind("consumer-empty", "a consumer holds nothing", "removed")
+# fmt: on
