@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -32,13 +33,15 @@ UNAVAILABLE = (
     asyncpg.OperatorInterventionError,  # class 57: shut down, starting, crashed, or a statement was cancelled
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.TransactionTimeoutError,  # Roost sets none, an operator may
-    asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # used just between the server's last words and the end of the connection
     asyncpg.ReadOnlySQLTransactionError,
     OSError,
     TimeoutError,
 )
 """Failures that say nothing about the request: the server is away, restarting or another one, or has no time."""
+
+CONNECTION_LOST = re.compile(r"clos(ed|ing)$|released back to the pool$|another operation is cancelling$")
+"""What asyncpg.InterfaceError says of a connection or a pool that is gone; everything else is a bug of the caller's."""
 
 VICTIM = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 POOL_WAIT_S = 30.0
@@ -97,7 +100,9 @@ def _told() -> Iterator[None]:
         raise TransactionVictim(f"the transaction gave way to another: {error}") from error
     except asyncpg.LockNotAvailableError as error:
         raise LockTimeout(f"another transaction holds what this one needs, try again: {error}") from error
-    except UNAVAILABLE as error:
+    except (*UNAVAILABLE, asyncpg.InterfaceError) as error:
+        if isinstance(error, asyncpg.InterfaceError) and not CONNECTION_LOST.search(str(error)):
+            raise
         reason = str(error) or type(error).__name__
         if _each_minute.is_due(type(error).__name__):
             log.warning("the database cannot serve", reason=reason)

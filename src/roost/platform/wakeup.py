@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from roost.platform.database import UNAVAILABLE, Connection, Database
+from roost.platform.database import Connection, Database
 from roost.platform.errors import DatabaseUnavailable
 
 COALESCE_S = 0.002
@@ -53,7 +53,7 @@ class Wakeups:
                     finally:
                         for channel in self._counts:
                             await connection.remove_listener(channel, self._hear)
-            except (DatabaseUnavailable, *UNAVAILABLE):
+            except DatabaseUnavailable:
                 await asyncio.sleep(RECONNECT_S)
 
     async def _send_due(self, connection: Connection) -> None:
