@@ -34,7 +34,7 @@ def servers(api: Api = DEFAULT_API, token: Token = None, ca_file: CaFile = None,
 
     Example: `roost servers --api http://127.0.0.1:8778`
     """
-    from roost.cli.books import read_servers
+    from roost.cli.four_records import read_servers
     from roost.cli.status_output import print_servers, servers_json
     from roost.cli.tables import table_console
 

@@ -287,7 +287,7 @@ def _demo(
     from rich.console import Console
 
     from roost.cli.demo import tell, three_racks
-    from roost.cli.story_output import Bars, Narrator, Silent, story_json
+    from roost.cli.story_output import Bars, Narrator
 
     cloud = _read_cloud(cloud_file) if cloud_file else three_racks()
     agree = False
@@ -295,11 +295,11 @@ def _demo(
     async def work() -> None:
         nonlocal agree
         with Bars() as bars:
-            teller = Silent(bars) if as_json else Narrator(bars, Console(highlight=False, markup=False, emoji=False))
-            story = await tell(cloud, teller, data_dir=data_dir)
-        agree = story.books is not None and story.books.agree
+            console = Console(quiet=as_json, highlight=False, markup=False, emoji=False)
+            story = await tell(cloud, Narrator(bars, console), data_dir=data_dir)
+        agree = story.records.agree
         if as_json:
-            _print(msgspec.json.encode(story_json(story)).decode())
+            _print(msgspec.json.encode(story.document()).decode())
         else:
             _print(f"\nTold in {story.seconds:.1f} s.")
 

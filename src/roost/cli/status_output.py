@@ -6,7 +6,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from roost.cli.books import ServerState
+from roost.cli.four_records import ServerState
 from roost.cli.plurals import is_or_are, many
 from roost.cli.status import HostStatus, Status
 from roost.cli.tables import new_table, print_table
