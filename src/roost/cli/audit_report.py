@@ -24,15 +24,15 @@ BY = {
 }
 
 
-def report_json(drifts: Sequence[Drift], repaired: Sequence[Drift] | None, left: Sequence[Drift] | None) -> bytes:
-    """Return every drift. repaired, left: None where nothing was to be repaired."""
+def report_json(drifts: Sequence[Drift], repaired: Sequence[Drift] | None, remaining: Sequence[Drift] | None) -> bytes:
+    """Return every drift. repaired, remaining: None where nothing was to be repaired."""
     return msgspec.json.encode(
         {
-            "clean": not (drifts if left is None else left),
+            "clean": not (drifts if remaining is None else remaining),
             "counts": _counts(drifts),
             "found": [_shown(drift) for drift in drifts],
             "repaired": None if repaired is None else [_shown(drift) for drift in repaired],
-            "left": None if left is None else [_shown(drift) for drift in left],
+            "left": None if remaining is None else [_shown(drift) for drift in remaining],
         }
     )
 
@@ -42,7 +42,7 @@ def print_json(console: Console, report: bytes) -> None:
     console.file.write(report.decode() + "\n")
 
 
-def print_found(console: Console, drifts: Sequence[Drift], *, repair: bool) -> None:
+def print_drifts(console: Console, drifts: Sequence[Drift], *, repair: bool) -> None:
     """Print for people: each kind of drift with its count, who repairs it and how, and the first of its examples."""
     if not drifts:
         console.print("Nothing has drifted.")
@@ -56,12 +56,12 @@ def print_found(console: Console, drifts: Sequence[Drift], *, repair: bool) -> N
     console.print(Text(f"{many(len(drifts), 'drift')} found." + ("" if repair else " Nothing was changed.")))
 
 
-def print_outcome(console: Console, repaired: Sequence[Drift], left: Sequence[Drift]) -> None:
-    """Print what was repaired, and what is left."""
+def print_outcome(console: Console, repaired: Sequence[Drift], remaining: Sequence[Drift]) -> None:
+    """Print what was repaired, and what remains."""
     console.print(Text(f"{many(len(repaired), 'drift')} repaired."))
-    if left:
+    if remaining:
         console.print(Text("Left:", style="yellow"))
-        print_found(console, left, repair=True)
+        print_drifts(console, remaining, repair=True)
 
 
 def _by_kind(drifts: Sequence[Drift]) -> dict[Kind, int]:

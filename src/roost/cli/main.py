@@ -141,17 +141,16 @@ def _serve(
 
     Example: `roost serve all --data-dir /var/lib/roost --listen 127.0.0.1:8778 --workers 2`
     """
+    from roost.cli.ledger_target import LedgerTarget
     from roost.cli.supervisor import ServeOptions, serve
 
     chosen = _services(services or ["all"])
-    _check_database(database, data_dir, pg_bin)
-    policy = _policy(auth, policy)
     host, port = _address("--listen", listen or DEFAULT_LISTEN)
     agent_host, agent_port = _agent_address(agent_listen, host=host, auth=auth)
     options = ServeOptions(
+        target=LedgerTarget.choose(data_dir, database, pg_bin),
+        pg_template=pg_template,
         services=chosen,
-        data_dir=None if database else (data_dir or DEFAULT_DATA_DIR),
-        database=database,
         host=host,
         port=port,
         agent_host=agent_host,
@@ -159,17 +158,15 @@ def _serve(
         workers=workers,
         agent_workers=agent_workers,
         conductors=conductors,
-        pg_bin=pg_bin,
-        pg_template=pg_template,
         listens=chosen != ("conductor",) or listen is not None,
-        config=config,
+        config=path_text(config),
         auth=auth,
-        policy=policy,
+        policy=_policy(auth, policy),
         tls=listener_tls(tls_cert, tls_key, agent_ca),
     )
     _begin("supervisor", until_stdin_ends=until_stdin_ends)
     _run(serve(options, ready=lambda url: _print(_serving_text(chosen, url, as_json=as_json))))
-    _note("Roost has stopped." if options.data_dir is None else _stopped_text(options.data_dir))
+    _note("Roost has stopped." if options.target.data_dir is None else _stopped_text(options.target.data_dir))
 
 
 @app.command("agent", cls=PlainCommand)
@@ -389,11 +386,6 @@ def _services(words: list[str]) -> tuple[str, ...]:
     if unknown:
         _misused(f"no service {unknown[0]}: expected all, or any of {', '.join(SERVICES)}")
     return SERVICES if "all" in words else tuple(service for service in SERVICES if service in words)
-
-
-def _check_database(database: str | None, data_dir: Path | None, pg_bin: Path | None) -> None:
-    if database and (data_dir or pg_bin):
-        _misused("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
 
 
 def _policy(auth: str, policy: str | None) -> str | None:

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec import Struct
 
 from roost.cli import agent_tokens
-from roost.cli.audit import AuditRequest, audit, destroy_guest
+from roost.cli.audit import audit, destroy_guest
 from roost.cli.endings import run
 from roost.cli.help_text import PlainCommand, PlainGroup, show_version
 from roost.cli.import_report import exit_status, print_report, report_json
@@ -100,9 +99,10 @@ def _import_placement(
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     if not source_url.startswith(("http://", "https://")):
         raise typer.BadParameter(f"--from {source_url}: expected a URL such as http://placement.example/placement")
-    asked = ImportRequest(
-        source_url=source_url,
-        target=target,
+    configure_logging("manage")
+    work = import_placement(
+        source_url,
+        target,
         token=token,
         ca_file=ca_file,
         dry_run=dry_run,
@@ -110,8 +110,7 @@ def _import_placement(
         overwrite=overwrite,
         as_json=as_json,
     )
-    configure_logging("manage")
-    raise typer.Exit(run("roost-manage", import_placement(asked)))
+    raise typer.Exit(run("roost-manage", work))
 
 
 @app.command("audit", cls=PlainCommand)
@@ -132,15 +131,10 @@ def _audit(
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     asks = repair and not yes and not as_json and sys.stdin.isatty()
-    request = AuditRequest(
-        target=target,
-        config=config,
-        repair=repair,
-        as_json=as_json,
-        confirm=(lambda: typer.confirm("Repair what can be?")) if asks else None,
-    )
+    confirm = (lambda: typer.confirm("Repair what can be?")) if asks else None
     configure_logging("manage")
-    raise typer.Exit(run("roost-manage", audit(request, table_console())))
+    work = audit(target, table_console(), config=config, repair=repair, as_json=as_json, confirm=confirm)
+    raise typer.Exit(run("roost-manage", work))
 
 
 @app.command("destroy-guest", cls=PlainCommand)
@@ -221,38 +215,33 @@ def _revoke_agent_token(
     run("roost-manage", agent_tokens.revoke(target, token_id, as_json=as_json))
 
 
-class ImportRequest(Struct, frozen=True, kw_only=True):
-    """What `import-placement` was asked for. token: None for what the environment says."""
-
-    source_url: str
-    target: LedgerTarget
-    token: str | None = None
-    ca_file: str | None = None
-    dry_run: bool = False
-    delete: bool = False
-    overwrite: bool = False
-    as_json: bool = False
-
-
-async def import_placement(asked: ImportRequest) -> int:
-    """Read, compare, write, say; returns the exit status."""
-    credentials = None if asked.token else credentials_of(os.environ)
-    async with open_ledger(asked.target, create=not asked.dry_run) as database:
+async def import_placement(
+    source_url: str,
+    target: LedgerTarget,
+    *,
+    token: str | None = None,
+    ca_file: str | None = None,
+    dry_run: bool = False,
+    delete: bool = False,
+    overwrite: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Read, compare, write, report; returns the exit status. token: None for what the environment says."""
+    credentials = None if token else credentials_of(os.environ)
+    async with open_ledger(target, create=not dry_run) as database:
         ledger = None if database is None else Ledger(database)
         with Bars() as bars:
-            async with Source.connect(
-                asked.source_url, token=asked.token, credentials=credentials, ca_file=asked.ca_file
-            ) as source:
+            async with Source.connect(source_url, token=token, credentials=credentials, ca_file=ca_file) as source:
                 read = await read_placement(source, bars.progress)
-        if asked.dry_run or ledger is None:
-            imported = await compare_ledger(ledger, read.state, delete=asked.delete, overwrite=asked.overwrite)
+        if dry_run or ledger is None:
+            imported = await compare_ledger(ledger, read.state, delete=delete, overwrite=overwrite)
         else:
-            imported = await import_ledger(ledger, read.state, delete=asked.delete, overwrite=asked.overwrite)
-    if asked.as_json:
-        print(report_json(asked.source_url, read, imported, dry_run=asked.dry_run).decode(), flush=True)  # noqa: T201
+            imported = await import_ledger(ledger, read.state, delete=delete, overwrite=overwrite)
+    if as_json:
+        print(report_json(source_url, read, imported, dry_run=dry_run).decode(), flush=True)  # noqa: T201
     else:
-        print_report(table_console(), read, imported, dry_run=asked.dry_run)
-    return exit_status(read, imported, dry_run=asked.dry_run)
+        print_report(table_console(), read, imported, dry_run=dry_run)
+    return exit_status(read, imported, dry_run=dry_run)
 
 
 if __name__ == "__main__":

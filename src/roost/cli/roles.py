@@ -11,19 +11,14 @@ SCHEMAS = ("placement", "network", "compute")
 """Of the database: those services keep something."""
 
 
-class ProcessConfig(Struct, frozen=True, kw_only=True):
-    """What the supervisor tells a child.
+class Serving(Struct, frozen=True, kw_only=True):
+    """What is served, where and to whom: said by the command line, and by the supervisor to its children.
 
-    role: api, agent-api, conductor or reconciler. services: those that this supervisor runs. pool_size: database
-    connections. host, port: the main listener; agent_host, agent_port: where agents ask. config: the roost.toml.
-    auth, policy: access_words.py. tls: None for listeners that speak http. metrics_dir: telemetry.py.
+    services: of SERVICES. host, port: the main listener; agent_host, agent_port: the agents'. config: the roost.toml.
+    auth, policy: access_words.py. tls: None for listeners that speak http.
     """
 
-    role: str
-    number: int
     services: tuple[str, ...]
-    dsn: str
-    pool_size: int
     host: str
     port: int
     agent_host: str
@@ -32,6 +27,18 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     auth: str = "none"
     policy: str | None = None
     tls: ListenerTls | None = None
+
+
+class ProcessConfig(Serving, frozen=True, kw_only=True):
+    """What the supervisor tells a child.
+
+    role: api, agent-api, conductor or reconciler. pool_size: database connections. metrics_dir: telemetry.py.
+    """
+
+    role: str
+    number: int
+    dsn: str
+    pool_size: int
     metrics_dir: str | None = None
 
     @property

@@ -22,7 +22,8 @@ import msgspec
 import structlog
 
 from roost.cli.access_words import PRESETS
-from roost.cli.roles import SCHEMAS, ProcessConfig, is_placement_alone
+from roost.cli.ledger_target import LedgerTarget
+from roost.cli.roles import SCHEMAS, ProcessConfig, Serving, is_placement_alone
 from roost.cli.settings import read_settings
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseTooOld, DatabaseUnavailable, RoostError
@@ -47,33 +48,19 @@ class ServeError(RoostError):
     """Roost cannot be served."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServeOptions:
-    """What `roost serve` was asked for.
+class ServeOptions(Serving, frozen=True, kw_only=True):
+    """What `roost serve` is asked for.
 
-    services: of SERVICES. data_dir or database: exactly one. host, port: the main listener, port 0 takes a free one;
-    agent_port likewise. listens: False for a conductor alone, which answers nobody. workers, agent_workers,
-    conductors: processes of each role.
-    auth, policy: access_words.py. tls: None for listeners that speak http.
+    port, agent_port: 0 takes a free one. listens: False for a conductor alone, which answers nobody. workers,
+    agent_workers, conductors: processes of each role.
     """
 
-    services: tuple[str, ...]
-    data_dir: Path | None
-    database: str | None
-    host: str
-    port: int
-    agent_host: str
-    agent_port: int
+    target: LedgerTarget
+    pg_template: Path | None
     workers: int
     conductors: int
-    agent_workers: int = 1
-    pg_bin: Path | None = None
-    pg_template: Path | None = None
-    config: Path | None = None
-    listens: bool = True
-    auth: str = "none"
-    policy: str | None = None
-    tls: ListenerTls | None = None
+    agent_workers: int
+    listens: bool
 
 
 Opening = asyncio.Task[str]
@@ -143,9 +130,9 @@ def _is_loopback(host: str) -> bool:
 async def _database(options: ServeOptions) -> AsyncIterator[tuple[Opening, PrivatePostgres | None]]:
     """The database for as long as this runs; what is begun is brought to its end, even if nobody waits for it."""
     postgres = None
-    if options.database is None:
-        assert options.data_dir is not None
-        postgres = PrivatePostgres(options.data_dir, pg_bin=options.pg_bin, template=options.pg_template)
+    target = options.target
+    if target.data_dir is not None:
+        postgres = PrivatePostgres(target.data_dir, pg_bin=target.pg_bin, template=options.pg_template)
     opening = asyncio.create_task(_open_database(options, postgres))
     try:
         yield opening, postgres
@@ -156,7 +143,7 @@ async def _database(options: ServeOptions) -> AsyncIterator[tuple[Opening, Priva
 
 
 async def _open_database(options: ServeOptions, postgres: PrivatePostgres | None) -> str:
-    dsn = options.database
+    dsn = options.target.database
     if postgres is not None:
         await asyncio.to_thread(postgres.start)
         dsn = postgres.dsn
@@ -210,23 +197,10 @@ def _configs(options: ServeOptions, port: int, agent_port: int, metrics_dir: str
     elif "network" in options.services:
         roles.append(("reconciler", 1))
     pool_size = max(4, min(8, CONNECTIONS_MAX // max(1, len(roles)) - 3))
+    serving = {name: getattr(options, name) for name in Serving.__struct_fields__}
+    serving |= {"port": port, "agent_port": agent_port}
     return [
-        ProcessConfig(
-            role=role,
-            number=number,
-            services=options.services,
-            dsn="",
-            pool_size=pool_size,
-            host=options.host,
-            port=port,
-            agent_host=options.agent_host,
-            agent_port=agent_port,
-            config=None if options.config is None else str(options.config),
-            auth=options.auth,
-            policy=options.policy,
-            tls=options.tls,
-            metrics_dir=metrics_dir,
-        )
+        ProcessConfig(**serving, role=role, number=number, dsn="", pool_size=pool_size, metrics_dir=metrics_dir)
         for role, number in roles
     ]
 
