@@ -110,13 +110,13 @@ def guarded(
 
 
 def _folder(config: Path | str | None) -> Path:
-    """Where a policy_file of roost.toml is looked for."""
+    """Return where a policy_file of roost.toml is looked for."""
     return Path(config).absolute().parent if config else Path.cwd()
 
 
 def _prefixes(service: str, services: tuple[str, ...]) -> tuple[str, ...]:
-    """Where a service is found: below its name, and at the root if it is the only one with an API."""
-    alone = [one for one in services if one in VERSION_PATHS] == [service]
+    """Return where a service is found: below its name, and at the root if it is the only one with an API."""
+    alone = [name for name in services if name in VERSION_PATHS] == [service]
     return (f"/{service}", "") if alone else (f"/{service}",)
 
 

@@ -264,9 +264,9 @@ def _load(
             async with CloudClient.connect(api, access) as client:
                 loaded = await load(client, cloud, servers=servers, progress=bars.progress)
         if as_json:
-            _print(msgspec.json.encode({"created": loaded.created, "found": loaded.found}).decode())
+            _print(msgspec.json.encode({"created": loaded.created, "found": loaded.existing}).decode())
         else:
-            _print(load_text(loaded.created, loaded.found))
+            _print(load_text(loaded.created, loaded.existing))
 
     _run(work())
 

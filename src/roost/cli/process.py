@@ -62,7 +62,7 @@ async def run(config: ProcessConfig) -> None:
 async def _run_parts(config: ProcessConfig, parts: Parts, stopping: asyncio.Event) -> None:
     limits, server = _listener(config, parts) or (None, None)
     async with asyncio.TaskGroup() as group:
-        work = [group.create_task(_must_not_end(one)) for one in background_tasks(config, parts)]
+        work = [group.create_task(_must_not_end(task)) for task in background_tasks(config, parts)]
         if limits:
             work.append(group.create_task(_must_not_end(limits.watch())))
         serving = group.create_task(server.serve()) if server else None
@@ -88,14 +88,14 @@ async def _must_not_end(work: Coroutine[Any, Any, None]) -> None:
 async def _open_database(config: ProcessConfig, stopping: asyncio.Event) -> Database | None:
     """Connect, however long the database takes; None when told to stop before."""
     lease_s = read_settings(config.config).conductor.lease_s
-    said = False
+    warned = False
     while not stopping.is_set():
         try:
             return await Database.open(config.dsn, size=config.pool_size, lease_s=lease_s)
         except DatabaseUnavailable as error:
-            if not said:
+            if not warned:
                 log.warning("waiting for the database", error=str(error))
-                said = True
+                warned = True
             await asyncio.sleep(DATABASE_RETRY_S)
     return None
 

@@ -54,10 +54,10 @@ def print_status(console: Console, status: Status) -> None:
     if status.segments:
         console.print()
         table = new_table("network", "segment", "addresses", "used", "free", numbers=("addresses", "used", "free"))
-        for one in status.segments:
-            style = "red" if one.free == 0 else ""
-            counts = [f"{count:,}" for count in (one.total, one.used, one.free)]
-            table.add_row(printable(one.network), printable(one.segment), *counts, style=style)
+        for segment in status.segments:
+            counts = [f"{count:,}" for count in (segment.total, segment.used, segment.free)]
+            names = (printable(segment.network), printable(segment.segment))
+            table.add_row(*names, *counts, style="" if segment.free else "red")
         print_table(console, table)
     console.print()
     if not status.builds_total:

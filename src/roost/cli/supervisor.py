@@ -92,10 +92,10 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     _check_settings(options)
     _check_listeners(options)
-    with contextlib.ExitStack() as held:
-        port = _hold_port(held, options.host, options.port, option="--listen") if options.listens else 0
-        agent_port = _hold_port(held, options.agent_host, options.agent_port, option="--agent-listen")
-        metrics_dir = held.enter_context(tempfile.TemporaryDirectory(prefix="roost-metrics-"))
+    with contextlib.ExitStack() as stack:
+        port = _hold_port(stack, options.host, options.port, option="--listen") if options.listens else 0
+        agent_port = _hold_port(stack, options.agent_host, options.agent_port, option="--agent-listen")
+        metrics_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="roost-metrics-"))
         children = [Child(config) for config in _configs(options, port, agent_port, metrics_dir)]
         async with _database(options) as (opening, postgres):
             await _supervise(children, opening, postgres, stopping, ready)
@@ -169,14 +169,14 @@ async def _find_outdated(dsn: str, schemas: Sequence[str]) -> list[str]:
         await database.close()
 
 
-def _hold_port(held: contextlib.ExitStack, host: str, port: int, *, option: str) -> int:
+def _hold_port(stack: contextlib.ExitStack, host: str, port: int, *, option: str) -> int:
     """Keep a port for the children, who share it, for as long as this runs; 0 takes a free one. Raises ServeError."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         with socket.socket(family, socket.SOCK_STREAM) as alone:  # refused if anybody at all listens there
             alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             alone.bind((host, port))
-        shared = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        shared = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
         shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         shared.bind((host, port))

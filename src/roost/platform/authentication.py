@@ -67,8 +67,10 @@ async def noauth2(headers: Headers) -> Caller:
     user_id, _, project_id = headers.get("x-auth-token", "").strip().partition(":")
     if not user_id:
         raise Unauthorized
-    given = headers.get("x-roles")
-    roles = [role.strip() for role in given.split(",")] if given is not None else ["admin"] * (user_id == "admin")
+    roles_sent = headers.get("x-roles")
+    roles = (
+        [role.strip() for role in roles_sent.split(",")] if roles_sent is not None else ["admin"] * (user_id == "admin")
+    )
     named = tuple(role for role in roles if role)
     if system_scope := headers.get("openstack-system-scope"):
         return Caller(user_id, None, named, system_scope)

@@ -37,11 +37,11 @@ class Batches(Generic[T, R]):
             error = await self._try(batch)
             if error is None:
                 continue
-            for one in batch:
+            for waiting in batch:
                 away = isinstance(error, DatabaseUnavailable) and not isinstance(error, TransactionVictim)
-                failed = error if away or len(batch) == 1 else await self._try([one])
-                if failed is not None and not one[1].done():
-                    one[1].set_exception(failed)
+                failed = error if away or len(batch) == 1 else await self._try([waiting])
+                if failed is not None and not waiting[1].done():
+                    waiting[1].set_exception(failed)
 
     async def _try(self, batch: Sequence[tuple[T, "asyncio.Future[R]"]]) -> Exception | None:
         try:

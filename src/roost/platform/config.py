@@ -67,19 +67,19 @@ def _nearest(name: str, known: Collection[str], all_of_them: str = "") -> str:
 
 def load_section(kind: type[T], section: str, *, file: Path | None, environment: Mapping[str, str]) -> T:
     """One section as its struct. Raises BadRequest, which names the option and what was expected."""
-    given: dict[str, Any] = dict(_read(file).get(section, {})) if file else {}
+    options: dict[str, Any] = dict(_read(file).get(section, {})) if file else {}
     fields = {field.name: field.type for field in msgspec.structs.fields(kind)}  # type: ignore[arg-type]
-    if unknown := sorted(given.keys() - fields):
+    if unknown := sorted(options.keys() - fields):
         raise BadRequest(f"{file}: [{section}] has no option {', '.join(unknown)}; it has {', '.join(sorted(fields))}")
     source = str(file)
     for name, type_ in fields.items():
         variable = variable_of(section, name)
         if variable in environment:
-            given[name], source = environment[variable], variable
+            options[name], source = environment[variable], variable
             if get_origin(type_) is tuple:
-                given[name] = [word.strip() for word in environment[variable].split(",") if word.strip()]
+                options[name] = [word.strip() for word in environment[variable].split(",") if word.strip()]
     try:
-        return msgspec.convert(given, kind, strict=False)
+        return msgspec.convert(options, kind, strict=False)
     except msgspec.ValidationError as error:
         place = f"{option}: " if (option := find_mismatch(error)) else ""
         raise BadRequest(f"{source}: [{section}] {place}{explain_mismatch(error)}") from error

@@ -63,7 +63,7 @@ def choose_surplus(
     Of an address with more than most_per_address (0: no limit), the surplus, idle ones first. Where more than `most`
     are left, the longest idle, until a reserve is free again; never one that is owed an answer.
     """
-    by_idleness = sorted(connections, key=lambda one: (one.peer in answering, -one.idle_ms))
+    by_idleness = sorted(connections, key=lambda connection: (connection.peer in answering, -connection.idle_ms))
     surplus: list[Connection] = []
     if most_per_address:
         by_address: dict[str, list[Connection]] = defaultdict(list)
@@ -72,10 +72,10 @@ def choose_surplus(
         for of_address in by_address.values():
             surplus += of_address[: max(0, len(of_address) - most_per_address)]
     closed = set(surplus)
-    left = [one for one in by_idleness if one not in closed]
-    if len(left) > most:
-        idle = [one for one in left if one.peer not in answering]
-        surplus += idle[: len(left) - most + reserve(most)]
+    remaining = [connection for connection in by_idleness if connection not in closed]
+    if len(remaining) > most:
+        idle = [connection for connection in remaining if connection.peer not in answering]
+        surplus += idle[: len(remaining) - most + reserve(most)]
     return surplus
 
 
@@ -89,17 +89,17 @@ def raise_descriptor_limit(settings: ListenerSettings) -> int:
 
     That is the one of the settings, or less, with a warning, where the hard limit is too low.
     """
-    wanted = settings.connections_max + reserve(settings.connections_max) + DESCRIPTORS_SPARE
+    needed = settings.connections_max + reserve(settings.connections_max) + DESCRIPTORS_SPARE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    if allowed == wanted:
+    if allowed == needed:
         return settings.connections_max
     most = max(1, int((allowed - DESCRIPTORS_SPARE - RESERVE_MIN) / (1 + RESERVE)))
     log.warning(
         "the limit of open files allows fewer connections than [listeners] connections_max",
-        open_files_max=hard, open_files_needed=wanted, connections_max=most,
+        open_files_max=hard, open_files_needed=needed, connections_max=most,
     )  # fmt: skip
     return most
 

@@ -71,14 +71,14 @@ class Cors:
         if origin is None or method not in self.settings.allow_methods:
             return {}
         words = [word.strip() for word in headers.get("access-control-request-headers", "").split(",")]
-        asked = [word for word in words if word]
-        if any(word.lower() not in self.allowed_headers for word in asked):
+        headers_requested = [word for word in words if word]
+        if any(word.lower() not in self.allowed_headers for word in headers_requested):
             return {}
         answer = {"Vary": "Origin", "Access-Control-Allow-Origin": origin, "Access-Control-Allow-Methods": method}
         if self.settings.allow_credentials:
             answer["Access-Control-Allow-Credentials"] = "true"
         if self.settings.max_age_s:
             answer["Access-Control-Max-Age"] = str(self.settings.max_age_s)
-        if asked:
-            answer["Access-Control-Allow-Headers"] = ",".join(asked)
+        if headers_requested:
+            answer["Access-Control-Allow-Headers"] = ",".join(headers_requested)
         return answer

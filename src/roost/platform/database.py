@@ -92,7 +92,7 @@ async def _open_pool(dsn: str, *, least: int, most: int, timeouts: Timeouts) -> 
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _errors_translated() -> Iterator[None]:
     """Say what PostgreSQL's failures mean to the caller; those that concern everybody are in the log once a minute."""
     try:
         yield
@@ -155,7 +155,7 @@ class Database:
         """
         isolation = {"isolation": "repeatable_read", "readonly": True} if snapshot else {}
         outer = _held.get()
-        with _told():
+        with _errors_translated():
             async with self._acquire() as connection:
                 async with connection.transaction(**isolation):
                     yield connection
@@ -167,7 +167,7 @@ class Database:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection without a transaction: each statement is one of its own."""
-        with _told():
+        with _errors_translated():
             async with self._acquire() as connection:
                 yield connection
 
@@ -177,13 +177,13 @@ class Database:
         outer = _held.get()
         pool = self._inner if outer.database is self else self._pool
         async with pool.acquire(timeout=POOL_WAIT_S) as connection:
-            mine = _Held(self, connection)
-            _held.set(mine)
+            taken = _Held(self, connection)
+            _held.set(taken)
             try:
                 yield connection
             finally:
                 _held.set(outer)
-                mine.connection = None  # a task that was begun meanwhile, and goes on, still has `mine`
+                taken.connection = None  # a task that was begun meanwhile, and goes on, still has `taken`
 
     @asynccontextmanager
     async def lookups(self) -> AsyncIterator[Connection]:
@@ -191,7 +191,7 @@ class Database:
 
         It is opened when first asked for, has LOOKUP_SETTINGS, and one user at a time.
         """
-        with _told():
+        with _errors_translated():
             async with self._lookups_lock:
                 if self._lookups is None or self._lookups.is_closed():
                     self._lookups = await asyncpg.connect(

@@ -94,27 +94,27 @@ class Microversions:
 
     def negotiate(self, headers: Mapping[str, str]) -> Version:
         """The version that a request asks for; the lowest without a header. Raises UnacceptableVersion, BadRequest."""
-        asked = None
+        text = None
         for word in headers.get("openstack-api-version", "").split(","):
             service, _, version = word.strip().partition(" ")
             if service.lower() == self.service:
-                asked = version.strip()
-        if asked is None and self.legacy_header:
-            asked = headers.get(self.legacy_header.lower())
-        if asked is None:
+                text = version.strip()
+        if text is None and self.legacy_header:
+            text = headers.get(self.legacy_header.lower())
+        if text is None:
             return self.default or self.lowest
-        if asked == "latest":
+        if text == "latest":
             return self.highest
-        match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", asked)
+        match = re.fullmatch(r"([0-9]{1,9})\.([0-9]{1,9})", text)
         if match is None:
-            raise BadRequest(f"invalid version string: {asked}")
-        version_asked = (int(match[1]), int(match[2]))
-        if not self.lowest <= version_asked <= self.highest:
+            raise BadRequest(f"invalid version string: {text}")
+        version_requested = (int(match[1]), int(match[2]))
+        if not self.lowest <= version_requested <= self.highest:
             raise UnacceptableVersion(
-                f"Unacceptable version header: {asked}. {self.service} serves {show(self.lowest)} to "
+                f"Unacceptable version header: {text}. {self.service} serves {show(self.lowest)} to "
                 f"{show(self.highest)}."
             )
-        return version_asked
+        return version_requested
 
     def response_headers(self, version: Version) -> dict[str, str]:
         """What tells the client which version answered."""

@@ -186,10 +186,10 @@ class Keystone:
         if status != 200:
             hint = "; its user needs the role service or admin" if status == 403 else ""
             raise self._failed(f"Keystone does not let Roost validate tokens: it answers {status}{hint}")
-        found = self._decoded(body)
-        if not allow_expired and found.expires_at <= self._now():
+        answer = self._decoded(body)
+        if not allow_expired and answer.expires_at <= self._now():
             return self._refusal()
-        return _Verdict(_caller_of(found), found.expires_at, self._clock() + self._settings.token_cache_s)
+        return _Verdict(_caller_of(answer), answer.expires_at, self._clock() + self._settings.token_cache_s)
 
     def _refusal(self) -> _Verdict:
         return _Verdict(None, self._now(), self._clock() + REFUSED_CACHE_S)

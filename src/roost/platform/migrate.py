@@ -27,14 +27,14 @@ async def list_outdated(database: Database, schemas: Sequence[str]) -> list[str]
     async with database.connection() as connection:
         outdated = []
         for schema in schemas:
-            there = await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{schema}.alembic_version")
-            found = await connection.fetchval(f"SELECT version_num FROM {schema}.alembic_version") if there else None  # noqa: S608
-            if found is not None and found > head(schema):
+            exists = await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{schema}.alembic_version")
+            version = await connection.fetchval(f"SELECT version_num FROM {schema}.alembic_version") if exists else None  # noqa: S608
+            if version is not None and version > head(schema):
                 raise SchemaTooNew(
-                    f"the schema {schema} in the database is at {found}, and this Roost knows it up to {head(schema)}: "
-                    "run the newer Roost that migrated it, or name another database"
+                    f"the schema {schema} in the database is at {version}, and this Roost knows it up to "
+                    f"{head(schema)}: run the newer Roost that migrated it, or name another database"
                 )
-            if found != head(schema):
+            if version != head(schema):
                 outdated.append(schema)
     return outdated
 

@@ -127,11 +127,11 @@ def media_type_check(operation: Operation) -> Check:
     shows_only = operation.result is not None and operation.body is None
 
     def check(request: Request) -> None:
-        given = request.headers.get("content-type", "").partition(";")[0].strip()
-        if not given and request.headers.get("content-length", "0") != "0":
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip()
+        if not media_type and request.headers.get("content-length", "0") != "0":
             raise BadRequest("content-type header required when content-length > 0")
-        if operation.body is not None and given.lower() != JSON:
-            raise HTTPException(415, f"The media type {given or None} is not supported, use {JSON}")
+        if operation.body is not None and media_type.lower() != JSON:
+            raise HTTPException(415, f"The media type {media_type or None} is not supported, use {JSON}")
         accept = request.headers.get("accept") if shows_only else None
         if accept and "*/*" not in accept and JSON not in accept and "application/*" not in accept:
             raise HTTPException(406, f"Only {JSON} is provided")

@@ -120,18 +120,18 @@ class FieldCheck(Check):
 
     def __call__(self, target: Mapping[str, Any], _creds: Any, _enforcer: Any, _current_rule: Any = None) -> bool:
         """Whether it has; what does not say has not."""
-        _, _, wanted = self.match.partition(":")[2].partition("=")
+        _, _, expected = self.match.partition(":")[2].partition("=")
         has = target.get(self.field)
         if has is None:
             return False
-        if wanted.startswith("~"):
-            return re.match(wanted[1:], str(has)) is not None
-        return str(has) == wanted
+        if expected.startswith("~"):
+            return re.match(expected[1:], str(has)) is not None
+        return str(has) == expected
 
 
 def fields_of(rule: str, rules: Mapping[str, Any]) -> frozenset[str] | None:
     """What of a target the rule looks at, and the rules that it refers to; None: nobody can say."""
-    found: set[str] = set()
+    fields: set[str] = set()
     referred: set[str] = set()
     checks: list[Any] = [RuleCheck("rule", rule)]
     while checks:
@@ -146,12 +146,12 @@ def fields_of(rule: str, rules: Mapping[str, Any]) -> frozenset[str] | None:
         elif isinstance(check, NotCheck):
             checks.append(check.rule)
         elif isinstance(check, FieldCheck):
-            found.add(check.field)
+            fields.add(check.field)
         elif type(check).__module__ != Check.__module__:
             return None  # of somebody else's making
         elif isinstance(check, Check):  # of the caller, or of the caller's roles
-            found.update(re.findall(r"%\((.*?)\)", check.match))
-    return frozenset(found)
+            fields.update(re.findall(r"%\((.*?)\)", check.match))
+    return frozenset(fields)
 
 
 def make_rules(checks: Mapping[str, str], *, scope_types: list[str] | None = None) -> list[RuleDefault]:
@@ -191,10 +191,10 @@ def _stamp(file: Path | None) -> tuple[int, int, int] | None:
     if file is None:
         return None
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _read(defaults: Sequence[RuleDefault], file: Path | None, *, enforce_new_defaults: bool) -> Enforcer:

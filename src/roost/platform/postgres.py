@@ -252,16 +252,16 @@ class PrivatePostgres:
         )
 
     def _check_version(self, cluster: Path) -> None:
-        found = (cluster / "PG_VERSION").read_text(errors="replace").strip()
-        if not found.isdecimal():
+        version = (cluster / "PG_VERSION").read_text(errors="replace").strip()
+        if not version.isdecimal():
             raise PostgresError(
                 f"{cluster / 'PG_VERSION'} names no version of PostgreSQL, so the directory is damaged: "
                 "restore it from a backup, or give another --data-dir"
             )
-        if found != str(self._major()):
+        if version != str(self._major()):
             raise PostgresError(
-                f"{cluster} was made by PostgreSQL {found}, these binaries are {self._major()}: "
-                f"give --pg-bin the directory of PostgreSQL {found}'s binaries, or another --data-dir"
+                f"{cluster} was made by PostgreSQL {version}, these binaries are {self._major()}: "
+                f"give --pg-bin the directory of PostgreSQL {version}'s binaries, or another --data-dir"
             )
 
     def _launch(self) -> None:
@@ -331,10 +331,10 @@ class PrivatePostgres:
                 time.sleep(LOOK_AGAIN_S)
             status = process.wait()
             output.seek(0)
-            said = output.read().decode(errors="replace")
+            text = output.read().decode(errors="replace")
         if status != 0:
-            raise PostgresError(f"{program} failed ({status}): {said.strip()}")
-        return str(said)
+            raise PostgresError(f"{program} failed ({status}): {text.strip()}")
+        return text
 
     def _bin_dir(self) -> Path:
         if self._pg_bin is not None:
@@ -363,8 +363,8 @@ class PrivatePostgres:
         return copied / installed.relative_to(packages) / "bin"
 
     def _major(self) -> int:
-        said = self._run("postgres", "--version")
-        major = int(said.split()[2].split(".")[0])
+        output = self._run("postgres", "--version")
+        major = int(output.split()[2].split(".")[0])
         if major < OLDEST_MAJOR:
             raise PostgresError(f"PostgreSQL {OLDEST_MAJOR} or later is needed, {self._bin_dir()} has {major}")
         return major
@@ -402,14 +402,14 @@ def _service_user() -> pwd.struct_passwd:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    made = subprocess.run(
+    done = subprocess.run(
         ["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", SERVICE_USERS[-1]],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if made.returncode != 0:
+    if done.returncode != 0:
         raise PostgresError(
             "PostgreSQL cannot run as root, there is no user postgres, and no user could be made: "
-            f"{made.stderr.strip()}"
+            f"{done.stderr.strip()}"
         )
     return pwd.getpwnam(SERVICE_USERS[-1])
 
