@@ -1,4 +1,4 @@
-"""What `--auth` and `--policy` mean: who is asked for a token, by what, and under which rules.
+"""What `--auth` and `--policy` mean: who needs a token, what validates it, and which rules then apply.
 
 Operators say in roost.toml what policy is ([placement], [cors]); the names that `--policy` takes are a shorthand for
 such settings, chosen so that upstream's tests can ask for each of their modes.
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp
 
-from roost.cli.access_words import PRESETS
+from roost.cli.roles import PRESETS
 from roost.cli.settings import Settings
 from roost.placement.settings import PlacementSettings
 from roost.platform.auth import Policy, Unrestricted
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CORS_OF_TESTS = CorsSettings(allowed_origin=("http://valid.example.com",), allow_headers=("openstack-api-version",))
 
 OPEN_PATHS = frozenset({"/", "/healthz", "/metrics", "/agent/v1"})
-"""For who asks what is served, who watches over the process, and agents, which learn where their listener is."""
+"""For clients that ask what is served, for monitoring, and for agents, which learn where their listener is."""
 
 VERSION_PATHS: Mapping[str, tuple[str, ...]] = {
     "placement": ("", "/", "/openapi.json"),
@@ -46,7 +46,7 @@ def read_policy(
 
 
 def api_policy(service: str, auth: str, policy: str | None, settings: PlacementSettings, *, folder: Path) -> Policy:
-    """Return the rules of one service's API; none are asked where nobody is asked who they are.
+    """Return the rules of one service's API; without authentication, everything is allowed.
 
     policy: a name of PRESETS, an operator's file, or None for the settings'. folder: where policy_file is looked for.
     Raises BadRequest, which names the file and what is wrong with it.
@@ -66,7 +66,7 @@ def api_policy(service: str, auth: str, policy: str | None, settings: PlacementS
 def _oslo_policy(
     rules: "list[RuleDefault]", policy: str | None, settings: PlacementSettings, *, folder: Path, but: frozenset[str]
 ) -> Policy:
-    """but: rules that `open` leaves as they are."""
+    """Return the rules as oslo.policy asks them. but: rules that `open` leaves as they are."""
     from roost.platform.policy import OsloPolicy, opened
 
     if policy is not None and policy in PRESETS:

@@ -1,4 +1,4 @@
-"""The commands that ask a running Roost, and how all of them are told where it is and who asks."""
+"""The commands that ask a running Roost, and the options by which all commands reach one."""
 
 import os
 import re
@@ -80,4 +80,4 @@ def _ask(
         async with CloudClient.connect(api, access_of(token, ca_file, os.environ)) as client:
             return await read(client)
 
-    return endings.run("roost", work())
+    return endings.run(work())

@@ -1,6 +1,6 @@
 """The `roost` command: reads options, calls the part that does it, and turns errors into one sentence and a status.
 
-Exit status 0: done; 1: it failed; 2: it was asked wrongly. Errors and logs go to standard error. Each command imports
+Exit status 0: done; 1: it failed; 2: wrong usage. Errors and logs go to standard error. Each command imports
 its parts when it is called: those of all together take 0.8 s.
 """
 
@@ -8,20 +8,20 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import msgspec
 import typer
 
-from roost.cli import asking, endings
-from roost.cli.access_words import AUTHS, PRESETS, check_policy_word
+from roost.cli import asking
 from roost.cli.asking import DEFAULT_API, DEFAULT_LISTEN, Api, CaFile, Token, check_api
 from roost.cli.crash_points import CRASH_POINTS
+from roost.cli.endings import fail, run
 from roost.cli.help_text import PlainCommand, PlainGroup, show_version
 from roost.cli.lifeline import end_with_stdin
-from roost.cli.roles import SERVICES
+from roost.cli.roles import AUTHS, PRESETS, SERVICES, check_policy_word
 from roost.cli.tls_options import (
     AgentCa,
     ClientCert,
@@ -165,7 +165,7 @@ def _serve(
         tls=listener_tls(tls_cert, tls_key, agent_ca),
     )
     _begin("supervisor", until_stdin_ends=until_stdin_ends)
-    _run(serve(options, ready=lambda url: _print(_serving_text(chosen, url, as_json=as_json))))
+    run(serve(options, ready=lambda url: _print(_serving_text(chosen, url, as_json=as_json))))
     _note("Roost has stopped." if options.target.data_dir is None else _stopped_text(options.target.data_dir))
 
 
@@ -225,10 +225,10 @@ def _agent(
         token = TokenSource(token_file, os.environ)
         fake = FakeDriver(state, _faults(fake_delay, fake_fail))
     except RoostError as error:
-        _fail(error)
+        fail(error)
     except (StateInUse, OSError) as error:
-        _fail(RoostError(f"--state {state}: {reason_of(error)}"))
-    _run(run_agent(api_url=api, hosts=hosts, driver=fake, token=token, tls=tls))
+        fail(RoostError(f"--state {state}: {reason_of(error)}"))
+    run(run_agent(api_url=api, hosts=hosts, driver=fake, token=token, tls=tls))
     _note(f"The agent has stopped. What its hosts run is kept in {state.absolute()}.")
 
 
@@ -268,7 +268,7 @@ def _load(
         else:
             _print(load_text(loaded.created, loaded.existing))
 
-    _run(work())
+    run(work())
 
 
 @app.command("demo", cls=PlainCommand)
@@ -301,7 +301,7 @@ def _demo(
             _print(f"\nTold in {story.seconds:.1f} s.")
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind
-    _run(work())
+    run(work())
     if not agree:
         raise typer.Exit(1)
 
@@ -341,7 +341,7 @@ def _dev(
         dev = run_dev(
             cloud, data_dir=directory, listen=listen, servers=servers, progress=bars.progress, say=say, ready=ready
         )
-        _run(dev)
+        run(dev)
     _note(_stopped_text(directory))
 
 
@@ -350,7 +350,7 @@ app.command("status", cls=PlainCommand)(asking.status)
 
 
 def _read_cloud(file: Path) -> "Cloud":
-    """The file, checked whole; its warnings are said, its errors end the command."""
+    """Return the checked cloud; warnings are printed, errors end the command."""
     from roost.cli.cloudfile import CloudFileError, read_cloud
 
     try:
@@ -389,7 +389,7 @@ def _services(words: list[str]) -> tuple[str, ...]:
 
 
 def _policy(auth: str, policy: str | None) -> str | None:
-    """--policy, checked together with --auth."""
+    """Return --policy, checked together with --auth."""
     if auth not in AUTHS:
         _misused(f"--auth {auth}: expected {', '.join(AUTHS)}")
     if policy is None:
@@ -410,12 +410,12 @@ def _address(option: str, text: str) -> tuple[str, int]:
 
 
 def _agent_address(text: str | None, *, host: str, auth: str) -> tuple[str, int]:
-    """--agent-listen, on loopback by default where agents need a token: who opens it to others does so knowingly."""
+    """Return --agent-listen, by default on loopback where agents need a token: opening it to others is a decision."""
     return _address("--agent-listen", text) if text else (host if auth == "none" else "127.0.0.1", 0)
 
 
 def _agent_hosts(names: list[str] | None, fleet: str | None, like: "HostReport") -> "list[HostReport] | None":
-    """The hosts of --host or --fleet, each with what `like` has; None for every declared one."""
+    """Return the hosts of --host or --fleet, each with what `like` has; None for every declared one."""
     from roost.agent.agent import fleet as make_fleet
 
     if (names is None) == (fleet is None):
@@ -436,19 +436,19 @@ def _check_host_names(names: Sequence[str]) -> None:
 
 
 def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:
-    """The one line of `serve`; address "": a conductor alone, which answers nobody."""
+    """Return the one line of `serve`. address: "" for a conductor alone, which answers nobody."""
     if as_json:
         return msgspec.json.encode({"url": address or None, "services": services}).decode()
     return f"Roost serves {', '.join(services)}" + (f" at {address}" if address else "")
 
 
 def _print(text: str) -> None:
-    """The answer of a command, on standard output; programs wait for it."""
+    """Print the answer of a command, for which programs wait, on standard output."""
     print(text, flush=True)  # noqa: T201
 
 
 def _note(text: str) -> None:
-    """Say something that no program waits for, on standard error."""
+    """Print what no program waits for on standard error."""
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -466,15 +466,6 @@ def _begin(name: str, *, until_stdin_ends: bool) -> None:
     configure_logging(name)
     if until_stdin_ends:
         end_with_stdin(patience_s=STOP_PATIENCE_S)
-
-
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end; an error that Roost foresaw is its sentence and exit status 1."""
-    endings.run("roost", work)
-
-
-def _fail(error: RoostError) -> NoReturn:
-    endings.fail("roost", error)
 
 
 if __name__ == "__main__":

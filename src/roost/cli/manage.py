@@ -1,6 +1,6 @@
 """The `roost-manage` command: what operators do to a Roost's database, beside the services.
 
-Exit status 0: done, nothing is left to do; 1: it failed; 2: it was asked wrongly; 3 and up: as each command says.
+Exit status 0: done, nothing is left to do; 1: it failed; 2: wrong usage; 3 and up: as each command says.
 """
 
 import os
@@ -11,9 +11,8 @@ from typing import Annotated
 
 import typer
 
-from roost.cli import agent_tokens
+from roost.cli import agent_tokens, endings
 from roost.cli.audit import audit, destroy_guest
-from roost.cli.endings import run
 from roost.cli.help_text import PlainCommand, PlainGroup, show_version
 from roost.cli.import_report import exit_status, print_report, report_json
 from roost.cli.keystone import credentials_of
@@ -110,7 +109,7 @@ def _import_placement(
         overwrite=overwrite,
         as_json=as_json,
     )
-    raise typer.Exit(run("roost-manage", work))
+    raise typer.Exit(endings.run(work, program="roost-manage"))
 
 
 @app.command("audit", cls=PlainCommand)
@@ -134,7 +133,7 @@ def _audit(
     confirm = (lambda: typer.confirm("Repair what can be?")) if asks else None
     configure_logging("manage")
     work = audit(target, table_console(), config=config, repair=repair, as_json=as_json, confirm=confirm)
-    raise typer.Exit(run("roost-manage", work))
+    raise typer.Exit(endings.run(work, program="roost-manage"))
 
 
 @app.command("destroy-guest", cls=PlainCommand)
@@ -159,7 +158,7 @@ def _destroy_guest(
     if not yes and not typer.confirm(f"Destroy the guest of server {server} on host {host}?"):
         raise typer.Exit(1)
     configure_logging("manage")
-    raise typer.Exit(run("roost-manage", destroy_guest(target, server, host, config=config)))
+    raise typer.Exit(endings.run(destroy_guest(target, server, host, config=config), program="roost-manage"))
 
 
 @agent_token_app.command("create", cls=PlainCommand)
@@ -182,7 +181,7 @@ def _create_agent_token(
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     configure_logging("manage")
-    run("roost-manage", agent_tokens.create(target, hosts=host, name=name, as_json=as_json))
+    endings.run(agent_tokens.create(target, hosts=host, name=name, as_json=as_json), program="roost-manage")
 
 
 @agent_token_app.command("list", cls=PlainCommand)
@@ -195,7 +194,7 @@ def _list_agent_tokens(
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     configure_logging("manage")
-    run("roost-manage", agent_tokens.list_tokens(target, table_console(), as_json=as_json))
+    endings.run(agent_tokens.list_tokens(target, table_console(), as_json=as_json), program="roost-manage")
 
 
 @agent_token_app.command("revoke", cls=PlainCommand)
@@ -212,7 +211,7 @@ def _revoke_agent_token(
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     configure_logging("manage")
-    run("roost-manage", agent_tokens.revoke(target, token_id, as_json=as_json))
+    endings.run(agent_tokens.revoke(target, token_id, as_json=as_json), program="roost-manage")
 
 
 async def import_placement(
