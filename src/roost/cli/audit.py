@@ -1,6 +1,6 @@
-"""`roost-manage audit`: says what has drifted between addresses, ports, claims, inventories and servers; repairs it.
+"""`roost-manage audit`: finds what has drifted between addresses, ports, claims, inventories and servers; repairs it.
 
-Each wing audits its own, in the order in which what one repairs lets the next find right; it may run beside a Roost.
+Each wing audits its own, in an order in which no wing depends on what a later one repairs. Roost may run meanwhile.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -80,7 +80,7 @@ async def audit(
 
 
 async def destroy_guest(target: LedgerTarget, server_id: str, host: str, *, config: Path | None) -> int:
-    """Have a host destroy a guest that nobody asked for; returns the exit status.
+    """Have a host destroy a guest that Roost did not ask for; returns the exit status.
 
     Raises TargetRefused, GuestNotFound, GuestWanted.
     """

@@ -17,11 +17,7 @@ from roost.platform.drift import Drift, Kind, RepairedBy
 CLEAN, DRIFT, REPAIRED = 0, 3, 4
 EXAMPLES_SHOWN = 3
 KINDS = (*LEDGER_AUDIT.kinds, *NETWORK_AUDIT.kinds, *COMPUTE_AUDIT.kinds)
-BY = {
-    RepairedBy.ITSELF: "the reconciler, or --repair",
-    RepairedBy.ASKED: "--repair",
-    RepairedBy.PERSON: "you",
-}
+BY = {RepairedBy.ITSELF: "the reconciler, or --repair", RepairedBy.ASKED: "--repair", RepairedBy.PERSON: "you"}
 
 
 def report_json(drifts: Sequence[Drift], repaired: Sequence[Drift] | None, remaining: Sequence[Drift] | None) -> bytes:

@@ -107,7 +107,7 @@ class CloudClient:
         return await self._pages("/compute/v2.1/servers/detail", "servers", "&all_tenants=1")
 
     async def list_hosts_up(self) -> set[str]:
-        """Return the names of the hosts that were heard of lately, and that nobody forced down."""
+        """Return the names of the hosts that are up: their agents polled lately, and no operator forced them down."""
         services: list[Json] = (await self.call("GET", "/compute/v2.1/os-services?binary=nova-compute"))["services"]
         return {service["host"] for service in services if service["state"] == "up"}
 

@@ -1,4 +1,4 @@
-"""`roost demo`: a whole cloud on this machine, and the story of what Roost is for, told over its HTTP APIs alone.
+"""`roost demo`: builds a whole cloud on this machine and shows what Roost is for, by its HTTP APIs alone.
 
 The story: boot until the addresses run out; be refused, with the reason; reuse a freed address; follow a port that has
 an address already; compare the four records. How it is shown is story_output.py's part.
@@ -96,7 +96,7 @@ class _Scene:
         self._entry = _leading_entry(cloud)
 
     async def play(self) -> Story:
-        """Every act, in order; an act that this cloud leaves no room for is skipped, and says so."""
+        """Play every act, in order; one for which this cloud has no room is skipped, with the reason."""
         before_s = time.monotonic()
         await self._fill()
         servers, segments = await self._read()
@@ -195,7 +195,7 @@ class _Scene:
         return server.status == "ACTIVE" and server.name.startswith(self._entry.name)
 
     async def _settle(self, count: int) -> None:
-        """Until no server is being built any more."""
+        """Wait until no server is being built any more."""
 
         async def settled() -> bool:
             building = sum(server.status == "BUILD" for server in await read_servers(self._client))
@@ -208,7 +208,7 @@ class _Scene:
         return await read_servers(self._client), await read_segments(self._client, self._cloud, self._loaded)
 
     def _room(self, segments: Sequence[SegmentUse], networks: Sequence[str] | None = None) -> int:
-        """How many more servers the addresses of these networks are enough for."""
+        """Return how many more servers the addresses of these networks are enough for."""
         free: dict[str, int] = {}
         for segment in segments:
             if segment.host_names:
@@ -218,7 +218,7 @@ class _Scene:
 
 
 def three_racks() -> Cloud:
-    """The cloud of examples/three-racks.yaml, for a Roost installed without its examples."""
+    """Return the cloud of examples/three-racks.yaml, for a Roost installed without its examples."""
     text = """
     flavors: [{name: small, vcpus: 1, ram_mb: 1024, disk_gb: 10}]
     networks:
@@ -237,7 +237,7 @@ def three_racks() -> Cloud:
 
 
 def _leading_entry(cloud: Cloud) -> Servers:
-    """The servers of which the story boots more: the file's first, else its first flavor on its first network."""
+    """Return the servers of which more are booted: the file's first, else its first flavor on its first network."""
     if cloud.servers:
         return cloud.servers[0]
     if not cloud.flavors or not cloud.networks:
@@ -258,7 +258,7 @@ async def _wait_for(fact: Callable[[], Awaitable[bool]], what: str) -> None:
 
 @contextlib.asynccontextmanager
 async def _stage(data_dir: Path | None) -> AsyncIterator[CloudClient]:
-    """A whole Roost on a free port; its data goes at the end, unless its directory was given."""
+    """Yield a whole Roost on a free port; its data goes at the end, unless its directory was given."""
     directory = data_dir or Path(tempfile.mkdtemp(prefix="roost-demo-"))
     try:
         if data_dir is None:

@@ -20,7 +20,7 @@ DONE, FAILED, DIFFERS, INCOMPLETE = 0, 1, 3, 4
 
 
 def exit_status(read: Read, imported: Imported, *, dry_run: bool) -> int:
-    """DIFFERS is for --dry-run; INCOMPLETE: something stays different, or the source moved while it was read."""
+    """Return the exit status. INCOMPLETE: something stays different, or the source changed while it was read."""
     plan = imported.plan
     if dry_run and plan.differences:
         return DIFFERS
@@ -30,7 +30,7 @@ def exit_status(read: Read, imported: Imported, *, dry_run: bool) -> int:
 
 
 def report_json(url: str, read: Read, imported: Imported, *, dry_run: bool) -> bytes:
-    """Every difference, and all that the table says."""
+    """Return every difference, and all that the table says."""
     plan = imported.plan
     stays = {(difference.kind, difference.key) for difference in plan.remaining}
     return msgspec.json.encode(
@@ -57,7 +57,7 @@ def report_json(url: str, read: Read, imported: Imported, *, dry_run: bool) -> b
 
 
 def print_report(console: Console, read: Read, imported: Imported, *, dry_run: bool) -> None:
-    """For people: how much of what differs, the first ROWS_SHOWN of it, and what was done."""
+    """Print for people how much of what differs, the first ROWS_SHOWN of it, and what was done."""
 
     def say(text: str, style: str = "") -> None:
         console.print(Text(text, style=style))
@@ -94,7 +94,7 @@ def _conclusion(imported: Imported, *, dry_run: bool) -> str:
 
 
 def _summary(differences: tuple[Difference, ...]) -> dict[str, dict[str, int]]:
-    """Kind -> how it differs -> how many."""
+    """Return how many differ, by kind and by how."""
     counts = Counter((difference.kind, difference.change) for difference in differences)
     return {kind.value: {change.value: counts[kind, change] for change in Change} for kind in Kind}
 
@@ -109,7 +109,7 @@ def _summary_table(differences: tuple[Difference, ...]) -> Table:
 
 
 def _details_table(differences: tuple[Difference, ...]) -> Table:
-    """The first rows; what is new comes last, as there is least to say about it."""
+    """Return the first rows; what is new comes last, as there is least to say about it."""
     table = new_table("what", "which", "difference", "in Roost", "at the source")
     for difference in sorted(differences, key=lambda difference: difference.change is Change.NEW):
         which = f"{difference.name} ({difference.key})" if difference.name else difference.key

@@ -28,7 +28,7 @@ KINDS = ("flavors", "networks", "segments", "subnets", "hosts", "servers")
 
 Key = TypeVar("Key", str, tuple[str, str])
 Progress = Callable[[str, int, int], None]
-"""(kind, done, all): told after each piece of work."""
+"""(kind, done, all): called after each piece of work."""
 
 
 @dataclass

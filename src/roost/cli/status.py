@@ -1,4 +1,4 @@
-"""What a running Roost is at, read over its APIs: hosts, addresses of segments, builds with what they wait for."""
+"""What a running Roost is doing, read over its APIs: hosts, addresses of segments, builds with what they wait for."""
 
 from collections import Counter
 
@@ -69,7 +69,7 @@ async def _read_segments(client: CloudClient) -> tuple[SegmentStatus, ...]:
     for network in networks:
         for availability in network["subnet_ip_availability"]:
             if availability["ip_version"] != 4:
-                continue  # no capacity: a subnet has more than anybody counts
+                continue  # IPv6: no subnet runs out of addresses
             subnet = subnets.get(availability["subnet_id"], {})
             segment = segments.get(subnet.get("segment_id") or "", {})
             name = segment.get("name") or subnet.get("roost:cell") or ""

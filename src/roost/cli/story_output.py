@@ -18,7 +18,7 @@ INDENT = 3
 
 
 class Bars:
-    """Progress bars on standard error, one per kind of work, until this is left; none where nobody watches.
+    """Progress bars on standard error, one per kind of work; none where it is no terminal.
 
     Bars are redrawn by moving the cursor up, so whoever prints to the same terminal clears them first.
     """
@@ -52,7 +52,7 @@ class Bars:
 
 
 class Narrator:
-    """Tells people the story while it happens; a quiet console has it told to nobody."""
+    """Prints the story while it happens; on a quiet console, nothing."""
 
     def __init__(self, bars: Bars, console: Console) -> None:
         self.progress = bars.progress

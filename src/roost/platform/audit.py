@@ -1,6 +1,6 @@
 """One skeleton for every audit: pages of what is looked at, a second look, and the repair of each kind of drift.
 
-What drifts, how it is told and how it is repaired is the wings': each has an `Audit` of its `Check`s.
+Each wing has an `Audit` of its `Check`s, with what drifts there, the words for it and its repairs.
 """
 
 from collections import Counter
@@ -43,11 +43,11 @@ class Check(Generic[Service, Work, Item, Fact]):
     """How drift of some kinds is found and repaired.
 
     pages: yields what is looked at, in pages. hold: what is open while a page is looked at and repaired, such as a
-    transaction that has its locks; the service itself without. look: finds the drift of a page, as of now, but for what
-    somebody is at work on. twice: no lock reaches all that is compared, so drift is only what a second look finds in
-    the same way; a repair then names the revision or generation that was read, and what changed since stays as it is.
-    repairs: in this order; None where a person has to, or another check's repair does it. after: what follows the
-    repair of a page, when nothing is held any more.
+    transaction that has its locks; the service itself without. look: finds the drift of a page, as of now, except what
+    a request or stage is changing. twice: no lock reaches all that is compared, so drift is only what a second look
+    finds in the same way; a repair then names the revision or generation that was read, and what changed since stays as
+    it is. repairs: in this order; None where a person has to, or another check's repair does it. after: what follows
+    the repair of a page, when nothing is held any more.
     """
 
     pages: Callable[[Service], AsyncIterator[Sequence[Item]]]

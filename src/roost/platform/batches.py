@@ -24,7 +24,7 @@ class Batches(Generic[T, R]):
         self._running: asyncio.Task[None] | None = None
 
     async def do(self, item: T) -> R:
-        """The result for one item. A caller that is cancelled does not stop the work: it may be half-way done."""
+        """Return the result for one item. A caller that is cancelled does not stop work that has begun."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._running is None or self._running.done():

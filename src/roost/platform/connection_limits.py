@@ -1,9 +1,9 @@
 """How many connections a listener's process holds, for how long, and how many of one address.
 
 granian closes a connection that brings no whole request head in time, and accepts up to a number of connections. It
-knows neither which of them are idle nor whose they are: at that number it would accept nobody, until somebody goes. So
-it is told a higher number here, and what is above the limit is closed, the longest idle first. The kernel knows which
-those are: its answers, asked of this process's own sockets, need no bookkeeping that every request would pay for.
+knows neither which of them are idle nor whose they are: at that number it accepts no connection until one closes. So it
+gets a higher number here, and connections above the limit are closed, the longest idle first. The kernel knows which
+those are, so that no request pays for bookkeeping.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ def choose_surplus(
 
 
 def reserve(most: int) -> int:
-    """How many connections above the limit are accepted for the moment."""
+    """Return how many connections above the limit are accepted for the moment."""
     return max(RESERVE_MIN, int(most * RESERVE))
 
 
@@ -191,10 +191,7 @@ class ConnectionLimits:
             return 0
         connections = list(self._list_connections())
         surplus = choose_surplus(
-            connections,
-            answering,
-            most=self._most,
-            most_per_address=self._settings.connections_per_address_max,
+            connections, answering, most=self._most, most_per_address=self._settings.connections_per_address_max
         )
         return sum(self._close(connection) for connection in surplus)
 
@@ -232,7 +229,7 @@ class ConnectionLimits:
             return True
 
     def _peer(self, own: socket.socket) -> Peer | None:
-        """The client, where this is a connection to the listener."""
+        """Return the client, where this is a connection to the listener."""
         try:
             if own.getsockname()[1] != self._port:
                 return None
@@ -251,7 +248,7 @@ def _has_body(scope: Scope) -> bool:
 
 @contextlib.contextmanager
 def _socket(descriptor: int) -> Iterator[socket.socket | None]:
-    """A TCP socket of this process by a descriptor of our own, so that it is the same one for as long as we look."""
+    """Yield a TCP socket of this process by a descriptor of our own: it stays the same one while it is looked at."""
     try:
         copy = os.dup(descriptor)
     except OSError:
@@ -268,7 +265,7 @@ def _socket(descriptor: int) -> Iterator[socket.socket | None]:
 
 
 def _count_descriptors() -> int:
-    """Linux 6.2 and later say it at once."""
+    """Return how many there are; Linux 6.2 and later say it at once."""
     return os.stat("/proc/self/fd").st_size or len(_list_descriptors())
 
 

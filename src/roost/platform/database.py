@@ -45,7 +45,7 @@ CONNECTION_LOST = re.compile(r"clos(ed|ing)$|released back to the pool$|another 
 
 VICTIM = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 POOL_WAIT_S = 30.0
-"""Who waits longer for a connection is told that the database is away: all are held by others that wait."""
+"""Waiting longer for a connection raises DatabaseUnavailable: all of the pool belong to tasks that wait themselves."""
 
 
 log = structlog.get_logger()
@@ -93,11 +93,11 @@ async def _open_pool(dsn: str, *, least: int, most: int, timeouts: Timeouts) -> 
 
 @contextmanager
 def _errors_translated() -> Iterator[None]:
-    """Say what PostgreSQL's failures mean to the caller; those that concern everybody are in the log once a minute."""
+    """Raise what PostgreSQL's failures mean to the caller; outages are logged once a minute."""
     try:
         yield
     except VICTIM as error:
-        raise TransactionVictim(f"the transaction gave way to another: {error}") from error
+        raise TransactionVictim(f"the transaction was ended for another: {error}") from error
     except asyncpg.LockNotAvailableError as error:
         raise LockTimeout(f"another transaction holds what this one needs, try again: {error}") from error
     except (*UNAVAILABLE, asyncpg.InterfaceError) as error:
@@ -148,7 +148,7 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self, *, snapshot: bool = False) -> AsyncIterator[Connection]:
-        """One transaction: committed at the end of the block, undone by any exception.
+        """Yield a transaction: committed at the end of the block, undone by any exception.
 
         snapshot: read only, and every statement sees the same instant (REPEATABLE READ).
         Raises DatabaseUnavailable when the server goes away; whether the commit arrived is then not known.
@@ -161,19 +161,19 @@ class Database:
                     yield connection
                     if not snapshot and outer.connection is not None and outer.connection.is_in_transaction():
                         # What this one did relies on the locks of the one around it, which may have been ended while
-                        # this process was stopped. Asked with this one's own locks held: who comes next waits for them.
+                        # this process was stopped. This one still has its own locks, for which others wait.
                         await outer.connection.execute("SELECT 1")
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection without a transaction: each statement is one of its own."""
+        """Yield a connection without a transaction: each statement is one of its own."""
         with _errors_translated():
             async with self._acquire() as connection:
                 yield connection
 
     @asynccontextmanager
     async def _acquire(self) -> AsyncIterator[Connection]:
-        """A connection; to who holds one, one apart from the pool: all of it may wait for what that has locked."""
+        """Yield a connection, apart from the pool for a task that has one: all of the pool may wait for its locks."""
         outer = _held.get()
         pool = self._inner if outer.database is self else self._pool
         async with pool.acquire(timeout=POOL_WAIT_S) as connection:
@@ -187,7 +187,7 @@ class Database:
 
     @asynccontextmanager
     async def lookups(self) -> AsyncIterator[Connection]:
-        """The one connection for statements that find a few rows by key, apart from the pool: no writer holds it up.
+        """Yield the one connection for statements that find a few rows by key; no writer holds it up.
 
         It is opened when first asked for, has LOOKUP_SETTINGS, and one user at a time.
         """
@@ -216,7 +216,7 @@ class _Held:
     connection: Connection | None = None
 
 
-_held: ContextVar[_Held] = ContextVar("held", default=_Held())  # noqa: B039 - the default is nobody's to change
+_held: ContextVar[_Held] = ContextVar("held", default=_Held())  # noqa: B039 - nothing changes the default
 """What the running task, or who began it, took last."""
 
 _each_minute = EachMinute()

@@ -31,11 +31,11 @@ class Wakeups:
         self._due_event.set()
 
     def count(self, channel: str) -> int:
-        """How many wake-ups were heard so far: read it before looking for work, and give it to `wait`."""
+        """Return how many wake-ups were heard so far: read it before looking for work, and give it to `wait`."""
         return self._counts[channel]
 
     async def wait(self, channel: str, timeout_s: float, *, since: int) -> int:
-        """Until more than `since` wake-ups were heard, or for timeout_s seconds; returns the count then."""
+        """Wait until more than `since` wake-ups were heard, or for timeout_s seconds; returns the count then."""
         if self._counts[channel] == since:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._events[channel].wait(), timeout_s)
