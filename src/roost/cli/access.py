@@ -21,8 +21,6 @@ from roost.platform.request_ids import RequestIds
 from roost.platform.settings import CorsSettings, ProxySettings
 
 if TYPE_CHECKING:
-    from oslo_policy.policy import RuleDefault
-
     from roost.platform.keystone import Keystone
 
 CORS_OF_TESTS = CorsSettings(allowed_origin=("http://valid.example.com",), allow_headers=("openstack-api-version",))
@@ -42,7 +40,8 @@ def read_policy(
     service: str, settings: Settings, *, auth: str, policy: str | None, config: Path | str | None
 ) -> Policy:
     """Return the rules of one service's API. Raises BadRequest."""
-    return api_policy(service, auth, policy, settings.placement, folder=_folder(config))
+    folder = Path(config).absolute().parent if config else Path.cwd()
+    return api_policy(service, auth, policy, settings.placement, folder=folder)
 
 
 def api_policy(service: str, auth: str, policy: str | None, settings: PlacementSettings, *, folder: Path) -> Policy:
@@ -59,24 +58,16 @@ def api_policy(service: str, auth: str, policy: str | None, settings: PlacementS
         from roost.network.api.policies import rules
     else:
         from roost.compute.api.policies import rules
-    but = frozenset({"admin_api"}) if service == "placement" else frozenset[str]()
-    return _oslo_policy(rules(), policy, settings, folder=folder, but=but)
-
-
-def _oslo_policy(
-    rules: "list[RuleDefault]", policy: str | None, settings: PlacementSettings, *, folder: Path, but: frozenset[str]
-) -> Policy:
-    """Return the rules as oslo.policy asks them. but: rules that `open` leaves as they are."""
     from roost.platform.policy import OsloPolicy, opened
 
+    defaults = rules()
     if policy is not None and policy in PRESETS:
         if policy == "open":
-            rules = opened(rules, but=but)
-        return OsloPolicy(rules, enforce_new_defaults=PRESETS[policy])
-    file = folder / settings.policy_file if settings.policy_file else None
-    if policy is not None:
-        file = Path(policy)
-    return OsloPolicy(rules, file=file, enforce_new_defaults=settings.enforce_new_defaults)
+            defaults = opened(defaults, but=frozenset({"admin_api"} if service == "placement" else ()))
+        return OsloPolicy(defaults, enforce_new_defaults=PRESETS[policy])
+    named = policy or (folder / settings.policy_file if settings.policy_file else None)
+    file = None if named is None else Path(named)
+    return OsloPolicy(defaults, file=file, enforce_new_defaults=settings.enforce_new_defaults)
 
 
 def guarded(
@@ -107,11 +98,6 @@ def guarded(
     if cors.allowed_origin:
         app = Cors(app, cors)
     return RequestIds(app, compute_paths=_prefixes("compute", services) if "compute" in services else ())
-
-
-def _folder(config: Path | str | None) -> Path:
-    """Return where a policy_file of roost.toml is looked for."""
-    return Path(config).absolute().parent if config else Path.cwd()
 
 
 def _prefixes(service: str, services: tuple[str, ...]) -> tuple[str, ...]:

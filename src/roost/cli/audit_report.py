@@ -25,7 +25,7 @@ def report_json(drifts: Sequence[Drift], repaired: Sequence[Drift] | None, remai
     return msgspec.json.encode(
         {
             "clean": not (drifts if remaining is None else remaining),
-            "counts": _counts(drifts),
+            "counts": {kind.code: count for kind, count in _by_kind(drifts).items()},
             "found": [_shown(drift) for drift in drifts],
             "repaired": None if repaired is None else [_shown(drift) for drift in repaired],
             "left": None if remaining is None else [_shown(drift) for drift in remaining],
@@ -44,6 +44,8 @@ def print_drifts(console: Console, drifts: Sequence[Drift], *, repair: bool) -> 
         console.print("Nothing has drifted.")
         return
     for kind, count in _by_kind(drifts).items():
+        if not count:
+            continue
         examples = [_example(drift) for drift in drifts if drift.kind is kind][:EXAMPLES_SHOWN]
         more = [f"... and {count - len(examples):,} more"] if count > len(examples) else []
         console.print(Text(f"{count:,} × {kind.sentence} ({kind.code})", style="bold"), soft_wrap=True)
@@ -62,12 +64,7 @@ def print_outcome(console: Console, repaired: Sequence[Drift], remaining: Sequen
 
 def _by_kind(drifts: Sequence[Drift]) -> dict[Kind, int]:
     counts = Counter(drift.kind for drift in drifts)
-    return {kind: counts[kind] for kind in KINDS if counts[kind]}
-
-
-def _counts(drifts: Sequence[Drift]) -> dict[str, int]:
-    counts = Counter(drift.kind for drift in drifts)
-    return {kind.code: counts[kind] for kind in KINDS}
+    return {kind: counts[kind] for kind in KINDS}
 
 
 def _shown(drift: Drift) -> dict[str, Any]:

@@ -387,13 +387,16 @@ def _check_servers(cloud: Cloud) -> Iterator[Problem]:
     flavors = {flavor.name for flavor in cloud.flavors}
     networks = {network.name for network in cloud.networks}
     for index, servers in enumerate(cloud.servers):
-        if servers.flavor not in flavors:
-            text = f"expected a flavor of this file ({_listed(flavors)}), got {servers.flavor!r}"
-            yield Problem(("servers", index, "flavor"), text)
+        path: Path = ("servers", index)
+        yield from _check_known((*path, "flavor"), "flavor", servers.flavor, flavors)
         for number, name in enumerate(servers.networks):
-            if name not in networks:
-                text = f"expected a network of this file ({_listed(networks)}), got {name!r}"
-                yield Problem(("servers", index, "networks", number), text)
+            yield from _check_known((*path, "networks", number), "network", name, networks)
+
+
+def _check_known(path: Path, kind: str, name: str, names: set[str]) -> Iterator[Problem]:
+    if name not in names:
+        listed = ", ".join(sorted(names)) or "it has none"
+        yield Problem(path, f"expected a {kind} of this file ({listed}), got {name!r}")
 
 
 def _warnings(cloud: Cloud) -> Iterator[Problem]:
@@ -411,10 +414,6 @@ def _warnings(cloud: Cloud) -> Iterator[Problem]:
             if segment.physical_network not in reached:
                 text = f"no host reaches {segment.physical_network!r}, so no server can be on this segment"
                 yield Problem(("networks", index, "segments", number, "physical_network"), text)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "it has none"
 
 
 # Where in the file.

@@ -19,7 +19,7 @@ from roost.cli import asking
 from roost.cli.asking import DEFAULT_API, DEFAULT_LISTEN, Api, CaFile, Token, check_api
 from roost.cli.crash_points import CRASH_POINTS
 from roost.cli.endings import fail, run
-from roost.cli.help_text import PlainCommand, PlainGroup, show_version
+from roost.cli.help_text import PlainCommand, new_program
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import AUTHS, PRESETS, SERVICES, check_policy_word
 from roost.cli.tls_options import (
@@ -86,24 +86,7 @@ State = Annotated[
 
 ConfigFile = Annotated[Path | None, typer.Option(help="A roost.toml; ROOST_SECTION_OPTION in the environment wins.")]
 
-Version = Annotated[
-    bool, typer.Option("--version", help="Say which Roost this is.", callback=show_version, is_eager=True)
-]
-
-app = typer.Typer(
-    cls=PlainGroup,
-    name="roost",
-    help="Roost places virtual machines where their network has room.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-@app.callback()
-def _roost(_version: Version = False) -> None:
-    """Keep the commands commands, even when there is only one."""
+app = new_program("roost", "Roost places virtual machines where their network has room.")
 
 
 def main() -> None:
@@ -417,22 +400,17 @@ def _agent_address(text: str | None, *, host: str, auth: str) -> tuple[str, int]
 def _agent_hosts(names: list[str] | None, fleet: str | None, like: "HostReport") -> "list[HostReport] | None":
     """Return the hosts of --host or --fleet, each with what `like` has; None for every declared one."""
     from roost.agent.agent import fleet as make_fleet
+    from roost.compute.rules.host_names import find_bad_host_name
 
     if (names is None) == (fleet is None):
         _misused("expected either --host, once or more, or --fleet")
     if names is not None:
-        _check_host_names(names)
+        if (flaw := find_bad_host_name(names)) is not None:
+            _misused(f"--host: {flaw}")
         return [msgspec.structs.replace(like, name=name) for name in names]
     if fleet == "all":
         return None
     return make_fleet(_whole_number("--fleet", fleet or "", "all or a number of hosts"), like=like)
-
-
-def _check_host_names(names: Sequence[str]) -> None:
-    from roost.compute.rules.host_names import find_bad_host_name
-
-    if (flaw := find_bad_host_name(names)) is not None:
-        _misused(f"--host: {flaw}")
 
 
 def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:

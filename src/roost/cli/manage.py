@@ -6,14 +6,17 @@ Exit status 0: done, nothing is left to do; 1: it failed; 2: wrong usage; 3 and 
 import os
 import re
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from roost.cli import agent_tokens, endings
+from roost.cli.asking import AsJson
 from roost.cli.audit import audit, destroy_guest
-from roost.cli.help_text import PlainCommand, PlainGroup, show_version
+from roost.cli.endings import Result
+from roost.cli.help_text import PlainCommand, PlainGroup, new_program
 from roost.cli.import_report import exit_status, print_report, report_json
 from roost.cli.keystone import credentials_of
 from roost.cli.ledger_target import LedgerTarget, open_ledger
@@ -26,21 +29,7 @@ from roost.platform.logs import configure_logging
 
 UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-Version = Annotated[
-    bool, typer.Option("--version", help="Say which Roost this is.", callback=show_version, is_eager=True)
-]
-
-app = typer.Typer(
-    cls=PlainGroup,
-    name="roost-manage",
-    help="What operators do to a Roost's database.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
+app = new_program("roost-manage", "What operators do to a Roost's database.")
 agent_token_app = typer.Typer(
     cls=PlainGroup, help="The tokens by which agents authenticate, where --auth is not none.", no_args_is_help=True
 )
@@ -52,12 +41,6 @@ DatabaseUrl = Annotated[
 ]
 PgBin = Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")]
 ConfigFile = Annotated[Path | None, typer.Option(help="The roost.toml that the services have.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
-
-
-@app.callback()
-def _roost_manage(_version: Version = False) -> None:
-    """Keep the commands commands, even when there is only one."""
 
 
 def main() -> None:
@@ -98,7 +81,6 @@ def _import_placement(
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     if not source_url.startswith(("http://", "https://")):
         raise typer.BadParameter(f"--from {source_url}: expected a URL such as http://placement.example/placement")
-    configure_logging("manage")
     work = import_placement(
         source_url,
         target,
@@ -109,7 +91,7 @@ def _import_placement(
         overwrite=overwrite,
         as_json=as_json,
     )
-    raise typer.Exit(endings.run(work, program="roost-manage"))
+    raise typer.Exit(_run(work))
 
 
 @app.command("audit", cls=PlainCommand)
@@ -131,9 +113,8 @@ def _audit(
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     asks = repair and not yes and not as_json and sys.stdin.isatty()
     confirm = (lambda: typer.confirm("Repair what can be?")) if asks else None
-    configure_logging("manage")
     work = audit(target, table_console(), config=config, repair=repair, as_json=as_json, confirm=confirm)
-    raise typer.Exit(endings.run(work, program="roost-manage"))
+    raise typer.Exit(_run(work))
 
 
 @app.command("destroy-guest", cls=PlainCommand)
@@ -157,8 +138,7 @@ def _destroy_guest(
         raise typer.BadParameter(f"{server}: expected the id of a server")
     if not yes and not typer.confirm(f"Destroy the guest of server {server} on host {host}?"):
         raise typer.Exit(1)
-    configure_logging("manage")
-    raise typer.Exit(endings.run(destroy_guest(target, server, host, config=config), program="roost-manage"))
+    raise typer.Exit(_run(destroy_guest(target, server, host, config=config)))
 
 
 @agent_token_app.command("create", cls=PlainCommand)
@@ -180,8 +160,7 @@ def _create_agent_token(
     Example: `umask 077; roost-manage agent-token create --host 'rack1-*' --name rack1 > rack1.token`
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
-    configure_logging("manage")
-    endings.run(agent_tokens.create(target, hosts=host, name=name, as_json=as_json), program="roost-manage")
+    _run(agent_tokens.create(target, hosts=host, name=name, as_json=as_json))
 
 
 @agent_token_app.command("list", cls=PlainCommand)
@@ -193,8 +172,7 @@ def _list_agent_tokens(
     Example: `roost-manage agent-token list --data-dir /var/lib/roost`
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
-    configure_logging("manage")
-    endings.run(agent_tokens.list_tokens(target, table_console(), as_json=as_json), program="roost-manage")
+    _run(agent_tokens.list_tokens(target, table_console(), as_json=as_json))
 
 
 @agent_token_app.command("revoke", cls=PlainCommand)
@@ -210,8 +188,12 @@ def _revoke_agent_token(
     Example: `roost-manage agent-token revoke 1b4e28ba-2fa1-11d2-883f-0016d3cca427`
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
+    _run(agent_tokens.revoke(target, token_id, as_json=as_json))
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
     configure_logging("manage")
-    endings.run(agent_tokens.revoke(target, token_id, as_json=as_json), program="roost-manage")
+    return endings.run(work, program="roost-manage")
 
 
 async def import_placement(
