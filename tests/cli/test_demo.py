@@ -164,7 +164,11 @@ def test_a_wrong_cloud_file_ends_the_demo_before_anything_starts(tmp_path: Path)
 def test_one_server_has_the_name_alone_and_several_are_numbered() -> None:
     servers = parse_cloud(CLOUD, name="c")[0].servers[0]
     assert server_names(servers) == ["web-1", "web-2", "web-3"]
-    assert read_funnel("host: a\nhosts: 12 hosts left\nVCPU: 0 hosts left") == (("hosts", 12), ("VCPU", 0))
+    assert read_funnel("host: a\nhosts: 12 hosts left\nup: 1 host left\nVCPU: 0 hosts left") == (
+        ("hosts", 12),
+        ("up", 1),
+        ("VCPU", 0),
+    )
 
 
 def test_a_demo_that_is_stopped_leaves_nothing_behind(data_dir: Path) -> None:

@@ -15,7 +15,7 @@ from roost.cli.cloudfile import Cloud
 from roost.cli.loading import Loaded
 
 ADDRESS_CLASS = "IPV4_ADDRESS"
-FUNNEL_LINE = re.compile(r"^(.+): ([0-9]+) hosts left$", re.MULTILINE)
+FUNNEL_LINE = re.compile(r"^(.+): ([0-9]+) hosts? left$", re.MULTILINE)
 
 
 class SegmentUse(Struct, frozen=True, kw_only=True):

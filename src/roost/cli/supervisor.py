@@ -87,7 +87,9 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
     _check_listeners(options)
     with contextlib.ExitStack() as stack:
         port = _hold_port(stack, options.host, options.port, option="--listen") if options.listens else 0
-        agent_port = _hold_port(stack, options.agent_host, options.agent_port, option="--agent-listen")
+        agent_port = 0
+        if "compute" in options.services:
+            agent_port = _hold_port(stack, options.agent_host, options.agent_port, option="--agent-listen")
         metrics_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="roost-metrics-"))
         children = [Child(config) for config in _configs(options, port, agent_port, metrics_dir)]
         async with _database(options) as (opening, postgres):
