@@ -9,7 +9,7 @@ from rich.console import Console
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
-from roost.cli.audit import AuditRequest, audit
+from roost.cli.audit import audit
 from roost.cli.ledger_target import LedgerTarget
 from roost.compute.rules.drift import (
     HOST_WRONG,
@@ -97,7 +97,7 @@ class Books:
         """(exit status, what people read)."""
         out = io.StringIO()
         target = LedgerTarget(data_dir=None, database=self.dsn, pg_bin=None)
-        status = await audit(AuditRequest(target=target, **options), Console(file=out, width=200))
+        status = await audit(target, Console(file=out, width=200), **options)
         return status, out.getvalue()
 
     async def reconcile(self) -> None:

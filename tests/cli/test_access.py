@@ -18,7 +18,7 @@ from tests.platform.asgi import say_who
 from tests.platform.fake_keystone import DOMAIN, FakeKeystone, World
 
 from roost.cli.access import guarded
-from roost.cli.access_words import PRESETS, check_policy_word
+from roost.cli.roles import PRESETS, check_policy_word
 from roost.platform.errors import BadRequest
 from roost.platform.settings import CorsSettings, ProxySettings
 

@@ -12,8 +12,8 @@ import pytest
 from tests.cli.terminal import shown_in_a_terminal
 from tests.cluster import Cluster, _template, cluster
 
-from roost.cli.books import _funnel
 from roost.cli.cloudfile import parse_cloud
+from roost.cli.four_records import read_funnel
 from roost.cli.loading import server_names
 
 ROOST = [sys.executable, "-m", "roost.cli.main"]
@@ -38,10 +38,10 @@ def test_the_demo_tells_the_whole_story_in_one_object() -> None:
         ("rack2", 4, 13),
         ("rack3", 4, 5),
     ]
-    books = story["books"]
-    assert books["agree"]
-    assert books["differences"] == []
-    assert [books[name] for name in ("ledger", "addresses", "ports", "servers")] == [31, 31, 31, 31]
+    records = story["books"]
+    assert records["agree"]
+    assert records["differences"] == []
+    assert [records[name] for name in ("ledger", "addresses", "ports", "servers")] == [31, 31, 31, 31]
     refused = story["refused"]
     for words in ("12 hosts considered", "ran out", "rack1 0 of 13 free", "rack3 0 of 5 free"):
         assert words in refused["reason"]
@@ -64,7 +64,7 @@ def piped_story() -> str:
 
 
 def test_the_demo_is_readable(piped_story: str) -> None:
-    for words in ("rack1", "used", "free", "is refused", "boots into", "lands on r3-h", "The books agree"):
+    for words in ("rack1", "used", "free", "is refused", "boots into", "lands on r3-h", "The four records agree"):
         assert words in piped_story
 
 
@@ -164,7 +164,7 @@ def test_a_wrong_cloud_file_ends_the_demo_before_anything_starts(tmp_path: Path)
 def test_one_server_has_the_name_alone_and_several_are_numbered() -> None:
     servers = parse_cloud(CLOUD, name="c")[0].servers[0]
     assert server_names(servers) == ["web-1", "web-2", "web-3"]
-    assert _funnel("host: a\nhosts: 12 hosts left\nup: 1 host left\nVCPU: 0 hosts left") == (
+    assert read_funnel("host: a\nhosts: 12 hosts left\nup: 1 host left\nVCPU: 0 hosts left") == (
         ("hosts", 12),
         ("up", 1),
         ("VCPU", 0),

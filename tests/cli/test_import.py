@@ -18,7 +18,7 @@ from tests.cluster import Cluster
 
 from roost.cli.keystone import KeystoneRefused, credentials_of
 from roost.cli.ledger_target import LedgerTarget
-from roost.cli.manage import ImportRequest, import_placement
+from roost.cli.manage import import_placement
 from roost.cli.placement_source import Read, Source, SourceRefused, read_placement
 from roost.placement.rules.imports import LedgerState
 from roost.placement.store import imports as imports_store
@@ -59,8 +59,7 @@ class Importing:
     async def tell(self, url: str, **options: bool) -> tuple[int, str]:
         """(exit status, what people read)."""
         target = LedgerTarget(data_dir=None, database=self.dsn, pg_bin=None)
-        asked = ImportRequest(source_url=url, target=target, token="admin", **options)
-        status = await import_placement(asked)
+        status = await import_placement(url, target, token="admin", **options)
         return status, self.capsys.readouterr().out
 
 

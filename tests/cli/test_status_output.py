@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from roost.cli.books import ServerState
+from roost.cli.four_records import ServerState
 from roost.cli.status import BuildStatus, HostStatus, SegmentStatus, Status
 from roost.cli.status_output import print_servers, print_status
 from roost.cli.tables import new_table, print_table, table_console

@@ -1,4 +1,6 @@
 import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
 
 import asyncpg
 import pytest
@@ -25,6 +27,48 @@ async def test_a_connection_in_the_moment_between_the_servers_last_words_and_its
     with pytest.raises(DatabaseUnavailable):
         async with getattr(database, scope)():
             raise asyncpg.InternalClientError("cannot switch to state 15; another operation (2) is in progress")
+
+
+async def cut(connection: Connection) -> None:
+    with contextlib.suppress(asyncpg.PostgresConnectionError):
+        await connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    await connection.execute("SELECT 1")
+
+
+async def run_side_by_side(connection: Connection) -> None:
+    await asyncio.gather(connection.fetch("SELECT pg_sleep(0.1)"), connection.fetch("SELECT 1"))
+
+
+@pytest.mark.parametrize("scope", ["transaction", "connection", "lookups"])
+@pytest.mark.parametrize(
+    ("work", "error", "text"),
+    [
+        (lambda connection: connection.fetch("SELECT $1::int"), asyncpg.InterfaceError, "expects 1 argument"),
+        (lambda connection: connection.fetch("SELECT 1", 1), asyncpg.InterfaceError, "expects 0 arguments"),
+        (lambda connection: connection.fetch("SELECT $1::int", "x"), asyncpg.DataError, "invalid input"),
+        (lambda connection: connection.fetch("SELEC"), asyncpg.PostgresSyntaxError, "syntax error"),
+        (run_side_by_side, asyncpg.InterfaceError, "another operation is in progress"),
+        (cut, DatabaseUnavailable, "clos|released"),
+    ],
+)
+async def test_a_bug_of_the_caller_is_no_outage_of_the_database(
+    database: Database,
+    scope: str,
+    work: Callable[[Connection], Awaitable[object]],
+    error: type[Exception],
+    text: str,
+) -> None:
+    with pytest.raises(error, match=text):
+        async with getattr(database, scope)() as connection:
+            await work(connection)
+
+
+async def test_a_pool_that_is_closed_says_unavailable(database: Database) -> None:
+    closed = await Database.open(database.dsn, size=1)
+    await closed.close()
+    with pytest.raises(DatabaseUnavailable, match="pool is closed"):
+        async with closed.connection():
+            pass
 
 
 async def test_who_has_the_last_connection_of_the_pool_gets_one_more(database: Database) -> None:

@@ -1,4 +1,4 @@
-"""What `--auth` and `--policy` mean: who is asked for a token, by what, and under which rules.
+"""What `--auth` and `--policy` mean: who needs a token, what validates it, and which rules then apply.
 
 Operators say in roost.toml what policy is ([placement], [cors]); the names that `--policy` takes are a shorthand for
 such settings, chosen so that upstream's tests can ask for each of their modes.
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp
 
-from roost.cli.access_words import PRESETS
+from roost.cli.roles import PRESETS
 from roost.cli.settings import Settings
 from roost.placement.settings import PlacementSettings
 from roost.platform.auth import Policy, Unrestricted
@@ -21,14 +21,12 @@ from roost.platform.request_ids import RequestIds
 from roost.platform.settings import CorsSettings, ProxySettings
 
 if TYPE_CHECKING:
-    from oslo_policy.policy import RuleDefault
-
     from roost.platform.keystone import Keystone
 
 CORS_OF_TESTS = CorsSettings(allowed_origin=("http://valid.example.com",), allow_headers=("openstack-api-version",))
 
 OPEN_PATHS = frozenset({"/", "/healthz", "/metrics", "/agent/v1"})
-"""For who asks what is served, who watches over the process, and agents, which learn where their listener is."""
+"""For clients that ask what is served, for monitoring, and for agents, which learn where their listener is."""
 
 VERSION_PATHS: Mapping[str, tuple[str, ...]] = {
     "placement": ("", "/", "/openapi.json"),
@@ -42,11 +40,12 @@ def read_policy(
     service: str, settings: Settings, *, auth: str, policy: str | None, config: Path | str | None
 ) -> Policy:
     """Return the rules of one service's API. Raises BadRequest."""
-    return api_policy(service, auth, policy, settings.placement, folder=_folder(config))
+    folder = Path(config).absolute().parent if config else Path.cwd()
+    return api_policy(service, auth, policy, settings.placement, folder=folder)
 
 
 def api_policy(service: str, auth: str, policy: str | None, settings: PlacementSettings, *, folder: Path) -> Policy:
-    """Return the rules of one service's API; none are asked where nobody is asked who they are.
+    """Return the rules of one service's API; without authentication, everything is allowed.
 
     policy: a name of PRESETS, an operator's file, or None for the settings'. folder: where policy_file is looked for.
     Raises BadRequest, which names the file and what is wrong with it.
@@ -59,24 +58,16 @@ def api_policy(service: str, auth: str, policy: str | None, settings: PlacementS
         from roost.network.api.policies import rules
     else:
         from roost.compute.api.policies import rules
-    but = frozenset({"admin_api"}) if service == "placement" else frozenset[str]()
-    return _oslo_policy(rules(), policy, settings, folder=folder, but=but)
-
-
-def _oslo_policy(
-    rules: "list[RuleDefault]", policy: str | None, settings: PlacementSettings, *, folder: Path, but: frozenset[str]
-) -> Policy:
-    """but: rules that `open` leaves as they are."""
     from roost.platform.policy import OsloPolicy, opened
 
+    defaults = rules()
     if policy is not None and policy in PRESETS:
         if policy == "open":
-            rules = opened(rules, but=but)
-        return OsloPolicy(rules, enforce_new_defaults=PRESETS[policy])
-    file = folder / settings.policy_file if settings.policy_file else None
-    if policy is not None:
-        file = Path(policy)
-    return OsloPolicy(rules, file=file, enforce_new_defaults=settings.enforce_new_defaults)
+            defaults = opened(defaults, but=frozenset({"admin_api"} if service == "placement" else ()))
+        return OsloPolicy(defaults, enforce_new_defaults=PRESETS[policy])
+    named = policy or (folder / settings.policy_file if settings.policy_file else None)
+    file = None if named is None else Path(named)
+    return OsloPolicy(defaults, file=file, enforce_new_defaults=settings.enforce_new_defaults)
 
 
 def guarded(
@@ -109,14 +100,9 @@ def guarded(
     return RequestIds(app, compute_paths=_prefixes("compute", services) if "compute" in services else ())
 
 
-def _folder(config: Path | str | None) -> Path:
-    """Where a policy_file of roost.toml is looked for."""
-    return Path(config).absolute().parent if config else Path.cwd()
-
-
 def _prefixes(service: str, services: tuple[str, ...]) -> tuple[str, ...]:
-    """Where a service is found: below its name, and at the root if it is the only one with an API."""
-    alone = [one for one in services if one in VERSION_PATHS] == [service]
+    """Return where a service is found: below its name, and at the root if it is the only one with an API."""
+    alone = [name for name in services if name in VERSION_PATHS] == [service]
     return (f"/{service}", "") if alone else (f"/{service}",)
 
 

@@ -9,7 +9,6 @@ from rich.console import Console
 
 from roost.cli.ledger_target import LedgerTarget, open_existing, outdated
 from roost.cli.tables import new_table, print_table
-from roost.compute.rules.agent_tokens import AgentToken
 from roost.compute.service import agent_tokens as service
 from roost.platform.database import Database
 from roost.platform.migrate import list_outdated
@@ -20,7 +19,7 @@ async def create(target: LedgerTarget, *, hosts: Sequence[str], name: str, as_js
     async with _open(target) as database:
         kept, token = await service.create_agent_token(database, hosts=hosts, name=name)
     if as_json:
-        _print_json({"token": token, **_shown(kept)})
+        _print_json({"token": token, **msgspec.structs.asdict(kept)})
         return
     print(token, flush=True)  # noqa: T201
     print(f"Token {kept.id} is for {', '.join(kept.hosts)}. It is not shown again.", file=sys.stderr)  # noqa: T201
@@ -31,7 +30,7 @@ async def list_tokens(target: LedgerTarget, console: Console, *, as_json: bool) 
     async with _open(target) as database:
         tokens = await service.list_agent_tokens(database)
     if as_json:
-        _print_json([_shown(token) for token in tokens])
+        _print_json(tokens)
         return
     if not tokens:
         console.print("There are no agent tokens.")
@@ -50,7 +49,7 @@ async def revoke(target: LedgerTarget, token_id: str, *, as_json: bool) -> None:
     async with _open(target) as database:
         revoked = await service.revoke_agent_token(database, token_id)
     if as_json:
-        _print_json(_shown(revoked))
+        _print_json(revoked)
         return
     print(f"Token {revoked.id} is revoked since {revoked.revoked_at:%Y-%m-%d %H:%M:%S} UTC.")  # noqa: T201
 
@@ -62,10 +61,6 @@ async def _open(target: LedgerTarget) -> AsyncIterator[Database]:
         if await list_outdated(database, ("compute",)):
             raise outdated(["compute"])
         yield database
-
-
-def _shown(token: AgentToken) -> dict[str, object]:
-    return msgspec.structs.asdict(token)
 
 
 def _print_json(answer: object) -> None:

@@ -1,4 +1,4 @@
-"""The commands that ask a running Roost, and how all of them are told where it is and who asks."""
+"""The commands that ask a running Roost, and the options by which all commands reach one."""
 
 import os
 import re
@@ -34,7 +34,7 @@ def servers(api: Api = DEFAULT_API, token: Token = None, ca_file: CaFile = None,
 
     Example: `roost servers --api http://127.0.0.1:8778`
     """
-    from roost.cli.books import read_servers
+    from roost.cli.four_records import read_servers
     from roost.cli.status_output import print_servers, servers_json
     from roost.cli.tables import table_console
 
@@ -80,4 +80,4 @@ def _ask(
         async with CloudClient.connect(api, access_of(token, ca_file, os.environ)) as client:
             return await read(client)
 
-    return endings.run("roost", work())
+    return endings.run(work())

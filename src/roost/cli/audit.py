@@ -1,6 +1,6 @@
-"""`roost-manage audit`: says what has drifted between addresses, ports, claims, inventories and servers; repairs it.
+"""`roost-manage audit`: finds what has drifted between addresses, ports, claims, inventories and servers; repairs it.
 
-Each wing audits its own, in the order in which what one repairs lets the next find right; it may run beside a Roost.
+Each wing audits its own, in an order in which no wing depends on what a later one repairs. Roost may run meanwhile.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -10,15 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 from rich.console import Console
 
-from roost.cli.audit_report import (
-    CLEAN,
-    DRIFT,
-    REPAIRED,
-    print_found,
-    print_json,
-    print_outcome,
-    report_json,
-)
+from roost.cli.audit_report import CLEAN, DRIFT, REPAIRED, print_drifts, print_json, print_outcome, report_json
 from roost.cli.cloud_wiring import CloudParts
 from roost.cli.ledger_target import LedgerTarget, TargetRefused, open_existing, outdated
 from roost.cli.roles import SCHEMAS
@@ -43,16 +35,6 @@ ROUNDS_MAX = 5
 """A repair can show what was hidden: claims of a provider that was missing, say."""
 
 
-class AuditRequest(Struct, frozen=True, kw_only=True):
-    """What `audit` was asked for. confirm: asks the person at the terminal; None to go on without."""
-
-    target: LedgerTarget
-    config: Path | None = None
-    repair: bool = False
-    as_json: bool = False
-    confirm: Callable[[], bool] | None = None
-
-
 class Records(Struct, frozen=True):
     """What is audited. cloud: None where there is a ledger only."""
 
@@ -68,29 +50,38 @@ class Records(Struct, frozen=True):
         return drifts
 
 
-async def audit(request: AuditRequest, console: Console) -> int:
-    """Find drift, print it, repair it where that was asked for, print what came of it; returns the exit status.
+async def audit(
+    target: LedgerTarget,
+    console: Console,
+    *,
+    config: Path | None = None,
+    repair: bool = False,
+    as_json: bool = False,
+    confirm: Callable[[], bool] | None = None,
+) -> int:
+    """Find drift, print it, repair it where that is asked for, print the outcome; returns the exit status.
 
-    Raises TargetRefused where there is no database, no ledger, or one of another version of Roost.
+    confirm: asks the person at the terminal; None to go on without. Raises TargetRefused where there is no database, no
+    ledger, or one of another version of Roost.
     """
-    async with _open_records(request.target, request.config) as records:
+    async with _open_records(target, config) as records:
         drifts = await records.audit(Repairs.NONE)
-        if not request.as_json:
-            print_found(console, drifts, repair=request.repair)
-        if not drifts or not request.repair or (request.confirm is not None and not request.confirm()):
-            if request.as_json:
+        if not as_json:
+            print_drifts(console, drifts, repair=repair)
+        if not drifts or not repair or (confirm is not None and not confirm()):
+            if as_json:
                 print_json(console, report_json(drifts, None, None))
             return DRIFT if drifts else CLEAN
-        repaired, left = await _repair(records)
-    if request.as_json:
-        print_json(console, report_json(drifts, repaired, left))
+        repaired, remaining = await _repair(records)
+    if as_json:
+        print_json(console, report_json(drifts, repaired, remaining))
     else:
-        print_outcome(console, repaired, left)
-    return DRIFT if left else REPAIRED
+        print_outcome(console, repaired, remaining)
+    return DRIFT if remaining else REPAIRED
 
 
 async def destroy_guest(target: LedgerTarget, server_id: str, host: str, *, config: Path | None) -> int:
-    """Have a host destroy a guest that nobody asked for; returns the exit status.
+    """Have a host destroy a guest that Roost did not ask for; returns the exit status.
 
     Raises TargetRefused, GuestNotFound, GuestWanted.
     """
@@ -119,15 +110,15 @@ async def _open_records(target: LedgerTarget, config: Path | None) -> AsyncItera
 
 
 async def _repair(records: Records) -> tuple[list[Drift], list[Drift]]:
-    """Return what was repaired, and what is left after that."""
+    """Return what was repaired, and what remains."""
     repaired: list[Drift] = []
     for _ in range(ROUNDS_MAX):
         drifts = await records.audit(Repairs.ALL)
-        left = await records.audit(Repairs.NONE)
+        remaining = await records.audit(Repairs.NONE)
         # An allocation without inventory comes right with its provider, which another wing publishes.
         unbacked = [drift for drift in drifts if drift.kind is ALLOCATION_UNBACKED]
-        done = [drift for drift in drifts if drift.repaired] + [drift for drift in unbacked if drift not in left]
+        done = [drift for drift in drifts if drift.repaired] + [drift for drift in unbacked if drift not in remaining]
         repaired += done
-        if not left or not done:
+        if not remaining or not done:
             break
-    return repaired, left
+    return repaired, remaining

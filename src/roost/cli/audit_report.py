@@ -17,22 +17,18 @@ from roost.platform.drift import Drift, Kind, RepairedBy
 CLEAN, DRIFT, REPAIRED = 0, 3, 4
 EXAMPLES_SHOWN = 3
 KINDS = (*LEDGER_AUDIT.kinds, *NETWORK_AUDIT.kinds, *COMPUTE_AUDIT.kinds)
-BY = {
-    RepairedBy.ITSELF: "the reconciler, or --repair",
-    RepairedBy.ASKED: "--repair",
-    RepairedBy.PERSON: "you",
-}
+BY = {RepairedBy.ITSELF: "the reconciler, or --repair", RepairedBy.ASKED: "--repair", RepairedBy.PERSON: "you"}
 
 
-def report_json(drifts: Sequence[Drift], repaired: Sequence[Drift] | None, left: Sequence[Drift] | None) -> bytes:
-    """Return every drift. repaired, left: None where nothing was to be repaired."""
+def report_json(drifts: Sequence[Drift], repaired: Sequence[Drift] | None, remaining: Sequence[Drift] | None) -> bytes:
+    """Return every drift. repaired, remaining: None where nothing was to be repaired."""
     return msgspec.json.encode(
         {
-            "clean": not (drifts if left is None else left),
-            "counts": _counts(drifts),
+            "clean": not (drifts if remaining is None else remaining),
+            "counts": {kind.code: count for kind, count in _by_kind(drifts).items()},
             "found": [_shown(drift) for drift in drifts],
             "repaired": None if repaired is None else [_shown(drift) for drift in repaired],
-            "left": None if left is None else [_shown(drift) for drift in left],
+            "left": None if remaining is None else [_shown(drift) for drift in remaining],
         }
     )
 
@@ -42,12 +38,14 @@ def print_json(console: Console, report: bytes) -> None:
     console.file.write(report.decode() + "\n")
 
 
-def print_found(console: Console, drifts: Sequence[Drift], *, repair: bool) -> None:
+def print_drifts(console: Console, drifts: Sequence[Drift], *, repair: bool) -> None:
     """Print for people: each kind of drift with its count, who repairs it and how, and the first of its examples."""
     if not drifts:
         console.print("Nothing has drifted.")
         return
     for kind, count in _by_kind(drifts).items():
+        if not count:
+            continue
         examples = [_example(drift) for drift in drifts if drift.kind is kind][:EXAMPLES_SHOWN]
         more = [f"... and {count - len(examples):,} more"] if count > len(examples) else []
         console.print(Text(f"{count:,} × {kind.sentence} ({kind.code})", style="bold"), soft_wrap=True)
@@ -56,22 +54,17 @@ def print_found(console: Console, drifts: Sequence[Drift], *, repair: bool) -> N
     console.print(Text(f"{many(len(drifts), 'drift')} found." + ("" if repair else " Nothing was changed.")))
 
 
-def print_outcome(console: Console, repaired: Sequence[Drift], left: Sequence[Drift]) -> None:
-    """Print what was repaired, and what is left."""
+def print_outcome(console: Console, repaired: Sequence[Drift], remaining: Sequence[Drift]) -> None:
+    """Print what was repaired, and what remains."""
     console.print(Text(f"{many(len(repaired), 'drift')} repaired."))
-    if left:
+    if remaining:
         console.print(Text("Left:", style="yellow"))
-        print_found(console, left, repair=True)
+        print_drifts(console, remaining, repair=True)
 
 
 def _by_kind(drifts: Sequence[Drift]) -> dict[Kind, int]:
     counts = Counter(drift.kind for drift in drifts)
-    return {kind: counts[kind] for kind in KINDS if counts[kind]}
-
-
-def _counts(drifts: Sequence[Drift]) -> dict[str, int]:
-    counts = Counter(drift.kind for drift in drifts)
-    return {kind.code: counts[kind] for kind in KINDS}
+    return {kind: counts[kind] for kind in KINDS}
 
 
 def _shown(drift: Drift) -> dict[str, Any]:

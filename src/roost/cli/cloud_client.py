@@ -46,7 +46,7 @@ class CloudClient:
     @classmethod
     @asynccontextmanager
     async def connect(cls, url: str, access: Access = NOBODY) -> AsyncIterator["CloudClient"]:
-        """A client for as long as the block runs. Raises BadRequest for certificates that cannot be used."""
+        """Yield a client for as long as the block runs. Raises BadRequest for certificates that cannot be used."""
         timeout = aiohttp.ClientTimeout(total=CALL_TIMEOUT_S)
         connector = aiohttp.TCPConnector(
             limit=CALLS_MAX, ssl=client_context(access.ca_file, access.cert, access.key) or True
@@ -55,7 +55,7 @@ class CloudClient:
             yield cls(session, url, access)
 
     async def call(self, method: str, path: str, body: Any = None) -> Json:
-        """One request below the main listener, or at a full URL; an empty answer is an empty dict.
+        """Send one request below the main listener, or at a full URL; an empty answer is an empty dict.
 
         A token is had from Keystone when the API asks for one, and again when it is not valid any more.
         """
@@ -94,20 +94,20 @@ class CloudClient:
         return path if path.startswith("http") else self.url + path
 
     async def list_all(self, path: str, key: str) -> list[Json]:
-        """A collection of the Network API, whole."""
+        """Return a collection of the Network API, whole."""
         listed: list[Json] = (await self.call("GET", path))[key]
         return listed
 
     async def list_flavors(self) -> list[Json]:
-        """Every flavor."""
+        """Return every flavor."""
         return await self._pages("/compute/v2.1/flavors/detail", "flavors", "&is_public=None")
 
     async def list_servers(self) -> list[Json]:
-        """Every server, with all that the API says of it."""
+        """Return every server, with all that the API says of it."""
         return await self._pages("/compute/v2.1/servers/detail", "servers", "&all_tenants=1")
 
     async def list_hosts_up(self) -> set[str]:
-        """The names of the hosts that were heard of lately, and that nobody forced down."""
+        """Return the names of the hosts that are up: their agents polled lately, and no operator forced them down."""
         services: list[Json] = (await self.call("GET", "/compute/v2.1/os-services?binary=nova-compute"))["services"]
         return {service["host"] for service in services if service["state"] == "up"}
 
@@ -122,14 +122,14 @@ class CloudClient:
             marker = f"&marker={page[-1]['id']}"
 
     async def agent_url(self) -> str:
-        """Where agents ask."""
+        """Return where agents ask."""
         if self._agent_url is None:
             self._agent_url = str((await self.call("GET", "/agent/v1"))["url"])
         return self._agent_url
 
     async def boot(self, name: str, flavor_id: str, networks: Iterable[Mapping[str, str]]) -> str:
         """Ask for a server; returns its id at once, long before it runs. networks: as the Compute API has them."""
-        server = {"name": name, "flavorRef": flavor_id, "imageRef": "", "networks": [dict(one) for one in networks]}
+        server = {"name": name, "flavorRef": flavor_id, "imageRef": "", "networks": list(map(dict, networks))}
         return str((await self.call("POST", "/compute/v2.1/servers", {"server": server}))["server"]["id"])
 
 
@@ -137,21 +137,21 @@ async def in_parallel(work: Callable[[Item], Awaitable[Result]], items: Iterable
     """Work on all items, CALLS_MAX at a time; results in order. The first failure is raised, the rest cancelled."""
     places = asyncio.Semaphore(CALLS_MAX)
 
-    async def one(item: Item) -> Result:
+    async def work_in_turn(item: Item) -> Result:
         async with places:
             return await work(item)
 
     tasks: list[asyncio.Task[Result]] = []
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(item)) for item in items]
+            tasks = [group.create_task(work_in_turn(item)) for item in items]
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
 
 
 def _detail(answer: Any) -> str:
-    """The sentence in an error body, whichever API's it is."""
+    """Return the sentence in an error body, whichever API's it is."""
     if isinstance(answer, dict):
         if isinstance(answer.get("detail"), str):
             return str(answer["detail"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from starlette.routing import Route
@@ -63,53 +64,40 @@ class CloudParts:
         return cls(networks, compute, conductor, network_policy, compute_policy)
 
     def apis(self) -> dict[str, Callable[[], list[Route]]]:
-        """Service -> its routes, for the main listener."""
+        """Return the routes of each service, for the main listener."""
         return {
             "network": lambda: network_api.routes(self.networks, self.network_policy),
             "compute": lambda: compute_api.routes(self.compute, self.compute_policy),
         }
 
     def agent_routes(self) -> list[Route]:
-        """For the listener of the agents."""
+        """Return the routes of the listener of the agents."""
         return agent_api.routes(self.compute)
 
     def agents_only(self, app: ASGIApp) -> ASGIApp:
-        """The listener of the agents, behind their tokens."""
+        """Return the listener of the agents behind their tokens."""
         return AgentAuthentication(app, AgentTokens(self.compute.database))
 
     def background_tasks(self, role: str) -> list[Coroutine[Any, Any, None]]:
-        """What a process of this role does besides answering requests; none of these ever returns."""
-        work: list[Coroutine[Any, Any, None]] = []
+        """Return what a process of this role does besides answering requests; none of these ever returns."""
+        compute, networks, conductor = self.compute, self.networks, self.conductor
         if role == "agent-api":
-            watch = SilenceWatch(self.compute)
-            work.append(repeat(watch.look, "looking for silent hosts", interval_s=self.compute.settings.look_s))
+            return [repeat(SilenceWatch(compute).look, "looking for silent hosts", interval_s=compute.settings.look_s)]
+        work: list[Coroutine[Any, Any, None]] = []
         if role == "conductor":
+            audit = partial(compute_audit.AUDIT.reconcile, compute)
+            reconcile_s, audit_s = conductor.settings.reconcile_s, conductor.settings.audit_s
             work += [
-                pipeline.run(self.conductor),
-                repeat(
-                    lambda: reconcile_claims(self.conductor),
-                    "returning claims of servers that are gone",
-                    interval_s=self.conductor.settings.reconcile_s,
-                ),
-                repeat(
-                    lambda: compute_audit.AUDIT.reconcile(self.compute),
-                    "auditing servers and hosts",
-                    interval_s=self.conductor.settings.audit_s,
-                ),
-                repeat(lambda: publish_hosts(self.compute), "publishing hosts", interval_s=PUBLISH_HOSTS_S),
+                pipeline.run(conductor),
+                repeat(partial(reconcile_claims, conductor), "returning leaked claims", interval_s=reconcile_s),
+                repeat(audit, "auditing servers and hosts", interval_s=audit_s),
+                repeat(partial(publish_hosts, compute), "publishing hosts", interval_s=PUBLISH_HOSTS_S),
             ]
         if role in ("conductor", "reconciler"):
-            settings = self.networks.settings
+            audit_networks = partial(network_audit.AUDIT.reconcile, networks)
+            reconcile_s, audit_s = networks.settings.reconcile_s, networks.settings.audit_s
             work += [
-                repeat(
-                    lambda: reconcile_network(self.networks),
-                    "reconciling networks and ports",
-                    interval_s=settings.reconcile_s,
-                ),
-                repeat(
-                    lambda: network_audit.AUDIT.reconcile(self.networks),
-                    "auditing networks and ports",
-                    interval_s=settings.audit_s,
-                ),
+                repeat(partial(reconcile_network, networks), "reconciling networks and ports", interval_s=reconcile_s),
+                repeat(audit_networks, "auditing networks and ports", interval_s=audit_s),
             ]
         return work

@@ -1,14 +1,13 @@
 """The cloud file: what it may say, and every reason why one is refused, before anything is created.
 
-`read_cloud` reads YAML, checks shape (msgspec), then sense: names, ranges of
-hosts, subnets, pools. Every problem names the file, the line, the key and what was expected there. What is then done
-with a cloud is `loading.py`'s part. docs/reference/cloud-file.md explains each key.
+`read_cloud` reads YAML, checks shape (msgspec), then sense: names, ranges of hosts, subnets, pools. Every problem names
+the file, the line, the key and what was expected there. docs/reference/cloud-file.md explains each key.
 """
 
 import ipaddress
+import pathlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -27,6 +26,8 @@ Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Positive = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 NotNegative = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Address = ipaddress.IPv4Address
+Path = tuple[str | int, ...]
+"""Keys and indexes from the top of the file."""
 
 
 class Flavor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,7 +47,7 @@ class Pool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Subnet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """IPv4 addresses of a segment or a plain network. gateway: the first address unless said; None: there is none.
+    """IPv4 addresses of a segment or a plain network. gateway: the first address by default; None: there is none.
 
     cell: of a flat network, the cell whose pool it is.
     """
@@ -92,7 +93,7 @@ class Hosts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cell: Name = "cell1"
 
     def names(self) -> list[str]:
-        """Every host's name, in order."""
+        """Return every host's name, in order."""
         return list(expand_ranges(self.name))
 
 
@@ -123,13 +124,13 @@ class CloudFileError(RoostError):
 
 
 class Problem(Struct, frozen=True):
-    """path: keys and indexes from the top of the file. text: what was expected there, and what was found."""
+    """Something wrong in the file. text: what was expected there, and what there is."""
 
-    path: tuple[str | int, ...]
+    path: Path
     text: str
 
 
-def read_cloud(file: Path) -> tuple[Cloud, list[str]]:
+def read_cloud(file: pathlib.Path) -> tuple[Cloud, list[str]]:
     """Read and check a cloud file whole; returns it with warnings. Raises CloudFileError with every problem found."""
     try:
         return parse_cloud(file.read_text(encoding="utf-8"), name=str(file))
@@ -140,7 +141,7 @@ def read_cloud(file: Path) -> tuple[Cloud, list[str]]:
 
 
 def parse_cloud(text: str, *, name: str) -> tuple[Cloud, list[str]]:
-    """As `read_cloud`, of a text; name: how problems call the file."""
+    """Read a text as `read_cloud` does a file. name: what problems call it."""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         content = yaml.safe_load(text) if root else {}
@@ -153,7 +154,7 @@ def parse_cloud(text: str, *, name: str) -> tuple[Cloud, list[str]]:
     def sentences(problems: Iterable[Problem]) -> list[str]:
         return [_sentence(name, root, problem) for problem in problems]
 
-    shape = [*_keys_given_twice(root, ()), *_shape_problems(content, Cloud, ())]
+    shape = [*_check_keys(root, ()), *_shape_problems(content, Cloud, ())]
     sections = content if isinstance(content, dict) else {}
     whole = set(Cloud.__struct_fields__) - {problem.path[0] for problem in shape if problem.path}
     cloud = msgspec.convert({key: value for key, value in sections.items() if key in whole}, Cloud, strict=True)
@@ -166,9 +167,9 @@ def parse_cloud(text: str, *, name: str) -> tuple[Cloud, list[str]]:
 
 
 def expand_ranges(pattern: str) -> Iterator[str]:
-    """`h[1-3]` is h1, h2, h3; `h[08-10]` keeps the zeros: h08, h09, h10; several ranges multiply.
+    """Yield the names of a pattern; several ranges multiply. Raises ValueError with what was expected instead.
 
-    Raises ValueError with what was expected instead.
+    `h[1-3]` is h1, h2, h3; `h[08-10]` keeps the zeros: h08, h09, h10.
     """
     before, opened, rest = pattern.partition("[")
     if not opened:
@@ -176,7 +177,7 @@ def expand_ranges(pattern: str) -> Iterator[str]:
             raise ValueError("a [ before the ]")
         yield pattern
         return
-    inside, closed, behind = rest.partition("]")
+    inside, closed, rest = rest.partition("]")
     match = re.fullmatch(r"([0-9]{1,9})-([0-9]{1,9})", inside)
     if not closed or match is None:
         raise ValueError("a range such as [1-4]")
@@ -187,19 +188,19 @@ def expand_ranges(pattern: str) -> Iterator[str]:
         raise ValueError(f"at most {HOSTS_MAX} hosts")
     width = len(match[1]) if match[1].startswith("0") else 0
     for number in range(first, last + 1):
-        for tail in expand_ranges(behind):
+        for tail in expand_ranges(rest):
             yield f"{before}{number:0{width}d}{tail}"
 
 
 def subnet_gateway(subnet: Subnet) -> Address | None:
-    """The gateway that a checked subnet has: said, or its first address."""
+    """Return the gateway of a checked subnet: its own, or its first address."""
     if isinstance(subnet.gateway, str):
         return Address(subnet.gateway)
     return None if subnet.gateway is None else ipaddress.IPv4Network(subnet.cidr)[1]
 
 
 def subnet_pools(subnet: Subnet) -> list[tuple[Address, Address]]:
-    """The pools that a checked subnet has, as (first, last): said, or all addresses but the gateway."""
+    """Return the pools of a checked subnet as (first, last): its own, or all addresses but the gateway."""
     if subnet.pools is not UNSET:
         return [(Address(pool.start), Address(pool.end)) for pool in subnet.pools]
     cidr, gateway = ipaddress.IPv4Network(subnet.cidr), subnet_gateway(subnet)
@@ -213,7 +214,7 @@ def subnet_pools(subnet: Subnet) -> list[tuple[Address, Address]]:
 # What was expected: shape.
 
 
-def _shape_problems(value: Any, kind: Any, path: tuple[str | int, ...]) -> Iterator[Problem]:
+def _shape_problems(value: Any, kind: Any, path: Path) -> Iterator[Problem]:
     """Yield all that is wrong with the shape of a value; msgspec ends at the first."""
     kind, item_kind = _kinds_of(kind)
     if isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, Struct):
@@ -239,7 +240,7 @@ def _shape_problems(value: Any, kind: Any, path: tuple[str | int, ...]) -> Itera
 def _kinds_of(kind: Any) -> tuple[Any, Any]:
     """Return a field's type without UNSET, which no file can say, and the type of its items if it is a list."""
     if isinstance(kind, UnionType) or get_origin(kind) is Union:
-        kind = Union[tuple(one for one in get_args(kind) if one is not UnsetType)]  # noqa: UP007 - built, not written
+        kind = Union[tuple(member for member in get_args(kind) if member is not UnsetType)]  # noqa: UP007 - built, not written
     listed = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return kind, get_args(listed)[0] if get_origin(listed) is tuple else None
 
@@ -249,12 +250,12 @@ def _kinds_of(kind: Any) -> tuple[Any, Any]:
 
 def _check_names(cloud: Cloud) -> Iterator[Problem]:
     for section in ("flavors", "networks", "servers"):
-        yield from _names_given_twice((section,), [one.name for one in getattr(cloud, section)])
+        yield from _check_unique((section,), [item.name for item in getattr(cloud, section)])
     for index, network in enumerate(cloud.networks):
-        yield from _names_given_twice(("networks", index, "segments"), [one.name for one in network.segments])
+        yield from _check_unique(("networks", index, "segments"), [segment.name for segment in network.segments])
 
 
-def _names_given_twice(path: tuple[str | int, ...], names: Sequence[str]) -> Iterator[Problem]:
+def _check_unique(path: Path, names: Sequence[str]) -> Iterator[Problem]:
     first: dict[str, int] = {}
     for index, name in enumerate(names):
         if name in first:
@@ -265,44 +266,47 @@ def _names_given_twice(path: tuple[str | int, ...], names: Sequence[str]) -> Ite
 
 def _check_networks(cloud: Cloud) -> Iterator[Problem]:
     for index, network in enumerate(cloud.networks):
-        path: tuple[str | int, ...] = ("networks", index)
+        path: Path = ("networks", index)
+        subnets = [((*path, "subnets", number), subnet) for number, subnet in enumerate(network.subnets)]
+        for number, segment in enumerate(network.segments):
+            below = (*path, "segments", number, "subnets")
+            subnets += [((*below, place), subnet) for place, subnet in enumerate(segment.subnets)]
         if network.segments and network.subnets:
             yield Problem((*path, "subnets"), "expected no subnets here: a network with segments has them in those")
         elif network.segments:
-            for key in ("physical_network", "network_type", "segmentation_id"):
-                if getattr(network, key) is not None:
-                    yield Problem((*path, key), "expected this in each segment: the network has segments")
-        yield from _check_kind(path, network)
-        subnets = [((*path, "subnets", number), subnet) for number, subnet in enumerate(network.subnets)]
-        for number, segment in enumerate(network.segments):
-            at = (*path, "segments", number, "subnets")
-            subnets += [((*at, place), subnet) for place, subnet in enumerate(segment.subnets)]
+            yield from _check_no_carrier(path, network, "expected this in each segment: the network has segments")
+        if network.kind is None:
+            for place, subnet in subnets:
+                if subnet.cell is not None:
+                    text = "expected none here: only the subnets of a flat network are pools of cells"
+                    yield Problem((*place, "cell"), text)
+        else:
+            yield from _check_flat(path, network, subnets)
         if not subnets:
             yield Problem(path, f"expected a subnet: network {network.name!r} has no addresses at all")
         yield from _check_subnets(subnets)
 
 
-def _check_kind(path: tuple[str | int, ...], network: Network) -> Iterator[Problem]:
-    """A flat network has pools of cells and nothing that carries it; nothing else has cells."""
-    flat = network.kind is not None
-    if flat and network.segments:
-        yield Problem((*path, "segments"), "expected none here: a flat network has subnets of cells")
+def _check_no_carrier(path: Path, network: Network, text: str) -> Iterator[Problem]:
     for key in ("physical_network", "network_type", "segmentation_id"):
-        if flat and getattr(network, key) is not None:
-            yield Problem((*path, key), "expected none here: a flat network is of cells, not of a physical network")
-    places = [((*path, "subnets", number), subnet) for number, subnet in enumerate(network.subnets)]
-    for index, segment in enumerate(network.segments):
-        places += [((*path, "segments", index, "subnets", n), subnet) for n, subnet in enumerate(segment.subnets)]
-    for at, subnet in places:
-        if flat and subnet.cell is None:
-            yield Problem(at, "expected a cell: the network is flat, so each subnet is the pool of one")
-        elif not flat and subnet.cell is not None:
-            yield Problem((*at, "cell"), "expected none here: only the subnets of a flat network are pools of cells")
+        if getattr(network, key) is not None:
+            yield Problem((*path, key), text)
 
 
-def _check_subnets(subnets: Sequence[tuple[tuple[str | int, ...], Subnet]]) -> Iterator[Problem]:
-    """Each for itself, and that no two of one network overlap."""
-    seen: list[tuple[tuple[str | int, ...], ipaddress.IPv4Network]] = []
+def _check_flat(path: Path, network: Network, subnets: Sequence[tuple[Path, Subnet]]) -> Iterator[Problem]:
+    """Yield what a flat network has that carries it, and its subnets that are the pool of no cell."""
+    if network.segments:
+        yield Problem((*path, "segments"), "expected none here: a flat network has subnets of cells")
+    text = "expected none here: a flat network is of cells, not of a physical network"
+    yield from _check_no_carrier(path, network, text)
+    for place, subnet in subnets:
+        if subnet.cell is None:
+            yield Problem(place, "expected a cell: the network is flat, so each subnet is the pool of one")
+
+
+def _check_subnets(subnets: Sequence[tuple[Path, Subnet]]) -> Iterator[Problem]:
+    """Yield what is wrong with each, and those of one network that overlap."""
+    seen: list[tuple[Path, ipaddress.IPv4Network]] = []
     for path, subnet in subnets:
         try:
             cidr = ipaddress.IPv4Network(subnet.cidr)
@@ -321,8 +325,8 @@ def _check_subnets(subnets: Sequence[tuple[tuple[str | int, ...], Subnet]]) -> I
         yield from _check_addresses(path, subnet, cidr)
 
 
-def _check_addresses(path: tuple[str | int, ...], subnet: Subnet, cidr: ipaddress.IPv4Network) -> Iterator[Problem]:
-    """The gateway and the pools lie inside, apart from each other."""
+def _check_addresses(path: Path, subnet: Subnet, cidr: ipaddress.IPv4Network) -> Iterator[Problem]:
+    """Yield a gateway and pools that are not inside, or not apart from each other."""
     gateway = None if subnet.gateway is None else cidr[1]
     if isinstance(subnet.gateway, str):
         gateway = _address_inside(subnet.gateway, cidr)
@@ -349,7 +353,7 @@ def _check_addresses(path: tuple[str | int, ...], subnet: Subnet, cidr: ipaddres
 
 
 def _address_inside(text: str, cidr: ipaddress.IPv4Network) -> Address | None:
-    """The address, None if it is none or is not one of the network's own hosts'."""
+    """Return the address, None if it is none or is not one of the network's own hosts'."""
     try:
         address = Address(text)
     except ValueError:
@@ -383,13 +387,16 @@ def _check_servers(cloud: Cloud) -> Iterator[Problem]:
     flavors = {flavor.name for flavor in cloud.flavors}
     networks = {network.name for network in cloud.networks}
     for index, servers in enumerate(cloud.servers):
-        if servers.flavor not in flavors:
-            text = f"expected a flavor of this file ({_listed(flavors)}), got {servers.flavor!r}"
-            yield Problem(("servers", index, "flavor"), text)
+        path: Path = ("servers", index)
+        yield from _check_known((*path, "flavor"), "flavor", servers.flavor, flavors)
         for number, name in enumerate(servers.networks):
-            if name not in networks:
-                text = f"expected a network of this file ({_listed(networks)}), got {name!r}"
-                yield Problem(("servers", index, "networks", number), text)
+            yield from _check_known((*path, "networks", number), "network", name, networks)
+
+
+def _check_known(path: Path, kind: str, name: str, names: set[str]) -> Iterator[Problem]:
+    if name not in names:
+        listed = ", ".join(sorted(names)) or "it has none"
+        yield Problem(path, f"expected a {kind} of this file ({listed}), got {name!r}")
 
 
 def _warnings(cloud: Cloud) -> Iterator[Problem]:
@@ -407,10 +414,6 @@ def _warnings(cloud: Cloud) -> Iterator[Problem]:
             if segment.physical_network not in reached:
                 text = f"no host reaches {segment.physical_network!r}, so no server can be on this segment"
                 yield Problem(("networks", index, "segments", number, "physical_network"), text)
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names)) or "it has none"
 
 
 # Where in the file.
@@ -441,8 +444,8 @@ def _path_text(path: Sequence[str | int]) -> str:
     return words.lstrip(".")
 
 
-def _keys_given_twice(node: Any, path: tuple[str | int, ...]) -> Iterator[Problem]:
-    """YAML takes the last of two equal keys without a word."""
+def _check_keys(node: Any, path: Path) -> Iterator[Problem]:
+    """Yield the keys of which YAML would take the last without a word."""
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
@@ -450,7 +453,7 @@ def _keys_given_twice(node: Any, path: tuple[str | int, ...]) -> Iterator[Proble
             if key.value in seen:
                 yield Problem(at, "expected this key once, it is here twice")
             seen.add(key.value)
-            yield from _keys_given_twice(value, at)
+            yield from _check_keys(value, at)
     elif isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            yield from _keys_given_twice(value, (*path, index))
+            yield from _check_keys(value, (*path, index))

@@ -1,7 +1,7 @@
-"""`roost demo`: a whole cloud on this machine, and the story of what Roost is for, told over its HTTP APIs alone.
+"""`roost demo`: builds a whole cloud on this machine and shows what Roost is for, by its HTTP APIs alone.
 
 The story: boot until the addresses run out; be refused, with the reason; reuse a freed address; follow a port that has
-an address already; compare the books. How it is shown is story_output.py's part.
+an address already; compare the four records. How it is shown is story_output.py's part.
 """
 
 import asyncio
@@ -12,15 +12,22 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
-import msgspec
-
-from roost.cli.books import Books, SegmentUse, ServerState, check_books, list_servers_on, read_segments, read_servers
 from roost.cli.cloud_client import CloudClient, in_parallel
 from roost.cli.cloudfile import Cloud, Servers, parse_cloud
+from roost.cli.four_records import (
+    FourRecords,
+    SegmentUse,
+    ServerState,
+    compare_records,
+    list_servers_on,
+    read_segments,
+    read_servers,
+)
 from roost.cli.loading import Loaded, load, server_names, wait_for_hosts
 from roost.cli.local_cloud import running_cloud
+from roost.cli.story_output import Narrator
 from roost.platform.errors import RoostError
 
 SETTLE_TIMEOUT_S = 120.0
@@ -29,68 +36,50 @@ BOOTS_MAX = 2000
 """Servers that the story boots at most: a demo of a larger network shows it partly filled."""
 
 
+SEGMENT_FIELDS = ("name", "servers", "addresses_total", "addresses_used")
+SERVER_FIELDS = ("name", "status", "host", "addresses", "fault")
+
+
 class DemoError(RoostError):
     """The story cannot be told to its end."""
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True):
-    """The boot for which no address was left."""
-
-    name: str
-    reason: str
-    funnel: tuple[tuple[str, int], ...]
-
-
-class Teller(Protocol):
-    """Hears the story while it happens."""
-
-    def progress(self, kind: str, done: int, total: int, /) -> None:
-        """Work is under way."""
-
-    def loaded(self, cloud: Cloud, hosts: int) -> None:
-        """The cloud is there."""
-
-    def booted(self, servers: Sequence[ServerState], segments: Sequence[SegmentUse], seconds: float) -> None:
-        """Servers took what addresses there are."""
-
-    def refused(self, refused: Refused) -> None:
-        """One boot too many."""
-
-    def reused(self, deleted: ServerState, server: ServerState, segment: str) -> None:
-        """A server got a deleted one's address."""
-
-    def followed(self, server: ServerState, address: str, segment: SegmentUse) -> None:
-        """A server went where its port's address is."""
-
-    def skipped(self, reason: str) -> None:
-        """A part of the story that this cloud has no use for."""
-
-    def checked(self, books: Books) -> None:
-        """The end."""
-
-
 @dataclass
 class Story:
-    """What was told, as far as it goes. seconds: from the start of the first process to the end of the check."""
+    """What was told. refused: the server for which no address was left. seconds: from the first process to the end."""
 
     segments: list[SegmentUse]
     servers: list[ServerState]
-    refused: Refused | None
-    books: Books | None
+    refused: ServerState | None
+    records: FourRecords
     seconds: float = 0.0
 
+    def document(self) -> dict[str, Any]:
+        """Return it for a program; docs/reference/command-line.md."""
+        refused = self.refused
+        return {
+            "segments": [
+                {"hosts": len(segment.host_names), **{name: getattr(segment, name) for name in SEGMENT_FIELDS}}
+                for segment in self.segments
+            ],
+            "servers": [{name: getattr(server, name) for name in SERVER_FIELDS} for server in self.servers],
+            "refused": refused and {"name": refused.name, "reason": refused.fault or "", "funnel": refused.funnel},
+            "books": self.records,
+            "seconds": self.seconds,
+        }
 
-async def tell(cloud: Cloud, teller: Teller, *, data_dir: Path | None) -> Story:
+
+async def tell(cloud: Cloud, narrator: Narrator, *, data_dir: Path | None) -> Story:
     """Start everything, tell the story, end everything. Raises DemoError, CloudRefused."""
     legacy = [network.name for network in cloud.networks if network.kind is not None]
     if legacy:
         raise DemoError(f"the story is of ports, and flat network {legacy[0]} has none: use roost load --servers")
     began_s = time.monotonic()
     async with _stage(data_dir) as client:
-        loaded = await load(client, cloud, servers=False, progress=teller.progress)
+        loaded = await load(client, cloud, servers=False, progress=narrator.progress)
         await wait_for_hosts(client, cloud)
-        teller.loaded(cloud, sum(len(hosts.names()) for hosts in cloud.hosts))
-        scene = _Scene(client, cloud, loaded, teller)
+        narrator.loaded(cloud, sum(len(hosts.names()) for hosts in cloud.hosts))
+        scene = _Scene(client, cloud, loaded, narrator)
         story = await scene.play()
         story.seconds = round(time.monotonic() - began_s, 2)
     return story
@@ -99,34 +88,33 @@ async def tell(cloud: Cloud, teller: Teller, *, data_dir: Path | None) -> Story:
 class _Scene:
     """The loaded cloud, and the acts of the story on it; `entry` is what is booted again and again."""
 
-    def __init__(self, client: CloudClient, cloud: Cloud, loaded: Loaded, teller: Teller) -> None:
+    def __init__(self, client: CloudClient, cloud: Cloud, loaded: Loaded, narrator: Narrator) -> None:
         self._client = client
         self._cloud = cloud
         self._loaded = loaded
-        self._teller = teller
+        self._narrator = narrator
         self._entry = _leading_entry(cloud)
 
     async def play(self) -> Story:
-        """Every act, in order; an act that this cloud leaves no room for is skipped, and says so."""
+        """Play every act, in order; one for which this cloud has no room is skipped, with the reason."""
         before_s = time.monotonic()
         await self._fill()
         servers, segments = await self._read()
-        self._teller.booted(servers, segments, time.monotonic() - before_s)
-        shown = Story(segments=segments, servers=servers, refused=None, books=None)
-        failed = [server for server in servers if server.status != "ACTIVE"]
-        if failed:
-            shown.refused = self._tell_refused(failed[0])
-            self._teller.skipped("addresses are left, so the acts that need a full network are left out")
+        self._narrator.booted(servers, segments, time.monotonic() - before_s)
+        refused = next((server for server in servers if server.status != "ACTIVE"), None)
+        if refused is not None:
+            self._narrator.refused(refused)
+            self._narrator.skipped("addresses are left, so the acts that need a full network are left out")
         elif self._room(segments) > 0:
-            self._teller.skipped(f"{BOOTS_MAX} servers do not fill this network, so nothing is refused")
+            self._narrator.skipped(f"{BOOTS_MAX} servers do not fill this network, so nothing is refused")
         else:
-            shown.refused = await self._be_refused()
+            refused = await self._be_refused()
             await self._reuse_an_address()
             await self._follow_a_port()
-        shown.servers, shown.segments = await self._read()
-        shown.books = await check_books(self._client, shown.segments, shown.servers)
-        self._teller.checked(shown.books)
-        return shown
+        servers, segments = await self._read()
+        records = await compare_records(self._client, segments, servers)
+        self._narrator.checked(records)
+        return Story(segments, servers, refused, records)
 
     async def _fill(self) -> None:
         """Boot the file's servers as far as there are addresses, then more of the first kind until there are none."""
@@ -152,52 +140,48 @@ class _Scene:
             networks[0] = {"port": port_id}
         return await self._client.boot(name, self._loaded.flavors[servers.flavor], networks)
 
-    async def _be_refused(self) -> Refused:
+    async def _be_refused(self) -> ServerState:
         name = f"{self._entry.name}-one-too-many"
-        server_id = await self._boot(self._entry, name)
-        await self._settle(1)
-        server = await self._server(server_id)
+        server = await self._boot_one(name)
         if server.status != "ERROR":
             raise DemoError(f"{name} became {server.status} though no address is free")
-        return self._tell_refused(server)
+        self._narrator.refused(server)
+        return server
 
-    def _tell_refused(self, server: ServerState) -> Refused:
-        refused = Refused(name=server.name, reason=server.fault or "", funnel=server.funnel)
-        self._teller.refused(refused)
-        return refused
+    async def _boot_one(self, name: str, port_id: str | None = None) -> ServerState:
+        """Return the state of a new server once it is built or refused."""
+        server_id = await self._boot(self._entry, name, port_id)
+        await self._settle(1)
+        return next(server for server in await read_servers(self._client) if server.id == server_id)
 
     async def _reuse_an_address(self) -> None:
         segment, gone = await self._free_one(last=False)
-        server_id = await self._boot(self._entry, f"{self._entry.name}-again")
-        await self._settle(1)
-        server = await self._server(server_id)
+        server = await self._boot_one(f"{self._entry.name}-again")
         if server.status != "ACTIVE":
             raise DemoError(f"{server.name} is {server.status}: {server.fault or 'without a reason'}")
-        self._teller.reused(gone, server, segment.name)
+        self._narrator.reused(gone, server, segment.name)
 
     async def _follow_a_port(self) -> None:
         """Make a port on the file's last segment, with an address, and boot a server with it."""
         segment, _ = await self._free_one(last=True)
-        network_id = self._loaded.networks[self._entry.networks[0]]
+        network_id, provider = self._loaded.networks[self._entry.networks[0]], segment.provider_uuid
         subnets = await self._client.list_all("/network/v2.0/subnets", "subnets")
-        there = [one["id"] for one in subnets if segment.provider_uuid in (one.get("segment_id"), one["network_id"])]
-        body = {"network_id": network_id, "name": "ready", "fixed_ips": [{"subnet_id": there[0]}]}
+        provided = [subnet for subnet in subnets if (subnet.get("segment_id") or subnet["network_id"]) == provider]
+        body = {"network_id": network_id, "name": "ready", "fixed_ips": [{"subnet_id": provided[0]["id"]}]}
         port = (await self._client.call("POST", "/network/v2.0/ports", {"port": body}))["port"]
         address = port["fixed_ips"][0]["ip_address"]
-        server_id = await self._boot(self._entry, f"{self._entry.name}-with-port", port["id"])
-        await self._settle(1)
-        server = await self._server(server_id)
+        server = await self._boot_one(f"{self._entry.name}-with-port", port["id"])
         if server.status != "ACTIVE" or address not in server.addresses or server.host not in segment.host_names:
             raise DemoError(f"{server.name} with port {address} of {segment.name} is {server.status} on {server.host}")
-        self._teller.followed(server, address, segment)
+        self._narrator.followed(server, address, segment)
 
     async def _free_one(self, *, last: bool) -> tuple[SegmentUse, ServerState]:
         """Delete a server of the first or last segment of the story's network; returns once its address is free."""
         servers, segments = await self._read()
         own = [segment for segment in segments if segment.network == self._entry.networks[0] and segment.servers]
         segment = own[-1 if last else 0]
-        there = await list_servers_on(self._client, segment)
-        gone = next(server for server in servers if server.id in there and self._is_story(server))
+        server_ids = await list_servers_on(self._client, segment)
+        gone = next(server for server in servers if server.id in server_ids and self._is_story(server))
         await self._client.call("DELETE", f"/compute/v2.1/servers/{gone.id}")
         free = self._room(segments)
 
@@ -211,33 +195,30 @@ class _Scene:
         return server.status == "ACTIVE" and server.name.startswith(self._entry.name)
 
     async def _settle(self, count: int) -> None:
-        """Until no server is being built any more."""
+        """Wait until no server is being built any more."""
 
         async def settled() -> bool:
             building = sum(server.status == "BUILD" for server in await read_servers(self._client))
-            self._teller.progress("servers", max(0, count - building), count)
+            self._narrator.progress("servers", max(0, count - building), count)
             return building == 0
 
         await _wait_for(settled, "every server to be built or refused")
-
-    async def _server(self, server_id: str) -> ServerState:
-        return next(server for server in await read_servers(self._client) if server.id == server_id)
 
     async def _read(self) -> tuple[list[ServerState], list[SegmentUse]]:
         return await read_servers(self._client), await read_segments(self._client, self._cloud, self._loaded)
 
     def _room(self, segments: Sequence[SegmentUse], networks: Sequence[str] | None = None) -> int:
-        """How many more servers the addresses of these networks are enough for."""
+        """Return how many more servers the addresses of these networks are enough for."""
         free: dict[str, int] = {}
         for segment in segments:
             if segment.host_names:
                 free[segment.network] = free.get(segment.network, 0) + max(0, segment.addresses_free)
-        wanted = self._entry.networks if networks is None else networks
-        return min(free.get(name, 0) // wanted.count(name) for name in wanted)
+        names = self._entry.networks if networks is None else networks
+        return min(free.get(name, 0) // names.count(name) for name in names)
 
 
 def three_racks() -> Cloud:
-    """The cloud of examples/three-racks.yaml, for a Roost installed without its examples."""
+    """Return the cloud of examples/three-racks.yaml, for a Roost installed without its examples."""
     text = """
     flavors: [{name: small, vcpus: 1, ram_mb: 1024, disk_gb: 10}]
     networks:
@@ -256,7 +237,7 @@ def three_racks() -> Cloud:
 
 
 def _leading_entry(cloud: Cloud) -> Servers:
-    """The servers of which the story boots more: the file's first, else its first flavor on its first network."""
+    """Return the servers of which more are booted: the file's first, else its first flavor on its first network."""
     if cloud.servers:
         return cloud.servers[0]
     if not cloud.flavors or not cloud.networks:
@@ -277,7 +258,7 @@ async def _wait_for(fact: Callable[[], Awaitable[bool]], what: str) -> None:
 
 @contextlib.asynccontextmanager
 async def _stage(data_dir: Path | None) -> AsyncIterator[CloudClient]:
-    """A whole Roost on a free port; its data goes at the end, unless its directory was given."""
+    """Yield a whole Roost on a free port; its data goes at the end, unless its directory was given."""
     directory = data_dir or Path(tempfile.mkdtemp(prefix="roost-demo-"))
     try:
         if data_dir is None:

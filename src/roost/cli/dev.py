@@ -5,14 +5,11 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from roost.cli.cloud_client import CloudClient
 from roost.cli.cloudfile import Cloud
-from roost.cli.loading import Progress, load
+from roost.cli.loading import Progress, load, wait_for_hosts
 from roost.cli.local_cloud import LocalCloud, running_cloud
 from roost.cli.plurals import is_or_are, many
 from roost.cli.story_output import load_text
-
-POLL_S = 0.1
 
 
 async def run_dev(
@@ -35,10 +32,9 @@ async def run_dev(
 
     async def fill(local: LocalCloud) -> None:
         loaded = await load(local.client, cloud, servers=servers, progress=progress)
-        say(load_text(loaded.created, loaded.found))
-        names = {name for hosts in cloud.hosts for name in hosts.names()}
-        await _wait_for_hosts(local.client, names)
-        say(f"{many(len(names), 'host')} {is_or_are(len(names))} up.")
+        say(load_text(loaded.created, loaded.existing))
+        hosts = await wait_for_hosts(local.client, cloud, timeout_s=None)
+        say(f"{many(hosts, 'host')} {is_or_are(hosts)} up.")
         ready(local.url)
 
     async def until_it_fails() -> None:
@@ -55,12 +51,3 @@ async def run_dev(
         serving.result()
     serving.cancel()
     await asyncio.wait((serving,))
-
-
-async def _wait_for_hosts(client: CloudClient, names: set[str]) -> None:
-    """Return once all of these hosts are up: their agent was heard."""
-    while True:
-        services = await client.list_all("/compute/v2.1/os-services", "services")
-        if names <= {one["host"] for one in services if one["state"] == "up"}:
-            return
-        await asyncio.sleep(POLL_S)

@@ -1,4 +1,4 @@
-"""How a command ends: done, failed with one sentence on standard error and a status, or asked wrongly."""
+"""How a command ends: done, failed with one sentence on standard error and a status, or wrong usage."""
 
 import sys
 from collections.abc import Coroutine
@@ -12,17 +12,17 @@ from roost.platform.errors import RoostError
 Result = TypeVar("Result")
 
 
-def run(program: str, work: Coroutine[Any, Any, Result]) -> Result:
-    """Run to the end; an error that Roost foresaw is its sentence and exit status 1."""
+def run(work: Coroutine[Any, Any, Result], *, program: str = "roost") -> Result:
+    """Run to the end; an expected error is printed as its sentence, with exit status 1."""
     try:
         return uvloop.run(work)
     except RoostError as error:
-        fail(program, error)
+        fail(error, program=program)
     except ExceptionGroup as errors:
-        foreseen = errors.subgroup(RoostError)
-        if foreseen is None:
+        expected = errors.subgroup(RoostError)
+        if expected is None:
             raise
-        fail(program, _first(foreseen))
+        fail(_first(expected), program=program)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
@@ -32,7 +32,7 @@ def _first(errors: ExceptionGroup[RoostError]) -> RoostError:
     return _first(error) if isinstance(error, ExceptionGroup) else error
 
 
-def fail(program: str, error: RoostError) -> NoReturn:
+def fail(error: RoostError, *, program: str = "roost") -> NoReturn:
     """End with the error's sentence and exit status 1."""
     print(f"{program}: {error}", file=sys.stderr)  # noqa: T201
     raise typer.Exit(1) from None

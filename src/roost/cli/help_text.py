@@ -1,7 +1,7 @@
 """How both programs show their options, and which version they are."""
 
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -30,8 +30,31 @@ def _without_flag_types(parameters: list[Any]) -> list[Any]:
     return parameters
 
 
-def show_version(asked: bool) -> None:
-    """Print Roost's version and end, as the callback of `--version`."""
-    if asked:
+def _show_version(shown: bool) -> None:
+    if shown:
         print(f"roost {version('roost')}")  # noqa: T201
         raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", help="Say which Roost this is.", callback=_show_version, is_eager=True)
+]
+
+
+def new_program(name: str, description: str) -> typer.Typer:
+    """Return a program that has `--version` and no commands yet; its commands stay commands, even a single one."""
+    program = typer.Typer(
+        cls=PlainGroup,
+        name=name,
+        help=description,
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @program.callback()
+    def options(_version: Version = False) -> None:
+        pass
+
+    return program

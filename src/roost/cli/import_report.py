@@ -20,7 +20,7 @@ DONE, FAILED, DIFFERS, INCOMPLETE = 0, 1, 3, 4
 
 
 def exit_status(read: Read, imported: Imported, *, dry_run: bool) -> int:
-    """DIFFERS is for --dry-run; INCOMPLETE: something stays different, or the source moved while it was read."""
+    """Return the exit status. INCOMPLETE: something stays different, or the source changed while it was read."""
     plan = imported.plan
     if dry_run and plan.differences:
         return DIFFERS
@@ -30,9 +30,9 @@ def exit_status(read: Read, imported: Imported, *, dry_run: bool) -> int:
 
 
 def report_json(url: str, read: Read, imported: Imported, *, dry_run: bool) -> bytes:
-    """Every difference, and all that the table says."""
+    """Return every difference, and all that the table says."""
     plan = imported.plan
-    stays = {(one.kind, one.key) for one in plan.remaining}
+    stays = {(difference.kind, difference.key) for difference in plan.remaining}
     return msgspec.json.encode(
         {
             "source": url,
@@ -44,8 +44,11 @@ def report_json(url: str, read: Read, imported: Imported, *, dry_run: bool) -> b
             "written": imported.written,
             "summary": _summary(plan.differences),
             "differences": [
-                {**msgspec.structs.asdict(one), "stays": not imported.written or (one.kind, one.key) in stays}
-                for one in plan.differences
+                {
+                    **msgspec.structs.asdict(difference),
+                    "stays": not imported.written or (difference.kind, difference.key) in stays,
+                }
+                for difference in plan.differences
             ],
             "left_out": imported.left_out,
             "obstacles": plan.obstacles,
@@ -54,7 +57,7 @@ def report_json(url: str, read: Read, imported: Imported, *, dry_run: bool) -> b
 
 
 def print_report(console: Console, read: Read, imported: Imported, *, dry_run: bool) -> None:
-    """For people: how much of what differs, the first ROWS_SHOWN of it, and what was done."""
+    """Print for people how much of what differs, the first ROWS_SHOWN of it, and what was done."""
 
     def say(text: str, style: str = "") -> None:
         console.print(Text(text, style=style))
@@ -67,10 +70,10 @@ def print_report(console: Console, read: Read, imported: Imported, *, dry_run: b
     if plan.differences:
         print_table(console, _summary_table(plan.differences))
         print_table(console, _details_table(plan.differences))
-    rows = sum(len(one.details) or 1 for one in plan.differences)
+    rows = sum(len(difference.details) or 1 for difference in plan.differences)
     if rows > ROWS_SHOWN:
         say(f"... and {rows - ROWS_SHOWN:,} more lines: --json has them all.")
-    _say_some(console, [f"Left out: {one.kind.value} {one.key}: {one.reason}." for one in imported.left_out])
+    _say_some(console, [f"Left out: {item.kind.value} {item.key}: {item.reason}." for item in imported.left_out])
     _say_some(console, [f"In the way: {sentence}." for sentence in plan.obstacles])
     say(_conclusion(imported, dry_run=dry_run))
 
@@ -91,8 +94,8 @@ def _conclusion(imported: Imported, *, dry_run: bool) -> str:
 
 
 def _summary(differences: tuple[Difference, ...]) -> dict[str, dict[str, int]]:
-    """Kind -> how it differs -> how many."""
-    counts = Counter((one.kind, one.change) for one in differences)
+    """Return how many differ, by kind and by how."""
+    counts = Counter((difference.kind, difference.change) for difference in differences)
     return {kind.value: {change.value: counts[kind, change] for change in Change} for kind in Kind}
 
 
@@ -106,14 +109,14 @@ def _summary_table(differences: tuple[Difference, ...]) -> Table:
 
 
 def _details_table(differences: tuple[Difference, ...]) -> Table:
-    """The first rows; what is new comes last, as there is least to say about it."""
+    """Return the first rows; what is new comes last, as there is least to say about it."""
     table = new_table("what", "which", "difference", "in Roost", "at the source")
-    for one in sorted(differences, key=lambda one: one.change is Change.NEW):
-        which = f"{one.name} ({one.key})" if one.name else one.key
-        for detail in one.details or (Detail(one.change.value, None, None),):
+    for difference in sorted(differences, key=lambda difference: difference.change is Change.NEW):
+        which = f"{difference.name} ({difference.key})" if difference.name else difference.key
+        for detail in difference.details or (Detail(difference.change.value, None, None),):
             if table.row_count == ROWS_SHOWN:
                 return table
-            table.add_row(one.kind.value, which, detail.part, _show(detail.roost), _show(detail.source))
+            table.add_row(difference.kind.value, which, detail.part, _show(detail.roost), _show(detail.source))
     return table
 
 

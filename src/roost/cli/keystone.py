@@ -46,19 +46,20 @@ def access_of(
 
 
 def credentials_of(environment: Mapping[str, str]) -> Credentials | None:
-    """A password or an application credential; None where OS_AUTH_URL is not set. Raises KeystoneRefused."""
+    """Return a password or an application credential; None where OS_AUTH_URL is not set. Raises KeystoneRefused."""
     url = environment.get("OS_AUTH_URL", "").rstrip("/")
     if not url:
         return None
     tokens_url = f"{url if url.endswith('/v3') else f'{url}/v3'}/auth/tokens"
     secret = environment.get("OS_APPLICATION_CREDENTIAL_SECRET")
     if secret is not None:
-        one: dict[str, Any] = {"secret": secret}
+        application: dict[str, Any] = {"secret": secret}
         if credential_id := environment.get("OS_APPLICATION_CREDENTIAL_ID"):
-            one["id"] = credential_id
+            application["id"] = credential_id
         else:
-            one |= {"name": _required(environment, "OS_APPLICATION_CREDENTIAL_NAME"), "user": _user(environment)}
-        identity = {"methods": ["application_credential"], "application_credential": one}
+            name = _required(environment, "OS_APPLICATION_CREDENTIAL_NAME")
+            application |= {"name": name, "user": _user(environment)}
+        identity = {"methods": ["application_credential"], "application_credential": application}
         return Credentials(tokens_url, {"auth": {"identity": identity}})
     user = {**_user(environment), "password": _required(environment, "OS_PASSWORD")}
     identity = {"methods": ["password"], "password": {"user": user}}
@@ -66,7 +67,7 @@ def credentials_of(environment: Mapping[str, str]) -> Credentials | None:
 
 
 async def get_token(session: aiohttp.ClientSession, credentials: Credentials) -> str:
-    """A new token. Raises KeystoneRefused."""
+    """Return a new token. Raises KeystoneRefused."""
     url = credentials.tokens_url
     try:
         async with session.post(url, json=credentials.body) as response:

@@ -9,7 +9,7 @@ import typer
 from msgspec import Struct
 
 from roost.platform.database import Database
-from roost.platform.errors import DatabaseTooOld, DatabaseUnavailable, RoostError
+from roost.platform.errors import RoostError
 from roost.platform.migrate import list_outdated, upgrade
 from roost.platform.postgres import PrivatePostgres
 
@@ -35,7 +35,7 @@ class LedgerTarget(Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def open_ledger(target: LedgerTarget, *, create: bool, pool_size: int = 1) -> AsyncIterator[Database | None]:
-    """The ledger's database for as long as the block runs; a private one is started, or shared with who runs it.
+    """Yield the ledger's database; a private one is started, or shared with those who run it.
 
     create: make it where it is missing, and bring its schema up to date; else nothing is made and None means that
     there is none. Raises TargetRefused, PostgresError.
@@ -77,16 +77,23 @@ def outdated(schemas: Sequence[str]) -> TargetRefused:
 
 
 @asynccontextmanager
-async def _connect(dsn: str, *, create: bool, pool_size: int) -> AsyncIterator[Database]:
+async def connect(dsn: str, *, pool_size: int = 1) -> AsyncIterator[Database]:
+    """Yield the database. Raises TargetRefused, DatabaseUnavailable, DatabaseTooOld."""
     try:
         database = await Database.open(dsn, size=pool_size)
-    except (DatabaseUnavailable, DatabaseTooOld):
+    except RoostError:
         raise
     except Exception as error:  # asyncpg's refusals: a wrong password, no such database, no such option
         raise TargetRefused(f"the database refuses the connection: {error}") from error
     try:
-        if create and await list_outdated(database, ("placement",)):
-            await asyncio.to_thread(upgrade, dsn, ("placement",))
         yield database
     finally:
         await database.close()
+
+
+@asynccontextmanager
+async def _connect(dsn: str, *, create: bool, pool_size: int) -> AsyncIterator[Database]:
+    async with connect(dsn, pool_size=pool_size) as database:
+        if create and await list_outdated(database, ("placement",)):
+            await asyncio.to_thread(upgrade, dsn, ("placement",))
+        yield database

@@ -25,7 +25,7 @@ class LocalCloudFailed(RoostError):
 
 @dataclass(frozen=True)
 class LocalCloud:
-    """A Roost that answers at `url`, its processes by their commands, and their log: of a file, what follows a byte."""
+    """A Roost that answers at `url`. processes: by their commands. log_begin: where in the file its log begins."""
 
     url: str
     client: CloudClient
@@ -34,7 +34,7 @@ class LocalCloud:
     log_begin: int
 
     async def wait(self) -> None:
-        """Return never; raise LocalCloudFailed with the last words of the first process that ends."""
+        """Return never; raise LocalCloudFailed with the end of the log of the first process that ends."""
         waits = {asyncio.create_task(process.wait()): name for name, process in self.processes.items()}
         try:
             done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -101,7 +101,7 @@ async def _address_of(serve: asyncio.subprocess.Process, log_file: Path, log_beg
     try:
         line = await asyncio.wait_for(serve.stdout.readline(), START_TIMEOUT_S)
     except TimeoutError as error:
-        raise LocalCloudFailed(f"roost serve said nothing for {START_TIMEOUT_S:.0f} s") from error
+        raise LocalCloudFailed(f"roost serve printed no address within {START_TIMEOUT_S:.0f} s") from error
     if not line:
         raise _ended("roost serve", log_file, log_begin)
     return str(msgspec.json.decode(line)["url"])

@@ -1,6 +1,6 @@
 """The `roost` command: reads options, calls the part that does it, and turns errors into one sentence and a status.
 
-Exit status 0: done; 1: it failed; 2: it was asked wrongly. Errors and logs go to standard error. Each command imports
+Exit status 0: done; 1: it failed; 2: wrong usage. Errors and logs go to standard error. Each command imports
 its parts when it is called: those of all together take 0.8 s.
 """
 
@@ -8,20 +8,20 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import msgspec
 import typer
 
-from roost.cli import asking, endings
-from roost.cli.access_words import AUTHS, PRESETS, check_policy_word
+from roost.cli import asking
 from roost.cli.asking import DEFAULT_API, DEFAULT_LISTEN, Api, CaFile, Token, check_api
 from roost.cli.crash_points import CRASH_POINTS
-from roost.cli.help_text import PlainCommand, PlainGroup, show_version
+from roost.cli.endings import fail, run
+from roost.cli.help_text import PlainCommand, new_program
 from roost.cli.lifeline import end_with_stdin
-from roost.cli.roles import SERVICES
+from roost.cli.roles import AUTHS, PRESETS, SERVICES, check_policy_word
 from roost.cli.tls_options import (
     AgentCa,
     ClientCert,
@@ -86,24 +86,7 @@ State = Annotated[
 
 ConfigFile = Annotated[Path | None, typer.Option(help="A roost.toml; ROOST_SECTION_OPTION in the environment wins.")]
 
-Version = Annotated[
-    bool, typer.Option("--version", help="Say which Roost this is.", callback=show_version, is_eager=True)
-]
-
-app = typer.Typer(
-    cls=PlainGroup,
-    name="roost",
-    help="Roost places virtual machines where their network has room.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-@app.callback()
-def _roost(_version: Version = False) -> None:
-    """Keep the commands commands, even when there is only one."""
+app = new_program("roost", "Roost places virtual machines where their network has room.")
 
 
 def main() -> None:
@@ -141,17 +124,16 @@ def _serve(
 
     Example: `roost serve all --data-dir /var/lib/roost --listen 127.0.0.1:8778 --workers 2`
     """
+    from roost.cli.ledger_target import LedgerTarget
     from roost.cli.supervisor import ServeOptions, serve
 
     chosen = _services(services or ["all"])
-    _check_database(database, data_dir, pg_bin)
-    policy = _policy(auth, policy)
     host, port = _address("--listen", listen or DEFAULT_LISTEN)
     agent_host, agent_port = _agent_address(agent_listen, host=host, auth=auth)
     options = ServeOptions(
+        target=LedgerTarget.choose(data_dir, database, pg_bin),
+        pg_template=pg_template,
         services=chosen,
-        data_dir=None if database else (data_dir or DEFAULT_DATA_DIR),
-        database=database,
         host=host,
         port=port,
         agent_host=agent_host,
@@ -159,17 +141,15 @@ def _serve(
         workers=workers,
         agent_workers=agent_workers,
         conductors=conductors,
-        pg_bin=pg_bin,
-        pg_template=pg_template,
         listens=chosen != ("conductor",) or listen is not None,
-        config=config,
+        config=path_text(config),
         auth=auth,
-        policy=policy,
+        policy=_policy(auth, policy),
         tls=listener_tls(tls_cert, tls_key, agent_ca),
     )
     _begin("supervisor", until_stdin_ends=until_stdin_ends)
-    _run(serve(options, ready=lambda url: _print(_serving_text(chosen, url, as_json=as_json))))
-    _note("Roost has stopped." if options.data_dir is None else _stopped_text(options.data_dir))
+    run(serve(options, ready=lambda url: _print(_serving_text(chosen, url, as_json=as_json))))
+    _note("Roost has stopped." if options.target.data_dir is None else _stopped_text(options.target.data_dir))
 
 
 @app.command("agent", cls=PlainCommand)
@@ -228,10 +208,10 @@ def _agent(
         token = TokenSource(token_file, os.environ)
         fake = FakeDriver(state, _faults(fake_delay, fake_fail))
     except RoostError as error:
-        _fail(error)
+        fail(error)
     except (StateInUse, OSError) as error:
-        _fail(RoostError(f"--state {state}: {reason_of(error)}"))
-    _run(run_agent(api_url=api, hosts=hosts, driver=fake, token=token, tls=tls))
+        fail(RoostError(f"--state {state}: {reason_of(error)}"))
+    run(run_agent(api_url=api, hosts=hosts, driver=fake, token=token, tls=tls))
     _note(f"The agent has stopped. What its hosts run is kept in {state.absolute()}.")
 
 
@@ -267,11 +247,11 @@ def _load(
             async with CloudClient.connect(api, access) as client:
                 loaded = await load(client, cloud, servers=servers, progress=bars.progress)
         if as_json:
-            _print(msgspec.json.encode({"created": loaded.created, "found": loaded.found}).decode())
+            _print(msgspec.json.encode({"created": loaded.created, "found": loaded.existing}).decode())
         else:
-            _print(load_text(loaded.created, loaded.found))
+            _print(load_text(loaded.created, loaded.existing))
 
-    _run(work())
+    run(work())
 
 
 @app.command("demo", cls=PlainCommand)
@@ -287,7 +267,7 @@ def _demo(
     from rich.console import Console
 
     from roost.cli.demo import tell, three_racks
-    from roost.cli.story_output import Bars, Narrator, Silent, story_json
+    from roost.cli.story_output import Bars, Narrator
 
     cloud = _read_cloud(cloud_file) if cloud_file else three_racks()
     agree = False
@@ -295,16 +275,16 @@ def _demo(
     async def work() -> None:
         nonlocal agree
         with Bars() as bars:
-            teller = Silent(bars) if as_json else Narrator(bars, Console(highlight=False, markup=False, emoji=False))
-            story = await tell(cloud, teller, data_dir=data_dir)
-        agree = story.books is not None and story.books.agree
+            console = Console(quiet=as_json, highlight=False, markup=False, emoji=False)
+            story = await tell(cloud, Narrator(bars, console), data_dir=data_dir)
+        agree = story.records.agree
         if as_json:
-            _print(msgspec.json.encode(story_json(story)).decode())
+            _print(msgspec.json.encode(story.document()).decode())
         else:
             _print(f"\nTold in {story.seconds:.1f} s.")
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: nothing stays behind
-    _run(work())
+    run(work())
     if not agree:
         raise typer.Exit(1)
 
@@ -344,7 +324,7 @@ def _dev(
         dev = run_dev(
             cloud, data_dir=directory, listen=listen, servers=servers, progress=bars.progress, say=say, ready=ready
         )
-        _run(dev)
+        run(dev)
     _note(_stopped_text(directory))
 
 
@@ -353,7 +333,7 @@ app.command("status", cls=PlainCommand)(asking.status)
 
 
 def _read_cloud(file: Path) -> "Cloud":
-    """The file, checked whole; its warnings are said, its errors end the command."""
+    """Return the checked cloud; warnings are printed, errors end the command."""
     from roost.cli.cloudfile import CloudFileError, read_cloud
 
     try:
@@ -391,13 +371,8 @@ def _services(words: list[str]) -> tuple[str, ...]:
     return SERVICES if "all" in words else tuple(service for service in SERVICES if service in words)
 
 
-def _check_database(database: str | None, data_dir: Path | None, pg_bin: Path | None) -> None:
-    if database and (data_dir or pg_bin):
-        _misused("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
-
-
 def _policy(auth: str, policy: str | None) -> str | None:
-    """--policy, checked together with --auth."""
+    """Return --policy, checked together with --auth."""
     if auth not in AUTHS:
         _misused(f"--auth {auth}: expected {', '.join(AUTHS)}")
     if policy is None:
@@ -418,45 +393,40 @@ def _address(option: str, text: str) -> tuple[str, int]:
 
 
 def _agent_address(text: str | None, *, host: str, auth: str) -> tuple[str, int]:
-    """--agent-listen, on loopback by default where agents need a token: who opens it to others does so knowingly."""
+    """Return --agent-listen, by default on loopback where agents need a token: opening it to others is a decision."""
     return _address("--agent-listen", text) if text else (host if auth == "none" else "127.0.0.1", 0)
 
 
 def _agent_hosts(names: list[str] | None, fleet: str | None, like: "HostReport") -> "list[HostReport] | None":
-    """The hosts of --host or --fleet, each with what `like` has; None for every declared one."""
+    """Return the hosts of --host or --fleet, each with what `like` has; None for every declared one."""
     from roost.agent.agent import fleet as make_fleet
+    from roost.compute.rules.host_names import find_bad_host_name
 
     if (names is None) == (fleet is None):
         _misused("expected either --host, once or more, or --fleet")
     if names is not None:
-        _check_host_names(names)
+        if (flaw := find_bad_host_name(names)) is not None:
+            _misused(f"--host: {flaw}")
         return [msgspec.structs.replace(like, name=name) for name in names]
     if fleet == "all":
         return None
     return make_fleet(_whole_number("--fleet", fleet or "", "all or a number of hosts"), like=like)
 
 
-def _check_host_names(names: Sequence[str]) -> None:
-    from roost.compute.rules.host_names import find_bad_host_name
-
-    if (flaw := find_bad_host_name(names)) is not None:
-        _misused(f"--host: {flaw}")
-
-
 def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:
-    """The one line of `serve`; address "": a conductor alone, which answers nobody."""
+    """Return the one line of `serve`. address: "" for a conductor alone, which answers nobody."""
     if as_json:
         return msgspec.json.encode({"url": address or None, "services": services}).decode()
     return f"Roost serves {', '.join(services)}" + (f" at {address}" if address else "")
 
 
 def _print(text: str) -> None:
-    """The answer of a command, on standard output; programs wait for it."""
+    """Print the answer of a command, for which programs wait, on standard output."""
     print(text, flush=True)  # noqa: T201
 
 
 def _note(text: str) -> None:
-    """Say something that no program waits for, on standard error."""
+    """Print what no program waits for on standard error."""
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
@@ -474,15 +444,6 @@ def _begin(name: str, *, until_stdin_ends: bool) -> None:
     configure_logging(name)
     if until_stdin_ends:
         end_with_stdin(patience_s=STOP_PATIENCE_S)
-
-
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end; an error that Roost foresaw is its sentence and exit status 1."""
-    endings.run("roost", work)
-
-
-def _fail(error: RoostError) -> NoReturn:
-    endings.fail("roost", error)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,22 @@
 """The `roost-manage` command: what operators do to a Roost's database, beside the services.
 
-Exit status 0: done, nothing is left to do; 1: it failed; 2: it was asked wrongly; 3 and up: as each command says.
+Exit status 0: done, nothing is left to do; 1: it failed; 2: wrong usage; 3 and up: as each command says.
 """
 
 import os
 import re
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from msgspec import Struct
 
-from roost.cli import agent_tokens
-from roost.cli.audit import AuditRequest, audit, destroy_guest
-from roost.cli.endings import run
-from roost.cli.help_text import PlainCommand, PlainGroup, show_version
+from roost.cli import agent_tokens, endings
+from roost.cli.asking import AsJson
+from roost.cli.audit import audit, destroy_guest
+from roost.cli.endings import Result
+from roost.cli.help_text import PlainCommand, PlainGroup, new_program
 from roost.cli.import_report import exit_status, print_report, report_json
 from roost.cli.keystone import credentials_of
 from roost.cli.ledger_target import LedgerTarget, open_ledger
@@ -28,21 +29,7 @@ from roost.platform.logs import configure_logging
 
 UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-Version = Annotated[
-    bool, typer.Option("--version", help="Say which Roost this is.", callback=show_version, is_eager=True)
-]
-
-app = typer.Typer(
-    cls=PlainGroup,
-    name="roost-manage",
-    help="What operators do to a Roost's database.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
+app = new_program("roost-manage", "What operators do to a Roost's database.")
 agent_token_app = typer.Typer(
     cls=PlainGroup, help="The tokens by which agents authenticate, where --auth is not none.", no_args_is_help=True
 )
@@ -54,12 +41,6 @@ DatabaseUrl = Annotated[
 ]
 PgBin = Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")]
 ConfigFile = Annotated[Path | None, typer.Option(help="The roost.toml that the services have.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
-
-
-@app.callback()
-def _roost_manage(_version: Version = False) -> None:
-    """Keep the commands commands, even when there is only one."""
 
 
 def main() -> None:
@@ -100,9 +81,9 @@ def _import_placement(
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     if not source_url.startswith(("http://", "https://")):
         raise typer.BadParameter(f"--from {source_url}: expected a URL such as http://placement.example/placement")
-    asked = ImportRequest(
-        source_url=source_url,
-        target=target,
+    work = import_placement(
+        source_url,
+        target,
         token=token,
         ca_file=ca_file,
         dry_run=dry_run,
@@ -110,8 +91,7 @@ def _import_placement(
         overwrite=overwrite,
         as_json=as_json,
     )
-    configure_logging("manage")
-    raise typer.Exit(run("roost-manage", import_placement(asked)))
+    raise typer.Exit(_run(work))
 
 
 @app.command("audit", cls=PlainCommand)
@@ -132,15 +112,9 @@ def _audit(
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     asks = repair and not yes and not as_json and sys.stdin.isatty()
-    request = AuditRequest(
-        target=target,
-        config=config,
-        repair=repair,
-        as_json=as_json,
-        confirm=(lambda: typer.confirm("Repair what can be?")) if asks else None,
-    )
-    configure_logging("manage")
-    raise typer.Exit(run("roost-manage", audit(request, table_console())))
+    confirm = (lambda: typer.confirm("Repair what can be?")) if asks else None
+    work = audit(target, table_console(), config=config, repair=repair, as_json=as_json, confirm=confirm)
+    raise typer.Exit(_run(work))
 
 
 @app.command("destroy-guest", cls=PlainCommand)
@@ -164,8 +138,7 @@ def _destroy_guest(
         raise typer.BadParameter(f"{server}: expected the id of a server")
     if not yes and not typer.confirm(f"Destroy the guest of server {server} on host {host}?"):
         raise typer.Exit(1)
-    configure_logging("manage")
-    raise typer.Exit(run("roost-manage", destroy_guest(target, server, host, config=config)))
+    raise typer.Exit(_run(destroy_guest(target, server, host, config=config)))
 
 
 @agent_token_app.command("create", cls=PlainCommand)
@@ -187,8 +160,7 @@ def _create_agent_token(
     Example: `umask 077; roost-manage agent-token create --host 'rack1-*' --name rack1 > rack1.token`
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
-    configure_logging("manage")
-    run("roost-manage", agent_tokens.create(target, hosts=host, name=name, as_json=as_json))
+    _run(agent_tokens.create(target, hosts=host, name=name, as_json=as_json))
 
 
 @agent_token_app.command("list", cls=PlainCommand)
@@ -200,8 +172,7 @@ def _list_agent_tokens(
     Example: `roost-manage agent-token list --data-dir /var/lib/roost`
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
-    configure_logging("manage")
-    run("roost-manage", agent_tokens.list_tokens(target, table_console(), as_json=as_json))
+    _run(agent_tokens.list_tokens(target, table_console(), as_json=as_json))
 
 
 @agent_token_app.command("revoke", cls=PlainCommand)
@@ -217,42 +188,41 @@ def _revoke_agent_token(
     Example: `roost-manage agent-token revoke 1b4e28ba-2fa1-11d2-883f-0016d3cca427`
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
+    _run(agent_tokens.revoke(target, token_id, as_json=as_json))
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
     configure_logging("manage")
-    run("roost-manage", agent_tokens.revoke(target, token_id, as_json=as_json))
+    return endings.run(work, program="roost-manage")
 
 
-class ImportRequest(Struct, frozen=True, kw_only=True):
-    """What `import-placement` was asked for. token: None for what the environment says."""
-
-    source_url: str
-    target: LedgerTarget
-    token: str | None = None
-    ca_file: str | None = None
-    dry_run: bool = False
-    delete: bool = False
-    overwrite: bool = False
-    as_json: bool = False
-
-
-async def import_placement(asked: ImportRequest) -> int:
-    """Read, compare, write, say; returns the exit status."""
-    credentials = None if asked.token else credentials_of(os.environ)
-    async with open_ledger(asked.target, create=not asked.dry_run) as database:
+async def import_placement(
+    source_url: str,
+    target: LedgerTarget,
+    *,
+    token: str | None = None,
+    ca_file: str | None = None,
+    dry_run: bool = False,
+    delete: bool = False,
+    overwrite: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Read, compare, write, report; returns the exit status. token: None for what the environment says."""
+    credentials = None if token else credentials_of(os.environ)
+    async with open_ledger(target, create=not dry_run) as database:
         ledger = None if database is None else Ledger(database)
         with Bars() as bars:
-            async with Source.connect(
-                asked.source_url, token=asked.token, credentials=credentials, ca_file=asked.ca_file
-            ) as source:
+            async with Source.connect(source_url, token=token, credentials=credentials, ca_file=ca_file) as source:
                 read = await read_placement(source, bars.progress)
-        if asked.dry_run or ledger is None:
-            imported = await compare_ledger(ledger, read.state, delete=asked.delete, overwrite=asked.overwrite)
+        if dry_run or ledger is None:
+            imported = await compare_ledger(ledger, read.state, delete=delete, overwrite=overwrite)
         else:
-            imported = await import_ledger(ledger, read.state, delete=asked.delete, overwrite=asked.overwrite)
-    if asked.as_json:
-        print(report_json(asked.source_url, read, imported, dry_run=asked.dry_run).decode(), flush=True)  # noqa: T201
+            imported = await import_ledger(ledger, read.state, delete=delete, overwrite=overwrite)
+    if as_json:
+        print(report_json(source_url, read, imported, dry_run=dry_run).decode(), flush=True)  # noqa: T201
     else:
-        print_report(table_console(), read, imported, dry_run=asked.dry_run)
-    return exit_status(read, imported, dry_run=asked.dry_run)
+        print_report(table_console(), read, imported, dry_run=dry_run)
+    return exit_status(read, imported, dry_run=dry_run)
 
 
 if __name__ == "__main__":

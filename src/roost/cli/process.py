@@ -1,9 +1,8 @@
 """One child process of `roost serve`: `python -m roost.cli.process ROLE SERVICE...`.
 
-It imports what its services need and is then told what to be, in a line on its standard input: its supervisor starts it
-before there is a database to speak of. It opens the database, waiting until it answers, wires its parts (wiring.py),
-serves or works until it is told to stop, and ends at once when its supervisor is gone: its standard input is a pipe
-that only the supervisor holds.
+It imports what its services need while the database starts, and then reads its configuration from a line on its
+standard input. It waits for the database, wires its parts (wiring.py), and serves or works until SIGTERM. It ends at
+once when its supervisor is gone: its standard input is a pipe that only the supervisor holds.
 """
 
 import asyncio
@@ -19,7 +18,6 @@ import uvloop
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
-from starlette.types import ASGIApp
 
 from roost.cli.crash_points import CRASH_POINTS
 from roost.cli.lifeline import end_with_stdin
@@ -41,7 +39,7 @@ log = structlog.get_logger()
 
 
 async def run(config: ProcessConfig) -> None:
-    """Be what the configuration says until SIGTERM; what is in flight then has STOP_TIMEOUT_S to finish."""
+    """Run the configured role until SIGTERM; requests in flight then have STOP_TIMEOUT_S to finish."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stopping.set)
@@ -62,7 +60,7 @@ async def run(config: ProcessConfig) -> None:
 async def _run_parts(config: ProcessConfig, parts: Parts, stopping: asyncio.Event) -> None:
     limits, server = _listener(config, parts) or (None, None)
     async with asyncio.TaskGroup() as group:
-        work = [group.create_task(_must_not_end(one)) for one in background_tasks(config, parts)]
+        work = [group.create_task(_must_not_end(task)) for task in background_tasks(config, parts)]
         if limits:
             work.append(group.create_task(_must_not_end(limits.watch())))
         serving = group.create_task(server.serve()) if server else None
@@ -80,39 +78,37 @@ async def _run_parts(config: ProcessConfig, parts: Parts, stopping: asyncio.Even
 
 
 async def _must_not_end(work: Coroutine[Any, Any, None]) -> None:
-    """A worker that returns is as dead as one that fails."""
+    """Raise RuntimeError when a background task returns: it is as dead as one that fails."""
     await work
     raise RuntimeError("a background task ended by itself")
 
 
 async def _open_database(config: ProcessConfig, stopping: asyncio.Event) -> Database | None:
-    """Connect, however long the database takes; None when told to stop before."""
+    """Connect, however long the database takes; None after SIGTERM."""
     lease_s = read_settings(config.config).conductor.lease_s
-    said = False
+    warned = False
     while not stopping.is_set():
         try:
             return await Database.open(config.dsn, size=config.pool_size, lease_s=lease_s)
         except DatabaseUnavailable as error:
-            if not said:
+            if not warned:
                 log.warning("waiting for the database", error=str(error))
-                said = True
+                warned = True
             await asyncio.sleep(DATABASE_RETRY_S)
     return None
 
 
 def _listener(config: ProcessConfig, parts: Parts) -> tuple[ConnectionLimits, Server] | None:
-    """The listener of this role, None for one that only works. Processes of a role share one port (SO_REUSEPORT).
+    """Return the listener of this role, None for one without. Processes of a role share one port (SO_REUSEPORT).
 
     HTTP/1.1 alone: granian waits for ever for the first bytes of what may become HTTP/2.
     """
-    apps: dict[str, tuple[ASGIApp, str, int]] = {}
     if config.role == "api":
-        apps["api"] = (main_listener(config, parts), config.host, config.port)
-    if config.role == "agent-api":
-        apps["agent-api"] = (agent_listener(config, parts), config.agent_host, config.agent_port)
-    if config.role not in apps:
+        app, host, port = main_listener(config, parts), config.host, config.port
+    elif config.role == "agent-api":
+        app, host, port = agent_listener(config, parts), config.agent_host, config.agent_port
+    else:
         return None
-    app, host, port = apps[config.role]
     settings = parts.settings.listeners
     connections_max = raise_descriptor_limit(settings)
     limits = ConnectionLimits(app, settings, port=port, connections_max=connections_max)
@@ -133,7 +129,7 @@ def _listener(config: ProcessConfig, parts: Parts) -> tuple[ConnectionLimits, Se
 
 
 def _tls_options(config: ProcessConfig) -> dict[str, Any]:
-    """What granian is told of TLS; its own minimum, TLS 1.3, stays."""
+    """Return granian's options for TLS; its own minimum, TLS 1.3, stays."""
     tls = config.tls
     if tls is None:
         return {}

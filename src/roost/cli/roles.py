@@ -1,29 +1,36 @@
-"""What the child processes of `roost serve` are told to be: said by the supervisor, read by the child."""
+"""What `roost serve` and its child processes do, as options. All of them import it, so it imports little."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from msgspec import Struct
 
+from roost.platform.errors import BadRequest
 from roost.platform.tls import ListenerTls
 
 SERVICES = ("placement", "network", "compute", "conductor")
 SCHEMAS = ("placement", "network", "compute")
 """Of the database: those services keep something."""
 
+AUTHS = ("none", "noauth2", "keystone")
+PRESETS: Mapping[str, bool] = {
+    "default": False,
+    "legacy-rbac": False,
+    "secure-rbac": True,
+    "open": False,
+    "cors": False,
+}
+"""What --policy takes besides a file -> enforce_new_defaults. `open` and `cors` change other things too (access.py)."""
 
-class ProcessConfig(Struct, frozen=True, kw_only=True):
-    """What the supervisor tells a child.
 
-    role: api, agent-api, conductor or reconciler. services: those that this supervisor runs. pool_size: database
-    connections. host, port: the main listener; agent_host, agent_port: where agents ask. config: the roost.toml.
-    auth, policy: access_words.py. tls: None for listeners that speak http. metrics_dir: telemetry.py.
+class Serving(Struct, frozen=True, kw_only=True):
+    """What is served, where and to whom: the command line, the supervisor and its children share it.
+
+    services: of SERVICES. host, port: the main listener; agent_host, agent_port: the agents'. config: the roost.toml.
+    auth: of AUTHS. policy: a name of PRESETS, or a file. tls: None for listeners that speak http.
     """
 
-    role: str
-    number: int
     services: tuple[str, ...]
-    dsn: str
-    pool_size: int
     host: str
     port: int
     agent_host: str
@@ -32,14 +39,36 @@ class ProcessConfig(Struct, frozen=True, kw_only=True):
     auth: str = "none"
     policy: str | None = None
     tls: ListenerTls | None = None
+
+
+class ProcessConfig(Serving, frozen=True, kw_only=True):
+    """What a child process does.
+
+    role: api, agent-api, conductor or reconciler. pool_size: database connections. metrics_dir: telemetry.py.
+    """
+
+    role: str
+    number: int
+    dsn: str
+    pool_size: int
     metrics_dir: str | None = None
 
     @property
     def name(self) -> str:
-        """What logs and metrics call it."""
+        """Return what logs and metrics call it."""
         return f"{self.role}-{self.number}"
 
 
 def is_placement_alone(services: Sequence[str]) -> bool:
-    """Whether nothing but the ledger is served: it knows nothing of networks, servers and hosts."""
+    """Return whether nothing but the ledger is served: it knows nothing of networks, servers and hosts."""
     return tuple(services) == ("placement",)
+
+
+def check_policy_word(word: str) -> str:
+    """Return a name of PRESETS as it is, a file as its absolute path. Raises BadRequest for neither."""
+    if word in PRESETS:
+        return word
+    file = Path(word)
+    if not file.is_file():
+        raise BadRequest(f"no file {word}: expected {', '.join(PRESETS)}, or a policy file")
+    return str(file.absolute())

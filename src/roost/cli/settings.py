@@ -3,14 +3,13 @@
 import os
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from roost.compute.settings import ComputeSettings
 from roost.conductor.settings import ConductorSettings
 from roost.network.settings import NetworkSettings
 from roost.placement.settings import PlacementSettings
-from roost.platform.config import check_names, load_section
+from roost.platform.config import read_config
 from roost.platform.settings import ApiSettings, CorsSettings, KeystoneSettings, ListenerSettings, ProxySettings
 from roost.scheduling.settings import SchedulingSettings
 
@@ -31,10 +30,5 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 
 def read_settings(file: Path | str | None) -> Settings:
-    """The configuration from `file` and the environment. Raises BadRequest, which names the option."""
-    path = None if file is None else Path(file)
-    sections = {section.name: section.type for section in msgspec.structs.fields(Settings)}
-    check_names(sections, file=path, environment=os.environ)
-    return Settings(
-        **{name: load_section(kind, name, file=path, environment=os.environ) for name, kind in sections.items()}
-    )
+    """Return the configuration from `file` and the environment. Raises BadRequest, which names the option."""
+    return read_config(Settings, file=None if file is None else Path(file), environment=os.environ)

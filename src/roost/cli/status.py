@@ -1,10 +1,11 @@
-"""What a running Roost is at, read over its APIs: hosts, addresses of segments, builds with what they wait for."""
+"""What a running Roost is doing, read over its APIs: hosts, addresses of segments, builds with what they wait for."""
 
-from typing import Any
+from collections import Counter
 
+import msgspec
 from msgspec import Struct
 
-from roost.cli.cloud_client import CloudClient, Json
+from roost.cli.cloud_client import CloudClient
 
 BUILDS_SHOWN = 20
 
@@ -52,37 +53,30 @@ async def read_status(client: CloudClient) -> Status:
     services = await client.list_all("/compute/v2.1/os-services", "services")
     builds = await client.call("GET", f"/compute/builds?limit={BUILDS_SHOWN}")
     return Status(
-        hosts=tuple(HostStatus(name=one["host"], state=one["state"], status=one["status"]) for one in services),
+        hosts=tuple(HostStatus(name=host["host"], state=host["state"], status=host["status"]) for host in services),
         segments=await _read_segments(client),
-        builds=tuple(_build(build) for build in builds["builds"]),
+        builds=msgspec.convert(builds["builds"], tuple[BuildStatus, ...]),
         builds_total=builds["total"],
     )
-
-
-def _build(build: Json) -> BuildStatus:
-    return BuildStatus(**{name: build[name] for name in BuildStatus.__struct_fields__})
 
 
 async def _read_segments(client: CloudClient) -> tuple[SegmentStatus, ...]:
     """Add up the subnets of each segment, which is all that servers on one network and host may choose among."""
     networks = await client.list_all("/network/v2.0/network-ip-availabilities", "network_ip_availabilities")
-    segments = {one["id"]: one for one in await client.list_all("/network/v2.0/segments", "segments")}
-    subnets = {one["id"]: one for one in await client.list_all("/network/v2.0/subnets", "subnets")}
-    sums: dict[tuple[str, str], list[int]] = {}
+    segments = {segment["id"]: segment for segment in await client.list_all("/network/v2.0/segments", "segments")}
+    subnets = {subnet["id"]: subnet for subnet in await client.list_all("/network/v2.0/subnets", "subnets")}
+    sums: dict[tuple[str, str], Counter[str]] = {}
     for network in networks:
-        for part in network["subnet_ip_availability"]:
-            subnet: dict[str, Any] = subnets.get(part["subnet_id"], {})
+        for availability in network["subnet_ip_availability"]:
+            if availability["ip_version"] != 4:
+                continue  # IPv6: no subnet runs out of addresses
+            subnet = subnets.get(availability["subnet_id"], {})
             segment = segments.get(subnet.get("segment_id") or "", {})
-            if part["ip_version"] != 4:
-                continue  # no capacity: a subnet has more than anybody counts
             name = segment.get("name") or subnet.get("roost:cell") or ""
-            counts = sums.setdefault((network["network_name"], name), [0, 0, 0])
-            details = part["ip_availability_details"]
-            for place, count in enumerate(
-                (part["total_ips"], part["used_ips"], details["free_ips_in_allocation_pool"])
-            ):
-                counts[place] += count
+            counts = sums.setdefault((network["network_name"], name), Counter(total=0, used=0, free=0))
+            counts["total"] += availability["total_ips"]
+            counts["used"] += availability["used_ips"]
+            counts["free"] += availability["ip_availability_details"]["free_ips_in_allocation_pool"]
     return tuple(
-        SegmentStatus(network=network, segment=segment, total=total, used=used, free=free)
-        for (network, segment), (total, used, free) in sorted(sums.items())
+        SegmentStatus(network=network, segment=segment, **counts) for (network, segment), counts in sorted(sums.items())
     )

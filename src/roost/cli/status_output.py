@@ -6,7 +6,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from roost.cli.books import ServerState
+from roost.cli.four_records import ServerState
 from roost.cli.plurals import is_or_are, many
 from roost.cli.status import HostStatus, Status
 from roost.cli.tables import new_table, print_table
@@ -54,10 +54,10 @@ def print_status(console: Console, status: Status) -> None:
     if status.segments:
         console.print()
         table = new_table("network", "segment", "addresses", "used", "free", numbers=("addresses", "used", "free"))
-        for one in status.segments:
-            style = "red" if one.free == 0 else ""
-            counts = [f"{count:,}" for count in (one.total, one.used, one.free)]
-            table.add_row(printable(one.network), printable(one.segment), *counts, style=style)
+        for segment in status.segments:
+            counts = [f"{count:,}" for count in (segment.total, segment.used, segment.free)]
+            names = (printable(segment.network), printable(segment.segment))
+            table.add_row(*names, *counts, style="" if segment.free else "red")
         print_table(console, table)
     console.print()
     if not status.builds_total:

@@ -1,7 +1,6 @@
-"""How `load` and `demo` are shown: progress and tables for people, one JSON object for programs."""
+"""How `load` and `demo` are shown: progress, sentences and tables for people."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.padding import Padding
@@ -9,9 +8,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-from roost.cli.books import Books, SegmentUse, ServerState
 from roost.cli.cloudfile import Cloud
-from roost.cli.demo import Refused, Story
+from roost.cli.four_records import FourRecords, SegmentUse, ServerState
 from roost.cli.plurals import is_or_are, many, plural
 from roost.cli.tables import new_table
 
@@ -20,7 +18,7 @@ INDENT = 3
 
 
 class Bars:
-    """Progress bars on standard error, one per kind of work, until this is left; none where nobody watches.
+    """Progress bars on standard error, one per kind of work; none where it is no terminal.
 
     Bars are redrawn by moving the cursor up, so whoever prints to the same terminal clears them first.
     """
@@ -53,99 +51,63 @@ class Bars:
         return Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
 
 
-class Silent:
-    """Tells nobody: for --json, whose object comes at the end."""
-
-    def __init__(self, bars: Bars) -> None:
-        self._bars = bars
-
-    def progress(self, kind: str, done: int, total: int) -> None:
-        """See Teller."""
-        self._bars.progress(kind, done, total)
-
-    def loaded(self, cloud: Cloud, hosts: int) -> None:
-        """See Teller."""
-
-    def booted(self, servers: Sequence[ServerState], segments: Sequence[SegmentUse], seconds: float) -> None:
-        """See Teller."""
-
-    def refused(self, refused: Refused) -> None:
-        """See Teller."""
-
-    def reused(self, deleted: ServerState, server: ServerState, segment: str) -> None:
-        """See Teller."""
-
-    def followed(self, server: ServerState, address: str, segment: SegmentUse) -> None:
-        """See Teller."""
-
-    def skipped(self, reason: str) -> None:
-        """See Teller."""
-
-    def checked(self, books: Books) -> None:
-        """See Teller."""
-
-
-class Narrator(Silent):
-    """Tells people, on standard output."""
+class Narrator:
+    """Prints the story while it happens; on a quiet console, nothing."""
 
     def __init__(self, bars: Bars, console: Console) -> None:
-        super().__init__(bars)
+        self.progress = bars.progress
+        self._bars = bars
         self._console = console
         self._act = 0
 
     def loaded(self, cloud: Cloud, hosts: int) -> None:
-        """See Teller."""
+        """Tell what the cloud is."""
         segments = sum(len(network.segments) or 1 for network in cloud.networks)
         names = ", ".join(network.name for network in cloud.networks)
-        self._print(
-            Text(
-                f"A cloud of {many(hosts, 'host')}: {plural(len(cloud.networks), 'network')} {names}, "
-                f"{many(segments, 'segment')}."
-            )
-        )
+        networks = f"{plural(len(cloud.networks), 'network')} {names}"
+        self._print(Text(f"A cloud of {many(hosts, 'host')}: {networks}, {many(segments, 'segment')}."))
 
     def booted(self, servers: Sequence[ServerState], segments: Sequence[SegmentUse], seconds: float) -> None:
-        """See Teller."""
+        """Tell how many servers took which addresses."""
         active = sum(server.status == "ACTIVE" for server in servers)
         self._title("Servers are booted until the addresses run out")
         self._line(f"{active} of {many(len(servers), 'server')} {is_or_are(active)} ACTIVE after {seconds:.1f} s.")
         self._print(Padding(segment_table(segments), (0, 0, 0, INDENT), expand=False))
 
-    def refused(self, refused: Refused) -> None:
-        """See Teller."""
+    def refused(self, server: ServerState) -> None:
+        """Tell of the boot for which no address was left."""
         self._title("The next boot is refused, and says why")
-        self._line(f"{refused.name}: {refused.reason}")
-        if refused.funnel:
+        self._line(f"{server.name}: {server.fault}")
+        if server.funnel:
             table = new_table("requirement", "hosts left", numbers=("hosts left",))
-            for requirement, left in refused.funnel:
-                table.add_row(requirement, str(left), style="" if left else "red")
+            for requirement, hosts_left in server.funnel:
+                table.add_row(requirement, str(hosts_left), style="" if hosts_left else "red")
             self._print(Padding(table, (0, 0, 0, INDENT), expand=False))
 
     def reused(self, deleted: ServerState, server: ServerState, segment: str) -> None:
-        """See Teller."""
+        """Tell that a server got the address of a deleted one."""
         self._title("A freed address is used again")
         self._line(f"{deleted.name} ({', '.join(deleted.addresses)}) on {deleted.host} is deleted.")
         self._line(f"{server.name} boots into {', '.join(server.addresses)} on {server.host}, in {segment}.")
 
     def followed(self, server: ServerState, address: str, segment: SegmentUse) -> None:
-        """See Teller."""
+        """Tell that a server went where the address of its port is."""
         self._title("A port that has an address decides the rack")
         self._line(f"The port has {address}, which is in {segment.name}.")
         self._line(f"{server.name} boots with it and lands on {server.host}, which reaches {segment.name}.")
 
     def skipped(self, reason: str) -> None:
-        """See Teller."""
+        """Tell why a part of the story is left out."""
         self._line(f"Skipped: {reason}.")
 
-    def checked(self, books: Books) -> None:
-        """See Teller."""
-        self._title("The books agree" if books.agree else "The books do not agree")
-        counts = (
-            f"{many(books.ledger, 'claim')} in the ledger, {many(books.addresses, 'address')} assigned, "
-            f"{many(books.ports, 'port')} with an address, {many(books.servers, 'server')} ACTIVE."
+    def checked(self, records: FourRecords) -> None:
+        """Tell whether the four records agree."""
+        self._title(f"The four records {'agree' if records.agree else 'do not agree'}")
+        self._line(
+            f"{many(records.ledger, 'claim')} in the ledger, {many(records.addresses, 'address')} assigned, "
+            f"{many(records.ports, 'port')} with an address, {many(records.servers, 'server')} ACTIVE."
         )
-        self._line(counts)
-        for difference in books.differences:
+        for difference in records.differences:
             self._line(difference)
 
     def _title(self, text: str) -> None:
@@ -161,7 +123,7 @@ class Narrator(Silent):
 
 
 def load_text(created: Mapping[str, int], found: Mapping[str, int]) -> str:
-    """What `load` did, in one sentence. created, found: kinds in the plural -> how many."""
+    """Return what `load` did, in one sentence. created, found: kinds in the plural -> how many."""
     created_text, found_text = _listed(created), _listed(found)
     if created_text:
         return f"Created {created_text}." + (f" There already: {found_text}." if found_text else "")
@@ -175,7 +137,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def segment_table(segments: Sequence[SegmentUse]) -> Table:
-    """A row per segment: hosts, servers, addresses used and free, and a bar of the same."""
+    """Return a row for each segment: hosts, servers, addresses used and free, and a bar of the same."""
     numbers = ("hosts", "servers", "used", "free")
     table = new_table("segment", *numbers, "addresses", numbers=numbers)
     for segment in segments:
@@ -189,32 +151,3 @@ def _bar(used: int, total: int) -> Text:
     full = min(BAR_CELLS, -(-used * BAR_CELLS // total)) if total else 0
     colour = "red" if used >= total else "green"
     return Text("█" * full, style=colour) + Text("░" * (BAR_CELLS - full), style="dim")
-
-
-def story_json(story: Story) -> dict[str, Any]:
-    """The demo as a program reads it; docs/reference/command-line.md."""
-    return {
-        "segments": [
-            {
-                "name": segment.name,
-                "hosts": len(segment.host_names),
-                "servers": segment.servers,
-                "addresses_total": segment.addresses_total,
-                "addresses_used": segment.addresses_used,
-            }
-            for segment in story.segments
-        ],
-        "servers": [
-            {
-                "name": server.name,
-                "status": server.status,
-                "host": server.host,
-                "addresses": server.addresses,
-                "fault": server.fault,
-            }
-            for server in story.servers
-        ],
-        "refused": story.refused,
-        "books": story.books,
-        "seconds": story.seconds,
-    }

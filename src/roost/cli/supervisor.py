@@ -21,11 +21,10 @@ from typing import Any
 import msgspec
 import structlog
 
-from roost.cli.access_words import PRESETS
-from roost.cli.roles import SCHEMAS, ProcessConfig, is_placement_alone
+from roost.cli.ledger_target import LedgerTarget, connect
+from roost.cli.roles import PRESETS, SCHEMAS, ProcessConfig, Serving, is_placement_alone
 from roost.cli.settings import read_settings
-from roost.platform.database import Database
-from roost.platform.errors import DatabaseTooOld, DatabaseUnavailable, RoostError
+from roost.platform.errors import RoostError
 from roost.platform.migrate import list_outdated, upgrade
 from roost.platform.postgres import PostgresError, PrivatePostgres
 from roost.platform.tls import ListenerTls, unverified_context
@@ -47,37 +46,23 @@ class ServeError(RoostError):
     """Roost cannot be served."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServeOptions:
-    """What `roost serve` was asked for.
+class ServeOptions(Serving, frozen=True, kw_only=True):
+    """What `roost serve` is asked for.
 
-    services: of SERVICES. data_dir or database: exactly one. host, port: the main listener, port 0 takes a free one;
-    agent_port likewise. listens: False for a conductor alone, which answers nobody. workers, agent_workers,
-    conductors: processes of each role.
-    auth, policy: access_words.py. tls: None for listeners that speak http.
+    port, agent_port: 0 takes a free one. listens: False for a conductor alone, which answers nobody. workers,
+    agent_workers, conductors: processes of each role.
     """
 
-    services: tuple[str, ...]
-    data_dir: Path | None
-    database: str | None
-    host: str
-    port: int
-    agent_host: str
-    agent_port: int
+    target: LedgerTarget
+    pg_template: Path | None
     workers: int
     conductors: int
-    agent_workers: int = 1
-    pg_bin: Path | None = None
-    pg_template: Path | None = None
-    config: Path | None = None
-    listens: bool = True
-    auth: str = "none"
-    policy: str | None = None
-    tls: ListenerTls | None = None
+    agent_workers: int
+    listens: bool
 
 
 Opening = asyncio.Task[str]
-"""Having the database: started if it is a private one, and migrated. Gives the address where children connect."""
+"""Starts the database, if it is a private one, and migrates it; its result is the address where children connect."""
 
 
 @dataclass
@@ -88,11 +73,6 @@ class Child:
     process: asyncio.subprocess.Process | None = None
     deaths: int = 0
     started_at_s: float = field(default_factory=time.monotonic)
-
-    @property
-    def name(self) -> str:
-        """What logs call it."""
-        return self.config.name
 
 
 async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
@@ -105,12 +85,12 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     _check_settings(options)
     _check_listeners(options)
-    with contextlib.ExitStack() as held:
-        port = _hold_port(held, options.host, options.port, option="--listen") if options.listens else 0
+    with contextlib.ExitStack() as stack:
+        port = _hold_port(stack, options.host, options.port, option="--listen") if options.listens else 0
         agent_port = 0
         if "compute" in options.services:
-            agent_port = _hold_port(held, options.agent_host, options.agent_port, option="--agent-listen")
-        metrics_dir = held.enter_context(tempfile.TemporaryDirectory(prefix="roost-metrics-"))
+            agent_port = _hold_port(stack, options.agent_host, options.agent_port, option="--agent-listen")
+        metrics_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="roost-metrics-"))
         children = [Child(config) for config in _configs(options, port, agent_port, metrics_dir)]
         async with _database(options) as (opening, postgres):
             await _supervise(children, opening, postgres, stopping, ready)
@@ -143,11 +123,11 @@ def _is_loopback(host: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def _database(options: ServeOptions) -> AsyncIterator[tuple[Opening, PrivatePostgres | None]]:
-    """The database for as long as this runs; what is begun is brought to its end, even if nobody waits for it."""
+    """Yield the opening of the database, which is always brought to its end."""
     postgres = None
-    if options.database is None:
-        assert options.data_dir is not None
-        postgres = PrivatePostgres(options.data_dir, pg_bin=options.pg_bin, template=options.pg_template)
+    target = options.target
+    if target.data_dir is not None:
+        postgres = PrivatePostgres(target.data_dir, pg_bin=target.pg_bin, template=options.pg_template)
     opening = asyncio.create_task(_open_database(options, postgres))
     try:
         yield opening, postgres
@@ -158,40 +138,26 @@ async def _database(options: ServeOptions) -> AsyncIterator[tuple[Opening, Priva
 
 
 async def _open_database(options: ServeOptions, postgres: PrivatePostgres | None) -> str:
-    dsn = options.database
+    dsn = options.target.database
     if postgres is not None:
         await asyncio.to_thread(postgres.start)
         dsn = postgres.dsn
     assert dsn is not None
-    if outdated := await _find_outdated(dsn, ("placement",) if is_placement_alone(options.services) else SCHEMAS):
+    async with connect(dsn) as database:  # so that no migration begins that could not end
+        outdated = await list_outdated(database, ("placement",) if is_placement_alone(options.services) else SCHEMAS)
+    if outdated:
         await asyncio.to_thread(upgrade, dsn, outdated)
     return dsn
 
 
-async def _find_outdated(dsn: str, schemas: Sequence[str]) -> list[str]:
-    """The schemas that must be migrated; fails with a sentence and not in the middle of a migration."""
-    try:
-        database = await Database.open(dsn, size=1)
-    except DatabaseTooOld:
-        raise
-    except DatabaseUnavailable as error:
-        raise ServeError(str(error)) from error
-    except Exception as error:  # asyncpg's refusals: a wrong password, no such database, no such option
-        raise ServeError(f"the database refuses the connection: {error}") from error
-    try:
-        return await list_outdated(database, schemas)
-    finally:
-        await database.close()
-
-
-def _hold_port(held: contextlib.ExitStack, host: str, port: int, *, option: str) -> int:
+def _hold_port(stack: contextlib.ExitStack, host: str, port: int, *, option: str) -> int:
     """Keep a port for the children, who share it, for as long as this runs; 0 takes a free one. Raises ServeError."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        with socket.socket(family, socket.SOCK_STREAM) as alone:  # refused if anybody at all listens there
+        with socket.socket(family, socket.SOCK_STREAM) as alone:  # refused if any process listens there
             alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             alone.bind((host, port))
-        shared = held.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        shared = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
         shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         shared.bind((host, port))
@@ -212,23 +178,10 @@ def _configs(options: ServeOptions, port: int, agent_port: int, metrics_dir: str
     elif "network" in options.services:
         roles.append(("reconciler", 1))
     pool_size = max(4, min(8, CONNECTIONS_MAX // max(1, len(roles)) - 3))
+    serving = {name: getattr(options, name) for name in Serving.__struct_fields__}
+    serving |= {"port": port, "agent_port": agent_port}
     return [
-        ProcessConfig(
-            role=role,
-            number=number,
-            services=options.services,
-            dsn="",
-            pool_size=pool_size,
-            host=options.host,
-            port=port,
-            agent_host=options.agent_host,
-            agent_port=agent_port,
-            config=None if options.config is None else str(options.config),
-            auth=options.auth,
-            policy=options.policy,
-            tls=options.tls,
-            metrics_dir=metrics_dir,
-        )
+        ProcessConfig(**serving, role=role, number=number, dsn="", pool_size=pool_size, metrics_dir=metrics_dir)
         for role, number in roles
     ]
 
@@ -240,7 +193,7 @@ async def _supervise(
     stopping: asyncio.Event,
     ready: Callable[[str], None],
 ) -> None:
-    """Run the children until told to stop; raises ServeError, or what opening the database raised."""
+    """Run the children until `stopping` is set; raises ServeError, or what opening the database raised."""
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     all_ready = asyncio.Event()
     async with asyncio.TaskGroup() as group:
@@ -287,9 +240,9 @@ async def _keep_alive(
         if stopping.is_set():
             return
         child.deaths += 1
-        log.error("process died", child=child.name, pid=child.process.pid, status=status, deaths=child.deaths)
+        log.error("process died", child=child.config.name, pid=child.process.pid, status=status, deaths=child.deaths)
         if not all_ready.is_set() and child.deaths >= DEATHS_BEFORE_READY_MAX and not failed.done():
-            text = f"the {child.name} process died {child.deaths} times while starting; the log has the reason"
+            text = f"the {child.config.name} process died {child.deaths} times while starting; the log has the reason"
             failed.set_exception(ServeError(text))
             return
         if time.monotonic() - child.started_at_s > SETTLED_S:
@@ -313,7 +266,7 @@ async def _start(child: Child) -> None:
 
 
 async def _is_open(opening: Opening) -> bool:
-    """Whether there is a database, once that is known."""
+    """Return whether there is a database, once that is known."""
     await asyncio.wait([opening])
     return not opening.cancelled() and opening.exception() is None
 
@@ -326,7 +279,7 @@ async def _tell(process: asyncio.subprocess.Process, config: ProcessConfig) -> N
 
 
 async def _stop(child: Child) -> None:
-    """SIGTERM, and SIGKILL for one that does not listen."""
+    """Stop a child: by SIGTERM, then by SIGKILL."""
     process = child.process
     if process is None or process.returncode is not None:
         return
@@ -335,7 +288,7 @@ async def _stop(child: Child) -> None:
     try:
         await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
     except TimeoutError:
-        log.error("process does not stop and is killed", child=child.name, pid=process.pid)
+        log.error("process does not stop and is killed", child=child.config.name, pid=process.pid)
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
@@ -354,7 +307,7 @@ async def _keep_postgres(postgres: PrivatePostgres, opening: Opening, stopping: 
 
 
 async def _wait_until_ready(children: Sequence[Child], opening: Opening) -> str:
-    """Until every listener answers 200; returns the main one's address, "" without one.
+    """Wait until every listener answers 200; returns the main one's address, "" without one.
 
     Raises ServeError, and what opening the database raised.
     """
@@ -379,7 +332,7 @@ async def _wait_until_ready(children: Sequence[Child], opening: Opening) -> str:
 
 
 async def _answers(host: str, port: int, tls: ListenerTls | None, *, asks_for_certificate: bool) -> bool:
-    """Whether `GET /healthz` is answered 200. By hand: an HTTP client takes longer to import than all of this file.
+    """Return whether `GET /healthz` is answered 200. By hand: an HTTP client takes long to import.
 
     asks_for_certificate: the listener wants one that this process has not; that it says so is answer enough.
     """
@@ -399,7 +352,7 @@ async def _answers(host: str, port: int, tls: ListenerTls | None, *, asks_for_ce
 
 
 def _here(host: str) -> str:
-    """Where this machine itself reaches a listener."""
+    """Return where this machine itself reaches a listener."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 

@@ -43,7 +43,7 @@ def client_tls(ca_file: str | None, cert: Path | None, key: Path | None) -> "ssl
     try:
         return client_context(ca_file, path_text(cert), path_text(key))
     except BadRequest as error:
-        endings.fail("roost", error)
+        endings.fail(error)
 
 
 def check_pair(cert: Path | None, key: Path | None) -> None:

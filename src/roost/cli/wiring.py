@@ -96,7 +96,7 @@ class Parts:
 
 
 def main_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
-    """The main listener as clients meet it."""
+    """Return the main listener as clients meet it."""
     return access.guarded(
         main_app(config, parts),
         keystone=parts.keystone,
@@ -109,7 +109,7 @@ def main_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
 
 
 def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
-    """The main listener: each service below its name, and at the root too if it is alone."""
+    """Return the main listener: each service below its name, and at the root too if it is alone."""
     apis: dict[str, Callable[[], list[Route]]] = {"placement": lambda: placement_api.routes(parts.ledger, parts.policy)}
     if parts.cloud is not None:
         apis |= parts.cloud.apis()
@@ -123,21 +123,21 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
 
 
 def agent_app(parts: Parts) -> Starlette:
-    """The listener of the agents, whose held polls would use up the main one's connections."""
+    """Return the listener of the agents, whose held polls would use up the main one's connections."""
     assert parts.cloud is not None
     agents = mount("/agent/v1", parts.cloud.agent_routes())
     return _application(parts, [_healthz(parts), metrics_route(parts.telemetry), agents, API.not_found()])
 
 
 def agent_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
-    """The listener of the agents as they meet it."""
+    """Return the listener of the agents as they meet it."""
     assert parts.cloud is not None
     app = agent_app(parts)
     return app if config.auth == "none" else parts.cloud.agents_only(app)
 
 
 def _application(parts: Parts, routes: Sequence[BaseRoute]) -> Starlette:
-    """A listener's routes. What is asked of no path at all, `CONNECT host:port` and `OPTIONS *`, is asked of nobody."""
+    """Return a listener's application. Targets that are no path (`CONNECT host:port`) are answered 501."""
     application = Starlette(routes=routes)
     application.router.redirect_slashes = False
     application.router.default = API.no_path
@@ -146,7 +146,7 @@ def _application(parts: Parts, routes: Sequence[BaseRoute]) -> Starlette:
 
 
 def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
-    """What a process of this role does besides answering requests; none of these ever returns."""
+    """Return what a process of this role does besides answering requests; none of these ever returns."""
     return [
         parts.wakeups.run(),
         parts.telemetry.run(),
@@ -157,18 +157,12 @@ def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any,
 
 
 def _ledger_audits(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
-    """In the processes that reconcile; a placement service alone has none, there the first worker does it."""
-    if config.role not in ("conductor", "reconciler") and not (
-        is_placement_alone(config.services) and config.number == 1
-    ):
+    """Return the audits of a process that reconciles: of a placement service alone, its first worker does."""
+    alone = is_placement_alone(config.services) and config.number == 1
+    if config.role not in ("conductor", "reconciler") and not alone:
         return []
-    return [
-        repeat(
-            lambda: ledger_audit.AUDIT.reconcile(parts.ledger),
-            "auditing the ledger",
-            interval_s=parts.settings.placement.audit_s,
-        )
-    ]
+    audit = partial(ledger_audit.AUDIT.reconcile, parts.ledger)
+    return [repeat(audit, "auditing the ledger", interval_s=parts.settings.placement.audit_s)]
 
 
 def _healthz(parts: Parts) -> Route:
@@ -182,7 +176,7 @@ def _healthz(parts: Parts) -> Route:
 
 
 def _agent_announcement(config: ProcessConfig) -> Route:
-    """Where agents ask: the name by which the client came, unless the agents' listener has an address of its own."""
+    """Return the route that says where agents ask: at the client's name for this host, or where their listener is."""
 
     async def answer(request: Request) -> Response:
         host = config.agent_host

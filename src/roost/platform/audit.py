@@ -1,6 +1,6 @@
 """One skeleton for every audit: pages of what is looked at, a second look, and the repair of each kind of drift.
 
-What drifts, how it is told and how it is repaired is the wings': each has an `Audit` of its `Check`s.
+Each wing has an `Audit` of its `Check`s, with what drifts there, the words for it and its repairs.
 """
 
 from collections import Counter

@@ -30,10 +30,10 @@ class Caller(Struct, frozen=True):
 
 
 OPERATOR = Caller("operator", "operator", ("admin",))
-"""Every caller, where nobody is asked who they are."""
+"""Every caller, without authentication."""
 
 ANONYMOUS = Caller(None, None)
-"""Who asks for what is open to everybody, where callers are asked who they are."""
+"""The caller of a path that needs no authentication."""
 
 
 class Unauthorized(RoostError):
@@ -58,13 +58,13 @@ class Policy(Protocol):
 
 
 class Unrestricted:
-    """The policy where nobody is asked who they are."""
+    """The policy without authentication."""
 
     def enforce(self, caller: Caller, rule: str, target: Mapping[str, str | None] | None = None) -> None:
         """Let everybody in."""
 
 
 def caller_of(scope: Scope) -> Caller:
-    """The caller that authentication found, the operator without any."""
+    """Return the caller that authentication found, the operator without any."""
     caller: Caller = scope.get(CALLER_KEY, OPERATOR)
     return caller

@@ -1,7 +1,7 @@
-"""Asks every request who makes it, before anything else looks at it; what that caller may do, policy decides later.
+"""Finds out the caller of every request before anything else sees it; policy decides later what that caller may do.
 
 `Authentication` wraps the main listener. How a caller is known is a function from headers to a Caller: `noauth2`, which
-believes what it is told, or Keystone's (keystone.py).
+believes the headers, or Keystone's (keystone.py).
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,19 +19,14 @@ RETRY_AFTER_S = 1
 
 
 class Authentication:
-    """The outermost layer of a listener: 401 for a request whose caller cannot be told.
+    """The outermost layer of a listener: 401 for a request whose caller is unknown.
 
     open_paths: asked for by clients that have no token yet, and by who watches over the process; each is compared
     whole. challenge: the WWW-Authenticate of a 401, where there is one.
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        identify: Identify,
-        *,
-        open_paths: frozenset[str],
-        challenge: str | None = None,
+        self, app: ASGIApp, identify: Identify, *, open_paths: frozenset[str], challenge: str | None = None
     ) -> None:
         self.app = app
         self.identify = identify
@@ -67,8 +62,10 @@ async def noauth2(headers: Headers) -> Caller:
     user_id, _, project_id = headers.get("x-auth-token", "").strip().partition(":")
     if not user_id:
         raise Unauthorized
-    given = headers.get("x-roles")
-    roles = [role.strip() for role in given.split(",")] if given is not None else ["admin"] * (user_id == "admin")
+    roles_sent = headers.get("x-roles")
+    roles = (
+        [role.strip() for role in roles_sent.split(",")] if roles_sent is not None else ["admin"] * (user_id == "admin")
+    )
     named = tuple(role for role in roles if role)
     if system_scope := headers.get("openstack-system-scope"):
         return Caller(user_id, None, named, system_scope)
@@ -76,5 +73,5 @@ async def noauth2(headers: Headers) -> Caller:
 
 
 def _keystone_error(status: int, title: str, error: Exception) -> dict[str, object]:
-    """Source: keystonemiddleware, auth_token: the body of its 401."""
+    """Return the body of a refusal. Source: keystonemiddleware, auth_token: the body of its 401."""
     return {"error": {"code": status, "title": title, "message": str(error)}}

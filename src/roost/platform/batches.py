@@ -24,7 +24,7 @@ class Batches(Generic[T, R]):
         self._running: asyncio.Task[None] | None = None
 
     async def do(self, item: T) -> R:
-        """The result for one item. A caller that is cancelled does not stop the work: it may be half-way done."""
+        """Return the result for one item. A caller that is cancelled does not stop work that has begun."""
         future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._running is None or self._running.done():
@@ -37,11 +37,11 @@ class Batches(Generic[T, R]):
             error = await self._try(batch)
             if error is None:
                 continue
-            for one in batch:
+            for waiting in batch:
                 away = isinstance(error, DatabaseUnavailable) and not isinstance(error, TransactionVictim)
-                failed = error if away or len(batch) == 1 else await self._try([one])
-                if failed is not None and not one[1].done():
-                    one[1].set_exception(failed)
+                failed = error if away or len(batch) == 1 else await self._try([waiting])
+                if failed is not None and not waiting[1].done():
+                    waiting[1].set_exception(failed)
 
     async def _try(self, batch: Sequence[tuple[T, "asyncio.Future[R]"]]) -> Exception | None:
         try:

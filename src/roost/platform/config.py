@@ -29,28 +29,34 @@ OTHER_VARIABLES = frozenset({
 """The ROOST_… variables that are no option of a section; `tests/cli/test_settings.py` finds one that is missing."""
 
 
-def check_names(sections: Mapping[str, type], *, file: Path | None, environment: Mapping[str, str]) -> None:
-    """Raise BadRequest with every section of the file and every ROOST_… variable that nothing reads.
+def read_config(kind: type[T], *, file: Path | None, environment: Mapping[str, str]) -> T:
+    """Return the configuration as a struct whose fields are the sections.
 
-    sections: name -> struct, all that there are.
+    Raises BadRequest with every section and variable that nothing reads; else with the option, and what was expected.
     """
-    variables = {
+    content = _read(file) if file else {}
+    sections = {section.name: section.type for section in msgspec.structs.fields(kind)}  # type: ignore[arg-type]
+    variables = OTHER_VARIABLES | {
         variable_of(section, option.name)
-        for section, kind in sections.items()
-        for option in msgspec.structs.fields(kind)
+        for section, struct in sections.items()
+        for option in msgspec.structs.fields(struct)
     }
     unknown = [
         f"{file}: there is no section [{name}]{_nearest(name, sections, 'the sections are')}"
-        for name in (_read(file) if file else {})
+        for name in content
         if name not in sections
     ]
     unknown += [
-        f"{name} in the environment is no option of Roost{_nearest(name, variables | OTHER_VARIABLES)}"
+        f"{name} in the environment is no option of Roost{_nearest(name, variables)}"
         for name in sorted(environment)
-        if name.startswith("ROOST_") and name not in variables | OTHER_VARIABLES
+        if name.startswith("ROOST_") and name not in variables
     ]
     if unknown:
         raise BadRequest("\n".join(unknown))
+    return kind(**{
+        name: _read_section(struct, name, dict(content.get(name, {})), source=str(file), environment=environment)
+        for name, struct in sections.items()
+    })  # fmt: skip
 
 
 def variable_of(section: str, option: str) -> str:
@@ -65,21 +71,21 @@ def _nearest(name: str, known: Collection[str], all_of_them: str = "") -> str:
     return f": {all_of_them} {', '.join(sorted(known))}" if all_of_them else ""
 
 
-def load_section(kind: type[T], section: str, *, file: Path | None, environment: Mapping[str, str]) -> T:
-    """One section as its struct. Raises BadRequest, which names the option and what was expected."""
-    given: dict[str, Any] = dict(_read(file).get(section, {})) if file else {}
+def _read_section(
+    kind: type[T], section: str, options: dict[str, Any], *, source: str, environment: Mapping[str, str]
+) -> T:
     fields = {field.name: field.type for field in msgspec.structs.fields(kind)}  # type: ignore[arg-type]
-    if unknown := sorted(given.keys() - fields):
-        raise BadRequest(f"{file}: [{section}] has no option {', '.join(unknown)}; it has {', '.join(sorted(fields))}")
-    source = str(file)
+    if unknown := sorted(options.keys() - fields):
+        text = f"[{section}] has no option {', '.join(unknown)}; it has {', '.join(sorted(fields))}"
+        raise BadRequest(f"{source}: {text}")
     for name, type_ in fields.items():
         variable = variable_of(section, name)
         if variable in environment:
-            given[name], source = environment[variable], variable
+            options[name], source = environment[variable], variable
             if get_origin(type_) is tuple:
-                given[name] = [word.strip() for word in environment[variable].split(",") if word.strip()]
+                options[name] = [word.strip() for word in environment[variable].split(",") if word.strip()]
     try:
-        return msgspec.convert(given, kind, strict=False)
+        return msgspec.convert(options, kind, strict=False)
     except msgspec.ValidationError as error:
         place = f"{option}: " if (option := find_mismatch(error)) else ""
         raise BadRequest(f"{source}: [{section}] {place}{explain_mismatch(error)}") from error

@@ -1,9 +1,9 @@
 """How many connections a listener's process holds, for how long, and how many of one address.
 
 granian closes a connection that brings no whole request head in time, and accepts up to a number of connections. It
-knows neither which of them are idle nor whose they are: at that number it would accept nobody, until somebody goes. So
-it is told a higher number here, and what is above the limit is closed, the longest idle first. The kernel knows which
-those are: its answers, asked of this process's own sockets, need no bookkeeping that every request would pay for.
+knows neither which of them are idle nor whose they are: at that number it accepts no connection until one closes. So it
+gets a higher number here, and connections above the limit are closed, the longest idle first. The kernel knows which
+those are, so that no request pays for bookkeeping.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ def choose_surplus(
     Of an address with more than most_per_address (0: no limit), the surplus, idle ones first. Where more than `most`
     are left, the longest idle, until a reserve is free again; never one that is owed an answer.
     """
-    by_idleness = sorted(connections, key=lambda one: (one.peer in answering, -one.idle_ms))
+    by_idleness = sorted(connections, key=lambda connection: (connection.peer in answering, -connection.idle_ms))
     surplus: list[Connection] = []
     if most_per_address:
         by_address: dict[str, list[Connection]] = defaultdict(list)
@@ -72,15 +72,15 @@ def choose_surplus(
         for of_address in by_address.values():
             surplus += of_address[: max(0, len(of_address) - most_per_address)]
     closed = set(surplus)
-    left = [one for one in by_idleness if one not in closed]
-    if len(left) > most:
-        idle = [one for one in left if one.peer not in answering]
-        surplus += idle[: len(left) - most + reserve(most)]
+    remaining = [connection for connection in by_idleness if connection not in closed]
+    if len(remaining) > most:
+        idle = [connection for connection in remaining if connection.peer not in answering]
+        surplus += idle[: len(remaining) - most + reserve(most)]
     return surplus
 
 
 def reserve(most: int) -> int:
-    """How many connections above the limit are accepted for the moment."""
+    """Return how many connections above the limit are accepted for the moment."""
     return max(RESERVE_MIN, int(most * RESERVE))
 
 
@@ -89,17 +89,17 @@ def raise_descriptor_limit(settings: ListenerSettings) -> int:
 
     That is the one of the settings, or less, with a warning, where the hard limit is too low.
     """
-    wanted = settings.connections_max + reserve(settings.connections_max) + DESCRIPTORS_SPARE
+    needed = settings.connections_max + reserve(settings.connections_max) + DESCRIPTORS_SPARE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    if allowed == wanted:
+    if allowed == needed:
         return settings.connections_max
     most = max(1, int((allowed - DESCRIPTORS_SPARE - RESERVE_MIN) / (1 + RESERVE)))
     log.warning(
         "the limit of open files allows fewer connections than [listeners] connections_max",
-        open_files_max=hard, open_files_needed=wanted, connections_max=most,
+        open_files_max=hard, open_files_needed=needed, connections_max=most,
     )  # fmt: skip
     return most
 
@@ -191,10 +191,7 @@ class ConnectionLimits:
             return 0
         connections = list(self._list_connections())
         surplus = choose_surplus(
-            connections,
-            answering,
-            most=self._most,
-            most_per_address=self._settings.connections_per_address_max,
+            connections, answering, most=self._most, most_per_address=self._settings.connections_per_address_max
         )
         return sum(self._close(connection) for connection in surplus)
 
@@ -232,7 +229,7 @@ class ConnectionLimits:
             return True
 
     def _peer(self, own: socket.socket) -> Peer | None:
-        """The client, where this is a connection to the listener."""
+        """Return the client, where this is a connection to the listener."""
         try:
             if own.getsockname()[1] != self._port:
                 return None
@@ -251,7 +248,7 @@ def _has_body(scope: Scope) -> bool:
 
 @contextlib.contextmanager
 def _socket(descriptor: int) -> Iterator[socket.socket | None]:
-    """A TCP socket of this process by a descriptor of our own, so that it is the same one for as long as we look."""
+    """Yield a TCP socket of this process by a descriptor of our own: it stays the same one while it is looked at."""
     try:
         copy = os.dup(descriptor)
     except OSError:
@@ -268,7 +265,7 @@ def _socket(descriptor: int) -> Iterator[socket.socket | None]:
 
 
 def _count_descriptors() -> int:
-    """Linux 6.2 and later say it at once."""
+    """Return how many there are; Linux 6.2 and later say it at once."""
     return os.stat("/proc/self/fd").st_size or len(_list_descriptors())
 
 

@@ -19,7 +19,7 @@ SIMPLE_HEADERS = frozenset(
         *("content-type", "expires", "last-modified", "pragma"),
     }
 )
-"""Request headers that need nobody's leave."""
+"""Request headers that are always allowed."""
 
 
 class Cors:
@@ -52,7 +52,7 @@ class Cors:
         await self.app(scope, receive, marked)
 
     def _allowed(self, origin: str | None) -> str | None:
-        """The origin to name in the answer, None for one that is not let in."""
+        """Return the origin to name in the answer, None for one that is not let in."""
         if origin is None or origin in self.settings.allowed_origin:
             return origin
         return "*" if "*" in self.settings.allowed_origin else None
@@ -66,19 +66,19 @@ class Cors:
         return marks
 
     def _preflight(self, origin: str | None, headers: Mapping[str, str]) -> dict[str, str]:
-        """Nothing at all unless origin, method and every header that was asked for are allowed."""
+        """Return the headers of the answer: none unless origin, method and all headers are allowed."""
         method = headers.get("access-control-request-method")
         if origin is None or method not in self.settings.allow_methods:
             return {}
         words = [word.strip() for word in headers.get("access-control-request-headers", "").split(",")]
-        asked = [word for word in words if word]
-        if any(word.lower() not in self.allowed_headers for word in asked):
+        headers_requested = [word for word in words if word]
+        if any(word.lower() not in self.allowed_headers for word in headers_requested):
             return {}
         answer = {"Vary": "Origin", "Access-Control-Allow-Origin": origin, "Access-Control-Allow-Methods": method}
         if self.settings.allow_credentials:
             answer["Access-Control-Allow-Credentials"] = "true"
         if self.settings.max_age_s:
             answer["Access-Control-Max-Age"] = str(self.settings.max_age_s)
-        if asked:
-            answer["Access-Control-Allow-Headers"] = ",".join(asked)
+        if headers_requested:
+            answer["Access-Control-Allow-Headers"] = ",".join(headers_requested)
         return answer

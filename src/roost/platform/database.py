@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -32,7 +33,6 @@ UNAVAILABLE = (
     asyncpg.OperatorInterventionError,  # class 57: shut down, starting, crashed, or a statement was cancelled
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.TransactionTimeoutError,  # Roost sets none, an operator may
-    asyncpg.InterfaceError,
     asyncpg.InternalClientError,  # used just between the server's last words and the end of the connection
     asyncpg.ReadOnlySQLTransactionError,
     OSError,
@@ -40,9 +40,12 @@ UNAVAILABLE = (
 )
 """Failures that say nothing about the request: the server is away, restarting or another one, or has no time."""
 
+CONNECTION_LOST = re.compile(r"clos(ed|ing)$|released back to the pool$|another operation is cancelling$")
+"""What asyncpg.InterfaceError says of a connection or a pool that is gone; everything else is a bug of the caller's."""
+
 VICTIM = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 POOL_WAIT_S = 30.0
-"""Who waits longer for a connection is told that the database is away: all are held by others that wait."""
+"""Waiting longer for a connection raises DatabaseUnavailable: all of the pool belong to tasks that wait themselves."""
 
 
 log = structlog.get_logger()
@@ -89,15 +92,17 @@ async def _open_pool(dsn: str, *, least: int, most: int, timeouts: Timeouts) -> 
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Say what PostgreSQL's failures mean to the caller; those that concern everybody are in the log once a minute."""
+def _errors_translated() -> Iterator[None]:
+    """Raise what PostgreSQL's failures mean to the caller; outages are logged once a minute."""
     try:
         yield
     except VICTIM as error:
-        raise TransactionVictim(f"the transaction gave way to another: {error}") from error
+        raise TransactionVictim(f"the transaction was ended for another: {error}") from error
     except asyncpg.LockNotAvailableError as error:
         raise LockTimeout(f"another transaction holds what this one needs, try again: {error}") from error
-    except UNAVAILABLE as error:
+    except (*UNAVAILABLE, asyncpg.InterfaceError) as error:
+        if isinstance(error, asyncpg.InterfaceError) and not CONNECTION_LOST.search(str(error)):
+            raise
         reason = str(error) or type(error).__name__
         if _each_minute.is_due(type(error).__name__):
             log.warning("the database cannot serve", reason=reason)
@@ -143,50 +148,50 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self, *, snapshot: bool = False) -> AsyncIterator[Connection]:
-        """One transaction: committed at the end of the block, undone by any exception.
+        """Yield a transaction: committed at the end of the block, undone by any exception.
 
         snapshot: read only, and every statement sees the same instant (REPEATABLE READ).
         Raises DatabaseUnavailable when the server goes away; whether the commit arrived is then not known.
         """
         isolation = {"isolation": "repeatable_read", "readonly": True} if snapshot else {}
         outer = _held.get()
-        with _told():
+        with _errors_translated():
             async with self._acquire() as connection:
                 async with connection.transaction(**isolation):
                     yield connection
                     if not snapshot and outer.connection is not None and outer.connection.is_in_transaction():
                         # What this one did relies on the locks of the one around it, which may have been ended while
-                        # this process was stopped. Asked with this one's own locks held: who comes next waits for them.
+                        # this process was stopped. This one still has its own locks, for which others wait.
                         await outer.connection.execute("SELECT 1")
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection without a transaction: each statement is one of its own."""
-        with _told():
+        """Yield a connection without a transaction: each statement is one of its own."""
+        with _errors_translated():
             async with self._acquire() as connection:
                 yield connection
 
     @asynccontextmanager
     async def _acquire(self) -> AsyncIterator[Connection]:
-        """A connection; to who holds one, one apart from the pool: all of it may wait for what that has locked."""
+        """Yield a connection, apart from the pool for a task that has one: all of the pool may wait for its locks."""
         outer = _held.get()
         pool = self._inner if outer.database is self else self._pool
         async with pool.acquire(timeout=POOL_WAIT_S) as connection:
-            mine = _Held(self, connection)
-            _held.set(mine)
+            taken = _Held(self, connection)
+            _held.set(taken)
             try:
                 yield connection
             finally:
                 _held.set(outer)
-                mine.connection = None  # a task that was begun meanwhile, and goes on, still has `mine`
+                taken.connection = None  # a task that was begun meanwhile, and goes on, still has `taken`
 
     @asynccontextmanager
     async def lookups(self) -> AsyncIterator[Connection]:
-        """The one connection for statements that find a few rows by key, apart from the pool: no writer holds it up.
+        """Yield the one connection for statements that find a few rows by key; no writer holds it up.
 
         It is opened when first asked for, has LOOKUP_SETTINGS, and one user at a time.
         """
-        with _told():
+        with _errors_translated():
             async with self._lookups_lock:
                 if self._lookups is None or self._lookups.is_closed():
                     self._lookups = await asyncpg.connect(
@@ -211,7 +216,7 @@ class _Held:
     connection: Connection | None = None
 
 
-_held: ContextVar[_Held] = ContextVar("held", default=_Held())  # noqa: B039 - the default is nobody's to change
+_held: ContextVar[_Held] = ContextVar("held", default=_Held())  # noqa: B039 - nothing changes the default
 """What the running task, or who began it, took last."""
 
 _each_minute = EachMinute()

@@ -1,4 +1,4 @@
-"""Words for drift: what should be the same in two places and is not, while nobody is at work on it.
+"""Words for drift: what should be the same in two places and is not, while no request or stage changes it.
 
 Each wing's rules have its kinds; `audit.py` finds and repairs them.
 """
@@ -25,7 +25,7 @@ class Repairs(Enum):
 
 
 class Kind(Struct, frozen=True):
-    """A kind of drift, as it is told to operators. sentence: what it is; repair: what is done about it."""
+    """A kind of drift, in the words for operators. sentence: what it is; repair: what is done about it."""
 
     code: str
     sentence: str

@@ -66,7 +66,7 @@ class Conflict(RoostError):
     """The request does not fit the present state."""
 
 
-TLS_SAID = re.compile(r"\[SSL[^]]*\] (.*?)(?: \(_ssl\.c:\d+\))?")
+TLS_ERROR = re.compile(r"\[SSL[^]]*\] (.*?)(?: \(_ssl\.c:\d+\))?")
 
 
 def reason_of(error: BaseException) -> str:
@@ -74,10 +74,10 @@ def reason_of(error: BaseException) -> str:
     cause = getattr(error, "os_error", error)  # aiohttp's errors of connecting hold the system's
     if isinstance(cause, TimeoutError) and not cause.errno:
         return "no answer in time"
-    if said := getattr(error, "certificate_error", None):  # aiohttp's, for a certificate that is not trusted
-        return str(getattr(said, "verify_message", "") or said)
-    if said := TLS_SAID.fullmatch(str(getattr(cause, "strerror", ""))):  # its errno is no number of the system's
-        return f"TLS: {said[1]}"
+    if refusal := getattr(error, "certificate_error", None):  # aiohttp's, for a certificate that is not trusted
+        return str(getattr(refusal, "verify_message", "") or refusal)
+    if match := TLS_ERROR.fullmatch(str(getattr(cause, "strerror", ""))):  # its errno is no number of the system's
+        return f"TLS: {match[1]}"
     if "Bad status line" in str(error):  # aiohttp's, for one that answers plain http with TLS
         return "the answer is not HTTP: is the address https?"
     if isinstance(cause, OSError) and cause.errno:

@@ -51,7 +51,7 @@ class Health:
                 async with self._connection.transaction():
                     await self._connection.execute(LIMIT_MEMORY)
                     await self._connection.execute(WRITE_TEMPORARY_FILE)
-        except (asyncpg.PostgresError, *UNAVAILABLE) as error:
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, *UNAVAILABLE) as error:
             if self._connection is not None:
                 self._connection.terminate()
             return f"the database cannot serve: {error or type(error).__name__}"

@@ -1,6 +1,6 @@
 """Callers known by Keystone's tokens: validated over HTTP, remembered for a while, never past their expiry.
 
-Two calls of Keystone are needed: get a token of one's own, and validate somebody else's. keystoneauth1 knows them too,
+Two calls of Keystone are needed: get Roost's own token, and validate a caller's. keystoneauth1 knows them too,
 and many ways to get a token besides, but it is built on `requests`: each validation would hold a thread, and its
 session cannot share one answer among callers who wait. So the calls are made here, on aiohttp.
 
@@ -40,7 +40,7 @@ REMEMBERED_MAX = 10_000
 
 REFUSED_CACHE_S = 5.0
 DOWN_PAUSE_S = 1.0
-"""How long nobody asks again after Keystone failed, so that an outage costs each caller nothing."""
+"""For so long Keystone is not called again after it failed: in an outage, callers do not wait."""
 
 OWN_LIFE_USED = 0.9
 CONNECTIONS_MAX = 20
@@ -71,7 +71,7 @@ class _Answer(Struct, frozen=True):
 
 
 class _Verdict(Struct, frozen=True):
-    """What Keystone said of a token; caller None: it is not valid. good_until_s: by this process's clock."""
+    """Keystone's answer about a token. caller: None for an invalid one. good_until_s: by this process's clock."""
 
     caller: Caller | None
     expires_at: datetime
@@ -112,7 +112,7 @@ class Keystone:
         self._asking: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
 
     async def identify(self, headers: Headers) -> Caller:
-        """The caller whose token it is. Raises Unauthorized, AuthenticationUnavailable.
+        """Return the caller whose token it is. Raises Unauthorized, AuthenticationUnavailable.
 
         A service that passes a user's request on sends its own token in X-Service-Token. It needs one of
         service_token_roles; then the user's token may have expired meanwhile, as far as Keystone allows.
@@ -153,7 +153,7 @@ class Keystone:
         return verdict.caller
 
     def _remembered(self, key: Key) -> _Verdict | None:
-        """A verdict that still counts."""
+        """Return a verdict that still counts."""
         for verdicts in (self._good, self._refused):
             verdict = verdicts.get(key)
             if verdict is None or self._clock() >= verdict.good_until_s:
@@ -164,7 +164,7 @@ class Keystone:
         return None
 
     def _remember(self, key: Key, verdict: _Verdict) -> None:
-        """Keep the two kinds apart: a flood of tokens that are not valid drives out none that is."""
+        """Keep the two kinds apart: a flood of invalid tokens evicts no valid one."""
         self._good.pop(key, None)
         self._refused.pop(key, None)
         verdicts = self._refused if verdict.caller is None else self._good
@@ -186,16 +186,16 @@ class Keystone:
         if status != 200:
             hint = "; its user needs the role service or admin" if status == 403 else ""
             raise self._failed(f"Keystone does not let Roost validate tokens: it answers {status}{hint}")
-        found = self._decoded(body)
-        if not allow_expired and found.expires_at <= self._now():
+        answer = self._decoded(body)
+        if not allow_expired and answer.expires_at <= self._now():
             return self._refusal()
-        return _Verdict(_caller_of(found), found.expires_at, self._clock() + self._settings.token_cache_s)
+        return _Verdict(_caller_of(answer), answer.expires_at, self._clock() + self._settings.token_cache_s)
 
     def _refusal(self) -> _Verdict:
         return _Verdict(None, self._now(), self._clock() + REFUSED_CACHE_S)
 
     async def _own(self, *, refused: str = "") -> str:
-        """Roost's own token, a new one shortly before it expires, or when Keystone has just refused this one."""
+        """Return Roost's own token, a new one shortly before it expires, or when Keystone has just refused this one."""
         async with self._own_lock:
             if self._own_token in ("", refused) or self._now() >= self._own_renewed_at:
                 status, headers, body = await self._request("POST", body=_credentials(self._settings))
@@ -220,7 +220,7 @@ class Keystone:
         parameters: Mapping[str, str] | None = None,
         body: Any = None,
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """(status, headers, body). Raises AuthenticationUnavailable; redirections are not followed with tokens."""
+        """Return (status, headers, body). No redirection gets a token. Raises AuthenticationUnavailable."""
         if self._clock() < self._down_until_s:
             raise AuthenticationUnavailable("Keystone does not answer.")
         if self._session is None:
@@ -245,7 +245,7 @@ class Keystone:
         return response.status, response.headers, content
 
     def _failed(self, text: str) -> AuthenticationUnavailable:
-        """The error to raise. The log has the reason, once for each outage; clients are told no more than needed."""
+        """Return the error to raise. The reason is in the log, once for each outage, and not in answers."""
         if not self._is_down:
             log.error("tokens cannot be validated", reason=text, url=self._url)
         self._is_down = True
@@ -266,15 +266,11 @@ def _caller_of(token: _Token) -> Caller:
 
 
 def _credentials(settings: KeystoneSettings) -> dict[str, Any]:
-    """The body of POST /v3/auth/tokens."""
+    """Return the body of POST /v3/auth/tokens."""
     if settings.application_credential_id:
         credential = {"id": settings.application_credential_id, "secret": settings.application_credential_secret}
         return {"auth": {"identity": {"methods": ["application_credential"], "application_credential": credential}}}
-    user = {
-        "name": settings.username,
-        "password": settings.password,
-        "domain": {"name": settings.user_domain_name},
-    }
+    user = {"name": settings.username, "password": settings.password, "domain": {"name": settings.user_domain_name}}
     project = {"name": settings.project_name, "domain": {"name": settings.project_domain_name}}
     return {"auth": {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": {"project": project}}}
 

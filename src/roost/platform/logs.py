@@ -32,7 +32,7 @@ def configure_logging(process: str) -> None:
 
 
 class EachMinute:
-    """Says of events that come with every request when one of their kind is due in the log: once a minute."""
+    """Limits log lines of events that come with every request: one of each kind a minute."""
 
     INTERVAL_S = 60.0
     KINDS_MAX = 100
@@ -41,7 +41,7 @@ class EachMinute:
         self._due_at_s: dict[str, float] = {}
 
     def is_due(self, kind: str) -> bool:
-        """Whether none of this kind was due within the last minute."""
+        """Return whether none of this kind was due within the last minute."""
         now_s = time.monotonic()
         if now_s < self._due_at_s.get(kind, now_s):
             return False

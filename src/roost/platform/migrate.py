@@ -20,27 +20,27 @@ class SchemaTooNew(RoostError):
 
 
 async def list_outdated(database: Database, schemas: Sequence[str]) -> list[str]:
-    """Those of `schemas` that are not at their last migration: missing, or older than this Roost.
+    """Return those of `schemas` that are not at their last migration: missing, or older than this Roost.
 
     Raises SchemaTooNew for one that is newer: what this Roost wrote there could be wrong.
     """
     async with database.connection() as connection:
         outdated = []
         for schema in schemas:
-            there = await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{schema}.alembic_version")
-            found = await connection.fetchval(f"SELECT version_num FROM {schema}.alembic_version") if there else None  # noqa: S608
-            if found is not None and found > head(schema):
+            exists = await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", f"{schema}.alembic_version")
+            version = await connection.fetchval(f"SELECT version_num FROM {schema}.alembic_version") if exists else None  # noqa: S608
+            if version is not None and version > head(schema):
                 raise SchemaTooNew(
-                    f"the schema {schema} in the database is at {found}, and this Roost knows it up to {head(schema)}: "
-                    "run the newer Roost that migrated it, or name another database"
+                    f"the schema {schema} in the database is at {version}, and this Roost knows it up to "
+                    f"{head(schema)}: run the newer Roost that migrated it, or name another database"
                 )
-            if found != head(schema):
+            if version != head(schema):
                 outdated.append(schema)
     return outdated
 
 
 async def list_missing(database: Database, schemas: Sequence[str]) -> list[str]:
-    """Those of `schemas` that the database does not have at all."""
+    """Return those of `schemas` that the database does not have at all."""
     async with database.connection() as connection:
         return [
             schema
@@ -50,7 +50,7 @@ async def list_missing(database: Database, schemas: Sequence[str]) -> list[str]:
 
 
 def head(schema: str) -> str:
-    """The last migration's name, by the rule that `NNNN_what.py` is `schema_NNNN`."""
+    """Return the last migration's name, by the rule that `NNNN_what.py` is `schema_NNNN`."""
     last = max(path.name for path in _versions(schema).glob("[0-9]*.py"))
     return f"{schema}_{last.split('_')[0]}"
 
@@ -64,7 +64,7 @@ def upgrade(dsn: str, schemas: Sequence[str]) -> None:
 
 
 def configuration(dsn: str, schema: str) -> "Config":
-    """What Alembic's commands need to know of one schema."""
+    """Return what Alembic's commands need to know of one schema."""
     from alembic.config import Config
 
     config = Config()

@@ -39,7 +39,7 @@ UNAUTHENTICATED = {
     },
     "required": ["error"], "additionalProperties": False,
 }  # fmt: skip
-"""What authentication says in a dialect of its own. Source: keystonemiddleware, auth_token."""
+"""The body of a 401 or 503 of authentication, in a dialect of its own. Source: keystonemiddleware, auth_token."""
 
 RESPONSES = {401: "unauthenticated", 503: "unavailable"}
 """The names of the answers that any API may give before it looks at a request."""
@@ -231,7 +231,7 @@ class _Writer:
             "responses": {
                 "refusal": self._response("what is wrong", error),
                 "unauthenticated": {
-                    "description": "nobody knows who asks",
+                    "description": "the caller is unknown",
                     "headers": {"WWW-Authenticate": {"schema": {"type": "string"}}},
                     "content": {JSON: {"schema": UNAUTHENTICATED}},
                 },

@@ -41,13 +41,13 @@ class Versions(Struct, frozen=True):
 class Operation(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
-    rule: of oslo.policy; None where the endpoint enforces one itself, or nobody is asked. since, until: the first and
+    rule: of oslo.policy; None where the endpoint enforces one itself, or all may call it. since, until: the first and
     the last microversion that have it, None: the API's own; at others the answer is status_before, with text_before if
     there is one. body: what is read, whole: a schema, or the type that it is decoded as. query: the schema of the
     parameters. path: parameters of the path that are narrower than others of their name. status: of success;
     other_status: of success that changed nothing. result: the body of success at the highest microversion, None for
-    none. errors: statuses of refusals that do not follow from all this. needs_token: whether callers are asked who they
-    are. owner_may: the rule is not asked about the caller's own project, which the path names.
+    none. errors: statuses of refusals that do not follow from all this. needs_token: whether callers must authenticate.
+    owner_may: the rule is not asked about the caller's own project, which the path names.
     """
 
     summary: str
@@ -127,11 +127,11 @@ def media_type_check(operation: Operation) -> Check:
     shows_only = operation.result is not None and operation.body is None
 
     def check(request: Request) -> None:
-        given = request.headers.get("content-type", "").partition(";")[0].strip()
-        if not given and request.headers.get("content-length", "0") != "0":
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip()
+        if not media_type and request.headers.get("content-length", "0") != "0":
             raise BadRequest("content-type header required when content-length > 0")
-        if operation.body is not None and given.lower() != JSON:
-            raise HTTPException(415, f"The media type {given or None} is not supported, use {JSON}")
+        if operation.body is not None and media_type.lower() != JSON:
+            raise HTTPException(415, f"The media type {media_type or None} is not supported, use {JSON}")
         accept = request.headers.get("accept") if shows_only else None
         if accept and "*/*" not in accept and JSON not in accept and "application/*" not in accept:
             raise HTTPException(406, f"Only {JSON} is provided")
@@ -140,7 +140,7 @@ def media_type_check(operation: Operation) -> Check:
 
 
 def policy_check(policy: Policy, operation: Operation) -> Check | None:
-    """Return the check that the operation's rule lets the caller do it in the own project."""
+    """Return the check that the operation's rule lets the caller do it in the caller's project."""
     rule = operation.rule
     return None if rule is None else lambda request: policy.enforce(caller_of(request.scope), rule)
 

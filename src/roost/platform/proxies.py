@@ -1,5 +1,5 @@
 """Takes from a proxy's headers where clients came to, so that links lead there again. Off unless an operator says so:
-without a proxy that sets these headers, anybody could set them.
+without a proxy that sets these headers, any client could.
 
 Source: oslo.middleware, http_proxy_to_wsgi; RFC 7239.
 """

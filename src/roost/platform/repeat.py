@@ -21,7 +21,7 @@ async def repeat(work: Callable[[], Awaitable[object]], name: str, *, interval_s
             if each_minute.is_due(name):
                 log.warning("periodic work waits for the database", work=name, again_in_s=interval_s, reason=str(error))
         except (RoostError, TimeoutError) as error:
-            reason = str(error) or "somebody else takes too long"
+            reason = str(error) or "another transaction takes too long"
             log.warning("periodic work is put off", work=name, again_in_s=interval_s, reason=reason)
         except Exception:
             log.exception("periodic work failed", work=name, again_in_s=interval_s)

@@ -39,8 +39,8 @@ class RequestIds:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         request_id = request_id_of(scope)
-        given = Headers(scope=scope).get(REQUEST_ID, "")
-        caller_id = {"global_request_id": given} if ID_FORMAT.fullmatch(given) else {}
+        caller_id = Headers(scope=scope).get(REQUEST_ID, "")
+        caller_ids = {"global_request_id": caller_id} if ID_FORMAT.fullmatch(caller_id) else {}
         path = f"{scope['path']}/"
         by_compute = any(path.startswith(f"{prefix}/") for prefix in self.compute_paths)
         names = (REQUEST_ID, COMPUTE_REQUEST_ID) if by_compute else (REQUEST_ID,)
@@ -52,5 +52,5 @@ class RequestIds:
                     headers[name] = request_id
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id, **caller_id):
+        with structlog.contextvars.bound_contextvars(request_id=request_id, **caller_ids):
             await self.app(scope, receive, marked)

@@ -1,7 +1,8 @@
-"""What all processes of a server tell their operators when one of them is asked: metrics at `/metrics`.
+"""The metrics of all processes of a server, which any of them answers at `/metrics`.
 
-Each process listens on a Unix socket of its name in a folder that the server's processes share, and whoever is asked
-asks the others. So nothing is written down, and what a process says is as of now. Each sample has the label `process`.
+Each process listens on a Unix socket of its name in a folder that the server's processes share, and the one that
+answers asks the others. So nothing is written to disk, and all figures are as of now. Each sample has the label
+`process`.
 """
 
 import asyncio
@@ -120,5 +121,7 @@ async def _ask(path: Path) -> list[Family] | None:
             finally:
                 writer.close()
     except (OSError, TimeoutError, msgspec.DecodeError) as error:
-        log.warning("a process does not say its metrics", process=path.stem, reason=str(error) or type(error).__name__)
+        log.warning(
+            "a process does not answer with its metrics", process=path.stem, reason=str(error) or type(error).__name__
+        )
         return None

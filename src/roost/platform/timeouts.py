@@ -42,12 +42,12 @@ class Timeouts(Struct, frozen=True, kw_only=True):
 
     @property
     def keepalive_idle_s(self) -> int:
-        """Whole seconds of silence before the first probe; the probes then take as long again."""
+        """Return whole seconds of silence before the first probe; the probes then take as long again."""
         return max(1, round(self.dead_peer_s / 2))
 
     @property
     def keepalive_interval_s(self) -> int:
-        """Whole seconds between two probes."""
+        """Return whole seconds between two probes."""
         return max(1, round(self.dead_peer_s / 2 / KEEPALIVE_PROBES))
 
     def idle_settings(self) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ ALGORITHMS = tuple(
 class ListenerTls(Struct, frozen=True, kw_only=True):
     """The files of listeners that speak TLS, all PEM. cert: with its chain, its own first.
 
-    agent_ca: who calls the agents' listener needs a certificate that one of these signed; None: nobody needs any.
+    agent_ca: agents need a certificate that one of these signed; None: they need none.
     """
 
     cert: str

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from roost.platform.database import UNAVAILABLE, Connection, Database
+from roost.platform.database import Connection, Database
 from roost.platform.errors import DatabaseUnavailable
 
 COALESCE_S = 0.002
@@ -31,11 +31,11 @@ class Wakeups:
         self._due_event.set()
 
     def count(self, channel: str) -> int:
-        """How many wake-ups were heard so far: read it before looking for work, and give it to `wait`."""
+        """Return how many wake-ups were heard so far: read it before looking for work, and give it to `wait`."""
         return self._counts[channel]
 
     async def wait(self, channel: str, timeout_s: float, *, since: int) -> int:
-        """Until more than `since` wake-ups were heard, or for timeout_s seconds; returns the count then."""
+        """Wait until more than `since` wake-ups were heard, or for timeout_s seconds; returns the count then."""
         if self._counts[channel] == since:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._events[channel].wait(), timeout_s)
@@ -53,7 +53,7 @@ class Wakeups:
                     finally:
                         for channel in self._counts:
                             await connection.remove_listener(channel, self._hear)
-            except (DatabaseUnavailable, *UNAVAILABLE):
+            except DatabaseUnavailable:
                 await asyncio.sleep(RECONNECT_S)
 
     async def _send_due(self, connection: Connection) -> None:
