@@ -196,10 +196,8 @@ def _agent(
     if driver != "fake":
         _misused(f"--driver {driver}: expected fake")
     check_api(api)
-    networks = tuple(physical_network or ())
-    like = HostReport(
-        name="", vcpus=vcpus, ram_mb=ram_mb, disk_gb=disk_gb, physical_networks=networks, cell=cell or "cell1"
-    )
+    shape = {"vcpus": vcpus, "ram_mb": ram_mb, "disk_gb": disk_gb}
+    like = HostReport(name="", **shape, physical_networks=tuple(physical_network or ()), cell=cell or "cell1")
     hosts = _agent_hosts(host, fleet, like)
     tls = client_tls(ca_file, cert, key)
     state = state or (Path("agent") if host is None else Path("agent", host[0]))
