@@ -1,7 +1,7 @@
 """Clients at ports of servers that are being built or deleted, in every order of whole transactions.
 
 Each test runs the one side again and again, and lets the other happen after its first, second, third ... transaction;
-then everything agrees. Of changes this is what the Network API sees of them, for the compute service has none yet.
+then everything agrees. Of moves this is what the Network API sees of them, for the compute service has none yet.
 """
 
 import asyncio
@@ -82,16 +82,16 @@ async def cold(world: World, port_id: str, to: str = "") -> None:
     await ports.update_port(world.networks, port_id, PortChanges(host=to, binding_profile="{}"))
 
 
-async def change(world: World, port_id: str) -> None:
+async def move(world: World, port_id: str) -> None:
     """Both kinds, the second also when the first is refused."""
     await attempt(live, world, port_id)
     await attempt(cold, world, port_id)
 
 
-ACTS: tuple[Act, ...] = (bind, delete, change_device, change_host, change_addresses, activate, change)
+ACTS: tuple[Act, ...] = (bind, delete, change_device, change_host, change_addresses, activate, move)
 # Roost's own port is bound, activated and moved by nobody else, while a build holds it.
 CASES = [(act, made) for act in ACTS
-    for made in (False, True) if not made or act not in (bind, activate, change)]  # fmt: skip
+    for made in (False, True) if not made or act not in (bind, activate, move)]  # fmt: skip
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ async def attempt(act: Act, world: World, port_id: str) -> None:
 
 async def boot(world: World, network_id: str, act: Act, *, made: bool) -> tuple[str, str]:
     """A server with a port of Roost's and one of the user's; its id, and that of the port that the client is after."""
-    owner = "compute:nova" if act in (activate, change) else ""
+    owner = "compute:nova" if act in (activate, move) else ""
     wanted = PortRequest(network_id=network_id, project_id=PROJECT, device_owner=owner)
     mine = (await ports.create_port(world.networks, wanted)).id
     (server,) = await world.boot(network_id, port_id=mine)

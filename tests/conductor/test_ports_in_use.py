@@ -212,7 +212,7 @@ async def test_a_servers_port_stays_on_its_servers_host(world: World) -> None:
     (port,) = await of(world, server)
     elsewhere = "r1-h1" if port.host == "r1-h2" else "r1-h2"
     for host in (elsewhere, ""):
-        with pytest.raises(PortInUse, match="changes with the server"):
+        with pytest.raises(PortInUse, match="moves with the server"):
             await ports.update_port(world.networks, port.id, PortChanges(host=host))
     await ports.update_port(world.networks, port.id, PortChanges(host=port.host, name="same"))
     freed = PortChanges(host=elsewhere, device_id="", device_owner="")
