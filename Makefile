@@ -31,7 +31,7 @@ test: $(VENV)/.dev $(VENV)/.postgresql  ## Format, lint, strict types and every 
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 3 --dist worksteal
 
 conformance: $(VENV)/.dev  ## Upstream Placement's own tests against `roost serve placement`.
 	$(BIN)/python -m tests.conformance.run -j 2

@@ -25,7 +25,7 @@ LONGEST = (
     "tests/placement/test_model.py",
     "tests/faults/",
 )
-"""Files and folders whose tests take longest, which come first: so none is left over when all others are done."""
+"""Files and folders whose tests take longest, which come first; whoever is done takes what another has left over."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
