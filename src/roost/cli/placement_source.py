@@ -382,8 +382,8 @@ class _Reading:
 
     def _one(self, value: Answer) -> Answer:
         """Return one object for equal values: most hosts are like others."""
-        one: Answer = self._alike.setdefault(value, value)
-        return one
+        first_equal: Answer = self._alike.setdefault(value, value)
+        return first_equal
 
 
 def _canonical(uuid: str) -> str:

@@ -122,14 +122,14 @@ class Narrator:
         self._console.print(paragraph)
 
 
-def load_text(created: Mapping[str, int], found: Mapping[str, int]) -> str:
-    """Return what `load` did, in one sentence. created, found: kinds in the plural -> how many."""
-    created_text, found_text = _listed(created), _listed(found)
+def load_text(created: Mapping[str, int], existing: Mapping[str, int]) -> str:
+    """Return what `load` did, in one sentence. created, existing: kinds in the plural -> how many."""
+    created_text, existing_text = _listed(created), _listed(existing)
     if created_text:
-        return f"Created {created_text}." + (f" There already: {found_text}." if found_text else "")
-    if not found_text:
+        return f"Created {created_text}." + (f" There already: {existing_text}." if existing_text else "")
+    if not existing_text:
         return "Nothing to create: the file is empty."
-    return f"Nothing to create: {found_text} {is_or_are(sum(found.values()))} there already."
+    return f"Nothing to create: {existing_text} {is_or_are(sum(existing.values()))} there already."
 
 
 def _listed(counts: Mapping[str, int]) -> str:
