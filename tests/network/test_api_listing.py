@@ -281,6 +281,16 @@ async def test_a_page_of_ten_of_ten_thousand_networks_reads_ten(
     assert shown == [10, 10, 2, 10]
 
 
+async def test_the_ports_of_a_device_are_looked_up_and_not_searched_for(cloud: Cloud) -> None:
+    """Its index has no ports without a device, and PostgreSQL uses it only where the statement says so too."""
+    async with cloud.networks.database.transaction() as tx:
+        await tx.execute("SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan")
+        for device, index in (("a", True), ("", False)):
+            query = ListQuery(filters=(ListFilter("device_id", [device]),), limit=10)
+            used = {node.get("Index Name") for node in await plan_of(tx, "port", query)}
+            assert ("port_device" in used) == index, used
+
+
 async def plan_of(tx: Any, kind: Any, query: ListQuery) -> list[Any]:
     statement, arguments = list_rows.compose(kind, query)
     (plan,) = msgspec.json.decode(await tx.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", *arguments))
