@@ -282,13 +282,14 @@ async def test_a_page_of_ten_of_ten_thousand_networks_reads_ten(
 
 
 async def test_the_ports_of_a_device_are_looked_up_and_not_searched_for(cloud: Cloud) -> None:
-    """Its index has no ports without a device, and PostgreSQL uses it only where the statement says so too."""
+    """Its index has no ports without a device; a plan for all values uses it only where the statement says so too."""
+    query = ListQuery(filters=(ListFilter("device_id", ["a"]),), limit=10)
+    statement, _ = list_rows.compose("port", query)
     async with cloud.networks.database.transaction() as tx:
         await tx.execute("SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan")
-        for device, index in (("a", True), ("", False)):
-            query = ListQuery(filters=(ListFilter("device_id", [device]),), limit=10)
-            used = {node.get("Index Name") for node in await plan_of(tx, "port", query)}
-            assert ("port_device" in used) == index, used
+        await tx.execute(f"PREPARE ports_of_device AS {statement}")
+        plan = await tx.fetchval("EXPLAIN (FORMAT JSON) EXECUTE ports_of_device (ARRAY['a'], 10)")
+        assert "port_device" in plan
 
 
 async def plan_of(tx: Any, kind: Any, query: ListQuery) -> list[Any]:
