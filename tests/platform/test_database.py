@@ -1,12 +1,16 @@
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import re
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import asyncpg
 import pytest
 
-from roost.platform.database import Connection, Database
-from roost.platform.errors import DatabaseUnavailable, LockTimeout
+from roost.platform.database import PASSFILE_WARNING, Connection, Database
+from roost.platform.errors import BadRequest, DatabaseRefused, DatabaseUnavailable, LockTimeout
 from roost.platform.timeouts import Timeouts
 from roost.platform.wakeup import Wakeups
 
@@ -205,3 +209,86 @@ async def test_a_transaction_inside_another_that_was_ended_is_undone(database: D
             assert await connection.fetchval("SELECT count(*) FROM public.done") == 1
     finally:
         await limited.close()
+
+
+@pytest.mark.parametrize(
+    ("dsn", "said"),
+    [
+        ("roost", "is not a PostgreSQL's"),
+        ("mysql://u:SECRET@h/x", "is not a PostgreSQL's"),
+        ("postgresql://u:SEC/RET@h/x", "is not a PostgreSQL's"),
+        ("postgresql://u:12/SECRET@h/x", "is not a PostgreSQL's"),
+        ("postgresql://u:SEC[RET@h/x", "is not a PostgreSQL's"),
+        ("postgresql://u:SECRET@h/x?sslmode=no", "cannot be used: `sslmode` parameter must be one of"),
+    ],
+)
+async def test_an_address_that_is_none_is_said_to_be_none_without_its_password(dsn: str, said: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        await Database.open(dsn)
+    assert said in str(refused.value)
+    assert not {"SECRET", "SEC", "RET", "12"} & set(re.findall(r"\w+", str(refused.value)))
+
+
+@pytest.mark.parametrize(
+    ("dsn", "where"),
+    [
+        ("postgresql://u:SECRET@127.0.0.1:1/x", "at 127.0.0.1:1"),
+        ("postgresql://u:SECRET@nosuch.invalid/x", "at nosuch.invalid:5432"),
+        ("postgresql://u:SECRET@/x?host=/nowhere", "at /nowhere"),
+    ],
+)
+async def test_who_does_not_answer_is_named(dsn: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PGPORT", raising=False)
+    with pytest.raises(DatabaseUnavailable) as refused:
+        await Database.open(dsn)
+    assert str(refused.value).startswith(f"no PostgreSQL answers {where}: ")
+
+
+@asynccontextmanager
+async def postgres_that_says(answer: bytes) -> AsyncIterator[str]:
+    """HOST:PORT of one that answers the first message of every connection so, and ends it."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(8)
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_a_server_without_the_tls_that_is_demanded_is_said_to_have_none() -> None:
+    async with postgres_that_says(b"N") as address:
+        with pytest.raises(DatabaseRefused) as refused:
+            await Database.open(f"postgresql://u:SECRET@{address}/x?sslmode=require")
+    assert str(refused.value).startswith(f"the PostgreSQL at {address} speaks no TLS, which sslmode demands")
+
+
+@pytest.mark.parametrize(
+    ("mode", "login", "advised"), [(0o644, "u", True), (0o600, "u", False), (0o644, "u:wrong", False)]
+)
+async def test_a_password_file_that_others_may_read_is_named_where_the_password_was_missing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    recwarn: pytest.WarningsRecorder,
+    mode: int,
+    login: str,
+    advised: bool,
+) -> None:
+    warnings.filterwarnings("ignore", PASSFILE_WARNING)  # as on import: pytest puts the filters back for each test
+    file = tmp_path / ".pgpass"
+    file.write_text("*:*:*:u:right\n")
+    file.chmod(mode)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("PGPASSFILE", "PGPASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+    fields = b"SFATAL\0C28P01\0Mpassword authentication failed\0\0"
+    async with postgres_that_says(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields) as address:
+        with pytest.raises(DatabaseRefused) as refused:
+            await Database.open(f"postgresql://{login}@{address}/x?sslmode=disable")
+    said = f"the PostgreSQL at {address} refuses the connection: password authentication failed"
+    advice = f"; {file} was not read, as others than its owner may read it: chmod 600 {file}"
+    assert str(refused.value) == said + (advice if advised else "")
+    assert not [warning for warning in recwarn if "password file" in str(warning.message)]

@@ -141,6 +141,51 @@ def test_a_wrong_file_is_refused_with_a_sentence(tmp_path: Path, text: str | Non
     assert str(file) in str(refused.value)
 
 
+OTHERS = '"other:show": "rule:other_admin"\n"other:list": "not rule:other_owner or (role:a and rule:other_admin)"\n'
+
+
+def test_the_rules_of_other_services_in_the_file_are_not_complained_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path / "p.yaml", OTHERS + '"thing:show": "rule:mine"\n"mine": "role:reader and rule:thing:own"')
+    policy = OsloPolicy(RULES, file=file, names_known={"thing:show", "thing:own", "other:show", "other:list"})
+    assert [allows(policy, caller) for caller in (ADMIN, READER)] == [False, True]
+    assert (caplog.records, capsys.readouterr()) == ([], ("", ""))
+
+
+@pytest.mark.parametrize(
+    ("rules", "name"),
+    [
+        ('"thing:show": "role:admin or rule:nosuch_rule"', "thing:show"),
+        ('"thing:show": "not rule:nosuch_rule"', "thing:show"),
+        ('"thing:show": "rule:mine"\n"mine": "role:a and rule:nosuch_rule"', "mine"),
+        ('"thing:old": "rule:nosuch_rule"', "thing:old"),
+    ],
+)
+def test_a_rule_that_refers_to_nothing_is_refused_and_later_changes_nothing(
+    tmp_path: Path, rules: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, clock = tmp_path / "p.yaml", Clock()
+    policy = OsloPolicy(RULES, file=write(file, '"thing:show": "role:reader"', age_s=10), clock=clock)
+    write(file, OTHERS + rules)
+    said = f"the policy file {file}: {name} refers to rule:nosuch_rule, which neither the file nor Roost defines for it"
+    with pytest.raises(BadRequest) as refused:
+        OsloPolicy(RULES, file=file)
+    assert str(refused.value) == said
+    clock.now_s = 5.0
+    assert allows(policy, READER)
+    assert said in capsys.readouterr().out
+
+
+def test_a_rule_that_no_service_knows_is_named_in_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path / "p.yaml", OTHERS + '"thing:shwo": "rule:mine"\n"mine": "@"\n')
+    OsloPolicy(RULES, file=file)
+    assert capsys.readouterr().out == ""
+    OsloPolicy(RULES, file=file, names_known={"thing:show", "other:show", "other:list"})
+    (line,) = capsys.readouterr().out.splitlines()
+    assert f"the policy file {file} has rules that no service of Roost knows, and they do nothing: thing:shwo" in line
+
+
 def test_an_empty_file_overrides_nothing(tmp_path: Path) -> None:
     policy = OsloPolicy(RULES, file=write(tmp_path / "policy.yaml", "# nothing yet\n"))
     assert [allows(policy, caller) for caller in (ADMIN, READER)] == [True, False]

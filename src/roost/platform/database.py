@@ -2,17 +2,30 @@
 
 import asyncio
 import functools
+import os
 import re
+import stat
+import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import structlog
 
-from roost.platform.errors import DatabaseTooOld, DatabaseUnavailable, LockTimeout, TransactionVictim, reason_of
+from roost.platform.errors import (
+    BadRequest,
+    DatabaseRefused,
+    DatabaseTooOld,
+    DatabaseUnavailable,
+    LockTimeout,
+    TransactionVictim,
+    reason_of,
+)
 from roost.platform.logs import EachMinute
 from roost.platform.postgres import OLDEST_MAJOR
 from roost.platform.timeouts import LEASE_S, Timeouts
@@ -47,6 +60,10 @@ VICTIM = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 POOL_WAIT_S = 30.0
 """Waiting longer for a connection raises DatabaseUnavailable: all of the pool belong to tasks that wait themselves."""
 
+
+PASSFILE_WARNING = "password file .* has group or world access"
+"""asyncpg's; `open` says the same, if the password was needed."""
+warnings.filterwarnings("ignore", PASSFILE_WARNING)
 
 log = structlog.get_logger()
 
@@ -127,14 +144,28 @@ class Database:
     async def open(cls, dsn: str, *, size: int = POOL_SIZE, lease_s: float = LEASE_S) -> "Database":
         """Connect. lease_s: how long others may be held up by a process that uses this and dies (timeouts.py).
 
-        Raises DatabaseUnavailable when no server answers at `dsn`, DatabaseTooOld.
+        Raises BadRequest for a `dsn` that is none, DatabaseUnavailable when no server answers there, DatabaseRefused,
+        DatabaseTooOld. None of them shows a password.
         """
         timeouts = Timeouts.of_lease(lease_s)
+        where = _address_of(dsn)
         try:
             pool = await _open_pool(dsn, least=1, most=size, timeouts=timeouts)
             return cls(dsn, timeouts, pool, await _open_pool(dsn, least=0, most=size, timeouts=timeouts))
+        except asyncpg.ClientConfigurationError as error:
+            raise BadRequest(f"the address of the database cannot be used: {error}") from error
+        except asyncpg.InvalidAuthorizationSpecificationError as error:
+            text = f"the PostgreSQL{where} refuses the connection: {error}{_passfile_advice(dsn)}"
+            raise DatabaseRefused(text) from error
         except UNAVAILABLE as error:
-            raise DatabaseUnavailable(f"no PostgreSQL answers: {reason_of(error)}") from error
+            if "rejected SSL upgrade" in str(error):
+                text = (
+                    f"the PostgreSQL{where} speaks no TLS, which sslmode demands: turn it on there, or change sslmode"
+                )
+                raise DatabaseRefused(text) from error
+            raise DatabaseUnavailable(f"no PostgreSQL answers{where}: {reason_of(error)}") from error
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:  # no such database, no such option
+            raise DatabaseRefused(f"the PostgreSQL{where} refuses the connection: {error}") from error
 
     async def close(self) -> None:
         """Close every connection; those still at work after 5 s are cut."""
@@ -206,6 +237,40 @@ class Database:
                 finally:
                     if self._lookups.is_in_transaction():  # cancelled twice: its next user would see the past
                         self._lookups.terminate()
+
+
+def _address_of(dsn: str) -> str:
+    """Return " at HOST:PORT", "" where the address does not say it. Raises BadRequest, without the password."""
+    try:
+        parts = urlsplit(dsn)
+        hosts = parts.netloc.rpartition("@")[2]
+        well_formed = parts.scheme in ("postgresql", "postgres") and "@" not in parts.path
+        well_formed = well_formed and all(re.fullmatch(r"(\[.*\]|[^:]*)(:\d*)?", host) for host in hosts.split(","))
+    except ValueError:
+        well_formed = False
+    if not well_formed:
+        raise BadRequest(
+            "the address of the database is not a PostgreSQL's: expected postgresql://user:password@host:port/name, "
+            "with %XX for special characters in the password"
+        )
+    query = parse_qs(parts.query)
+    host = hosts or query.get("host", [""])[0] or os.environ.get("PGHOST", "")
+    if not host or host.startswith("/") or re.search(r":\d+$", host):
+        return host and f" at {host}"
+    return f" at {host}:{query.get('port', [''])[0] or os.environ.get('PGPORT') or 5432}"
+
+
+def _passfile_advice(dsn: str) -> str:
+    """Return what to do where the password file may have had the password, and asyncpg did not read it; else ""."""
+    if urlsplit(dsn).password or os.environ.get("PGPASSWORD"):
+        return ""
+    query = parse_qs(urlsplit(dsn).query)
+    file = Path(query.get("passfile", [""])[0] or os.environ.get("PGPASSFILE") or Path.home() / ".pgpass")
+    try:
+        is_open = bool(file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+    except OSError:
+        is_open = False
+    return f"; {file} was not read, as others than its owner may read it: chmod 600 {file}" if is_open else ""
 
 
 @dataclass

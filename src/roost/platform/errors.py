@@ -50,6 +50,10 @@ class BodyTimeout(RoostError):
     retry = Retry.NOW
 
 
+class DatabaseRefused(RoostError):
+    """The database does not let Roost in."""
+
+
 class DatabaseTooOld(RoostError):
     """The database is an older PostgreSQL than Roost works with."""
 

@@ -5,6 +5,7 @@ service raises is turned into an answer here, by the wing's table of problems.
 """
 
 import asyncio
+import functools
 import gc
 import re
 import time
@@ -37,6 +38,8 @@ BODY_BYTES_MAX = 16 * 1024 * 1024
 BODY_VALUES_MAX = 100_000
 """Members of objects and items of lists in one body, nested ones too. Measured: what is made of a million of them
 holds a worker up for 2 to 70 s."""
+HEADERS_KNOWN_MAX = 1024
+"""Headers of microversions that are not read anew: clients send a few, again and again."""
 DETAIL_MAX = 40_000
 """So many characters an error has: some repeat what they were given, which may be a whole body."""
 
@@ -102,13 +105,18 @@ class Microversions:
 
     def negotiate(self, headers: Mapping[str, str]) -> Version:
         """Return the version that a request asks for, by default the lowest. Raises UnacceptableVersion, BadRequest."""
+        legacy = headers.get(self.legacy_header.lower()) if self.legacy_header else None
+        return self._read(headers.get("openstack-api-version", ""), legacy)
+
+    @functools.lru_cache(maxsize=HEADERS_KNOWN_MAX)  # noqa: B019 - there are as many as APIs
+    def _read(self, header: str, legacy: str | None) -> Version:
         text = None
-        for word in headers.get("openstack-api-version", "").split(","):
+        for word in header.split(","):
             service, _, version = word.strip().partition(" ")
             if service.lower() == self.service:
                 text = version.strip()
-        if text is None and self.legacy_header:
-            text = headers.get(self.legacy_header.lower())
+        if text is None:
+            text = legacy
         if text is None:
             return self.default or self.lowest
         if text == "latest":
@@ -124,14 +132,15 @@ class Microversions:
             )
         return version_requested
 
-    def response_headers(self, version: Version) -> dict[str, str]:
-        """Return what tells the client which version answered."""
-        headers = {"OpenStack-API-Version": f"{self.service} {show(version)}"}
+    @functools.lru_cache(maxsize=HEADERS_KNOWN_MAX)  # noqa: B019 - there are as many as APIs
+    def response_headers(self, version: Version) -> Sequence[tuple[bytes, bytes]]:
+        """Return what tells the client which version answered, as ASGI has it."""
+        headers = {"openstack-api-version": f"{self.service} {show(version)}"}
         vary = "openstack-api-version"
         if self.legacy_header:
-            headers[self.legacy_header] = show(version)
+            headers[self.legacy_header.lower()] = show(version)
             vary += f", {self.legacy_header}"
-        return headers | {"Vary": vary}
+        return tuple((name.encode(), value.encode()) for name, value in (headers | {"vary": vary}).items())
 
 
 def show(version: Version) -> str:
@@ -187,7 +196,7 @@ class Api:
                 if isinstance(error, BodyTimeout):
                     response.headers["Connection"] = "close"  # the rest of the body may never come
             if version is not None and self.microversions:
-                response.headers.update(self.microversions.response_headers(version))
+                response.raw_headers += self.microversions.response_headers(version)
             method = request.method if request.method in served else "other"
             api = request.scope.get("root_path", "")
             observe_operation(api, method, path, response.status_code, time.perf_counter() - begun_s)
@@ -255,22 +264,40 @@ async def _answer_in_time(endpoint: Endpoint, request: Request, *, held_s: float
     work = asyncio.ensure_future(endpoint(request))
     try:
         while True:
-            done, _ = await asyncio.wait((work,), timeout=timeout_s + held_s)
-            if done or not request.scope.get(BODY_BEGUN_KEY) or BODY_KEY in request.scope:
+            await _wait_briefly(work, timeout_s + held_s)
+            if work.done() or not request.scope.get(BODY_BEGUN_KEY) or BODY_KEY in request.scope:
                 break  # else the body is still coming, for which [listeners] has a time-out
     except asyncio.CancelledError:
         work.cancel()
         await asyncio.wait((work,))
         raise
-    if done:
+    if work.done():
         try:
             return work.result()
         finally:
-            del work, done  # else a reference cycle, error to frame to task, keeps the connection open
+            del work  # else a reference cycle, error to frame to task, keeps the connection open
     _ending.add(work)
     work.add_done_callback(_end)
     work.cancel()
     raise RequestTimeout(f"the request was not done within {timeout_s:g} s: the database is slow or stands still")
+
+
+async def _wait_briefly(work: asyncio.Future[Response], timeout_s: float) -> None:
+    """Return when the work is done or the time is over. Half the cost of asyncio.wait, which every request paid."""
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+
+    def end(_work: object) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    timer = loop.call_later(timeout_s, end, None)
+    work.add_done_callback(end)
+    try:
+        await over
+    finally:
+        timer.cancel()
+        work.remove_done_callback(end)
 
 
 _ending: set[asyncio.Future[Response]] = set()

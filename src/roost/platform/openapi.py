@@ -186,10 +186,9 @@ class _Writer:
         self.version = version
         self.version_text = about.version if version is None else show(version)
         self.asks_callers = asks_callers
-        bodies = [body for operation in operations if _is_type(body := self._at(operation.body))]
-        results = [operation.result for operation in operations if _is_type(operation.result)]
-        errors = [about.error] if _is_type(about.error) else []
-        kinds = list(dict.fromkeys([*bodies, *results, *errors]))
+        bodies = [kind for operation in operations for kind in _types_in(self._at(operation.body))]
+        results = [kind for operation in operations for kind in _types_in(operation.result)]
+        kinds = list(dict.fromkeys([*bodies, *results, *_types_in(about.error)]))
         schemas, structs = msgspec.json.schema_components(kinds, ref_template=REF_TEMPLATE)
         self._by_kind = dict(zip(kinds, schemas, strict=True))
         self._components = {**about.components, **about.refine_structs(structs, bodies, version)}
@@ -268,8 +267,7 @@ class _Writer:
         highest = min(filter(None, (operation.until, microversions.highest))) if microversions else None
         result = operation.result if self.version == highest else None
         answers = {operation.status: result}
-        if operation.other_status is not None:
-            answers[operation.other_status] = None
+        answers |= dict.fromkeys(operation.other_statuses)
         return {
             **{
                 str(status): self._response(HTTPStatus(status).phrase, None if body is None else self.schema(body))
@@ -316,6 +314,17 @@ class _Writer:
 def _is_type(schema: Any) -> bool:
     """Return whether it is a type that msgspec describes: a struct, or such as dict[str, str]."""
     return schema is not None and not isinstance(schema, Mapping | Versions | list | tuple | str | int | float)
+
+
+def _types_in(schema: Any) -> Iterator[Any]:
+    """Yield the types that are a schema, or parts of one."""
+    if isinstance(schema, Mapping):
+        schema = list(schema.values())
+    if isinstance(schema, list | tuple):
+        for part in schema:
+            yield from _types_in(part)
+    elif _is_type(schema):
+        yield schema
 
 
 def _version_components(version: str) -> dict[str, Any]:

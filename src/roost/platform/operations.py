@@ -45,7 +45,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     the last microversion that have it, None: the API's own; at others the answer is status_before, with text_before if
     there is one. body: what is read, whole: a schema, or the type that it is decoded as. query: the schema of the
     parameters. path: parameters of the path that are narrower than others of their name. status: of success;
-    other_status: of success that changed nothing. result: the body of success at the highest microversion, None for
+    other_statuses: of success without a body. result: the body of success at the highest microversion, None for
     none. errors: statuses of refusals that do not follow from all this. needs_token: whether callers must authenticate.
     owner_may: the rule is not asked about the caller's own project, which the path names.
     """
@@ -61,7 +61,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     query: Any = None
     path: Mapping[str, Schema] = {}
     status: int = 200
-    other_status: int | None = None
+    other_statuses: tuple[int, ...] = ()
     result: Any = None
     errors: tuple[int, ...] = ()
     needs_token: bool = True

@@ -8,7 +8,7 @@ CHECK_INTERVAL_S.
 import os
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from roost.platform.errors import BadRequest
 
 CHECK_INTERVAL_S = 1.0
 REMEMBERED_MAX = 4096
+UNKNOWN_SHOWN = 10
 
 Key = tuple[Caller, str, tuple[tuple[str, str | None], ...] | None]
 
@@ -51,17 +52,22 @@ class OsloPolicy:
         defaults: Sequence[RuleDefault],
         *,
         file: Path | None = None,
+        names_known: Collection[str] | None = None,
         enforce_new_defaults: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Read the file. Raises BadRequest, which names it and what is wrong with it."""
+        """Read the file. Raises BadRequest, which names it and what is wrong with it.
+
+        names_known: the rules of every service that shares the file; the log names what else it has. None: no word.
+        """
         self._defaults = defaults
         self._file = file
+        self._names_known = names_known
         self._enforce_new_defaults = enforce_new_defaults
         self._clock = clock
         self._checked_at_s = clock()
         self._stamp = _stamp(file)
-        self._enforcer = _read(defaults, file, enforce_new_defaults=enforce_new_defaults)
+        self._enforcer = self._read()
         self._remembered: dict[Key, bool] = {}
         self._fields: dict[str, frozenset[str] | None] = {}
 
@@ -100,13 +106,32 @@ class OsloPolicy:
             return
         self._stamp = stamp
         try:
-            self._enforcer = _read(self._defaults, self._file, enforce_new_defaults=self._enforce_new_defaults)
+            self._enforcer = self._read()
         except BadRequest as error:
             log.error("the policy file changed and cannot be used: the rules stay as they were", error=str(error))
             return
         self._remembered.clear()
         self._fields.clear()
         log.info("policy was read again", file=str(self._file))
+
+    def _read(self) -> Enforcer:
+        """Return an enforcer that never looks at its file again. Raises BadRequest."""
+        conf = cfg.ConfigOpts()
+        conf([], project="roost", default_config_files=[], default_config_dirs=[])
+        if self._file is not None:
+            checks = _checks_of(self._file)
+            _check_references(self._file, checks, self._defaults)
+            if self._names_known is not None:
+                _warn_of_unknown(self._file, checks, self._names_known)
+        enforcer = Enforcer(conf, policy_file=str(self._file.resolve()) if self._file else os.devnull)
+        conf.set_override("policy_dirs", [], group="oslo_policy")
+        conf.set_override("enforce_new_defaults", self._enforce_new_defaults, group="oslo_policy")
+        enforcer.suppress_default_change_warnings = True
+        enforcer.skip_undefined_check = True  # which warns of the rules of other services
+        enforcer.register_defaults(self._defaults)
+        enforcer.load_rules()
+        enforcer.use_conf = False
+        return enforcer
 
 
 @register("field")
@@ -197,24 +222,8 @@ def _stamp(file: Path | None) -> tuple[int, int, int] | None:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _read(defaults: Sequence[RuleDefault], file: Path | None, *, enforce_new_defaults: bool) -> Enforcer:
-    """Return an enforcer that never looks at its file again. Raises BadRequest."""
-    conf = cfg.ConfigOpts()
-    conf([], project="roost", default_config_files=[], default_config_dirs=[])
-    if file is not None:
-        _check_file(file)
-    enforcer = Enforcer(conf, policy_file=str(file.resolve()) if file else os.devnull)
-    conf.set_override("policy_dirs", [], group="oslo_policy")
-    conf.set_override("enforce_new_defaults", enforce_new_defaults, group="oslo_policy")
-    enforcer.suppress_default_change_warnings = True
-    enforcer.register_defaults(defaults)
-    enforcer.load_rules()
-    enforcer.use_conf = False
-    return enforcer
-
-
-def _check_file(file: Path) -> None:
-    """Raise BadRequest for what oslo.policy would read as if nothing were there, or would ask the network for."""
+def _checks_of(file: Path) -> dict[str, Any]:
+    """Return the rules. Raises BadRequest for what oslo.policy would take for nothing, or ask the network for."""
     try:
         rules = yaml.safe_load(file.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -228,3 +237,41 @@ def _check_file(file: Path) -> None:
             raise BadRequest(f"the policy file {file}: {name}: expected a rule's name and its check, a text")
         if re.search(r"\bhttps?:", str(check)):
             raise BadRequest(f"the policy file {file}: {name}: rules that ask another server are not supported")
+    return {name: RuleDefault(name, check).check for name, check in (rules or {}).items()}
+
+
+def _check_references(file: Path, checks: Mapping[str, Any], defaults: Sequence[RuleDefault]) -> None:
+    """Raise BadRequest where a rule of these defaults, as the file has it, comes to one that is defined nowhere."""
+    names = {rule.name for rule in defaults} | {rule.deprecated_rule.name for rule in defaults if rule.deprecated_rule}
+    waiting = [name for name in checks if name in names]
+    reached = set(waiting)
+    for name in waiting:
+        for reference in _references(checks[name]):
+            if reference not in names and reference not in checks:
+                raise BadRequest(
+                    f"the policy file {file}: {name} refers to rule:{reference}, "
+                    "which neither the file nor Roost defines for it"
+                )
+            if reference in checks and reference not in reached:
+                reached.add(reference)
+                waiting.append(reference)
+
+
+def _warn_of_unknown(file: Path, checks: Mapping[str, Any], names_known: Collection[str]) -> None:
+    """Log which names in the file mean nothing: no service has such a rule, and no rule refers to it."""
+    referred = {reference for check in checks.values() for reference in _references(check)}
+    unknown = [name for name in checks if name not in names_known and name not in referred]
+    if unknown:
+        names = ", ".join(unknown[:UNKNOWN_SHOWN]) + (", ..." if len(unknown) > UNKNOWN_SHOWN else "")
+        log.warning(f"the policy file {file} has rules that no service of Roost knows, and they do nothing: {names}")
+
+
+def _references(check: Any) -> Iterator[str]:
+    """Yield the names of the rules that a check refers to."""
+    if isinstance(check, RuleCheck):
+        yield check.match
+    elif isinstance(check, AndCheck | OrCheck):
+        for part in check.rules:
+            yield from _references(part)
+    elif isinstance(check, NotCheck):
+        yield from _references(check.rule)

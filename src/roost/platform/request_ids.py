@@ -8,11 +8,10 @@ import uuid
 from collections.abc import Sequence
 
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-REQUEST_ID = "X-Openstack-Request-Id"
-COMPUTE_REQUEST_ID = "X-Compute-Request-Id"
+REQUEST_ID = b"x-openstack-request-id"
+COMPUTE_REQUEST_ID = b"x-compute-request-id"
 ID_FORMAT = re.compile(r"req-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 SCOPE_KEY = "roost.request_id"
 """Where a request's scope holds its id."""
@@ -20,7 +19,9 @@ SCOPE_KEY = "roost.request_id"
 
 def request_id_of(scope: Scope) -> str:
     """Return the request's id, made at the first question."""
-    request_id: str = scope.setdefault(SCOPE_KEY, f"req-{uuid.uuid4()}")
+    request_id: str | None = scope.get(SCOPE_KEY)
+    if request_id is None:
+        request_id = scope[SCOPE_KEY] = f"req-{uuid.uuid4()}"
     return request_id
 
 
@@ -39,18 +40,33 @@ class RequestIds:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         request_id = request_id_of(scope)
-        caller_id = Headers(scope=scope).get(REQUEST_ID, "")
-        caller_ids = {"global_request_id": caller_id} if ID_FORMAT.fullmatch(caller_id) else {}
-        path = f"{scope['path']}/"
-        by_compute = any(path.startswith(f"{prefix}/") for prefix in self.compute_paths)
-        names = (REQUEST_ID, COMPUTE_REQUEST_ID) if by_compute else (REQUEST_ID,)
+        ids = {"request_id": request_id}
+        if caller_id := _caller_id(scope):
+            ids["global_request_id"] = caller_id
+        value = request_id.encode("ascii")
+        marks = [(REQUEST_ID, value)]
+        if self.compute_paths and self._is_compute(scope["path"]):
+            marks.append((COMPUTE_REQUEST_ID, value))
 
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name in names:
-                    headers[name] = request_id
+                message["headers"] += marks
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id, **caller_ids):
+        tokens = structlog.contextvars.bind_contextvars(**ids)
+        try:
             await self.app(scope, receive, marked)
+        finally:
+            structlog.contextvars.reset_contextvars(**tokens)
+
+    def _is_compute(self, path: str) -> bool:
+        return any(f"{path}/".startswith(f"{prefix}/") for prefix in self.compute_paths)
+
+
+def _caller_id(scope: Scope) -> str | None:
+    """Return the caller's own id, if it is one: it is written to logs."""
+    for name, value in scope["headers"]:
+        if name == REQUEST_ID:
+            text: str = value.decode("latin-1")
+            return text if ID_FORMAT.fullmatch(text) else None
+    return None
