@@ -193,7 +193,7 @@ def wrong_with(sent: Sent, answer: Answer) -> str | None:
         return wrong_with_refusal(sent, answer)
     if sent.version != HIGHEST or operation is None or not matches(sent):
         return None
-    if answer.status not in (operation.status, operation.other_status):
+    if answer.status not in (operation.status, *operation.other_statuses):
         return "an undeclared success"
     if operation.result is not None and (problem := first_problem(answer.body, operation.result)):
         return f"not the declared answer: {problem}"

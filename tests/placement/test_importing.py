@@ -10,6 +10,7 @@ from roost.placement.rules.imports import (
     Detail,
     ImportedProvider,
     Kind,
+    LastImport,
     LedgerState,
     Plan,
     leave_out_impossible,
@@ -87,6 +88,7 @@ def used(ledger: LedgerState) -> dict[tuple[str, str], int]:
 
 HOST = provider(1, "host", generation=3, inventories=VCPU)
 SERVER = consumer(1, {HOST.uuid: {"VCPU": 2}}, generation=2)
+IMPORTED = LastImport(providers={HOST.uuid: HOST.generation}, consumers={SERVER.consumer_uuid: SERVER.generation})
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,39 @@ def test_what_stands_in_the_way_needs_delete() -> None:
         "at the source: --delete removes it",
     )
     for source, here in ((state([provider(2, "host")]), state([HOST])), (bare, state([HOST], [SERVER]))):
-        assert make_plan(source, here, delete=True, overwrite=False).obstacles == ()
+        assert make_plan(source, here, IMPORTED, delete=True, overwrite=False).obstacles == ()
+
+
+@pytest.mark.parametrize(
+    ("last", "obstacles"),
+    [
+        (IMPORTED, []),
+        (LastImport(), ["1 provider which only Roost has was", "1 consumer which only Roost has was"]),
+        (LastImport(consumers=IMPORTED.consumers), ["1 provider which only Roost has was"]),
+        (LastImport(providers=IMPORTED.providers), ["1 consumer which only Roost has was"]),
+        (
+            LastImport(providers={HOST.uuid: HOST.generation - 1}, consumers={SERVER.consumer_uuid: 1}),
+            ["1 provider which only Roost has was", "1 consumer which only Roost has was"],
+        ),
+    ],
+)
+def test_what_was_written_in_roost_is_only_deleted_when_told(last: LastImport, obstacles: list[str]) -> None:
+    here = state([HOST], [SERVER])
+    plan = make_plan(EMPTY, here, last, delete=True, overwrite=False)
+    assert [sentence.split(" written in Roost since the last import")[0] for sentence in plan.obstacles] == obstacles
+    assert make_plan(EMPTY, here, last, delete=True, overwrite=True).obstacles == ()
+    assert make_plan(EMPTY, here, last, delete=False, overwrite=False).obstacles == ()
+
+
+def test_what_was_deleted_in_roost_is_only_made_again_when_told() -> None:
+    source = state([HOST], [SERVER])
+    for delete in (False, True):
+        plan = make_plan(source, EMPTY, IMPORTED, delete=delete, overwrite=False)
+        assert plan.obstacles == (
+            "1 provider was deleted in Roost since the last import (host): --overwrite brings back what the source has",
+        )
+        assert make_plan(source, EMPTY, IMPORTED, delete=delete, overwrite=True).obstacles == ()
+        assert make_plan(source, EMPTY, delete=delete, overwrite=False).obstacles == ()
 
 
 def test_a_provider_that_only_roost_has_gets_a_generation_of_its_own_when_its_use_changes() -> None:

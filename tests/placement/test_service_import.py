@@ -108,6 +108,32 @@ async def test_nothing_is_written_when_something_is_in_the_way(ledger: Ledger) -
     assert await held_by(ledger) == before
 
 
+async def test_delete_leaves_what_was_made_in_roost_unless_told(ledger: Ledger) -> None:
+    """An import with --delete after the switch once removed new hosts with the claims of their servers."""
+    old = provider(2, "old", inventories={"VCPU": Inventory(total=4)})
+    source, smaller = state([HOST, old], [SERVER]), state([HOST])
+    await import_ledger(ledger, source, delete=True, overwrite=False)
+    await import_ledger(ledger, smaller, delete=False, overwrite=False)  # stays noted as the source's
+    again = await import_ledger(ledger, smaller, delete=True, overwrite=False)
+    assert (again.written, again.plan.obstacles) == (True, ())
+    await assert_is(ledger, smaller)
+
+    await import_ledger(ledger, source, delete=True, overwrite=False)
+    claim = ConsumerClaim(
+        consumer_uuid=uuid_of(4, 1), generation=None, consumer_type="INSTANCE", project_id="p", user_id="u",
+        allocations={old.uuid: {"VCPU": 1}},
+    )  # fmt: skip
+    (answer,) = await claims_service.claim(ledger, [ClaimGroup((claim,))])
+    assert isinstance(answer, Claimed)
+    before = await held_by(ledger)
+    refused = await import_ledger(ledger, smaller, delete=True, overwrite=False)
+    assert not refused.written
+    assert [sentence.split(" which")[0] for sentence in refused.plan.obstacles] == ["1 provider", "1 consumer"]
+    assert await held_by(ledger) == before
+    assert (await import_ledger(ledger, smaller, delete=True, overwrite=True)).written
+    await assert_is(ledger, smaller)
+
+
 async def test_a_child_that_only_roost_has_follows_its_parent_into_another_tree(ledger: Ledger) -> None:
     below = provider(3, "below", parent_uuid=HOST.uuid)
     top = provider(4, "top")

@@ -91,3 +91,11 @@ CREATE TABLE placement.change_horizon (
     noted_xid xid8 NOT NULL,
     noted_at timestamptz NOT NULL
 );
+
+-- What the last import left of providers and consumers: what is not so was written in Roost since.
+CREATE TABLE placement.imported (
+    is_provider boolean NOT NULL,
+    uuid uuid NOT NULL,
+    generation bigint NOT NULL,
+    PRIMARY KEY (is_provider, uuid)
+);

@@ -77,7 +77,7 @@ class ResourceClasses:
                 ),
                 "PUT": Operation(
                     summary="have this custom class; before 1.7 rename it", endpoint=self.ensure,
-                    path=schemas.CUSTOM_PATH, other_status=204, errors=(400,), rule=rule("update"), since=(1, 2),
+                    path=schemas.CUSTOM_PATH, other_statuses=(204,), errors=(400,), rule=rule("update"), since=(1, 2),
                     status=201,
                 ),
                 "DELETE": Operation(
@@ -140,8 +140,8 @@ class Traits:
                     since=(1, 6), status=204,
                 ),
                 "PUT": Operation(
-                    summary="have this custom trait", endpoint=self.ensure, path=schemas.CUSTOM_PATH, other_status=204,
-                    errors=(400,), rule=rule("update"), since=(1, 6), status=201,
+                    summary="have this custom trait", endpoint=self.ensure, path=schemas.CUSTOM_PATH,
+                    other_statuses=(204,), errors=(400,), rule=rule("update"), since=(1, 6), status=201,
                 ),
                 "DELETE": Operation(
                     summary="delete a custom trait; 409 while a provider has it", endpoint=self.delete,

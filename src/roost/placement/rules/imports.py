@@ -55,6 +55,16 @@ class LedgerState(Struct, frozen=True, kw_only=True):
                 return dict.fromkeys(self.traits if kind is Kind.TRAIT else self.resource_classes)
 
 
+class LastImport(Struct, frozen=True, kw_only=True):
+    """What the last import left: generations by UUID. Empty before the first one."""
+
+    providers: Mapping[str, int] = {}
+    consumers: Mapping[str, int] = {}
+
+
+NO_IMPORT = LastImport()
+
+
 class Change(Enum):
     """How it differs."""
 
@@ -94,8 +104,9 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     differences: all of them. delete: what only Roost has is to go, too. providers, consumers: to be written whole.
     providers_touched: UUIDs of those that are written or of which somebody's allocations change; what is in use of them
-    is to be summed again. providers_raised: touched ones whose generation is not the source's to say. obstacles: why
-    nothing may be written, in sentences.
+    is to be summed again. providers_raised: touched ones whose generation is not the source's to say. providers_own,
+    consumers_own: UUIDs of what only Roost has and was written there since the last import. obstacles: why nothing may
+    be written, in sentences.
     """
 
     differences: tuple[Difference, ...]
@@ -104,6 +115,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     consumers: tuple[ConsumerState, ...]
     providers_touched: frozenset[str]
     providers_raised: frozenset[str]
+    providers_own: tuple[str, ...]
+    consumers_own: tuple[str, ...]
     obstacles: tuple[str, ...]
 
     def new(self, kind: Kind) -> list[str]:
@@ -172,7 +185,9 @@ def _trees(providers: Mapping[str, ImportedProvider]) -> dict[str, ImportedProvi
     return rooted
 
 
-def make_plan(source: LedgerState, here: LedgerState, *, delete: bool, overwrite: bool) -> Plan:
+def make_plan(
+    source: LedgerState, here: LedgerState, last: LastImport = NO_IMPORT, *, delete: bool, overwrite: bool
+) -> Plan:
     """Return what to write so that the ledger, which is as `here`, is as `source`, of which nothing is impossible.
 
     delete: remove what only Roost has; otherwise it stays. overwrite: write although Roost was written to by others.
@@ -186,7 +201,17 @@ def make_plan(source: LedgerState, here: LedgerState, *, delete: bool, overwrite
         for side in (source, here):
             if uuid in side.consumers:
                 touched.update(side.consumers[uuid].allocations)
-    obstacles = [] if overwrite else list(_ahead(source, here))
+    providers_own = sorted(
+        uuid for uuid in providers_extra if last.providers.get(uuid) != here.providers[uuid].generation
+    )
+    consumers_own = sorted(
+        uuid
+        for uuid in here.consumers.keys() - source.consumers.keys()
+        if last.consumers.get(uuid) != here.consumers[uuid].generation
+    )
+    obstacles = [] if overwrite else [*_ahead(source, here), *_deleted_here(source, here, last)]
+    if delete and not overwrite:
+        obstacles += _written_here([here.providers[uuid].name for uuid in providers_own], consumers_own)
     if not delete:
         obstacles += _in_the_way(source, here)
     return Plan(
@@ -196,6 +221,8 @@ def make_plan(source: LedgerState, here: LedgerState, *, delete: bool, overwrite
         consumers=tuple(consumers),
         providers_touched=frozenset(touched - providers_extra if delete else touched),
         providers_raised=frozenset() if delete else frozenset(touched & providers_extra),
+        providers_own=tuple(providers_own),
+        consumers_own=tuple(consumers_own),
         obstacles=tuple(obstacles),
     )
 
@@ -218,6 +245,29 @@ def _ahead(source: LedgerState, here: LedgerState) -> Iterator[str]:
             "Roost was written to since it was imported, or they were made anew at the source. "
             "--overwrite makes them as the source has them all the same"
         )
+
+
+def _deleted_here(source: LedgerState, here: LedgerState, last: LastImport) -> Iterator[str]:
+    """Say which providers the last import left and Roost has no more, although the source has them."""
+    deleted = last.providers.keys() - here.providers.keys()
+    names = [provider.name for uuid, provider in source.providers.items() if uuid in deleted]
+    if names:
+        providers = "1 provider was" if len(names) == 1 else f"{len(names)} providers were"
+        yield (
+            f"{providers} deleted in Roost since the last import ({_some(names)}): "
+            "--overwrite brings back what the source has"
+        )
+
+
+def _written_here(providers: list[str], consumers: list[str]) -> Iterator[str]:
+    """Say what --delete would remove that no import brought as it is. providers: names."""
+    for noun, keys in (("provider", providers), ("consumer", consumers)):
+        if keys:
+            count, verb = (f"1 {noun}", "was") if len(keys) == 1 else (f"{len(keys)} {noun}s", "were")
+            yield (
+                f"{count} which only Roost has {verb} written in Roost since the last import ({_some(keys)}): "
+                "--overwrite lets --delete remove what was written there all the same"
+            )
 
 
 def _in_the_way(source: LedgerState, here: LedgerState) -> Iterator[str]:

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from roost.placement.model import NO_TYPE, Changes, ConsumerWrite, NameKind, ProviderPlace
 from roost.placement.rules.imports import (
+    NO_IMPORT,
     ImportedProvider,
     Kind,
     LedgerState,
@@ -50,18 +51,18 @@ class Imported(Struct, frozen=True):
 async def compare_ledger(ledger: Ledger | None, source: LedgerState, *, delete: bool, overwrite: bool) -> Imported:
     """Return what `import_ledger` would do. ledger: None, or a database without one, counts as empty."""
     whole, left_out = leave_out_impossible(source)
-    here = LedgerState(providers={}, consumers={})
+    here, last = LedgerState(providers={}, consumers={}), NO_IMPORT
     if ledger is not None:
         async with ledger.database.transaction(snapshot=True) as tx:
             if await imports_store.has_ledger(tx):
-                here = await imports_store.read_ledger(tx)
+                here, last = await imports_store.read_ledger(tx), await imports_store.read_last_import(tx)
     # Standard names are in the ledger as soon as anything runs on it.
     here = msgspec.structs.replace(
         here,
         resource_classes=here.resource_classes | STANDARD_NAMES[NameKind.RESOURCE_CLASS],
         traits=here.traits | STANDARD_NAMES[NameKind.TRAIT],
     )
-    return Imported(make_plan(whole, here, delete=delete, overwrite=overwrite), left_out, written=False)
+    return Imported(make_plan(whole, here, last, delete=delete, overwrite=overwrite), left_out, written=False)
 
 
 async def import_ledger(ledger: Ledger, source: LedgerState, *, delete: bool, overwrite: bool) -> Imported:
@@ -79,7 +80,8 @@ async def import_ledger(ledger: Ledger, source: LedgerState, *, delete: bool, ov
         async with ledger.database.transaction() as tx:
             if await imports_store.lock_ledger(tx):
                 here = await imports_store.read_ledger(tx)
-                plan = make_plan(whole, here, delete=delete, overwrite=overwrite)
+                last = await imports_store.read_last_import(tx)
+                plan = make_plan(whole, here, last, delete=delete, overwrite=overwrite)
                 if not plan.obstacles:
                     await _write(ledger, tx, plan)
                 return Imported(plan, left_out, written=not plan.obstacles)
@@ -114,6 +116,7 @@ async def _write(ledger: Ledger, tx: Connection, plan: Plan) -> None:
         await audit_store.sum_uses(tx, ids[start : start + BATCH_MAX])
     await names_store.delete_unused(tx, NameKind.RESOURCE_CLASS, plan.gone(Kind.RESOURCE_CLASS))
     await names_store.delete_unused(tx, NameKind.TRAIT, plan.gone(Kind.TRAIT))
+    await imports_store.note_import(tx, providers_own=plan.providers_own, consumers_own=plan.consumers_own)
 
 
 async def _write_providers(

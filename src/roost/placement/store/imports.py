@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from roost.placement.rules.imports import ImportedProvider, LedgerState
+from roost.placement.rules.imports import ImportedProvider, LastImport, LedgerState
 from roost.placement.store import claims as claims_store
 from roost.placement.store import providers as providers_store
 from roost.platform.database import Connection
@@ -65,6 +65,41 @@ async def read_ledger(tx: Connection) -> LedgerState:
         },
         consumers=await claims_store.get_consumers(tx),
     )  # fmt: skip
+
+
+HAS_IMPORTED = """-- placement.has_imported
+SELECT to_regclass('placement.imported') IS NOT NULL
+"""
+
+READ_IMPORTED = """-- placement.read_imported
+SELECT is_provider, uuid, generation FROM placement.imported
+"""
+
+
+async def read_last_import(tx: Connection) -> LastImport:
+    """Return what the last import left, also of a database that is not up to date: nothing. Cost: by the ledger."""
+    generations: dict[bool, dict[str, int]] = {True: {}, False: {}}
+    if await tx.fetchval(HAS_IMPORTED):
+        for is_provider, uuid, generation in await tx.fetch(READ_IMPORTED):
+            generations[is_provider][uuid] = generation
+    return LastImport(providers=generations[True], consumers=generations[False])
+
+
+FORGET_IMPORTED = """-- placement.forget_imported
+DELETE FROM placement.imported
+"""
+
+NOTE_IMPORTED = """-- placement.note_imported
+INSERT INTO placement.imported (is_provider, uuid, generation)
+SELECT true, uuid, generation FROM placement.provider WHERE uuid <> ALL($1::uuid[])
+UNION ALL SELECT false, uuid, generation FROM placement.consumer WHERE uuid <> ALL($2::uuid[])
+"""
+
+
+async def note_import(tx: Connection, *, providers_own: Sequence[str], consumers_own: Sequence[str]) -> None:
+    """Note the ledger as it is for `read_last_import`, but for what was written in Roost. Cost: by the ledger."""
+    await tx.execute(FORGET_IMPORTED)
+    await tx.execute(NOTE_IMPORTED, providers_own, consumers_own)
 
 
 FREE_NAMES = """-- placement.free_names
