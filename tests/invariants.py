@@ -98,13 +98,16 @@ ALWAYS: dict[str, str] = {
 
 SETTLED: dict[str, str] = {
     "work is left": "SELECT server_id, stage, deleting FROM compute.work",
+    "a move is left": "SELECT server_id, kind, status FROM compute.move WHERE open",
+    "a server is doing something": "SELECT id, task_state FROM compute.server WHERE task_state IS NOT NULL",
     "an intent is left": "SELECT port_id FROM network.intent",
     "a release is left": "SELECT port_id FROM network.release",
     "a change of a subnet is left": """
         SELECT id, 'in progress' AS what FROM network.subnet WHERE change IS NOT NULL OR deleting
         UNION ALL SELECT subnet_id, 'leaving' FROM network.pool WHERE leaving""",
     "a server is neither ACTIVE nor ERROR": """
-        SELECT id, status FROM compute.server WHERE status NOT IN ('ACTIVE', 'ERROR') OR deleted_at IS NOT NULL""",
+        SELECT id, status FROM compute.server
+        WHERE status NOT IN ('ACTIVE', 'ERROR', 'SHELVED_OFFLOADED') OR deleted_at IS NOT NULL""",
     "a claim of addresses is not its port's addresses": """
         WITH claimed AS (
             SELECT a.consumer_uuid AS port_id, p.uuid AS provider, r.name AS class, sum(a.used) AS n
@@ -142,7 +145,8 @@ SETTLED: dict[str, str] = {
     "a server's port is not on its host, or its server is gone": """
         SELECT p.id, p.device_id, p.host FROM network.port p LEFT JOIN compute.server v ON v.id::text = p.device_id
         WHERE p.device_owner LIKE 'compute:%' AND p.device_id <> ''
-        AND (v.id IS NULL OR v.status <> 'ACTIVE' OR p.host <> v.host)""",
+        AND (v.id IS NULL OR v.status NOT IN ('ACTIVE', 'SHELVED_OFFLOADED')
+            OR p.host <> coalesce(v.host, ''))""",
     "an ACTIVE server's network information is not its ports": """
         SELECT v.id, n ->> 'port_id' AS port_id FROM compute.server v, jsonb_array_elements(v.network_info) n
         LEFT JOIN network.port p ON p.id = (n ->> 'port_id')::uuid
@@ -163,7 +167,7 @@ SETTLED: dict[str, str] = {
             SELECT v.id AS server_id, n ->> 'tag' AS tag, n -> 'addresses' AS addresses,
                 n ->> 'mac_address' AS mac_address
             FROM compute.server v, jsonb_array_elements(v.network_info) n
-            WHERE v.status = 'ACTIVE' AND n ->> 'port_id' IS NULL
+            WHERE v.status IN ('ACTIVE', 'SHELVED_OFFLOADED') AND n ->> 'port_id' IS NULL
         )
         SELECT * FROM shown FULL JOIN (
             SELECT made_for AS server_id, nic_tag AS tag, mac_address,
@@ -175,9 +179,9 @@ SETTLED: dict[str, str] = {
     "an address is still only a build's": "SELECT address FROM network.address WHERE assigned_for IS NOT NULL",
     "guests are not the ACTIVE servers": """
         SELECT g.server_id, g.host, v.id, v.host FROM compute.guest g
-        FULL JOIN (SELECT id, host FROM compute.server WHERE status = 'ACTIVE') v
+        FULL JOIN (SELECT id, host, power FROM compute.server WHERE status = 'ACTIVE') v
         ON v.id = g.server_id AND v.host = g.host
-        WHERE v.id IS NULL OR g.server_id IS NULL OR g.desired <> 'running' OR g.reported IS DISTINCT FROM 'running'""",
+        WHERE v.id IS NULL OR g.server_id IS NULL OR g.desired <> v.power OR g.reported IS DISTINCT FROM v.power""",
 }
 
 NOTE_OVERCLAIMS = """

@@ -1,40 +1,62 @@
+from typing import Any
+
+import pytest
+
 from roost.agent.desired import Actions, decide_actions
 from roost.seams.agent import GuestOrder
 
 
-def order(attempt: int = 2, desired: str = "running") -> GuestOrder:
+def order(attempt: int = 2, desired: Any = "running") -> GuestOrder:
     return GuestOrder(server_id="s", host="h", attempt=attempt, desired=desired)
 
 
+def decide(*orders: GuestOrder, attempt: int, state: str = "running") -> Actions:
+    """With one guest that is there, made by that attempt and in that state."""
+    key = ("s", "h")
+    return decide_actions(orders, attempts_by_guest={key: attempt}, states_by_guest={key: state}, busy=set())
+
+
 def test_a_guest_that_is_not_there_is_launched() -> None:
-    assert decide_actions([order()], attempts_by_guest={}, busy=set()) == Actions(launch=[order()])
+    assert decide_actions([order()], attempts_by_guest={}, states_by_guest={}, busy=set()) == Actions(launch=[order()])
 
 
 def test_a_guest_that_runs_is_only_confirmed() -> None:
-    assert decide_actions([order()], attempts_by_guest={("s", "h"): 2}, busy=set()) == Actions(confirm=[order()])
+    assert decide(order(), attempt=2) == Actions(confirm=[order()])
+
+
+@pytest.mark.parametrize("desired", ["stopped", "paused", "suspended"])
+def test_a_guest_in_another_state_is_changed_and_one_that_is_not_there_is_made_so(desired: str) -> None:
+    wanted = order(desired=desired)
+    assert decide(wanted, attempt=2) == Actions(change=[wanted])
+    assert decide(wanted, attempt=2, state=desired) == Actions(confirm=[wanted])
+    assert decide(wanted, attempt=1, state=desired) == Actions(launch=[wanted])
 
 
 def test_a_guest_of_a_lower_attempt_is_launched_anew() -> None:
-    assert decide_actions([order()], attempts_by_guest={("s", "h"): 1}, busy=set()) == Actions(launch=[order()])
+    assert decide(order(), attempt=1) == Actions(launch=[order()])
 
 
 def test_an_order_that_is_being_worked_on_needs_nothing() -> None:
     busy = {order(attempt=2).id}
-    assert decide_actions([order()], attempts_by_guest={}, busy=busy).none
+    assert decide_actions([order()], attempts_by_guest={}, states_by_guest={}, busy=busy).none
 
 
 def test_an_order_that_a_later_attempt_overtook_needs_nothing() -> None:
     busy = {order(attempt=3).id}
-    assert decide_actions([order(), order(desired="absent")], attempts_by_guest={}, busy=busy).none
+    assert decide_actions([order(), order(desired="absent")], attempts_by_guest={}, states_by_guest={}, busy=busy).none
 
 
 def test_a_guest_that_is_to_go_is_destroyed_even_if_it_is_unknown() -> None:
     gone = order(desired="absent")
-    assert decide_actions([gone], attempts_by_guest={}, busy=set()) == Actions(destroy=[gone])
+    assert decide_actions([gone], attempts_by_guest={}, states_by_guest={}, busy=set()) == Actions(destroy=[gone])
 
 
 def test_a_launch_at_work_is_interrupted_when_the_guest_is_to_go_or_a_later_attempt_comes() -> None:
     busy = {order(attempt=2).id}
     gone, later = order(desired="absent"), order(attempt=3)
-    assert decide_actions([gone], attempts_by_guest={}, busy=busy) == Actions(destroy=[gone], interrupt=[("s", "h")])
-    assert decide_actions([later], attempts_by_guest={}, busy=busy) == Actions(launch=[later], interrupt=[("s", "h")])
+    assert decide_actions([gone], attempts_by_guest={}, states_by_guest={}, busy=busy) == Actions(
+        destroy=[gone], interrupt=[("s", "h")]
+    )
+    assert decide_actions([later], attempts_by_guest={}, states_by_guest={}, busy=busy) == Actions(
+        launch=[later], interrupt=[("s", "h")]
+    )

@@ -9,7 +9,10 @@ from tests.agent.cloud import AGENT
 
 from roost.cli.access import VERSION_PATHS
 from roost.compute.api import operations, routes
+from roost.compute.api.move_actions import MOVE_ACTIONS
 from roost.compute.api.openapi import ABOUT
+from roost.compute.api.policies import ACTIONS
+from roost.compute.api.power_actions import POWER_ACTIONS
 from roost.compute.service import Compute
 from roost.compute.service import hosts as hosts_service
 from roost.platform.http import MethodRoute
@@ -56,7 +59,7 @@ def test_every_route_is_in_a_document_and_no_other() -> None:
 
 
 def test_every_operation_has_a_rule_or_needs_no_token() -> None:
-    """But for those of flavors, of which upstream asks none."""
+    """But for those of flavors, of which upstream asks none, and for actions, each of which has one of its own."""
     without = {
         (method, path)
         for path, methods in OPERATIONS.items()
@@ -64,7 +67,9 @@ def test_every_operation_has_a_rule_or_needs_no_token() -> None:
         if operation.rule is None and operation.needs_token
     }
     paths = ("/v2.1/flavors", "/v2.1/flavors/detail", "/v2.1/flavors/{flavor_id}")
-    assert without == {("GET", path) for path in paths}
+    action = ("POST", "/v2.1/servers/{server_id}/action")
+    assert without == {("GET", path) for path in paths} | {action}
+    assert {one.rule for one in {**POWER_ACTIONS, **MOVE_ACTIONS}.values()} == set(ACTIONS)
 
 
 def test_what_nobody_needs_a_token_for_is_said_and_let_through() -> None:
@@ -125,6 +130,7 @@ async def test_answers_are_as_the_document_says(call: Any, compute: Compute, net
     targets = (
         *("/", "/v2.1", "/v2.1/", "/openapi.json", "/hosts", "/builds", "/v2.1/extensions", "/v2.1/extensions/OS-DCF"),
         *("/v2.1/servers", "/v2.1/servers?limit=1", "/v2.1/servers/detail", "/v2.1/servers/detail?limit=1"),
+        *(f"/v2.1/servers/{server_id}/{part}" for part in ("metadata", "tags", "os-instance-actions")),
         *(f"/v2.1/servers/{server_id}", f"/v2.1/servers/{server_id}/ips", f"/v2.1/servers/{server_id}/ips/net"),
         *("/v2.1/flavors", "/v2.1/flavors/detail?limit=1", f"/v2.1/flavors/{flavor_id}", specs),
         *(f"{specs}/hw:cpu_policy", "/v2.1/os-hypervisors?limit=1&with_servers=1", "/v2.1/os-hypervisors/detail"),

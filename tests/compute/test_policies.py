@@ -1,5 +1,6 @@
 """Whom the Compute API lets do what: every operation by every kind of caller, and what each sees and may use."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +16,9 @@ from tests.platform.asgi import ask
 from roost.cli.access import api_policy
 from roost.clients.local_network import LocalNetwork
 from roost.compute.api import operations, routes
-from roost.compute.api.policies import OPERATIONS, PARTS, rules
+from roost.compute.api.move_actions import MOVE_ACTIONS
+from roost.compute.api.policies import ACTIONS, OPERATIONS, PARTS, rules
+from roost.compute.api.power_actions import POWER_ACTIONS
 from roost.compute.service import Compute
 from roost.compute.service import hosts as hosts_service
 from roost.network.api import routes as network_routes
@@ -26,6 +29,7 @@ from roost.platform.http import mount
 from roost.seams.agent import HostReport
 
 NOTHING: Any = None
+HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 NO = 404
 """Not seen: not there."""
 
@@ -133,17 +137,55 @@ def test_every_rule_that_an_operation_names_exists_and_is_asked_for() -> None:
 ADMIN = {"admin": 200, "service": 403, "member": 403, "reader": 403, "nobody": 403, "system": 403}
 OWN = {"admin": 200, "member": 200, "reader": 200, "other": NO, "service": NO, "nobody": 403, "system": NO}
 IN_PROJECT = {"admin": 200, "member": 200, "reader": 200, "other": 200, "service": 403, "nobody": 403, "system": 403}
+MOVER = {"admin": 200, "member": 403, "reader": 403, "other": NO, "service": NO, "nobody": 403, "system": NO}
 EVERYBODY = {"admin": 200, "service": 200, "member": 200, "reader": 200, "nobody": 200}
 ROOSTS = {"admin": 200, "service": 200, "member": 403, "reader": 403, "nobody": 403, "system": 403}
 FLAVOR = {"flavor": {"name": "big", "vcpus": 1, "ram": 1, "disk": 1}}
 HOSTS = {"hosts": [{"name": "h3", "vcpus": 1, "ram_mb": 1, "disk_gb": 1}]}
 SPECS = {"extra_specs": {"a:b": "c"}}
 
+CHANGE = {
+    "admin": 409, "member": 409, "reader": 403, "nobody": 403, "other": NO, "service": NO, "system": NO,
+}  # fmt: skip
+"""A server that is being built takes few changes, whoever asks for them."""
+BODIES = {
+    "reboot": {"type": "SOFT"}, "rebuild": {"imageRef": "i"}, "os-resetState": {"state": "error"},
+    "resize": {"flavorRef": "small"}, "migrate": {"host": "h1"}, "os-migrateLive": {}, "evacuate": {},
+    "addSecurityGroup": {"name": "default"}, "removeSecurityGroup": {"name": "default"},
+}  # fmt: skip
+UNSUPPORTED = ("changePassword", "createBackup", "createImage", "os-getConsoleOutput", "rescue", "restore", "unrescue")
+DONE = {
+    **dict.fromkeys((*UNSUPPORTED, "injectNetworkInfo", "trigger_crash_dump"), 501),
+    **dict.fromkeys(("lock", "unlock", "addSecurityGroup"), 202),
+}
+ADMINS = ("os-resetState", "injectNetworkInfo", "unlock", "migrate", "os-migrateLive", "evacuate", "shelveOffload")
+"""Actions that a member may not do: an administrator has locked the server."""
+
 TABLE: list[tuple[str, str, Any, dict[str, int]]] = [
     # Of a project.
     ("GET", "/servers", None, IN_PROJECT), ("GET", "/servers/detail", None, IN_PROJECT | {"service": 200}),
     ("GET", "/servers/{server}", None, OWN), ("GET", "/servers/{server}/ips", None, OWN),
     ("GET", "/servers/{server}/ips/none", None, OWN | {"admin": 404, "member": 404, "reader": 404}),
+    *(("POST", "/servers/{server}/action", {name: BODIES.get(name)},
+        CHANGE | {"admin": DONE.get(name, 409), "member": 403 if name in ADMINS else DONE.get(name, 409)})
+        for name in (*POWER_ACTIONS, *MOVE_ACTIONS) if name != "forceDelete"),
+    ("GET", "/servers/{server}/os-interface", None, OWN),
+    ("GET", "/servers/{server}/os-interface/x", None, OWN | dict.fromkeys(("admin", "member", "reader"), 404)),
+    ("POST", "/servers/{server}/os-interface", {}, CHANGE),
+    ("DELETE", "/servers/{server}/os-interface/x", None, CHANGE | dict.fromkeys(("admin", "member"), 404)),
+    ("PUT", "/servers/{server}", {"server": {"name": "b"}}, CHANGE | {"admin": 200, "member": 200}),
+    ("GET", "/servers/{server}/os-instance-actions", None, OWN),
+    ("GET", "/servers/{server}/os-instance-actions/x", None, OWN | dict.fromkeys(("admin", "member", "reader"), 404)),
+    ("GET", "/servers/{server}/metadata", None, OWN), ("GET", "/servers/{server}/tags", None, OWN),
+    ("GET", "/servers/{server}/metadata/x", None, OWN | dict.fromkeys(("admin", "member", "reader"), 404)),
+    ("GET", "/servers/{server}/tags/x", None, OWN | dict.fromkeys(("admin", "member", "reader"), 404)),
+    ("POST", "/servers/{server}/metadata", {"metadata": {}}, CHANGE),
+    ("DELETE", "/servers/{server}/tags", None, CHANGE),
+    ("PUT", "/servers/{server}/metadata", {"metadata": {}}, CHANGE), ("PUT", "/servers/{server}/tags/x", None, CHANGE),
+    ("PUT", "/servers/{server}/metadata/x", {"meta": {"x": ""}}, CHANGE),
+    ("DELETE", "/servers/{server}/metadata/x", None, CHANGE), ("DELETE", "/servers/{server}/tags/x", None, CHANGE),
+    ("PUT", "/servers/{server}/tags", {"tags": []}, CHANGE),
+    ("POST", "/servers/{server}/action", {"forceDelete": None}, CHANGE | {"admin": 202, "member": 202}),
     ("DELETE", "/servers/{server}", None, {"reader": 403, "nobody": 403, "other": NO, "service": NO, "system": NO}),
     ("DELETE", "/servers/{server}", None, {"admin": 204}), ("DELETE", "/servers/{server}", None, {"member": 204}),
     ("GET", "/servers/{mine}", None, {"admin": NO, "member": NO, "nobody": NO}),
@@ -175,6 +217,10 @@ TABLE: list[tuple[str, str, Any, dict[str, int]]] = [
     ("GET", "/os-hypervisors/{host}/uptime", None, ADMIN | {"admin": 501}),
     ("GET", "/os-hypervisors/h/search", None, ADMIN), ("GET", "/os-hypervisors/h/servers", None, ADMIN),
     ("GET", "/os-services", None, ROOSTS), ("PUT", "/os-services/{host}", {"status": "enabled"}, ADMIN),
+    ("GET", "/os-migrations", None, ADMIN), ("GET", "/servers/{server}/migrations", None, MOVER),
+    ("GET", "/servers/{server}/migrations/1", None, MOVER | {"admin": 404}),
+    ("DELETE", "/servers/{server}/migrations/1", None, MOVER | {"admin": 404}),
+    ("POST", "/servers/{server}/migrations/1/action", {"force_complete": None}, MOVER | {"admin": 404}),
     ("GET", "/os-aggregates", None, ADMIN), ("GET", "/os-aggregates/1", None, ADMIN),
     ("GET", "/os-availability-zone/detail", None, ADMIN),
     ("DELETE", "/flavors/small", None, ADMIN | {"admin": 202}),
@@ -219,7 +265,7 @@ async def test_who_may_do_what(compute: Compute, world: World) -> None:
         if method == "DELETE" and 204 in expected.values():
             status, answer = await api.boot("member", {"uuid": world.mine})
             world = replace(world, server=answer["server"]["id"])
-    assert recording.asked >= set(OPERATIONS)
+    assert recording.asked >= set(OPERATIONS) | set(ACTIONS)
 
 
 async def test_a_list_is_of_the_own_project_unless_all_are_asked_for(api: Guarded, world: World) -> None:
@@ -328,6 +374,32 @@ async def test_a_file_overrides_and_adds(compute: Compute, world: World, tmp_pat
         assert (await api.call("other", "DELETE", f"/servers/{world.server}"))[0] == NO
         assert (await api.call("reader", "GET", "/os-hypervisors"))[0] == 200
         assert (await api.boot("admin", {"uuid": world.mine}))[0] == 403
+
+
+async def test_the_policy_file_of_the_how_to_works_for_every_service(
+    compute: Compute, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client asks /os-hypervisors/detail, which has a rule of its own."""
+    file = tmp_path / "policy.yaml"
+    blocks = re.findall(r"```yaml\n(.*?)```", (HOWTO / "keystone.md").read_text(), re.DOTALL)
+    file.write_text("".join(blocks))
+    settings = PlacementSettings(policy_file="policy.yaml")
+    placement, network, policy = (
+        api_policy(service, "noauth2", None, settings, folder=tmp_path, warns=True)
+        for service in ("placement", "network", "compute")
+    )
+    reader = Caller("r", "p", ("reader",))
+    placement.enforce(reader, "placement:traits:list")
+    network.enforce(reader, "get_port:binding:host_id")
+    assert (await guarded(compute, policy).call("reader", "GET", "/os-hypervisors/detail"))[0] == 200
+    assert (capsys.readouterr(), caplog.records) == (("", ""), [])
+
+
+def test_a_misspelt_name_is_told_whatever_service_it_is_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "policy.yaml").write_text('"placement:trait:list": "@"\n"get_port": "@"\n"create_netwrok": "@"\n')
+    settings = PlacementSettings(policy_file="policy.yaml")
+    api_policy("placement", "noauth2", None, settings, folder=tmp_path, warns=True)
+    assert "do nothing: placement:trait:list, create_netwrok" in capsys.readouterr().out
 
 
 async def test_presets_open_and_default(compute: Compute, world: World) -> None:

@@ -119,9 +119,12 @@ def test_a_fault_says_where_it_failed_and_how_many_hosts_were_left(fields: Any, 
     assert fault_details(ServerFault(message="No valid host was found.", **fields)) == said
 
 
-@pytest.mark.parametrize(("status", "state"), [("ACTIVE", 1), ("BUILD", 0), ("ERROR", 0), ("DELETED", 0)])
-def test_only_an_active_server_has_power(status: str, state: int) -> None:
-    assert power_state(status) == state
+@pytest.mark.parametrize(
+    ("vm_state", "state"),
+    [("active", 1), ("building", 0), ("error", 0), ("stopped", 4), ("paused", 3), ("suspended", 7), ("resized", 4)],
+)
+def test_the_power_state_follows_from_what_the_server_is(vm_state: str, state: int) -> None:
+    assert power_state(vm_state) == state
 
 
 def test_every_nic_has_a_tag_of_its_own() -> None:

@@ -100,14 +100,16 @@ async def test_a_forced_host_that_is_closed_or_unknown_is_refused_at_once(world:
     with pytest.raises(ServerRefused, match=r"Compute host r9 could not be found\."):
         await boot(world, network.id, host="r9")
     await host_service.disable_host(world.compute, "r1-h1")
-    with pytest.raises(HostClosed, match="r1-h1 is disabled"):
+    with pytest.raises(HostClosed, match=r"r1-h1 is disabled: it takes no new server\. Enable it, or"):
         await boot(world, network.id, host="r1-h1")
     await host_service.force_down(world.compute, "r1-h2", True)
-    with pytest.raises(HostClosed, match="r1-h2 was forced down"):
+    with pytest.raises(
+        HostClosed, match=r"r1-h2 was forced down: it takes no new server\. Set forced_down to false, or"
+    ):
         await boot(world, network.id, host="r1-h2")
     async with world.database.connection() as connection:
         await connection.execute("UPDATE compute.host SET silent = true WHERE name = 'r1-h3'")
-    with pytest.raises(HostClosed, match="r1-h3 has not been heard of"):
+    with pytest.raises(HostClosed, match=r"r1-h3 has not been heard of: it takes no new server\. Start its agent, or"):
         await boot(world, network.id, host="r1-h3")
     assert await world.statuses() == {}
 

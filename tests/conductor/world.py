@@ -17,11 +17,12 @@ from tests.next_call import instead
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
-from roost.compute.model import CHANNELS, NicAsked, ServerRequest
+from roost.compute.model import CHANNELS, MoveKind, NicAsked, Requester, ServerRequest
 from roost.compute.rules.silence import Listening
 from roost.compute.service import Compute, guests
 from roost.compute.service import flavors as flavor_service
 from roost.compute.service import hosts as host_service
+from roost.compute.service import moves as move_service
 from roost.compute.service import servers as server_service
 from roost.compute.service.flavors import FlavorRequest
 from roost.compute.service.silence import SilenceWatch
@@ -39,6 +40,7 @@ from roost.platform.wakeup import Wakeups
 from roost.seams.agent import GuestReport, HostReport
 
 LEASE_S = 30.0
+BY = Requester(request_id="req-1", project_id=PROJECT, user_id="user", is_admin=True)
 
 
 class KilledHere(BaseException):
@@ -70,6 +72,8 @@ class World:
     networks: Networks
     conductor: Conductor
     launches: list[tuple[str, str]] = field(default_factory=list)
+    guests: dict[tuple[str, str], int] = field(default_factory=dict)
+    running: set[tuple[str, str]] = field(default_factory=set)
 
     @classmethod
     async def make(cls, database: Database, *, seed: int = 1) -> "World":
@@ -84,6 +88,7 @@ class World:
         conductor = Conductor(
             compute,
             placement,
+            compute.network,
             compute.network,
             env,
             Wakeups(database, CHANNELS),
@@ -187,14 +192,27 @@ class World:
         orders = (await guests.Polls(self.compute).poll(heard, agent=AGENT, busy=[], wait_s=0)).orders
         reports = []
         for order in orders:
-            state = "absent"
-            if order.desired == "running":
+            state = order.desired
+            present = self.guests.get((order.server_id, order.host))
+            if state != "absent" and present != order.attempt:
                 self.launches.append((order.server_id, order.host))
                 await self.report(order.server_id, order.host, order.attempt, "begun")
-                state = "failed" if order.host in failing else "running"
+                state = "failed" if order.host in failing else state
+            self._note(order.server_id, order.host, order.attempt, state)
             reports.append(self._report(order.server_id, order.host, order.attempt, state))
         await guests.report(self.compute, reports, agent=AGENT)
         return len(orders)
+
+    def _note(self, server_id: str, host: str, attempt: int, state: str) -> None:
+        """A host does what it was asked for: no two guests of one server ever have their NICs up."""
+        if state in ("absent", "failed"):
+            self.guests.pop((server_id, host), None)
+        else:
+            self.guests[server_id, host] = attempt
+        self.running.discard((server_id, host))
+        if state in ("running", "paused"):
+            assert not [key for key in self.running if key[0] == server_id], f"two guests of {server_id}"
+            self.running.add((server_id, host))
 
     async def report(self, server_id: str, host: str, attempt: int, state: str) -> bool:
         """What one host says; whether it was accepted."""
@@ -209,6 +227,14 @@ class World:
         await self.conduct()
         while await self.serve_hosts(failing=failing, silent=silent):
             await self.conduct()
+
+    async def move(self, server_id: str, kind: MoveKind, *, to: str | None = None, flavor: str | None = None) -> None:
+        """Ask for a move."""
+        await move_service.begin_move(self.compute, server_id, kind, BY, host=to, flavor_ref=flavor)
+
+    async def end_move(self, server_id: str, *, revert: bool) -> None:
+        """Confirm or revert a move."""
+        await move_service.end_move(self.compute, server_id, BY, revert=revert)
 
     async def delete(self, *server_ids: str) -> None:
         """Ask for deletes."""

@@ -19,7 +19,12 @@ def points(*stages: str) -> list[str]:
     return [point for point in CRASH_POINTS if point.split(".")[0] in stages]
 
 
-RETRY, AGENT, PUBLISH, RECONCILE = points("retry"), points("agent"), points("publish"), points("reconcile")
+RETRY, PUBLISH, RECONCILE = points("retry"), points("publish"), points("reconcile")
+MOVES = points("copy", "stop", "settle", "confirm", "restore", "offload")
+"""Tried in test_moves.py, by servers with a port and an address of a pool; only those that move come by."""
+CHANGE = "agent.after-change"
+"""Tried in test_moves.py, and in tests/clients/test_server_actions.py on a server that is there."""
+AGENT = [point for point in points("agent") if point != CHANGE]
 
 
 @contextmanager

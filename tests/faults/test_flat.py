@@ -7,6 +7,8 @@ import pytest
 from tests.cluster import Cluster, boot, cluster, network_ids, settle, until
 from tests.faults.crashing import (
     AGENT,
+    CHANGE,
+    MOVES,
     PUBLISH,
     RECONCILE,
     RETRY,
@@ -51,6 +53,7 @@ NEVER = {
         point for point in points("port") if point != "port.after-unassign"
     },
     "the ranges of a pool do not change, nor does its segment or service type": {*points("subnet")},
+    "a guest changes its state as any other does": {CHANGE},
 }
 
 
@@ -61,7 +64,7 @@ def services() -> Iterator[Cluster]:
 
 
 def test_every_crash_point_that_a_flat_network_comes_by_is_tried() -> None:
-    tried = {*CONDUCTOR, *WITH_PORTS, *RETRY, *AGENT, *PUBLISH, *RECONCILE}
+    tried = {*CONDUCTOR, *WITH_PORTS, *RETRY, *MOVES, *AGENT, *PUBLISH, *RECONCILE}
     assert tried.isdisjoint(set.union(*NEVER.values()))
     assert tried.union(*NEVER.values()) == set(CRASH_POINTS)
 

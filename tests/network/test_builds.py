@@ -1,4 +1,5 @@
 import asyncio
+import contextvars
 from typing import Any
 
 import pytest
@@ -151,8 +152,12 @@ async def test_builds_that_end_lock_their_ports_in_order(cloud: Cloud) -> None:
         await cloud.bind(server, port, "h1", rack1.id)
     async with cloud.networks.database.transaction() as tx:
         await tx.execute("SELECT FROM network.port WHERE id = $1 FOR UPDATE", last.id)
-        settling = asyncio.create_task(cloud.client.settle_ports([server.server_id for server in servers]))
+        settling = asyncio.create_task(
+            cloud.client.settle_ports([server.server_id for server in servers]), context=contextvars.Context()
+        )
         await until_blocked(cloud.networks.database, 1)
-        spreading = asyncio.create_task(cloud.subnet(network, "2001:db8::/64", rack1, **SLAAC))
+        spreading = asyncio.create_task(
+            cloud.subnet(network, "2001:db8::/64", rack1, **SLAAC), context=contextvars.Context()
+        )
         await until_blocked(cloud.networks.database, 2)
     await asyncio.gather(settling, spreading)

@@ -1,6 +1,7 @@
 """What comes to a subnet, or to a publisher, while a change is in progress: other requests, a dead client, a stall."""
 
 import asyncio
+import contextvars
 from contextlib import suppress
 from typing import Any
 
@@ -212,7 +213,7 @@ async def test_who_wants_several_providers_told_does_not_meet_their_publisher_he
             await publication_rows.want(tx, ones)
 
     async def wants() -> None:
-        wanting.append(asyncio.create_task(want()))
+        wanting.append(asyncio.create_task(want(), context=contextvars.Context()))
         await until_blocked(cloud.networks.database, 1)
 
     after(publication_rows, "finish", wants)

@@ -239,11 +239,18 @@ class Agent:
 
     def _work_on(self, group: asyncio.TaskGroup, orders: Sequence[GuestOrder]) -> bool:
         """Start what the orders ask for; whether there was anything."""
-        actions = decide_actions(orders, attempts_by_guest=self._driver.attempts_by_guest(), busy=self._busy)
+        actions = decide_actions(
+            orders,
+            attempts_by_guest=self._driver.attempts_by_guest(),
+            states_by_guest=self._driver.states_by_guest(),
+            busy=self._busy,
+        )
         for key in actions.interrupt:
             self._tasks[key].cancel()
         for order in actions.launch:
             self._start(group, order, self._launch)
+        for order in actions.change:
+            self._start(group, order, self._change)
         for order in actions.confirm:
             self._start(group, order, self._confirm)
         for order in actions.destroy:
@@ -271,11 +278,8 @@ class Agent:
     # Guests.
 
     async def _launch(self, order: GuestOrder) -> None:
-        while True:
-            if not (await self._report(order, "begun")).accepted:
-                return
-            if self._lease.is_held:
-                break  # otherwise it was confirmed long ago: the host may have been given up since
+        if not await self._begin(order):
+            return
         crash_point("agent.after-begin")
         async with self._slots:
             try:
@@ -288,8 +292,32 @@ class Agent:
                 return
         await self._confirm(order)
 
+    async def _begin(self, order: GuestOrder) -> bool:
+        """Return whether the guest may run here, as the API says now."""
+        while True:
+            if not (await self._report(order, "begun")).accepted:
+                return False
+            if self._lease.is_held:
+                return True  # otherwise it was confirmed long ago: the host may have been given up since
+
+    async def _change(self, order: GuestOrder) -> None:
+        """Have the guest in another state; what brings its NICs up is begun as a launch is."""
+        if order.desired == "running" and not await self._begin(order):
+            return
+        try:
+            await self._driver.change(order)
+        except Exception as error:
+            if not isinstance(error, LaunchFailed):
+                log.exception("the driver failed", server_id=order.server_id, host=order.host)
+            log.warning("a guest does not change its state", server_id=order.server_id, reason=str(error))
+            await asyncio.sleep(DESTROY_RETRY_S)  # the order comes again
+            return
+        crash_point("agent.after-change")
+        await self._confirm(order)
+
     async def _confirm(self, order: GuestOrder) -> None:
-        if (await self._report(order, "running")).refusal is Refusal.SUPERSEDED:
+        assert order.desired != "absent"
+        if (await self._report(order, order.desired)).refusal is Refusal.SUPERSEDED:
             await self._destroy(order.key, order.attempt)  # two of one server, otherwise
 
     async def _make_absent(self, order: GuestOrder) -> None:

@@ -14,6 +14,7 @@ CALL_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 5.0
 BACK_OFF_FIRST_S = 0.05
 BACK_OFF_LAST_S = 2.0
+DETAIL_MAX = 300
 
 T = TypeVar("T")
 
@@ -34,7 +35,7 @@ class NotLetIn(Refused):
 
 
 class NoListener(Exception):
-    """The main API does not say where the agent listener is."""
+    """The main API does not say where the agents' listener is."""
 
 
 class _Refusal(msgspec.Struct):
@@ -86,7 +87,8 @@ class Connection:
             except (aiohttp.ClientError, TimeoutError, OSError, msgspec.DecodeError, NoListener) as error:
                 if not self._away:
                     self._away = True
-                    log.warning("the API does not answer", url=listener_url or self._api_url, error=reason_of(error))
+                    event = "the API serves no agents" if isinstance(error, NoListener) else "the API does not answer"
+                    log.warning(event, url=listener_url or self._api_url, error=_reason_of(error))
                 if self._listener_url == listener_url:
                     self._listener_url = None  # it may have moved
             await asyncio.sleep(pause_s)
@@ -116,9 +118,14 @@ class Connection:
     async def _find_listener(self) -> str:
         try:
             answer = await self._send("GET", f"{self._api_url}/agent/v1", None, CALL_TIMEOUT_S)
-        except Refused as refusal:  # another program has the port, or the API has no agent listener yet
-            raise NoListener(f"{self._api_url} names no agent listener: {refusal}") from refusal
-        url = msgspec.json.decode(answer, type=_Listener).url.rstrip("/")
+            url = msgspec.json.decode(answer, type=_Listener).url.rstrip("/")
+        except (Refused, msgspec.DecodeError) as error:  # another program, or a Roost that does not serve compute
+            if isinstance(error, Refused) and error.status != 404:
+                raise NoListener(f"{self._api_url} names no listener for agents: {error}") from error
+            raise NoListener(
+                f"{self._api_url} serves no Compute API and no listener for agents: --api names a Roost that does, as "
+                "`roost serve all`; it is asked again and again"
+            ) from error
         if self._api_url.startswith("https:") and not url.startswith("https:"):
             raise NoListener(f"{self._api_url} names {url}, which is not https: no token goes there")
         self._listener_url = url if url.endswith("/agent/v1") else f"{url}/agent/v1"
@@ -142,9 +149,14 @@ class Connection:
             return answer
 
 
+def _reason_of(error: Exception) -> str:
+    advice = ": --ca-file names whom to trust" if isinstance(error, aiohttp.ClientConnectorCertificateError) else ""
+    return reason_of(error) + advice
+
+
 def _detail(answer: bytes) -> str:
-    """Return the sentence in an error's body, or all of it."""
+    """Return the sentence in an error's body, or the beginning of it on one line."""
     try:
         return msgspec.json.decode(answer, type=_Refusal).detail
     except msgspec.DecodeError:
-        return answer.decode(errors="replace")
+        return " ".join(answer.decode(errors="replace").split())[:DETAIL_MAX]

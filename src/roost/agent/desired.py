@@ -8,12 +8,14 @@ from roost.seams.agent import GuestKey, GuestOrder, OrderId
 
 @dataclass(frozen=True)
 class Actions:
-    """What to do now. launch: begin and build. confirm: it runs already, say so. destroy: have it gone, say so.
+    """What to do now. launch: begin and build. change: have a guest that is there in another state. confirm: it is as
+    it should be, say so. destroy: have it gone, say so.
 
     interrupt: guests whose launch is at work and no longer wanted: they are to go, or a later attempt is in force.
     """
 
     launch: list[GuestOrder] = field(default_factory=list)
+    change: list[GuestOrder] = field(default_factory=list)
     confirm: list[GuestOrder] = field(default_factory=list)
     destroy: list[GuestOrder] = field(default_factory=list)
     interrupt: list[GuestKey] = field(default_factory=list)
@@ -21,22 +23,27 @@ class Actions:
     @property
     def none(self) -> bool:
         """Return whether there is nothing to do."""
-        return not (self.launch or self.confirm or self.destroy)
+        return not (self.launch or self.change or self.confirm or self.destroy)
 
 
 def decide_actions(
-    orders: Iterable[GuestOrder], *, attempts_by_guest: Mapping[GuestKey, int], busy: Collection[OrderId]
+    orders: Iterable[GuestOrder],
+    *,
+    attempts_by_guest: Mapping[GuestKey, int],
+    states_by_guest: Mapping[GuestKey, str],
+    busy: Collection[OrderId],
 ) -> Actions:
     """Turn orders into actions; one that is being worked on, or was overtaken by a later attempt, needs none.
 
-    attempts_by_guest: the guests that run. busy: the orders whose work has begun and whose outcome is not told yet.
+    attempts_by_guest, states_by_guest: the guests that are there. busy: the orders whose work has begun and whose
+    outcome is not told yet.
     """
     actions = Actions()
     latest_by_guest: dict[GuestKey, int] = {}
     launching: set[GuestKey] = set()
     for known in busy:
         latest_by_guest[known.key] = max(known.attempt, latest_by_guest.get(known.key, 0))
-        if known.desired == "running":
+        if known.desired != "absent":
             launching.add(known.key)
     for order in orders:
         key = order.key
@@ -46,8 +53,10 @@ def decide_actions(
             actions.interrupt.append(key)
         if order.desired == "absent":
             actions.destroy.append(order)
-        elif attempts_by_guest.get(key) == order.attempt:
-            actions.confirm.append(order)
-        else:
+        elif attempts_by_guest.get(key) != order.attempt:
             actions.launch.append(order)
+        elif states_by_guest.get(key) != order.desired:
+            actions.change.append(order)
+        else:
+            actions.confirm.append(order)
     return actions

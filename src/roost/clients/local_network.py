@@ -1,22 +1,28 @@
 """The network service next door."""
 
 from roost.clients.local import Local, method
-from roost.network.service import Networks, builds, publications, views
+from roost.network.service import Networks, attachments, builds, moves, publications, views
 
 
 class LocalNetwork(Local[Networks]):
-    """Implements roost.seams.audit.AuditedNetwork and roost.seams.network.BuildClient."""
+    """Implements roost.seams.audit.AuditedNetwork, roost.seams.network.BuildClient and MoveClient."""
 
     get_networks = method(views.get_networks)
     list_network_ids = method(views.list_network_ids)
     set_hosts = method(publications.set_hosts)
     get_port_projects = method(views.get_port_projects)
     list_attached_ports = method(views.list_attached_ports)
+    attach_port = method(attachments.attach_port)
+    detach_port = method(attachments.detach_port)
     ensure_ports = method(builds.ensure_ports)
     bind_ports = method(builds.bind_ports)
     unassign_ports = method(builds.unassign_ports)
     settle_ports = method(builds.settle_ports)
     release_ports = method(builds.release_ports)
+    read_ports = method(moves.read_ports)
+    add_bindings = method(moves.add_bindings)
+    drop_bindings = method(moves.drop_bindings)
+    unbind_ports = method(moves.unbind_ports)
     get_hosts = method(views.get_hosts)
     list_noticed_servers = method(views.list_noticed_servers)
     list_unsettled_aggregates = method(views.list_unsettled_aggregates)

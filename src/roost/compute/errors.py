@@ -50,6 +50,10 @@ class NetworkNotOfServer(NotFound):
     """The server has no address on that network."""
 
 
+class PortNotOfServer(NotFound):
+    """The server has no such NIC."""
+
+
 class ServerRefused(BadRequest):
     """The server cannot be what the request says."""
 
@@ -70,6 +74,30 @@ class FilterInvalid(BadRequest):
     """The list cannot be narrowed in that way."""
 
 
+class ActionRefused(Conflict):
+    """The server is in no state for what was asked of it."""
+
+
+class ActionNotFound(NotFound):
+    """Nothing was asked of the server by that request."""
+
+
+class ActionUnsupported(RoostError):
+    """No driver of Roost can do that."""
+
+
+class MetadataNotFound(NotFound):
+    """Metadata item was not found"""
+
+
+class MetadataFull(Forbidden):
+    """The server has as many metadata items as it may have."""
+
+
+class TagNotFound(NotFound):
+    """The server has no such tag."""
+
+
 class NotReported(RoostError):
     """Hosts do not report what was asked for."""
 
@@ -86,3 +114,11 @@ class HostNotCovered(Forbidden):
 
 class AgentTokenNotFound(NotFound):
     """There is no such agent token."""
+
+
+class MigrationNotFound(NotFound):
+    """There is no such migration."""
+
+
+class MigrationRefused(BadRequest):
+    """The migration is not in a state for that."""

@@ -1,4 +1,7 @@
-"""The words of the compute service: flavors, hosts, servers, guests, and the work rows of the pipeline."""
+"""The words of the compute service: flavors, hosts, servers, their actions and moves, guests, and the pipeline's rows.
+
+In one file, since they refer to each other.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -20,8 +23,10 @@ class Stage(Enum):
 
     ALLOCATE: it gets its addresses on flat networks; without any it goes from PLACE to BIND.
     LAUNCH waits for the agent; a conductor leases it once its time is over. SETTLE: it is ACTIVE, its reservations of
-    ports end. RETRY and
-    FAIL follow a failure; FAIL and DELETE wait until no host has a guest of the server any more.
+    ports end. RETRY and FAIL follow a failure; FAIL and DELETE wait until no host has a guest of the server any more.
+    Of moves alone: HOLD notes what the server has, COPY waits for a guest that takes over the memory of the one that
+    runs, STOP until the source's NICs are down, RESTORE until the server is again what it was, CONFIRM and OFFLOAD
+    until a guest that is no longer wanted is gone.
     """
 
     CREATE_PORTS = "create_ports"
@@ -33,6 +38,23 @@ class Stage(Enum):
     RETRY = "retry"
     FAIL = "fail"
     DELETE = "delete"
+    HOLD = "hold"
+    COPY = "copy"
+    STOP = "stop"
+    RESTORE = "restore"
+    CONFIRM = "confirm"
+    OFFLOAD = "offload"
+
+
+class MoveKind(Enum):
+    """What a server is on its way to; the first four as os-migrations calls them, the others are in no such list."""
+
+    MIGRATE = "migration"
+    RESIZE = "resize"
+    LIVE = "live-migration"
+    EVACUATE = "evacuation"
+    SHELVE = "shelve"
+    UNSHELVE = "unshelve"
 
 
 class Flavor(Struct, frozen=True, kw_only=True):
@@ -109,6 +131,69 @@ class Placed(Struct, frozen=True, kw_only=True):
     classes_by_port: Mapping[str, tuple[str, ...]] = {}
 
 
+class Plan(Struct, frozen=True, kw_only=True):
+    """What a move's stages need of it, kept with it.
+
+    spec, flavor: of the server on its destination; old_spec, old_flavor: on its source. target: the one host that will
+    do. power: the state that the guest is to be in. held: what the server's claim was on its source, once HOLD has read
+    it, without addresses of flat networks. confirms: it waits for its user at its end. action_id: of its record.
+    """
+
+    spec: RequestSpec
+    flavor: Flavor
+    old_spec: RequestSpec
+    old_flavor: Flavor
+    power: str = "running"
+    held: Mapping[str, Mapping[str, int]] | None = None
+    action_id: int | None = None
+
+
+class Move(Struct, frozen=True, kw_only=True):
+    """A server on its way. uuid: also the consumer that holds what the server had on its source.
+
+    status: as os-migrations shows it. source_host: None where it had none.
+    """
+
+    uuid: str
+    kind: MoveKind
+    status: str
+    source_host: str | None
+    plan: Plan
+
+
+class Migration(Struct, frozen=True, kw_only=True):
+    """A move as it is on record, the ended ones too. old_flavor_id, new_flavor_id: what the server was and is to be."""
+
+    id: int
+    uuid: str
+    server_id: str
+    kind: MoveKind
+    status: str
+    source_host: str | None
+    dest_host: str | None
+    project_id: str
+    user_id: str
+    old_flavor_id: str
+    new_flavor_id: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class MigrationFilter(Struct, frozen=True, kw_only=True):
+    """Which migrations to list; None leaves that condition out. host: source or destination. open: under way."""
+
+    server_id: str | None = None
+    status: str | None = None
+    kind: str | None = None
+    host: str | None = None
+    source_host: str | None = None
+    project_id: str | None = None
+    user_id: str | None = None
+    changed_since: datetime | None = None
+    changed_before: datetime | None = None
+    open: bool | None = None
+
+
 class Failure(Struct, frozen=True, kw_only=True):
     """Why a server cannot be had, for its `fault` and for `explain`.
 
@@ -124,7 +209,7 @@ class Work(Struct, frozen=True, kw_only=True):
     """A leased work row with what its stages need to know of its server.
 
     attempt: the fence. failures: launches that failed or did not begin in time, and refused binds.
-    active: whether the server ever ran.
+    active: whether the server ever ran. host: where it is now. move: what it is on its way to.
     """
 
     server_id: str
@@ -140,23 +225,49 @@ class Work(Struct, frozen=True, kw_only=True):
     user_id: str
     spec: RequestSpec
     active: bool
+    host: str | None = None
+    move: Move | None = None
 
 
 class Marks(Struct, frozen=True):
-    """What others want of a work row while a conductor has it: a delete waits, or the build must end, and why."""
+    """What others want of a work row while a conductor has it: a delete waits, or the build must end, and why.
+
+    stage: where it stands. moving: it is no build, but a move that is taken back. action_id: of the move's action.
+    """
 
     server_id: str
+    stage: Stage
     deleting: bool
     must_fail: Failure | None = None
+    moving: bool = False
+    action_id: int | None = None
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """A guest that a host was asked to launch: seconds since then, since it began, since the host was heard of."""
+    """A guest that a host was asked to launch: seconds since then, since it began, since the host was heard of.
+
+    desired, reported: the state that it is to be in, and is in.
+    """
 
     asked_s: float
     begun_s: float | None = None
     heard_s: float | None = None
     host_down: bool = False
+    host: str = ""
+    desired: str = "running"
+    reported: str | None = None
+
+
+class GuestPlace(Struct, frozen=True, kw_only=True):
+    """A guest of a moving server. host_down: nobody hears of it; fenced: nothing waits for it any more."""
+
+    host: str
+    attempt: int
+    desired: str
+    reported: str | None
+    lost: bool
+    fenced: bool
+    host_down: bool
 
 
 class ServerFault(Struct, frozen=True, kw_only=True):
@@ -171,7 +282,10 @@ class ServerFault(Struct, frozen=True, kw_only=True):
 
 
 class Server(Struct, frozen=True, kw_only=True):
-    """A server as people see it. host_down: whether its host is down; ports: as last bound."""
+    """A server as people see it. host_down: whether its host is down; ports: as last bound.
+
+    status, vm_state: as clients are shown them. power: the state of its guest.
+    """
 
     id: str
     name: str
@@ -193,6 +307,64 @@ class Server(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     launched_at: datetime | None
+    vm_state: str
+    power: str = "running"
+    locked: bool = False
+    locked_reason: str | None = None
+    tags: tuple[str, ...] = ()
+    request_id: str = ""
+
+
+class Requester(Struct, frozen=True, kw_only=True):
+    """Who asks for an action, as its record says. is_admin: locks do not hold the caller up."""
+
+    request_id: str
+    project_id: str
+    user_id: str
+    is_admin: bool = False
+
+
+class ServerUpdate(Struct, frozen=True, kw_only=True):
+    """What of a server a client says anew; None leaves what it has, an empty description is none."""
+
+    name: str | None = None
+    description: str | None = None
+    image_ref: str | None = None
+    metadata: Mapping[str, str] | None = None
+
+
+class ActionEvent(Struct, frozen=True, kw_only=True):
+    """What a host, a conductor or the API did for an action. result: Success or Error, None while it is at it.
+
+    details: why it failed.
+    """
+
+    name: str
+    started_at: datetime
+    finished_at: datetime | None = None
+    result: str | None = None
+    host: str | None = None
+    details: str | None = None
+
+
+class ServerAction(Struct, frozen=True, kw_only=True):
+    """What was asked of a server. project_id, user_id: whose request it was. message: Error where it failed."""
+
+    request_id: str
+    name: str
+    project_id: str
+    user_id: str
+    started_at: datetime
+    updated_at: datetime
+    message: str | None = None
+    events: tuple[ActionEvent, ...] = ()
+
+
+class ActionFilter(Struct, frozen=True, kw_only=True):
+    """Which actions of a server to list, by when they were last changed; None leaves that condition out."""
+
+    changed_since: datetime | None = None
+    changed_before: datetime | None = None
 
 
 class QuietServer(Struct, frozen=True, kw_only=True):
@@ -234,6 +406,7 @@ class ServerRequest(Struct, frozen=True, kw_only=True):
     description: str | None = None
     availability_zone: str | None = None
     host: str | None = None
+    tags: tuple[str, ...] = ()
 
 
 class Permissions(Struct, frozen=True, kw_only=True):
@@ -258,12 +431,14 @@ class NewServers(Struct, frozen=True, kw_only=True):
     flavor: Flavor
     reservation_id: str
     spec: RequestSpec
+    request_id: str = ""
 
 
 class ServerFilter(Struct, frozen=True, kw_only=True):
     """Which servers to list; None leaves that condition out.
 
-    name, ip, ip6: regular expressions, as in Nova; ip, ip6 of any address. statuses: one of them.
+    name, ip, ip6: regular expressions, as in Nova; ip, ip6 of any address. statuses: one of them. tags: all of them;
+    tags_any: one; not_tags: not all; not_tags_any: none.
     """
 
     project_id: str | None = None
@@ -278,23 +453,37 @@ class ServerFilter(Struct, frozen=True, kw_only=True):
     ip6: str | None = None
     reservation_id: str | None = None
     server_id: str | None = None
+    vm_state: str | None = None
+    locked: bool | None = None
+    tags: tuple[str, ...] | None = None
+    tags_any: tuple[str, ...] | None = None
+    not_tags: tuple[str, ...] | None = None
+    not_tags_any: tuple[str, ...] | None = None
 
 
 class ServerChange(Struct, frozen=True, kw_only=True):
-    """What a change of stage writes on its server; fault: None leaves the one it has."""
+    """What a change of stage writes on its server.
+
+    fault, network_info, power, flavor, spec: None leaves the one that it has.
+    """
 
     status: str
     task_state: str | None = None
     host: str | None = None
     fault: Failure | None = None
-    network_info: tuple[ServerPort, ...] = ()
+    network_info: tuple[ServerPort, ...] | None = ()
+    power: str | None = None
+    flavor: Flavor | None = None
+    spec: RequestSpec | None = None
 
 
 class StageChange(Struct, frozen=True, kw_only=True):
     """Where a server's work goes next, and what that changes, written in one transaction under its lease.
 
     stage: None when the work is done; gone: the server is deleted with it. keep: the lease stays for the next stage;
-    without it any conductor may take the row after delay_s. guest_host: the host that is asked to launch it.
+    without it any conductor may take the row after delay_s. guest_host: the host that is asked to launch it, in the
+    state `desired`. guests_wanted: host -> what a guest that is there already is to be. move: what is written of it;
+    move_ends: nothing is held for it any more.
     """
 
     server_id: str
@@ -308,4 +497,8 @@ class StageChange(Struct, frozen=True, kw_only=True):
     delay_s: float = 0.0
     gone: bool = False
     guest_host: str | None = None
+    desired: str = "running"
+    guests_wanted: Mapping[str, str] = {}
     server: ServerChange | None = None
+    move: Move | None = None
+    move_ends: bool = False

@@ -87,7 +87,14 @@ CREATE TABLE compute.server (
     updated_at timestamptz NOT NULL DEFAULT now(),
     launched_at timestamptz,
     -- Gone for every client; the row stays until its work is done.
-    deleted_at timestamptz
+    deleted_at timestamptz,
+    -- The state of the guest as last reported, once the server has one: running, stopped, paused or suspended.
+    power text NOT NULL DEFAULT 'running',
+    -- Of the request that made it.
+    request_id text NOT NULL DEFAULT '',
+    locked boolean NOT NULL DEFAULT false,
+    locked_reason text,
+    tags text[] NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 70);
 CREATE INDEX server_host ON compute.server (host);
 
@@ -118,10 +125,12 @@ CREATE TABLE compute.guest (
     server_id uuid NOT NULL,
     host text NOT NULL,
     attempt integer NOT NULL,
-    desired text NOT NULL CHECK (desired IN ('running', 'absent')),
+    -- incoming: it takes over the memory of the guest on the server's source, with its NICs down.
+    desired text NOT NULL CHECK (desired IN ('running', 'stopped', 'paused', 'suspended', 'incoming', 'absent')),
     begun_at timestamptz,
-    -- Null until the agent says: running, failed or absent.
-    reported text CHECK (reported IN ('running', 'failed', 'absent')),
+    -- Null until the agent says.
+    reported text
+        CHECK (reported IN ('running', 'stopped', 'paused', 'suspended', 'incoming', 'failed', 'absent')),
     created_at timestamptz NOT NULL DEFAULT now(),
     -- Who began the guest, or has it in its list; only that agent can say that it is gone.
     agent_id uuid,
@@ -154,3 +163,38 @@ CREATE TABLE compute.unknown_guest (
     listed_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (host, server_id)
 );
+
+-- A server on its way from one state or host to another. open: until all that it held is given back.
+CREATE TABLE compute.move (
+    -- The consumer that holds what the server had on its source.
+    uuid uuid PRIMARY KEY,
+    id bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+    server_id uuid NOT NULL,
+    kind text NOT NULL,
+    status text NOT NULL,
+    source_host text,
+    dest_host text,
+    project_id text NOT NULL,
+    user_id text NOT NULL,
+    -- What the stages need of it: roost.compute.model.Plan.
+    plan jsonb NOT NULL,
+    open boolean NOT NULL DEFAULT true,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE UNIQUE INDEX move_open ON compute.move (server_id) WHERE open;
+CREATE INDEX move_server ON compute.move (server_id);
+-- What was asked of a server, but for its creation, and how each stage of it went: roost.compute.model.ActionEvent.
+CREATE TABLE compute.action (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    server_id uuid NOT NULL,
+    request_id text NOT NULL,
+    name text NOT NULL,
+    project_id text NOT NULL,
+    user_id text NOT NULL,
+    message text,
+    events jsonb NOT NULL DEFAULT '[]',
+    started_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX action_server ON compute.action (server_id, id);

@@ -9,10 +9,13 @@ class ComputeSettings(Struct, frozen=True, kw_only=True):
     """How the compute service works; times are in seconds.
 
     host_down_after_s: a host that was not heard of for so long is down, and gets no server until its next poll. How
-    often hosts are heard of, and looked at, follows from it.
+    often hosts are heard of, and looked at, follows from it. allow_resize_to_same_host: a resize may stay on the host
+    of the server. resize_confirm_window: seconds after which a resize that nobody confirmed is confirmed; 0: never.
     """
 
     host_down_after_s: Annotated[float, Meta(ge=1)] = 30.0
+    allow_resize_to_same_host: bool = False
+    resize_confirm_window: Annotated[float, Meta(ge=0)] = 0
 
     @property
     def poll_wait_max_s(self) -> float:

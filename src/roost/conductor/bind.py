@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.compute.model import Failure, ServerChange, Stage, StageChange
+from roost.compute.model import Failure, MoveKind, ServerChange, Stage, StageChange
 from roost.conductor.context import Build, Lease, staged
+from roost.conductor.holdings import moved_server
 from roost.conductor.launches import begin_wait_s
 from roost.conductor.ports import ensure_ports, ports_held
 from roost.platform.crash import crash_point
@@ -97,11 +98,20 @@ def _launch(
         for port, answer in zip(ports, answers, strict=True)
         if isinstance(answer, Bound)
     ]
+    delay_s = begin_wait_s(lease.conductor.settings)
+    server = ServerChange(status="BUILD", task_state="spawning", host=placed.host, network_info=tuple(info))
+    if work.move is not None:
+        server = moved_server(work.move, server)
+        if work.move.kind is MoveKind.LIVE:
+            # Its guest is there, with its NICs down.
+            wanted = {placed.host: work.move.plan.power}
+            return staged(work, Stage.LAUNCH, guests_wanted=wanted, delay_s=delay_s, server=server)
     return staged(
         work,
         Stage.LAUNCH,
         attempt=work.attempt + 1,
         guest_host=placed.host,
-        delay_s=begin_wait_s(lease.conductor.settings),
-        server=ServerChange(status="BUILD", task_state="spawning", host=placed.host, network_info=tuple(info)),
+        desired="running" if work.move is None else work.move.plan.power,
+        delay_s=delay_s,
+        server=server,
     )

@@ -12,7 +12,7 @@ from roost.conductor.settings import ConductorSettings
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups
 from roost.scheduling.settings import SchedulingSettings
-from roost.seams.network import BuildClient, Port, ServerNics
+from roost.seams.network import BuildClient, MoveClient, Port, ServerNics
 from roost.seams.placement import ClaimClient
 
 PROGRESS = ("attempt", "failures", "excluded_hosts", "placed", "failure")
@@ -26,6 +26,7 @@ class Conductor:
     compute: Compute
     placement: ClaimClient
     network: BuildClient
+    moves: MoveClient
     env: Env
     wakeups: Wakeups
     settings: ConductorSettings = field(default_factory=ConductorSettings)
@@ -91,9 +92,15 @@ class Lease:
                 continue
             build = builds_by_id[change.server_id]
             progress = {name: getattr(change_made, name) for name in PROGRESS}
-            work = msgspec.structs.replace(build.work, stage=change_made.stage, **progress)
+            move = change_made.move or build.work.move
+            work = msgspec.structs.replace(build.work, stage=change_made.stage, move=move, **progress)
             going_on.append(Build(work, (ports or {}).get(change.server_id, build.ports)))
         return Advanced(going_on, lost=frozenset(change.server_id for change in changes) - changes_made.keys())
+
+
+def end_of(work: Work) -> Stage:
+    """Return where a server goes of which nothing more can be tried: a build ends, a move is taken back."""
+    return Stage.FAIL if work.move is None else Stage.RESTORE
 
 
 def staged(work: Work, stage: Stage | None, **changes: object) -> StageChange:

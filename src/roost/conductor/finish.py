@@ -8,19 +8,23 @@ from collections.abc import Sequence
 from roost.compute.model import Failure, ServerChange, Stage, StageChange, Work
 from roost.compute.service.nics import ports_changed
 from roost.compute.service.work import list_launches, withdraw_guests, withdraw_unbegun_guests
-from roost.conductor.context import Build, Lease, staged
+from roost.conductor.context import Build, Lease, end_of, staged
 from roost.conductor.launches import Judgement, Verdict, begin_wait_s, judge_launch
+from roost.conductor.moves import settle_moves
 from roost.platform.crash import crash_point
 from roost.seams.compute import PortsChange
 
 
 async def settle(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """End the work on servers that are ACTIVE: their addresses are theirs now, and they show what their ports are."""
-    ids = [build.work.server_id for build in builds]
-    await lease.conductor.network.settle_ports(ids)
-    # A port that a client changed during the build had its notice before there was anything to write anew.
-    await ports_changed(lease.conductor.compute, [PortsChange(server_id) for server_id in ids])
-    return (await lease.advance(builds, [staged(build.work, None) for build in builds])).going_on
+    made = [build for build in builds if build.work.move is None]
+    moved = [build for build in builds if build.work.move is not None]
+    if made:
+        await lease.conductor.network.settle_ports([build.work.server_id for build in made])
+    changes = await settle_moves(lease, moved) if moved else []
+    # A port that a client changed meanwhile had its notice before there was anything to write anew.
+    await ports_changed(lease.conductor.compute, [PortsChange(build.work.server_id) for build in builds])
+    return (await lease.advance(builds, [*changes, *(staged(build.work, None) for build in made)])).going_on
 
 
 async def launch_timeout(lease: Lease, builds: Sequence[Build]) -> list[Build]:
@@ -37,12 +41,15 @@ async def launch_timeout(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     leaving = [server_id for server_id, judgement in judgements.items() if judgement.verdict is Verdict.ANOTHER_HOST]
     # A host that has begun meanwhile goes on.
     begun = await withdraw_unbegun_guests(conductor.compute, leaving, owner=lease.owner) if leaving else set()
-    changes = [
-        _judged(build.work, Judgement(Verdict.WAIT, delay_s=begin_wait_s(settings)))
-        if build.work.server_id in begun
-        else _judged(build.work, judgements[build.work.server_id])
-        for build in builds
-    ]
+    changes = []
+    for build in builds:
+        launch = launches.get(build.work.server_id)
+        if build.work.move is not None and launch and launch.reported == build.work.move.plan.power:
+            changes.append(staged(build.work, Stage.SETTLE, keep=True))
+        elif build.work.server_id in begun:
+            changes.append(_judged(build.work, Judgement(Verdict.WAIT, delay_s=begin_wait_s(settings))))
+        else:
+            changes.append(_judged(build.work, judgements[build.work.server_id]))
     return (await lease.advance(builds, changes)).going_on
 
 
@@ -53,7 +60,7 @@ def _judged(work: Work, judgement: Judgement) -> StageChange:
     host = work.placed.host if work.placed else ""
     failure = Failure(message=f"{host} {judgement.reason}", host=host)
     if judgement.verdict is Verdict.ERROR:
-        return staged(work, Stage.FAIL, failures=failures, failure=failure, keep=True)
+        return staged(work, end_of(work), failures=failures, failure=failure, keep=True)
     excluded = (*work.excluded_hosts, host) if host else work.excluded_hosts
     return staged(work, Stage.RETRY, failures=failures, excluded_hosts=excluded, failure=failure, keep=True)
 
@@ -73,7 +80,7 @@ async def retry(lease: Lease, builds: Sequence[Build]) -> list[Build]:
             f"on {', '.join(work.excluded_hosts)}. The last one: {last}"
         )
         failure = Failure(message=message, host=work.failure.host if work.failure else None)
-        changes.append(staged(work, Stage.FAIL, failure=failure, keep=True))
+        changes.append(staged(work, end_of(work), failure=failure, keep=True))
     return (await lease.advance([Build(build.work) for build in builds], changes)).going_on
 
 
@@ -119,5 +126,6 @@ async def _release(lease: Lease, builds: Sequence[Build], stage: str, *, restore
     await conductor.network.release_ports([build.nics for build in builds], restore=restore)
     crash_point(f"{stage}.after-release-ports")
     crash_point(f"{stage}.before-release-claim")
-    await conductor.placement.release([build.work.server_id for build in builds])
+    moves = [build.work.move.uuid for build in builds if build.work.move]
+    await conductor.placement.release([*(build.work.server_id for build in builds), *moves])
     crash_point(f"{stage}.after-release-claim")

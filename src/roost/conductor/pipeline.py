@@ -18,6 +18,7 @@ from roost.compute.service.work import lease_work
 from roost.conductor.bind import bind
 from roost.conductor.context import Build, Conductor, Lease
 from roost.conductor.finish import delete, fail, launch_timeout, retry, settle
+from roost.conductor.moves import confirm, copy, hold, offload, restore, stop
 from roost.conductor.place import place
 from roost.conductor.ports import allocate, create_ports
 from roost.platform.errors import DatabaseUnavailable, TransactionVictim
@@ -37,9 +38,15 @@ STAGES: tuple[tuple[Stage, StageFunction], ...] = (
     (Stage.FAIL, fail),
     (Stage.SETTLE, settle),
     (Stage.LAUNCH, launch_timeout),
+    (Stage.CONFIRM, confirm),
+    (Stage.RESTORE, restore),
+    (Stage.OFFLOAD, offload),
     (Stage.CREATE_PORTS, create_ports),
+    (Stage.HOLD, hold),
     (Stage.PLACE, place),
     (Stage.ALLOCATE, allocate),
+    (Stage.COPY, copy),
+    (Stage.STOP, stop),
     (Stage.BIND, bind),
 )
 

@@ -6,10 +6,11 @@ its claim or a fresh search finds no host: a claim conflict is nobody's failure.
 
 from collections.abc import Mapping, Sequence
 
-from roost.compute.model import WORK_CHANNEL, Failure, Placed, Stage
+from roost.compute.model import WORK_CHANNEL, Failure, MoveKind, Placed, Stage
 from roost.compute.service.hosts import count_closed_hosts, list_quiet_hosts
 from roost.compute.service.work import get_host_cells
-from roost.conductor.context import Build, Lease, staged
+from roost.conductor.context import Build, Lease, end_of, staged
+from roost.conductor.holdings import held_by_move
 from roost.conductor.ports import ensure_ports
 from roost.conductor.resume import HostSearch, adopt_claims, begin_searches, release_claims, with_claims
 from roost.platform.crash import crash_point
@@ -65,12 +66,12 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         work = search.build.work
         match search.outcome:
             case Placed():
-                stage = Stage.ALLOCATE if any(port.pools for port in search.ports) else Stage.BIND
+                stage = _next_stage(search)
                 changes.append(
                     staged(work, stage, placed=search.outcome, keep=search.outcome.host in hosts_of_own_cells)
                 )
             case Failure():
-                changes.append(staged(work, Stage.FAIL, failure=search.outcome, keep=True))
+                changes.append(staged(work, end_of(work), failure=search.outcome, keep=True))
             case None:
                 changes.append(staged(work, Stage.PLACE, delay_s=BUSY_DELAY_S))
     ports = {search.server_id: search.ports for search in searches}
@@ -79,6 +80,15 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         conductor.compute.wake(WORK_CHANNEL)  # conductors of other cells go on with these
     await release_claims(lease, [search for search in searches if search.server_id in advanced.lost])
     return advanced.going_on
+
+
+def _next_stage(search: HostSearch) -> Stage:
+    move = search.build.work.move
+    if move is None:
+        return Stage.ALLOCATE if any(port.pools for port in search.ports) else Stage.BIND
+    if move.kind is MoveKind.LIVE:
+        return Stage.COPY
+    return Stage.BIND if move.kind is MoveKind.UNSHELVE else Stage.STOP
 
 
 async def _own_cells(lease: Lease, hosts: Sequence[str]) -> set[str]:
@@ -247,6 +257,8 @@ def _claims(search: HostSearch, candidate: Candidate, networks: Mapping[str, Net
         (work.server_id, ConsumerType.INSTANCE, own),
         *((port_id, ConsumerType.PORT, allocations) for port_id, allocations in of_ports.items()),
     ]
+    if work.move is not None:
+        consumers.append((work.move.uuid, ConsumerType.MIGRATION, held_by_move(work.move, own)))
     return [state.claiming({} if search.leaving else state.allocations) for state in earlier] + [
         ConsumerClaim(
             consumer_uuid=uuid,

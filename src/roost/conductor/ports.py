@@ -7,7 +7,7 @@ they are made after that, by a conductor of the host's cell, and no client sees 
 from collections.abc import Sequence
 
 from roost.compute.model import Failure, Stage, StageChange
-from roost.conductor.context import Build, Lease, staged
+from roost.conductor.context import Build, Lease, end_of, staged
 from roost.platform.crash import crash_point
 from roost.seams.network import EnsuredPorts, Port, PortsRefused
 
@@ -36,10 +36,16 @@ async def _go_on(
 async def ensure_ports(
     lease: Lease, builds: Sequence[Build], *, placed: bool = False
 ) -> list[EnsuredPorts | PortsRefused]:
-    """Return the ports of each server, in order; servers without NICs are not asked about."""
+    """Return the ports of each server, in order, those of moving ones as they are; without NICs none is asked for."""
     crash_point("create_ports.before-ensure")
-    servers = [build.nics for build in builds if build.work.spec.nics]
-    answered = await lease.conductor.network.ensure_ports(servers, placed=placed) if servers else []
+    network = lease.conductor.network
+    servers = [build.nics for build in builds if build.work.spec.nics and build.work.move is None]
+    moving = [build.nics for build in builds if build.work.move is not None]
+    answered: list[EnsuredPorts | PortsRefused] = []
+    if servers:
+        answered += await network.ensure_ports(servers, placed=placed)
+    if moving:
+        answered += await lease.conductor.moves.read_ports(moving)
     answers = {answer.server_id: answer for answer in answered}
     crash_point("create_ports.after-ensure")
     return [answers.get(build.work.server_id) or EnsuredPorts(build.work.server_id, ()) for build in builds]
@@ -66,7 +72,7 @@ def _sort_answers(
     changes = []
     for build, answer in zip(builds, answers, strict=True):
         if isinstance(answer, PortsRefused):
-            changes.append(staged(build.work, Stage.FAIL, failure=Failure(message=answer.reason), keep=True))
+            changes.append(staged(build.work, end_of(build.work), failure=Failure(message=answer.reason), keep=True))
         else:
             ports[build.work.server_id] = answer.ports
     return ports, changes

@@ -104,6 +104,7 @@ async def begin_searches(lease: Lease, builds: Sequence[Build]) -> tuple[list[Ho
         return searches, []
     answers = await ensure_ports(lease, again)
     uuids = [build.work.server_id for build in again]
+    uuids += [build.work.move.uuid for build in again if build.work.move]
     uuids += [port.id for answer in answers if isinstance(answer, EnsuredPorts) for port in answer.ports]
     consumers = await lease.conductor.placement.get_consumers(uuids)
     ports_by_server, changes = await ports_held(lease, again, answers)
@@ -127,7 +128,8 @@ async def adopt_claims(lease: Lease, searches: Sequence[HostSearch], networks: M
             port.provider_uuid or not port.needs_address or () in kinds_of(networks[port.network_id])
             for port in search.ports
         )
-        if own and whole:
+        # What a moving server claims is what it has, until its move holds that.
+        if own and whole and (search.build.work.move is None or search.build.work.move.uuid in search.consumers):
             claimed += [(search, uuid) for uuid, resources in own.allocations.items() if VCPU in resources]
     if not claimed:
         return

@@ -342,7 +342,10 @@ class SubnetChanges(Struct, frozen=True, kw_only=True):
 
 
 class PortRequest(Struct, frozen=True, kw_only=True):
-    """A port as a client asks for it. fixed_ips: None when not named, empty for no address at all."""
+    """A port as a client asks for it. fixed_ips: None when not named, empty for no address at all.
+
+    made_for: the server with which it goes again.
+    """
 
     network_id: str
     project_id: str
@@ -357,6 +360,7 @@ class PortRequest(Struct, frozen=True, kw_only=True):
     binding_profile: str = "{}"
     tags: tuple[str, ...] = ()
     fixed_ips: tuple[FixedIpRequest, ...] | None = None
+    made_for: str | None = None
 
 
 class PortChanges(Struct, frozen=True, kw_only=True):

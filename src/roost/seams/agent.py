@@ -25,7 +25,10 @@ Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
 NameOrNone = Annotated[str, Meta(max_length=255, pattern=r"^[^\x00]*$")]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
-GuestState = Literal["begun", "running", "failed", "absent"]
+Desired = Literal["running", "stopped", "paused", "suspended", "incoming", "absent"]
+"""What a guest is to be. stopped, suspended: its NICs are down. incoming: with its NICs down it takes over the memory
+of the guest on the server's source. absent: nothing is left of it."""
+GuestState = Literal["begun", "running", "stopped", "paused", "suspended", "incoming", "failed", "absent"]
 
 GuestKey = tuple[str, str]
 """(server_id, host): one place where a server's guest can be."""
@@ -47,7 +50,7 @@ class HostReport(Struct, frozen=True, kw_only=True):
     disk_gb: Count
     physical_networks: tuple[Name, ...] = ()
     cell: Name = "cell1"
-    service_version: Count = 3
+    service_version: Count = 4
 
 
 class GuestAttempt(Struct, frozen=True, kw_only=True):
@@ -66,11 +69,11 @@ class GuestAttempt(Struct, frozen=True, kw_only=True):
 class OrderId(GuestAttempt, frozen=True, kw_only=True):
     """What tells an order from all others."""
 
-    desired: Literal["running", "absent"]
+    desired: Desired
 
 
 class GuestOrder(OrderId, frozen=True, kw_only=True):
-    """What a host is to do: have this guest running, or have it gone. ports: the server's NICs as they are bound."""
+    """What a host is to do: have this guest in a state, or have it gone. ports: the server's NICs as they are bound."""
 
     name: str = ""
     vcpus: int = 0
@@ -85,7 +88,7 @@ class GuestOrder(OrderId, frozen=True, kw_only=True):
 
 
 class GuestReport(GuestAttempt, frozen=True, kw_only=True):
-    """What became of a guest. state: failed leaves nothing of it; message: why it failed."""
+    """What became of a guest. state: begun is before it runs; failed leaves nothing of it; message: why it failed."""
 
     state: GuestState
     message: str = ""

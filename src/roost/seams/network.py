@@ -159,6 +159,18 @@ class AttachedPort(Struct, frozen=True, kw_only=True):
     revision: int
 
 
+class PortAttachment(Struct, frozen=True, kw_only=True):
+    """A NIC that a server on a host is to get: a port of the user's, or one that is made on a network."""
+
+    server_id: str
+    project_id: str
+    host: str
+    network_id: str | None = None
+    port_id: str | None = None
+    fixed_ip: str | None = None
+    availability_zone: str = "nova"
+
+
 class HostReach(Struct, frozen=True):
     """A host as the network service knows it: the physical networks that it reaches, and its cell."""
 
@@ -212,6 +224,23 @@ class PortClient(NetworkClient, Protocol):
         Remote: GET /v2.0/ports?device_id={server_id}.
         """
 
+    async def attach_port(self, wanted: PortAttachment) -> str:
+        """Give a running server a NIC, bound to its host, with addresses that are claimed before; return the port.
+
+        Raises NotFound, BadRequest and Conflict: the port is not the project's or in use, the host does not reach the
+        segment of its address, no segment that the host reaches has an address free. Nothing is left then.
+
+        Remote: POST /v2.0/ports with device_id and binding:host_id; of the user's own PUT /v2.0/ports/{id}.
+        """
+
+    async def detach_port(self, server_id: str, port_id: str) -> None:
+        """Take a NIC off a server: a port that was made for it is deleted, a user's keeps its addresses.
+
+        Raises NotFound.
+
+        Remote: DELETE /v2.0/ports/{id}; of the user's own PUT /v2.0/ports/{id} with an empty device_id.
+        """
+
 
 class BuildClient(NetworkClient, Protocol):
     """The ports of servers that come and go."""
@@ -258,4 +287,34 @@ class BuildClient(NetworkClient, Protocol):
         build assigned goes as well. Without it they keep their addresses.
 
         Remote: DELETE /v2.0/ports/{id}; of the user's own PUT /v2.0/ports/{id} with an empty device_id.
+        """
+
+
+class MoveClient(Protocol):
+    """The ports of servers that move; `BuildClient.bind_ports` takes them from one host to another."""
+
+    async def read_ports(self, servers: Sequence[ServerNics]) -> list[EnsuredPorts]:
+        """Return the ports that the servers have now, in order; NICs whose ports are gone are left out.
+
+        Remote: GET /v2.0/ports?device_id={server_id}.
+        """
+
+    async def add_bindings(self, hosts_by_port: Sequence[tuple[str, str]]) -> list[str | None]:
+        """Add inactive bindings, as (port id, host); return for each why it cannot be, a sentence, or None.
+
+        `bind_ports` makes the one on its host the active one. Addresses stay as they are.
+
+        Remote: POST /v2.0/ports/{id}/bindings; then PUT /v2.0/ports/{id}/bindings/{host}/activate.
+        """
+
+    async def drop_bindings(self, server_ids: Sequence[str]) -> None:
+        """Drop all inactive bindings of the servers' ports.
+
+        Remote: DELETE /v2.0/ports/{id}/bindings/{host}.
+        """
+
+    async def unbind_ports(self, server_ids: Sequence[str]) -> None:
+        """Take the servers' ports off their hosts; they stay the servers', with their addresses.
+
+        Remote: PUT /v2.0/ports/{id} with an empty binding:host_id.
         """

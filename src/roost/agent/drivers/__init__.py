@@ -26,10 +26,22 @@ class Driver(Protocol):
         Called on the event loop: it must not block.
         """
 
+    def states_by_guest(self) -> Mapping[GuestKey, str]:
+        """Return the states of the same guests, as orders name them.
+
+        Called on the event loop: it must not block.
+        """
+
     async def launch(self, order: GuestOrder) -> None:
-        """Make the guest and start it; one that a lower attempt left behind is replaced.
+        """Make the guest, in the state that is desired; one that a lower attempt left behind is replaced.
 
         Raises LaunchFailed. It may be cancelled: `destroy` is called then, and after every failure.
+        """
+
+    async def change(self, order: GuestOrder) -> None:
+        """Have the guest of this attempt in the state that is desired: stopped, running, and so on.
+
+        Raises LaunchFailed, and leaves it as it was. It may be cancelled.
         """
 
     async def destroy(self, key: GuestKey, *, attempt: int) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import fcntl
 import os
 import sys
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,12 +27,17 @@ STALE_LINES_MAX = 20_000
 
 
 class GuestLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A guest is there from now on, or is gone, or (in the other journal) its launch is tried."""
+    """A guest is there in a state from now on, or is gone, or (in the other journal) its launch is tried.
+
+    at_ns: when, in nanoseconds since 1970.
+    """
 
     server_id: str
     host: str
     attempt: int
     gone: bool = False
+    state: str = "running"
+    at_ns: int = 0
 
 
 class StateInUse(Exception):
@@ -70,6 +76,7 @@ class FakeDriver:
             raise StateInUse(f"another agent works with {directory}") from None
         self._instance_id = _read_instance_id(directory / "agent.id")
         self._attempts: dict[GuestKey, int] = {}
+        self._states: dict[GuestKey, str] = {}
         self._stale = 0
         for line in _read_lines(directory / "guests.journal"):
             self._note(line)
@@ -85,9 +92,13 @@ class FakeDriver:
         """Return the guests in the journal."""
         return self._attempts
 
+    def states_by_guest(self) -> Mapping[GuestKey, str]:
+        """Return their states in the journal."""
+        return self._states
+
     async def launch(self, order: GuestOrder) -> None:
         """Write the guest down, after the delay, unless a fault is due."""
-        line = GuestLine(server_id=order.server_id, host=order.host, attempt=order.attempt)
+        line = GuestLine(server_id=order.server_id, host=order.host, attempt=order.attempt, state=order.desired)
         _append(self._launches_fd, line)
         if not self._faults.hosts or order.host in self._faults.hosts:
             if self._vanish_left > 0:
@@ -101,6 +112,10 @@ class FakeDriver:
             await asyncio.sleep(self._faults.delay_s)
         self._write(line)
 
+    async def change(self, order: GuestOrder) -> None:
+        """Write the new state down."""
+        self._write(GuestLine(server_id=order.server_id, host=order.host, attempt=order.attempt, state=order.desired))
+
     async def destroy(self, key: GuestKey, *, attempt: int) -> None:
         """Write down that the guest is gone, if it is there."""
         present = self._attempts.get(key)
@@ -113,7 +128,7 @@ class FakeDriver:
             os.close(fd)
 
     def _write(self, line: GuestLine) -> None:
-        _append(self._guests_fd, line)
+        _append(self._guests_fd, msgspec.structs.replace(line, at_ns=time.time_ns()))
         self._note(line)
         if self._stale > STALE_LINES_MAX and self._stale > len(self._attempts):
             self._compact()
@@ -123,14 +138,16 @@ class FakeDriver:
         if line.gone:
             self._stale += 2
             self._attempts.pop(key, None)
+            self._states.pop(key, None)
         else:
             self._stale += key in self._attempts
             self._attempts[key] = line.attempt
+            self._states[key] = line.state
 
     def _compact(self) -> None:
         half = self._directory / "guests.journal.new"
         lines = [
-            GuestLine(server_id=server_id, host=host, attempt=attempt)
+            GuestLine(server_id=server_id, host=host, attempt=attempt, state=self._states[server_id, host])
             for (server_id, host), attempt in self._attempts.items()
         ]
         half.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))

@@ -13,21 +13,23 @@ from starlette.requests import Request
 from roost.compute.api.policies import ATTACH_EXTERNAL, IS_ADMIN, SHOW_SERVER
 from roost.compute.api.requests import path_text
 from roost.compute.errors import ServerNotFound
-from roost.compute.model import Permissions, Server
+from roost.compute.model import Permissions, Requester, Server
 from roost.compute.service import Compute
 from roost.compute.service import servers as service
 from roost.platform.auth import OPERATOR, Caller, Forbidden, Policy, Unrestricted, caller_of
 from roost.platform.http import canonical_uuid, is_uuid
 from roost.platform.operations import Check, ChecksOf, Operation, policy_check, version_check
+from roost.platform.request_ids import request_id_of
 
 
 class Access(Struct, frozen=True):
-    """A caller and the rules; policy None: nobody is asked. project_id, user_id: whose is what the caller makes."""
+    """A caller and the rules. project_id, user_id: whose is what the caller makes. request_id: of the request."""
 
     policy: Policy
     caller: Caller
     project_id: str
     user_id: str
+    request_id: str = ""
 
     def enforce(self, rule: str, server: Server | None = None) -> None:
         """Raise Forbidden unless the rule lets the caller do this to the server; None: in the caller's project."""
@@ -47,6 +49,13 @@ class Access(Struct, frozen=True):
         return self.allows(IS_ADMIN)
 
     @property
+    def requester(self) -> Requester:
+        """Return who asks, for the record of an action."""
+        return Requester(
+            request_id=self.request_id, project_id=self.project_id, user_id=self.user_id, is_admin=self.is_admin
+        )
+
+    @property
     def permissions(self) -> Permissions | None:
         """Return what servers that the caller makes may use; None: everything."""
         if isinstance(self.policy, Unrestricted):
@@ -56,10 +65,10 @@ class Access(Struct, frozen=True):
 
 def access_of(compute: Compute, policy: Policy, request: Request) -> Access:
     """Return what the request's caller may do."""
-    caller = caller_of(request.scope)
+    caller, request_id = caller_of(request.scope), request_id_of(request.scope)
     if caller == OPERATOR or caller.project_id is None:
-        return Access(policy, caller, compute.default_project, compute.default_user)
-    return Access(policy, caller, caller.project_id, caller.user_id or compute.default_user)
+        return Access(policy, caller, compute.default_project, compute.default_user, request_id)
+    return Access(policy, caller, caller.project_id, caller.user_id or compute.default_user, request_id)
 
 
 def checks(compute: Compute, policy: Policy) -> ChecksOf:
@@ -67,22 +76,21 @@ def checks(compute: Compute, policy: Policy) -> ChecksOf:
 
     def checks_of(path: str, _method: str, operation: Operation) -> Sequence[Check | None]:
         asks = policy_check(policy, operation)
-        if "{server_id}" in path:
-            asks = partial(_check_server, compute, policy, operation)
+        if "{server_id}" in path and operation.rule is not None:
+            asks = partial(find_server, compute, policy, operation.rule)
         return version_check(operation), asks
 
     return checks_of
 
 
-async def _check_server(compute: Compute, policy: Policy, operation: Operation, request: Request) -> None:
-    """Find the server that the path names for the endpoint. Raises ServerNotFound, Forbidden."""
-    assert operation.rule is not None
+async def find_server(compute: Compute, policy: Policy, rule: str, request: Request) -> None:
+    """Find the server that the path names, for the endpoint. Raises ServerNotFound, Forbidden."""
     text = path_text(request, "server_id")
     server = await service.get_server(compute, canonical_uuid(text)) if is_uuid(text) else None
     access = access_of(compute, policy, request)
-    if server is not None and not access.allows(operation.rule, server):
+    if server is not None and not access.allows(rule, server):
         if server.project_id == access.caller.project_id or access.allows(SHOW_SERVER, server):
-            access.enforce(operation.rule, server)
+            access.enforce(rule, server)
         server = None
     if server is None:
         raise ServerNotFound(f"Instance {text} could not be found.")

@@ -86,43 +86,73 @@ Addresses: Any = dict[str, _list(Address)]  # type: ignore[misc]
 AddressesAnswer = _document("AddressesAnswer", {"addresses": Addresses})
 SecurityGroups = _list(_document("SecurityGroup", {"name": str}))
 
+_SERVER: Mapping[str, Any] = {
+    **{"id": Uuid, "name": str, "links": Links, "status": str, "tenant_id": str, "user_id": str},
+    **{"metadata": Specs, "hostId": str, "addresses": Addresses, "created": Moment, "updated": Moment},
+    "image": _document("ServerImage", {"id": str, "links": Links}) | Empty,
+    "flavor": _document(
+        "ServerFlavor",
+        {**_FLAVOR_SIZE, "ephemeral": int, "swap": int, "original_name": str},
+        {"extra_specs": Specs},
+    ),
+    **{"accessIPv4": Empty, "accessIPv6": Empty, "OS-DCF:diskConfig": str},
+    **{"locked": bool, "locked_reason": str | None, "description": str | None, "tags": list[str]},
+    **{"trusted_image_certificates": None, "server_groups": list[str]},
+}
+_SERVER_SOMETIMES: Mapping[str, Any] = {
+    "progress": int,
+    "fault": _document("ServerFault", {"code": int, "message": str, "created": Moment}, {"details": str}),
+}
+ServerChanged = _document("ServerChanged", _SERVER, _SERVER_SOMETIMES)
+"""What the answer to a change shows of it, below 2.75."""
 Server = _document(
     "Server",
     {
-        **{"id": Uuid, "name": str, "links": Links, "status": str, "tenant_id": str, "user_id": str},
-        **{"metadata": Specs, "hostId": str, "addresses": Addresses, "created": Moment, "updated": Moment},
-        "image": _document("ServerImage", {"id": str, "links": Links}) | Empty,
-        "flavor": _document(
-            "ServerFlavor",
-            {**_FLAVOR_SIZE, "ephemeral": int, "swap": int, "original_name": str},
-            {"extra_specs": Specs},
-        ),
-        **{"accessIPv4": Empty, "accessIPv6": Empty, "key_name": None, "config_drive": Empty},
-        **{"OS-DCF:diskConfig": str, "OS-EXT-AZ:availability_zone": str},
+        **_SERVER,
+        **{"key_name": None, "config_drive": Empty, "OS-EXT-AZ:availability_zone": str},
         **{"OS-EXT-STS:task_state": str | None, "OS-EXT-STS:vm_state": str, "OS-EXT-STS:power_state": int},
         **{"OS-SRV-USG:launched_at": Moment | None, "OS-SRV-USG:terminated_at": None},
         **{"os-extended-volumes:volumes_attached": list[str], "security_groups": SecurityGroups},
-        **{"locked": bool, "locked_reason": None, "description": str | None, "tags": list[str]},
-        **{"trusted_image_certificates": None, "server_groups": list[str]},
     },
     {
+        **_SERVER_SOMETIMES,
         **{"OS-EXT-SRV-ATTR:host": str | None, "OS-EXT-SRV-ATTR:hypervisor_hostname": str | None},
         **{"OS-EXT-SRV-ATTR:instance_name": str, "OS-EXT-SRV-ATTR:hostname": str},
         **{"OS-EXT-SRV-ATTR:reservation_id": str, "OS-EXT-SRV-ATTR:launch_index": int},
         **{"OS-EXT-SRV-ATTR:kernel_id": str, "OS-EXT-SRV-ATTR:ramdisk_id": str},
         **{"OS-EXT-SRV-ATTR:root_device_name": str | None, "OS-EXT-SRV-ATTR:user_data": str | None},
-        **{"host_status": str, "progress": int},
-        "fault": _document("ServerFault", {"code": int, "message": str, "created": Moment}, {"details": str}),
+        "host_status": str,
     },
 )
 ServerBrief = _document("ServerBrief", {"id": Uuid, "name": str, "links": Links})
 ServerAnswer = _answer("ServerAnswer", "server", Server)
+ServerChangedAnswer = _answer("ServerChangedAnswer", "server", ServerChanged)
 ServersAnswer = _answer("ServersAnswer", "servers", _list(ServerBrief))
 ServersDetailAnswer = _answer("ServersDetailAnswer", "servers", _list(Server))
 ServerMade = _document(
     "ServerMade", {"id": Uuid, "links": Links, "OS-DCF:diskConfig": str, "security_groups": SecurityGroups}
 )
 ServerMadeAnswer = _document("ServerMadeAnswer", {}, {"server": ServerMade, "reservation_id": str})
+
+MetadataAnswer = _document("MetadataAnswer", {"metadata": Specs})
+MetadataItemAnswer = _document("MetadataItemAnswer", {"meta": Specs})
+TagsAnswer = _document("TagsAnswer", {"tags": list[str]})
+
+_ACTION = {
+    **{"action": str, "instance_uuid": Uuid, "request_id": str, "project_id": str, "user_id": str},
+    **{"start_time": Moment, "updated_at": Moment, "message": str | None},
+}
+ActionEvent = _document(
+    "ActionEvent",
+    {"event": str, "start_time": Moment, "finish_time": Moment | None, "result": str | None, "hostId": str},
+    {"host": str | None, "traceback": None},
+)
+ActionAnswer = _document(
+    "ActionAnswer", {"instanceAction": _document("Action", {**_ACTION, "events": _list(ActionEvent)})}
+)
+ActionsAnswer = _document(
+    "ActionsAnswer", {"instanceActions": _list(_document("ActionBrief", _ACTION))}, {"links": Links}
+)
 
 _HOST = {"id": Uuid, "state": str, "status": str}
 _HYPERVISOR = {**_HOST, "hypervisor_hostname": str}
@@ -179,6 +209,36 @@ Extension = _document(
 )
 ExtensionAnswer = _answer("ExtensionAnswer", "extension", Extension)
 ExtensionsAnswer = _answer("ExtensionsAnswer", "extensions", _list(Extension))
+
+Interface = _document(
+    "Interface",
+    {
+        **{"port_state": str, "port_id": Uuid, "net_id": Uuid, "mac_addr": str, "tag": str | None},
+        "fixed_ips": _list(_document("InterfaceAddress", {"ip_address": str})),
+    },
+)
+InterfaceAnswer = _answer("InterfaceAnswer", "interfaceAttachment", Interface)
+InterfacesAnswer = _answer("InterfacesAnswer", "interfaceAttachments", _list(Interface))
+
+_MOVE = {
+    **{"id": int, "status": str, "created_at": Moment, "updated_at": Moment, "uuid": Uuid},
+    **dict.fromkeys(("source_compute", "source_node", "dest_compute", "dest_node", "dest_host"), str | None),
+}
+_MOVER = {"project_id": str, "user_id": str}
+_AMOUNTS_COPIED = [
+    f"{kind}_{part}_bytes" for kind in ("memory", "disk") for part in ("total", "processed", "remaining")
+]
+Migration = _document(
+    "Migration",
+    {**_MOVE, "instance_uuid": Uuid, "migration_type": str, "old_instance_type_id": None, "new_instance_type_id": None},
+    {**_MOVER, "links": Links},
+)
+ServerMigration = _document(
+    "ServerMigration", {**_MOVE, "server_uuid": Uuid, **dict.fromkeys(_AMOUNTS_COPIED, None)}, _MOVER
+)
+MigrationsAnswer = _answer("MigrationsAnswer", "migrations", _list(Migration))
+MigrationAnswer = _answer("MigrationAnswer", "migration", ServerMigration)
+ServerMigrationsAnswer = _answer("ServerMigrationsAnswer", "migrations", _list(ServerMigration))
 
 Build = _document(
     "Build",

@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from roost.compute.errors import NotReported
+from roost.compute.errors import ActionUnsupported, NotReported
 from roost.platform.http import Api, Microversions, Problem
 
 MICROVERSIONS = Microversions(
@@ -33,7 +33,10 @@ def nova_fault(problem: Problem, detail: str, _request: Request) -> dict[str, An
     return {FAULTS.get(problem.status, "computeFault"): {"code": problem.status, "message": detail}}
 
 
-PROBLEMS: Mapping[type[Exception], Problem] = {NotReported: Problem(501, title="Not Implemented")}
+PROBLEMS: Mapping[type[Exception], Problem] = {
+    NotReported: Problem(501, title="Not Implemented"),
+    ActionUnsupported: Problem(501, title="Not Implemented"),
+}
 
 API = Api(problems=PROBLEMS, dialect=nova_fault, microversions=MICROVERSIONS)
 UNVERSIONED = Api(dialect=nova_fault)

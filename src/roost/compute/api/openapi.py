@@ -6,24 +6,28 @@ from typing import Any
 from roost.compute.api import flavors, server_bodies
 from roost.compute.api.answers import FAULT
 from roost.compute.api.errors import MICROVERSIONS
+from roost.compute.api.power_actions import REBUILD_ATTRIBUTES
+from roost.compute.api.requests import Attributes
+from roost.compute.rules.server_attributes import TAG_LENGTH_MAX, TAG_PATTERN
 from roost.platform.http import Version
 from roost.platform.openapi import About
 from roost.platform.operations import Schema
 
 TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
-ATTRIBUTES_SINCE: Mapping[str, Mapping[str, Version]] = {
-    "ServerBody": server_bodies.FIRST_VERSIONS,
-    "FlavorBody": {"description": flavors.DESCRIPTION_FROM},
+ATTRIBUTES: Mapping[str, Attributes] = {
+    "ServerBody": server_bodies.CREATE_ATTRIBUTES,
+    "UpdateServerBody": server_bodies.UPDATE_ATTRIBUTES,
+    "RebuildBody": REBUILD_ATTRIBUTES,
+    "FlavorBody": Attributes(since={"description": flavors.DESCRIPTION_FROM}),
 }
-ATTRIBUTES_UNTIL: Mapping[str, Mapping[str, Version]] = {"ServerBody": server_bodies.LAST_VERSIONS}
-"""Body -> attribute -> the first, or the last, microversion that has it."""
+"""By body."""
 
 
 def _refine(structs: Mapping[str, Schema], _bodies: Sequence[Any], version: Version | None) -> dict[str, Schema]:
     assert version is not None
     refined = dict(structs)
-    for name in {*ATTRIBUTES_SINCE, *ATTRIBUTES_UNTIL} & structs.keys():
-        since, until = ATTRIBUTES_SINCE.get(name, {}), ATTRIBUTES_UNTIL.get(name, {})
+    for name in ATTRIBUTES.keys() & structs.keys():
+        since, until = ATTRIBUTES[name].since, ATTRIBUTES[name].until
         refined[name] = {
             **structs[name],
             "properties": {
@@ -41,9 +45,12 @@ ABOUT = About(
     microversions=MICROVERSIONS,
     path_parameters={
         "server_id": {"type": "string", "format": "uuid"},
+        "port_id": {"type": "string", "format": "uuid"},
+        "migration_id": {"type": "string", "pattern": "^[0-9]{1,18}$"},
         "host_id": {"type": "string", "format": "uuid"},
+        "tag": {"type": "string", "minLength": 1, "maxLength": TAG_LENGTH_MAX, "pattern": TAG_PATTERN},
         "aggregate_id": {"type": "string", "pattern": "^[0-9]{1,9}$"},
-        **dict.fromkeys(("flavor_id", "key", "network", "pattern", "action", "alias"), TEXT),
+        **dict.fromkeys(("flavor_id", "key", "network", "pattern", "action", "alias", "request_id"), TEXT),
     },
     error=FAULT,
     components={"Fault": FAULT},

@@ -43,6 +43,8 @@ ATTACH_EXTERNAL = "network:attach_external_network"
 HOST_STATUS = f"{SERVERS}show:host_status"
 SERVER_EXTRA_SPECS = f"{SERVERS}show:flavor-extra-specs"
 HOST_ATTRIBUTES = "os_compute_api:os-extended-server-attributes"
+ACTION_EVENTS = "os_compute_api:os-instance-actions:events"
+UNLOCK_OVERRIDE = "os_compute_api:os-lock-server:unlock:unlock_override"
 FLAVOR_EXTRA_SPECS = "os_compute_api:os-flavor-extra-specs:index"
 
 OPERATIONS = {
@@ -51,6 +53,21 @@ OPERATIONS = {
     SHOW_SERVER: READER,
     f"{SERVERS}create": MEMBER,
     f"{SERVERS}delete": MEMBER,
+    f"{SERVERS}update": MEMBER,
+    "os_compute_api:os-instance-actions:list": READER,
+    "os_compute_api:os-instance-actions:show": READER,
+    "os_compute_api:server-metadata:index": READER,
+    "os_compute_api:server-metadata:show": READER,
+    "os_compute_api:server-metadata:create": MEMBER,
+    "os_compute_api:server-metadata:update_all": MEMBER,
+    "os_compute_api:server-metadata:update": MEMBER,
+    "os_compute_api:server-metadata:delete": MEMBER,
+    "os_compute_api:os-server-tags:index": READER,
+    "os_compute_api:os-server-tags:show": READER,
+    "os_compute_api:os-server-tags:update_all": MEMBER,
+    "os_compute_api:os-server-tags:delete_all": MEMBER,
+    "os_compute_api:os-server-tags:update": MEMBER,
+    "os_compute_api:os-server-tags:delete": MEMBER,
     "os_compute_api:ips:index": READER,
     "os_compute_api:ips:show": READER,
     "os_compute_api:os-flavor-manage:create": SERVICE,
@@ -67,6 +84,10 @@ OPERATIONS = {
     "os_compute_api:os-hypervisors:servers": ADMIN,
     "os_compute_api:os-services:list": SERVICE,
     "os_compute_api:os-services:update": ADMIN,
+    **{f"os_compute_api:os-attach-interfaces:{name}": READER for name in ("list", "show")},
+    **{f"os_compute_api:os-attach-interfaces:{name}": MEMBER for name in ("create", "delete")},
+    "os_compute_api:os-migrations:index": ADMIN,
+    **{f"os_compute_api:servers:migrations:{name}": ADMIN for name in ("index", "show", "delete", "force_complete")},
     "os_compute_api:os-aggregates:index": ADMIN,
     "os_compute_api:os-aggregates:show": ADMIN,
     "os_compute_api:os-availability-zone:list": ANYBODY,
@@ -78,6 +99,39 @@ OPERATIONS = {
 }
 """What operations enforce: about the caller's own project, or that of the server which the path names."""
 
+ACTIONS = {
+    **{f"{SERVERS}{name}": MEMBER for name in ("resize", "confirm_resize", "revert_resize")},
+    **{f"os_compute_api:os-migrate-server:{name}": ADMIN for name in ("migrate", "migrate_live")},
+    "os_compute_api:os-evacuate": ADMIN,
+    "os_compute_api:os-shelve:shelve": MEMBER,
+    "os_compute_api:os-shelve:shelve_offload": ADMIN,
+    "os_compute_api:os-shelve:unshelve": MEMBER,
+    f"{SERVERS}start": MEMBER,
+    f"{SERVERS}stop": MEMBER,
+    f"{SERVERS}reboot": MEMBER,
+    f"{SERVERS}rebuild": MEMBER,
+    f"{SERVERS}create_image": MEMBER,
+    f"{SERVERS}trigger_crash_dump": MEMBER,
+    "os_compute_api:os-pause-server:pause": MEMBER,
+    "os_compute_api:os-pause-server:unpause": MEMBER,
+    "os_compute_api:os-suspend-server:suspend": MEMBER,
+    "os_compute_api:os-suspend-server:resume": MEMBER,
+    "os_compute_api:os-lock-server:lock": MEMBER,
+    "os_compute_api:os-lock-server:unlock": MEMBER,
+    "os_compute_api:os-admin-actions:reset_state": ADMIN,
+    "os_compute_api:os-admin-actions:inject_network_info": ADMIN,
+    "os_compute_api:os-admin-password": MEMBER,
+    "os_compute_api:os-console-output": MEMBER,
+    "os_compute_api:os-create-backup": MEMBER,
+    "os_compute_api:os-deferred-delete:force": MEMBER,
+    "os_compute_api:os-deferred-delete:restore": MEMBER,
+    "os_compute_api:os-rescue": MEMBER,
+    "os_compute_api:os-unrescue": MEMBER,
+    "os_compute_api:os-security-groups:add": MEMBER,
+    "os_compute_api:os-security-groups:remove": MEMBER,
+}
+"""What POST /servers/{id}/action enforces, each action its own."""
+
 PARTS = {
     f"{SERVERS}index:get_all_tenants": ADMIN,
     f"{SERVERS}detail:get_all_tenants": SERVICE,
@@ -87,8 +141,11 @@ PARTS = {
     ATTACH_NETWORK: MEMBER,
     ATTACH_EXTERNAL: ADMIN,
     HOST_STATUS: ADMIN,
+    "os_compute_api:os-migrate-server:migrate:host": ADMIN,
     SERVER_EXTRA_SPECS: READER,
     HOST_ATTRIBUTES: ADMIN,
+    ACTION_EVENTS: ADMIN,
+    UNLOCK_OVERRIDE: ADMIN,
 }
 """What is asked besides: of what a request says, and of what an answer shows."""
 
@@ -97,4 +154,4 @@ def rules() -> list["RuleDefault"]:
     """Return every rule with its default, as oslo.policy takes them."""
     from roost.platform.policy import make_rules  # with oslo.policy, 0.2 s, for which who asks nobody need not wait
 
-    return [*make_rules(CHECKS), *make_rules(OPERATIONS | PARTS, scope_types=SCOPES)]
+    return [*make_rules(CHECKS), *make_rules(OPERATIONS | ACTIONS | PARTS, scope_types=SCOPES)]

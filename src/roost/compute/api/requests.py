@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, field
 from starlette.requests import Request
 
 from roost.platform.errors import BadRequest
@@ -35,6 +35,27 @@ def one_of(words: Iterable[str]) -> Schema:
     """Return the schema of a text that is one of the words, in any case and with blanks around it."""
     choices = "|".join("".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in word) for word in sorted(words))
     return {"type": "string", "pattern": f"^ *({choices}) *$"}
+
+
+class Attributes(Struct, frozen=True):
+    """Attributes of a body that are not always there: name -> the first, or the last, microversion that has it.
+
+    Those that may be left out have UNSET then.
+    """
+
+    since: Mapping[str, Version] = {}
+    until: Mapping[str, Version] = {}
+
+
+def check_attributes(body: Any, version: Version, attributes: Attributes) -> None:
+    """Raise BadRequest for an attribute of the body that there is not at this microversion."""
+    for name in (*attributes.since, *attributes.until):
+        if getattr(body, name) is UNSET:
+            continue
+        first, last = attributes.since.get(name, version), attributes.until.get(name, version)
+        if not first <= version <= last:
+            word, (major, minor) = ("from", first) if version < first else ("up to", last)
+            raise BadRequest(f"{name}: there is this attribute {word} microversion {major}.{minor}")
 
 
 class Parameter(Struct, frozen=True, kw_only=True):

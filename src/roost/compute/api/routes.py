@@ -4,13 +4,20 @@ from starlette.routing import Route
 
 from roost.compute.api import extensions, versions
 from roost.compute.api.access import checks
+from roost.compute.api.action_log import ActionLog
+from roost.compute.api.actions import action_operations
 from roost.compute.api.aggregates import aggregate_operations
 from roost.compute.api.builds import build_operations
 from roost.compute.api.declared_hosts import declared_host_operations
 from roost.compute.api.errors import API, UNVERSIONED
 from roost.compute.api.flavors import Flavors
 from roost.compute.api.hosts import Hypervisors
+from roost.compute.api.interfaces import Interfaces
+from roost.compute.api.migrations import Migrations
+from roost.compute.api.move_actions import MOVE_ACTIONS
 from roost.compute.api.openapi import ABOUT
+from roost.compute.api.power_actions import POWER_ACTIONS
+from roost.compute.api.server_attributes import ServerAttributes
 from roost.compute.api.servers import Servers
 from roost.compute.api.services import Services
 from roost.compute.api.zones import zone_operations
@@ -27,10 +34,15 @@ def operations(compute: Compute, policy: Policy = UNRESTRICTED) -> Operations:
     versioned: Operations = {
         **Flavors(compute, policy).operations(),
         **Servers(compute, policy).operations(),
+        **action_operations(compute, policy, {**POWER_ACTIONS, **MOVE_ACTIONS}),
+        **ActionLog(compute, policy).operations(),
+        **ServerAttributes(compute, policy).operations(),
         **Hypervisors(compute).operations(),
         **Services(compute).operations(),
         **aggregate_operations(compute),
         **zone_operations(compute),
+        **Interfaces(compute, policy).operations(),
+        **Migrations(compute).operations(),
         **extensions.OPERATIONS,
     }
     served: Operations = {

@@ -1,4 +1,4 @@
-"""What POST /servers may say, by microversion, and what of it Roost does not do and so refuses by name.
+"""What POST /servers and PUT /servers/{server_id} may say, by microversion; what Roost does not do is refused by name.
 
 Source: Compute API, "Create Server"; nova/api/openstack/compute/schemas/servers.py.
 """
@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from roost.compute.api.requests import Name, Whole, flag
-from roost.compute.model import NicAsked, ServerRequest
+from roost.compute.api.requests import Attributes, Name, Whole, check_attributes, flag
+from roost.compute.model import NicAsked, ServerRequest, ServerUpdate
+from roost.compute.rules.server_attributes import METADATA_MAX, TAG_LENGTH_MAX, TAG_PATTERN, TAGS_MAX
 from roost.compute.rules.servers import read_counts, read_destination
 from roost.platform.errors import BadRequest
 from roost.platform.http import Version, canonical_uuid, is_uuid
@@ -17,16 +18,23 @@ from roost.platform.http import Version, canonical_uuid, is_uuid
 Text = Annotated[str, Meta(max_length=255)]
 Key = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9-_:. ]{1,255}$")]
 
-FIRST_VERSIONS: Mapping[str, Version] = {
-    "description": (2, 19),
-    "tags": (2, 52),
-    "trusted_image_certificates": (2, 63),
-    "host": (2, 74),
-    "hypervisor_hostname": (2, 74),
-}
-"""Attribute of a server -> the microversion that brought it."""
+METADATA = Annotated[dict[Key, Text], Meta(max_length=METADATA_MAX)]
+Tags = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=TAG_LENGTH_MAX, pattern=TAG_PATTERN)]], Meta(max_length=TAGS_MAX)
+]
+NAME_BLANK = "name: expected more than blanks"
 
-LAST_VERSIONS: Mapping[str, Version] = {"personality": (2, 56)}
+CREATE_ATTRIBUTES = Attributes(
+    since={
+        "description": (2, 19),
+        "tags": (2, 52),
+        "trusted_image_certificates": (2, 63),
+        "host": (2, 74),
+        "hypervisor_hostname": (2, 74),
+    },
+    until={"personality": (2, 56)},
+)
+UPDATE_ATTRIBUTES = Attributes(since={"description": (2, 19)})
 
 NETWORK_WORDS_FROM = (2, 37)
 """From here on networks may be `auto` or `none`, and are required."""
@@ -56,7 +64,7 @@ class ServerBody(Struct, frozen=True, forbid_unknown_fields=True):
     networks: list[NicBody] | Literal["auto", "none"] | UnsetType | None = UNSET
     min_count: Whole | None = None
     max_count: Whole | None = None
-    metadata: Annotated[dict[Key, Text], Meta(max_length=128)] = {}
+    metadata: METADATA = {}
     description: Text | UnsetType | None = UNSET
     availability_zone: Text | None = None
     host: Name | UnsetType = UNSET
@@ -73,7 +81,7 @@ class ServerBody(Struct, frozen=True, forbid_unknown_fields=True):
     access_ip_v6: Any = field(name="accessIPv6", default=None)
     user_data: Any = None
     personality: Any = UNSET
-    tags: Any = UNSET
+    tags: Tags | UnsetType = UNSET
     trusted_image_certificates: Any = UNSET
 
     @property
@@ -90,6 +98,35 @@ class CreateBody(Struct, frozen=True, forbid_unknown_fields=True):
     hints_too: dict[str, Any] | None = field(name="OS-SCH-HNT:scheduler_hints", default=None)
 
 
+class UpdateServerBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is to be changed of a server. What is Any is refused when it asks for something."""
+
+    name: Name | UnsetType = UNSET
+    description: Text | UnsetType | None = UNSET
+    disk_config: Literal["AUTO", "MANUAL"] | None = field(name="OS-DCF:diskConfig", default=None)
+    access_ip_v4: Any = field(name="accessIPv4", default=None)
+    access_ip_v6: Any = field(name="accessIPv6", default=None)
+
+
+class UpdateBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole body."""
+
+    server: UpdateServerBody
+
+
+def read_update(body: UpdateBody, version: Version) -> ServerUpdate:
+    """Return what is to be changed. Raises BadRequest, which names what cannot be had, or not at this microversion."""
+    server = body.server
+    check_attributes(server, version, UPDATE_ATTRIBUTES)
+    refuse_attributes(disk_config=server.disk_config, accessIPv4=server.access_ip_v4, accessIPv6=server.access_ip_v6)
+    if server.name is not UNSET and not server.name.strip():
+        raise BadRequest(NAME_BLANK)
+    return ServerUpdate(
+        name=None if server.name is UNSET else server.name.strip(),
+        description=None if server.description is UNSET else server.description or "",
+    )
+
+
 def read_server(body: CreateBody, version: Version) -> ServerRequest:
     """Return what is asked for. Raises BadRequest, which names what cannot be had, or not at this microversion."""
     server = body.server
@@ -98,7 +135,7 @@ def read_server(body: CreateBody, version: Version) -> ServerRequest:
     if refusal:
         raise BadRequest(refusal)
     if not server.name.strip():
-        raise BadRequest("name: expected more than blanks")
+        raise BadRequest(NAME_BLANK)
     counts = read_counts(*(None if number is None else int(number) for number in (server.min_count, server.max_count)))
     if isinstance(counts, str):
         raise BadRequest(counts)
@@ -118,16 +155,12 @@ def read_server(body: CreateBody, version: Version) -> ServerRequest:
         description=server.description or None,
         availability_zone=destination.zone,
         host=destination.host,
+        tags=() if server.tags is UNSET else tuple(dict.fromkeys(server.tags)),
     )
 
 
 def _check_versions(server: ServerBody, version: Version) -> None:
-    attributes = [name for name in (*FIRST_VERSIONS, *LAST_VERSIONS) if getattr(server, name) is not UNSET]
-    for name in attributes:
-        first, last = FIRST_VERSIONS.get(name, version), LAST_VERSIONS.get(name, version)
-        if not first <= version <= last:
-            word, (major, minor) = ("from", first) if version < first else ("up to", last)
-            raise BadRequest(f"{name}: there is this attribute {word} microversion {major}.{minor}")
+    check_attributes(server, version, CREATE_ATTRIBUTES)
     if version >= NETWORK_WORDS_FROM and server.networks is UNSET:
         raise BadRequest("networks: expected a list of networks, auto or none: required from microversion 2.37")
     if version < NETWORK_WORDS_FROM and isinstance(server.networks, str):
@@ -158,17 +191,28 @@ def _refusals(body: CreateBody) -> Iterator[str]:
             )
     if flag(server.config_drive, "config_drive", default=False):
         yield "config_drive: Roost does not serve it."
-    if server.disk_config == "AUTO":
+    yield from _attribute_refusals(
+        disk_config=server.disk_config,
+        adminPass=server.admin_password,
+        accessIPv4=server.access_ip_v4,
+        accessIPv6=server.access_ip_v6,
+        user_data=server.user_data,
+        personality=server.personality,
+        trusted_image_certificates=server.trusted_image_certificates,
+    )
+
+
+def refuse_attributes(*, disk_config: str | None, **values: Any) -> None:
+    """Raise BadRequest, which names the first of these attributes that asks for something."""
+    refusal = next(_attribute_refusals(disk_config=disk_config, **values), None)
+    if refusal:
+        raise BadRequest(refusal)
+
+
+def _attribute_refusals(*, disk_config: str | None, **values: Any) -> Iterator[str]:
+    if disk_config == "AUTO":
         yield "OS-DCF:diskConfig=AUTO: Roost does not serve it: expected MANUAL."
-    for name, value in (
-        ("adminPass", server.admin_password),
-        ("accessIPv4", server.access_ip_v4),
-        ("accessIPv6", server.access_ip_v6),
-        ("user_data", server.user_data),
-        ("personality", server.personality),
-        ("tags", server.tags),
-        ("trusted_image_certificates", server.trusted_image_certificates),
-    ):
+    for name, value in values.items():
         if value not in (UNSET, None, "", []):
             yield f"{name}: Roost does not serve it."
 

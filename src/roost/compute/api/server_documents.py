@@ -11,7 +11,7 @@ from roost.compute.api.access import Access
 from roost.compute.api.policies import HOST_ATTRIBUTES, HOST_STATUS, SERVER_EXTRA_SPECS
 from roost.compute.api.requests import links, timestamp, timestamp_with_microseconds
 from roost.compute.model import Flavor, Server, ServerFault
-from roost.compute.rules.servers import VM_STATES, ZONE, fault_details, power_state
+from roost.compute.rules.servers import ZONE, fault_details, power_state
 
 
 def show_brief(request: Request, server: Server) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def show_server(request: Request, server: Server, shown_to: Shown) -> dict[str, 
         "tenant_id": server.project_id,
         "user_id": server.user_id,
         "metadata": server.metadata,
-        "hostId": _host_id(server),
+        "hostId": host_id(server.project_id, server.host),
         "image": {"id": server.image_ref, "links": links(request, "images", server.image_ref)[1:]}
         if server.image_ref
         else "",
@@ -60,8 +60,8 @@ def show_server(request: Request, server: Server, shown_to: Shown) -> dict[str, 
         "OS-DCF:diskConfig": "MANUAL",
         "OS-EXT-AZ:availability_zone": server.spec.availability_zone or (ZONE if server.host else ""),
         "OS-EXT-STS:task_state": server.task_state,
-        "OS-EXT-STS:vm_state": VM_STATES.get(server.status, server.status.lower()),
-        "OS-EXT-STS:power_state": power_state(server.status),
+        "OS-EXT-STS:vm_state": server.vm_state,
+        "OS-EXT-STS:power_state": power_state(server.vm_state),
         "OS-SRV-USG:launched_at": timestamp_with_microseconds(server.launched_at),
         "OS-SRV-USG:terminated_at": None,
         "os-extended-volumes:volumes_attached": [],
@@ -74,6 +74,19 @@ def show_server(request: Request, server: Server, shown_to: Shown) -> dict[str, 
     if shown_to.host:
         shown |= _host_attributes(request.state.microversion, server)
     return shown | _newer(request.state.microversion, server, host_status=shown_to.host_status)
+
+
+HIDDEN_PREFIXES = ("OS-EXT-", "OS-SRV-USG:", "os-extended-volumes:")
+HIDDEN = frozenset({"config_drive", "key_name", "security_groups", "host_status"})
+
+
+def show_changed(request: Request, server: Server, shown_to: Shown) -> dict[str, Any]:
+    """Return it as the answer to a change. Source: Compute API, PUT /servers/{id}; all of it only from 2.75 on."""
+    return {
+        name: value
+        for name, value in show_server(request, server, shown_to).items()
+        if name not in HIDDEN and not name.startswith(HIDDEN_PREFIXES)
+    } | {"addresses": addresses_of(server)}
 
 
 def _host_attributes(version: tuple[int, int], server: Server) -> dict[str, Any]:
@@ -98,19 +111,19 @@ def _host_attributes(version: tuple[int, int], server: Server) -> dict[str, Any]
 def _newer(version: tuple[int, int], server: Server, *, host_status: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     if version >= (2, 9):
-        shown["locked"] = False
+        shown["locked"] = server.locked
     if version >= (2, 16) and host_status:
         shown["host_status"] = "" if server.host is None else "DOWN" if server.host_down else "UP"
     if version >= (2, 19):
         shown["description"] = server.description
     if version >= (2, 26):
-        shown["tags"] = []
+        shown["tags"] = server.tags
     if version >= (2, 63):
         shown["trusted_image_certificates"] = None
     if version >= (2, 71):
         shown["server_groups"] = []
     if version >= (2, 73):
-        shown["locked_reason"] = None
+        shown["locked_reason"] = server.locked_reason
     return shown
 
 
@@ -153,11 +166,9 @@ def _addresses(server: Server) -> dict[str, list[dict[str, Any]]]:
     return networks
 
 
-def _host_id(server: Server) -> str:
+def host_id(project_id: str, host: str | None) -> str:
     """Return what tells a project which of its servers share a host. Source: nova/utils.py, generate_hostid."""
-    if server.host is None:
-        return ""
-    return hashlib.sha224(f"{server.project_id}{server.host}".encode()).hexdigest()
+    return "" if host is None else hashlib.sha224(f"{project_id}{host}".encode()).hexdigest()
 
 
 def _fault(server: Server, fault: ServerFault, *, details: bool) -> dict[str, Any]:

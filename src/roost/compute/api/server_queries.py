@@ -21,7 +21,7 @@ from roost.compute.api.requests import (
     text_parameter,
 )
 from roost.compute.model import ServerFilter
-from roost.compute.rules.servers import VM_STATES, ZONE
+from roost.compute.rules.servers import ZONE
 from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, is_uuid
 
@@ -37,14 +37,15 @@ PARAMETERS: Parameters = {
     **dict.fromkeys(("project_id", "tenant_id", "user_id", "image", "image_ref", "flavor"), Parameter()),
     **dict.fromkeys(("host", "node", "reservation_id", "name", "display_name"), Parameter()),
     **dict.fromkeys(("vm_state", "task_state", "ip", "ip6"), Parameter()),
-    "locked": Parameter(schema=one_of(NO), since=(2, 73)),
+    "locked": msgspec.structs.replace(FLAG, since=(2, 73)),
+    **dict.fromkeys(("tags", "tags-any", "not-tags", "not-tags-any"), Parameter(since=(2, 26))),
 }
 """Of a list."""
 
 HOST_FILTERS = frozenset({"host", "node"})
 """Parameters that tell where servers run. Upstream ignores them of who may not use them; here that is 403."""
 
-NEVER_TRUE = ("deleted", "soft_deleted", "locked")
+NEVER_TRUE = ("deleted", "soft_deleted")
 """What no server is here: asked for with `false`, they change nothing."""
 
 
@@ -86,6 +87,12 @@ def _read_filter(request: Request) -> ServerFilter:
         user_id=text_parameter(request, "user_id"),
         name=_either(request, "name", "display_name"),
         statuses=_read_statuses(request),
+        vm_state=None if (vm_state := text_parameter(request, "vm_state")) is None else vm_state.lower(),
+        locked=None if (locked := text_parameter(request, "locked")) is None else flag(locked, "locked", default=False),
+        tags=_read_tags(request, "tags"),
+        tags_any=_read_tags(request, "tags-any"),
+        not_tags=_read_tags(request, "not-tags"),
+        not_tags_any=_read_tags(request, "not-tags-any"),
         task_state=text_parameter(request, "task_state"),
         host=_either(request, "host", "node"),
         flavor_id=text_parameter(request, "flavor"),
@@ -106,15 +113,15 @@ def _either(request: Request, name: str, alias: str) -> str | None:
 
 
 def _read_statuses(request: Request) -> tuple[str, ...] | None:
-    """Return the statuses of which a server must have one; none at all where nothing can have what is asked for."""
-    statuses = None
-    if "status" in request.query_params:
-        statuses = {text.upper() for text in request.query_params.getlist("status")}
-    vm_state = text_parameter(request, "vm_state")
-    if vm_state is not None:
-        statuses_in_state = {status for status, state in VM_STATES.items() if state == vm_state.lower()}
-        statuses = statuses_in_state if statuses is None else statuses & statuses_in_state
-    return None if statuses is None else tuple(sorted(statuses))
+    """Return the statuses of which a server must have one."""
+    if "status" not in request.query_params:
+        return None
+    return tuple(sorted({text.upper() for text in request.query_params.getlist("status")}))
+
+
+def _read_tags(request: Request, name: str) -> tuple[str, ...] | None:
+    text = text_parameter(request, name)
+    return None if text is None else tuple(text.split(","))
 
 
 def read_descending(request: Request) -> bool:

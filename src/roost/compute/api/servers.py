@@ -8,6 +8,7 @@ from roost.compute.api.answers import (
     Address,
     AddressesAnswer,
     ServerAnswer,
+    ServerChangedAnswer,
     ServerMadeAnswer,
     ServersAnswer,
     ServersDetailAnswer,
@@ -15,12 +16,13 @@ from roost.compute.api.answers import (
 from roost.compute.api.pages import More, read_page
 from roost.compute.api.policies import ATTACH_NETWORK, FORCED_HOST, REQUESTED_HOST, SERVERS, SHOW_SERVER
 from roost.compute.api.requests import flag, links, path_text, query, read_body
-from roost.compute.api.server_bodies import CreateBody, read_server
-from roost.compute.api.server_documents import Shown, addresses_of, show_brief, show_server
+from roost.compute.api.server_bodies import CreateBody, UpdateBody, read_server, read_update
+from roost.compute.api.server_documents import Shown, addresses_of, show_brief, show_changed, show_server
 from roost.compute.api.server_queries import PARAMETERS, marker_of, read_descending, read_filter
 from roost.compute.errors import NetworkNotOfServer
 from roost.compute.model import Server
 from roost.compute.service import Compute
+from roost.compute.service import server_changes as changes_service
 from roost.compute.service import servers as service
 from roost.platform.auth import Policy
 from roost.platform.http import json_response
@@ -66,29 +68,22 @@ class Servers:
             },
             "/servers/{server_id}": {
                 "GET": Operation(summary="one server", endpoint=self._show, rule=SHOW_SERVER, result=ServerAnswer),
+                "PUT": Operation(
+                    summary="change the server's name or description",
+                    endpoint=self._update,
+                    rule=f"{SERVERS}update",
+                    body=UpdateBody,
+                    result=ServerChangedAnswer,
+                ),
                 "DELETE": Operation(
                     summary="delete the server, at whatever stage it is",
                     endpoint=self._delete,
                     rule=f"{SERVERS}delete",
                     status=204,
+                    errors=(409,),
                 ),
             },
-            "/servers/{server_id}/ips": {
-                "GET": Operation(
-                    summary="the server's addresses by network",
-                    endpoint=_list_addresses,
-                    rule="os_compute_api:ips:index",
-                    result=AddressesAnswer,
-                )
-            },
-            "/servers/{server_id}/ips/{network}": {
-                "GET": Operation(
-                    summary="the server's addresses on one network",
-                    endpoint=_show_addresses,
-                    rule="os_compute_api:ips:show",
-                    result=dict[str, list[Address]],  # type: ignore[valid-type]
-                )
-            },
+            **ADDRESS_OPERATIONS,
         }
 
     def _access(self, request: Request) -> Access:
@@ -109,6 +104,7 @@ class Servers:
             project_id=access.project_id,
             user_id=access.user_id,
             permissions=access.permissions,
+            request_id=access.request_id,
         )
         if reservation_only:
             return json_response({"reservation_id": accepted.reservation_id}, 202)
@@ -135,9 +131,16 @@ class Servers:
         shown = Shown.of(self._access(request))
         return json_response({"server": show_server(request, request.state.server, shown)})
 
+    async def _update(self, request: Request) -> Response:
+        update = read_update(await read_body(request, UpdateBody), request.state.microversion)
+        server: Server = request.state.server
+        changed = await changes_service.update_server(self.compute, server.id, update)
+        return json_response({"server": show_changed(request, changed, Shown.of(self._access(request)))})
+
     async def _delete(self, request: Request) -> Response:
         server: Server = request.state.server
-        await service.delete_server(self.compute, server.id)
+        may_be_locked = self._access(request).is_admin
+        await service.delete_server(self.compute, server.id, may_be_locked=may_be_locked)
         return json_response(None, 204)
 
     async def _page(self, request: Request, rule: str) -> tuple[list[Server], More]:
@@ -162,3 +165,23 @@ async def _show_addresses(request: Request) -> Response:
     if network not in shown:
         raise NetworkNotOfServer(f"Instance is not a member of specified network: {network}.")
     return json_response({network: shown[network]})
+
+
+ADDRESS_OPERATIONS: Operations = {
+    "/servers/{server_id}/ips": {
+        "GET": Operation(
+            summary="the server's addresses by network",
+            endpoint=_list_addresses,
+            rule="os_compute_api:ips:index",
+            result=AddressesAnswer,
+        )
+    },
+    "/servers/{server_id}/ips/{network}": {
+        "GET": Operation(
+            summary="the server's addresses on one network",
+            endpoint=_show_addresses,
+            rule="os_compute_api:ips:show",
+            result=dict[str, list[Address]],  # type: ignore[valid-type]
+        )
+    },
+}

@@ -16,12 +16,19 @@ from roost.seams.agent import GuestAttempt, GuestKey, GuestReport, Refusal, Repo
 WAITING = (Stage.DELETE, Stage.FAIL)
 """Stages that wait until no host has a guest of the server."""
 
+LAUNCHING = (Stage.LAUNCH, Stage.COPY)
+"""Stages that wait until a host has made a guest."""
+
+PRESENT = ("running", "stopped", "paused", "suspended", "incoming")
+"""States of a guest that is there."""
+
 
 class Guest(Struct, frozen=True, kw_only=True):
     """A guest row: what a host should run, or let go of.
 
-    agent_id: who began it, or lists it; None until somebody does. reported: running, or None. lost: it was running, and
-    its host has not got it. since_s: when it was last reported on, in seconds of the database's clock.
+    agent_id: who began it, or lists it; None until somebody does. reported: the state it was
+    last in, or None. lost: it was there, and its host has not got it. since_s: when it was last reported on, in seconds
+    of the database's clock.
     """
 
     server_id: str
@@ -35,16 +42,17 @@ class Guest(Struct, frozen=True, kw_only=True):
 
 
 class WorkState(Struct, frozen=True, kw_only=True):
-    """What of a work row decides about a report."""
+    """What of a work row decides about a report. moving: the server is there already, and on its way elsewhere."""
 
     server_id: str
     stage: Stage
     attempt: int
     deleting: bool
+    moving: bool = False
 
     def launches(self, attempt: int) -> bool:
         """Return whether the pipeline waits for the outcome of this very attempt, and still wants it."""
-        return self.stage is Stage.LAUNCH and self.attempt == attempt and not self.deleting
+        return self.stage in LAUNCHING and self.attempt == attempt and not self.deleting
 
     def waits_for_absence(self) -> bool:
         """Return whether the pipeline goes on as soon as a host has let go of the server."""
@@ -62,16 +70,18 @@ class Retreat(Struct, frozen=True):
 class ReportOutcome:
     """What a set of reports changes; answers: one for each report, in order.
 
-    begun, running, gone: guest rows to mark or to delete. active: server id -> the host it runs on, its work settles.
+    begun, gone: guest rows to mark or to delete. states: guest -> what it is now. active: server id -> the host it runs
+    on, its work settles. changed: server id -> (host, state) of servers without work.
     retreats: server id -> why its work goes to retry. resumed: servers whose work waits no longer. lost: guests that
     are gone although nobody asked for that; found_again: guests that were lost and are there.
     """
 
     answers: list[ReportAnswer] = field(default_factory=list)
     begun: set[GuestKey] = field(default_factory=set)
-    running: set[GuestKey] = field(default_factory=set)
+    states: dict[GuestKey, str] = field(default_factory=dict)
     gone: set[GuestKey] = field(default_factory=set)
     active: dict[str, str] = field(default_factory=dict)
+    changed: dict[str, tuple[str, str]] = field(default_factory=dict)
     retreats: dict[str, Retreat] = field(default_factory=dict)
     resumed: set[str] = field(default_factory=set)
     lost: set[GuestKey] = field(default_factory=set)
@@ -108,12 +118,13 @@ def decide_reports(
             if report.state == "begun":
                 outcome.begun.add(key)
                 guests_by_key[key] = replace(guest, agent_id=agent_id)
-            elif report.state == "running":
-                outcome.running.add(key)
-                guests_by_key[key] = replace(guest, agent_id=agent_id, reported="running", lost=False)
+            elif report.state in PRESENT:
+                outcome.states[key] = report.state
+                guests_by_key[key] = replace(guest, agent_id=agent_id, reported=report.state, lost=False)
                 if guest.lost:
                     outcome.found_again.add(key)
-                _settle(outcome, works_by_server, guest, work)
+                if report.state == guest.desired:
+                    _settle(outcome, works_by_server, guest, work)
             elif _was_asked(guest, work):
                 del guests_by_key[key]
                 outcome.gone.add(key)
@@ -130,8 +141,9 @@ def decide_reports(
                 refusal=refusal,
             )
         )
-    outcome.begun.difference_update(outcome.running, outcome.gone, outcome.lost)
-    outcome.running.difference_update(outcome.gone, outcome.lost)
+    outcome.begun.difference_update(outcome.states, outcome.gone, outcome.lost)
+    for key in outcome.gone | outcome.lost:
+        outcome.states.pop(key, None)
     outcome.found_again.difference_update(outcome.gone, outcome.lost)
     return outcome
 
@@ -177,8 +189,8 @@ def decide_guest_list(
         present = listed_by_key.get(key)
         if present is None:
             begun_elsewhere = row.agent_id not in (None, agent_id)
-            was_there = row.reported == "running" or begun_elsewhere
-            if row.desired == "running" and not row.lost and was_there and row.since_s < as_of_s:
+            was_there = row.reported in PRESENT or begun_elsewhere
+            if row.desired != "absent" and not row.lost and was_there and row.since_s < as_of_s:
                 lost.add(key)
         elif present.attempt == row.attempt:
             if row.agent_id != agent_id:
@@ -220,7 +232,7 @@ def _refuse(report: GuestReport, guest: Guest | None, *, agent_id: str, holds_ho
         return Refusal.SUPERSEDED, f"attempt {report.attempt} is over, {guest.attempt} is in force"
     if report.attempt > guest.attempt and report.state != "absent":
         return Refusal.UNKNOWN, f"attempt {report.attempt} is not known, {guest.attempt} is in force"
-    if report.state == "begun" and guest.desired != "running":
+    if report.state == "begun" and guest.desired == "absent":
         return Refusal.UNKNOWN, "the guest is to be absent"
     if report.state in ("failed", "absent") and guest.agent_id not in (None, agent_id):
         return Refusal.UNKNOWN, f"the guest is agent {guest.agent_id}'s, who alone can say that it is gone"
@@ -237,7 +249,12 @@ def _was_asked(guest: Guest, work: WorkState | None) -> bool:
 def _settle(
     outcome: ReportOutcome, works_by_server: dict[str, WorkState], guest: Guest, work: WorkState | None
 ) -> None:
-    if guest.desired == "running" and work is not None and work.launches(guest.attempt):
+    """Note that a guest is as it should be: a build is over, a move goes on, or the server has changed its state."""
+    if work is None or (work.stage is Stage.SETTLE and not work.moving):
+        outcome.changed[guest.server_id] = guest.host, guest.desired
+    elif work.moving:
+        outcome.resumed.add(guest.server_id)
+    elif work.launches(guest.attempt):
         outcome.active[guest.server_id] = guest.host
         works_by_server[guest.server_id] = replace(work, stage=Stage.SETTLE)
 
@@ -257,5 +274,5 @@ def _let_go(
         message = report.message or ("the launch failed" if failed else "the guest vanished while it was launched")
         outcome.retreats[guest.server_id] = Retreat(Failure(message=message, host=guest.host), failed)
         works_by_server[guest.server_id] = replace(work, stage=Stage.RETRY)
-    elif work.waits_for_absence():
+    elif work.waits_for_absence() or work.moving:
         outcome.resumed.add(guest.server_id)

@@ -23,12 +23,12 @@ def end_builds(works: Iterable[WorkState], lost: Mapping[str, Sequence[str]]) ->
     """Return which of the servers are being built, and so end in ERROR.
 
     works: the locked rows. lost: server id -> the ports that were deleted. Servers that are being deleted, that fail
-    or that run already are left out.
+    or that run already are left out: a server that moves has a NIC less.
     """
     now: dict[str, Failure] = {}
     marked: dict[str, Failure] = {}
     for work in works:
-        if work.deleting or not lost.get(work.server_id):
+        if work.deleting or work.moving or not lost.get(work.server_id):
             continue
         named = ", ".join(lost[work.server_id])
         failure = Failure(message=LOST_PORT.format(named))

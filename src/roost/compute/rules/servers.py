@@ -17,11 +17,8 @@ ZONE = "nova"
 NICS_MAX = 64
 TAG_LENGTH_MAX = 60
 
-VM_STATES = {"ACTIVE": "active", "BUILD": "building", "ERROR": "error"}
-"""Status -> what OS-EXT-STS:vm_state says."""
-
-POWER_RUNNING, POWER_NONE = 1, 0
-"""Source: Compute API, OS-EXT-STS:power_state."""
+POWER_STATES = {"active": 1, "paused": 3, "stopped": 4, "resized": 4, "shelved": 4, "suspended": 7}
+"""OS-EXT-STS:vm_state -> what OS-EXT-STS:power_state says, 0 for others. Source: Compute API."""
 
 
 class Counts(Struct, frozen=True):
@@ -151,6 +148,6 @@ def fault_details(fault: ServerFault) -> str:
     return "\n".join(parts)
 
 
-def power_state(status: str) -> int:
+def power_state(vm_state: str) -> int:
     """Return what OS-EXT-STS:power_state says."""
-    return POWER_RUNNING if status == "ACTIVE" else POWER_NONE
+    return POWER_STATES.get(vm_state, 0)

@@ -149,9 +149,10 @@ async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Age
         # Read after the guests are locked, so that no report is taken from an agent that has lost its lease.
         hosts_held = await store.list_hosts_held(tx, {report.host for report in reports}, agent_id=agent.id)
         outcome = rules.decide_reports(reports, agent_id=agent.id, hosts_held=hosts_held, guests=guests, works=works)
-        await store.mark_guests(tx, begun=outcome.begun, running=outcome.running, agent_id=agent.id)
+        await store.mark_guests(tx, begun=outcome.begun, states=outcome.states, agent_id=agent.id)
         await store.delete_guests(tx, outcome.gone)
         await store.activate_servers(tx, outcome.active)
+        await store.change_servers(tx, outcome.changed)
         await store.retry_works(tx, outcome.retreats)
         await store.resume_works(tx, outcome.resumed)
         await store.lose_guests(tx, _failures(outcome.lost))
@@ -212,7 +213,7 @@ async def destroy_unknown_guest(compute: Compute, server_id: str, host: str) -> 
         desired = await store.destroy_unknown_guest(tx, server_id, host)
         if desired is None:
             raise GuestNotFound(f"host {host} lists no unknown guest of server {server_id}")
-        if desired == "running":
+        if desired != "absent":
             raise GuestWanted(f"server {server_id} is to run on host {host}: delete the server first")
     compute.wake(GUEST_CHANNEL)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from roost.compute.errors import (
+    ActionRefused,
     FilterInvalid,
     HostClosed,
     NetworkAmbiguous,
@@ -23,6 +24,7 @@ from roost.compute.model import (
     ServerFilter,
     ServerRequest,
 )
+from roost.compute.rules.actions import locked_sentence
 from roost.compute.rules.extra_specs import FlavorRequirements, read_extra_specs
 from roost.compute.rules.permissions import find_refusal, sees_network
 from roost.compute.rules.servers import SERVERS_MAX, nic_problem, number_nics, server_names
@@ -44,6 +46,7 @@ async def create_servers(
     project_id: str,
     user_id: str,
     permissions: Permissions | None = None,
+    request_id: str = "",
 ) -> NewServers:
     """Accept `request.count` servers, all of them with the work that makes them, or none.
 
@@ -57,16 +60,18 @@ async def create_servers(
     nics = request.nics
     if nics is None:
         only_of = None if permissions is None else project_id
-        nics = await _only_network(compute, only_of, must_exist=request.auto)
+        nics = await find_only_network(compute, only_of, must_exist=request.auto)
     problem = nic_problem(nics, count=request.count)
     if problem:
         raise ServerRefused(problem)
-    await _check_nics(compute, nics, project_id, permissions)
+    await check_nics(compute, nics, project_id, permissions)
     ids = tuple(compute.env.new_uuid() for _ in range(request.count))
     reservation_id = f"r-{compute.env.new_uuid().replace('-', '')[:8]}"
     async with compute.database.transaction() as tx:
-        flavor = await _flavor(tx, request.flavor_ref, public_only=permissions is not None and not permissions.others)
-        requirements = _requirements(flavor)
+        flavor = await find_flavor(
+            tx, request.flavor_ref, public_only=permissions is not None and not permissions.others
+        )
+        requirements = read_requirements(flavor)
         spec = RequestSpec(
             vcpus=flavor.vcpus,
             memory_mb=flavor.ram_mb,
@@ -75,7 +80,7 @@ async def create_servers(
             availability_zone=request.availability_zone,
             flavor_groups=requirements.groups,
             isolated=requirements.isolated,
-            forced_host=await _forced_host(compute, tx, request.host),
+            forced_host=await find_forced_host(compute, tx, request.host),
         )
         new = NewServers(
             request=request,
@@ -86,13 +91,15 @@ async def create_servers(
             flavor=flavor,
             reservation_id=reservation_id,
             spec=spec,
+            request_id=request_id,
         )
         await store.insert_servers(tx, new)
     compute.wake(WORK_CHANNEL)
     return new
 
 
-async def _only_network(compute: Compute, project_id: str | None, *, must_exist: bool) -> tuple[NicAsked, ...]:
+async def find_only_network(compute: Compute, project_id: str | None, *, must_exist: bool) -> tuple[NicAsked, ...]:
+    """Return a NIC on the only network, if there is one. Raises NetworkAmbiguous, ServerRefused."""
     ids = await compute.network.list_network_ids(limit=2, project_id=project_id)
     if len(ids) > 1:
         raise NetworkAmbiguous
@@ -101,7 +108,7 @@ async def _only_network(compute: Compute, project_id: str | None, *, must_exist:
     return tuple(NicAsked(network_id=network_id) for network_id in ids)
 
 
-async def _check_nics(
+async def check_nics(
     compute: Compute, nics: Sequence[NicAsked], project_id: str, permissions: Permissions | None
 ) -> None:
     """Raise ServerRefused for networks that there are not, and what keeps the project from them, or from ports."""
@@ -130,7 +137,8 @@ async def _check_nics(
                 raise ServerRefused(f"Port id {port_id} could not be found.")
 
 
-async def _flavor(tx: Connection, ref: str, *, public_only: bool) -> Flavor:
+async def find_flavor(tx: Connection, ref: str, *, public_only: bool) -> Flavor:
+    """Return the flavor by its id or name. Raises ServerRefused, which names those that there are."""
     flavor = await flavors_store.find_flavor(tx, ref, by_name=True)
     if flavor is None or (public_only and not flavor.is_public):
         only = FlavorFilter(is_public=True if public_only else None)
@@ -140,14 +148,15 @@ async def _flavor(tx: Connection, ref: str, *, public_only: bool) -> Flavor:
     return flavor
 
 
-def _requirements(flavor: Flavor) -> FlavorRequirements:
+def read_requirements(flavor: Flavor) -> FlavorRequirements:
+    """Return what follows from the flavor's extra specs. Raises ServerRefused."""
     requirements = read_extra_specs(flavor.extra_specs)
     if isinstance(requirements, str):
         raise ServerRefused(requirements)
     return requirements
 
 
-async def _forced_host(compute: Compute, tx: Connection, name: str | None) -> ForcedHost | None:
+async def find_forced_host(compute: Compute, tx: Connection, name: str | None) -> ForcedHost | None:
     """Return the host that a server is forced to, if any; what else it lacks, the search for candidates says."""
     if name is None:
         return None
@@ -156,8 +165,13 @@ async def _forced_host(compute: Compute, tx: Connection, name: str | None) -> Fo
         raise ServerRefused(f"Compute host {name} could not be found.")
     (host,) = hosts
     if host.disabled or host.down:
-        state = "is disabled" if host.disabled else "was forced down" if host.forced_down else "has not been heard of"
-        raise HostClosed(f"Compute host {name} {state}: it takes no new server. Enable it, or name another host.")
+        if host.disabled:
+            state, remedy = "is disabled", "Enable it"
+        elif host.forced_down:
+            state, remedy = "was forced down", "Set forced_down to false"
+        else:
+            state, remedy = "has not been heard of", "Start its agent"
+        raise HostClosed(f"Compute host {name} {state}: it takes no new server. {remedy}, or name another host.")
     return ForcedHost(name=host.name, provider_uuid=host.provider_uuid)
 
 
@@ -197,10 +211,12 @@ async def list_servers(
         raise FilterInvalid(f"{named}: {error}") from error
 
 
-async def delete_server(compute: Compute, server_id: str) -> None:
-    """Have the server deleted, at whatever stage it is; again is fine. Raises ServerNotFound."""
+async def delete_server(compute: Compute, server_id: str, *, may_be_locked: bool = True) -> None:
+    """Have the server deleted, at whatever stage it is; again is fine. Raises ServerNotFound, ActionRefused."""
     async with compute.database.transaction() as tx:
-        ids_deleted = await store.want_delete(tx, [server_id])
-        if not ids_deleted:
+        locked_by_id = await store.want_delete(tx, [server_id])
+        if not locked_by_id:
             raise ServerNotFound(f"Instance {server_id} could not be found.")
+        if locked_by_id[server_id] and not may_be_locked:
+            raise ActionRefused(locked_sentence(server_id))
     compute.wake(WORK_CHANNEL)

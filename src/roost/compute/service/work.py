@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from roost.compute.model import GUEST_CHANNEL, Marks, Stage, StageChange, Work
 from roost.compute.rules.nics import BUILDING
 from roost.compute.service.context import Compute, reading
-from roost.compute.store import servers
+from roost.compute.store import moves, servers
 from roost.compute.store import work as store
 
 LEASE_ROWS_MAX = 256
@@ -43,18 +43,30 @@ async def change_stages(
         await store.update_servers(tx, changes_held)
         await store.desire_guests(tx, changes_held)
         await store.write_stage_changes(tx, changes_held, lease_s=lease_s)
+        await moves.write_moves(tx, changes_held)
+        await moves.add_events(tx, [(marks_by_server[change.server_id], change) for change in changes_held])
         await store.finish_work(tx, changes_held)
-    if any(change.guest_host for change in changes_held):
+    if any(change.guest_host or change.guests_wanted for change in changes_held):
         compute.wake(GUEST_CHANNEL)
     return {change.server_id: change for change in changes_held}
 
 
 def _as_marked(change: StageChange, marks: Marks) -> StageChange:
     if marks.deleting and not change.gone and change.stage is not Stage.DELETE:
-        return replace(change, stage=Stage.DELETE, keep=True, delay_s=0.0, guest_host=None, server=None)
-    if marks.must_fail is not None and not marks.deleting and change.stage in (*BUILDING, Stage.LAUNCH):
         return replace(
-            change, stage=Stage.FAIL, keep=True, delay_s=0.0, guest_host=None, server=None, failure=marks.must_fail
+            change, stage=Stage.DELETE, keep=True, delay_s=0.0, guest_host=None, guests_wanted={}, server=None
+        )
+    if marks.must_fail is not None and not marks.deleting and change.stage in (*BUILDING, Stage.LAUNCH, Stage.COPY):
+        stage = Stage.RESTORE if marks.moving else Stage.FAIL
+        return replace(
+            change,
+            stage=stage,
+            keep=True,
+            delay_s=0.0,
+            guest_host=None,
+            guests_wanted={},
+            server=None,
+            failure=marks.must_fail,
         )
     return change
 

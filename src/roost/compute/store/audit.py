@@ -31,11 +31,10 @@ async def list_quiet(tx: Connection, server_ids: Sequence[str]) -> list[QuietSer
 
 
 # Guests, servers and their work change in one transaction, so what one statement sees is so.
-STRAY = """desired = 'running'
+STRAY = """desired <> 'absent'
     AND NOT EXISTS (SELECT FROM compute.work WHERE work.server_id = guest.server_id)
-    AND NOT EXISTS (SELECT FROM compute.server
-        WHERE server.id = guest.server_id AND (server.status = 'ACTIVE' OR guest.lost_at IS NOT NULL)
-            AND server.host = guest.host)"""
+    AND NOT EXISTS (SELECT FROM compute.move WHERE move.server_id = guest.server_id AND move.open)
+    AND NOT EXISTS (SELECT FROM compute.server WHERE server.id = guest.server_id AND server.host = guest.host)"""
 
 LIST_STRAY_GUESTS = f"""-- compute.audit_stray_guests
 SELECT server_id, host FROM compute.guest WHERE {STRAY} ORDER BY server_id, host LIMIT $1"""  # noqa: S608
@@ -61,7 +60,7 @@ LIST_MISSING_GUESTS = """-- compute.audit_missing_guests
 SELECT id, name, host FROM compute.server WHERE status = 'ACTIVE' AND deleted_at IS NULL
     AND NOT EXISTS (SELECT FROM compute.work WHERE work.server_id = server.id)
     AND NOT EXISTS (SELECT FROM compute.guest
-        WHERE guest.server_id = server.id AND guest.host = server.host AND guest.desired = 'running')
+        WHERE guest.server_id = server.id AND guest.host = server.host AND guest.desired <> 'absent')
 UNION ALL
 SELECT guest.server_id, coalesce(server.name, ''), guest.host
 FROM compute.guest LEFT JOIN compute.server ON server.id = guest.server_id

@@ -7,6 +7,7 @@ import msgspec
 
 from roost.compute.model import Failure, Stage
 from roost.compute.rules.guests import Guest, Retreat, WorkState
+from roost.compute.store.actions import finish_events
 from roost.compute.store.rows import columns_of, encode, read_row
 from roost.platform.database import Connection
 from roost.seams.agent import GuestAttempt, GuestKey, GuestOrder, OrderId
@@ -35,14 +36,17 @@ async def list_pending_hosts(tx: Connection) -> set[str]:
 
 
 # An order that an agent is at work on comes back only when its desired state has changed meanwhile. A guest that
-# another agent of the host has is not this one's to destroy, and one that is lost is not made again by itself.
+# another agent of the host has is not this one's to destroy, and one that is lost is not made again by itself. A host
+# that is back destroys guests whose servers are elsewhere by now before it makes any.
 ORDERS = """
 -- compute.list_orders
 SELECT g.server_id, g.host, g.attempt, g.desired, coalesce(s.name, '') AS name, s.spec, s.network_info
 FROM compute.guest g
 LEFT JOIN compute.server s ON s.id = g.server_id
 WHERE g.host = ANY($1::text[]) AND g.reported IS DISTINCT FROM g.desired
-  AND (g.agent_id IS NULL OR g.agent_id = $7) AND NOT (g.desired = 'running' AND g.lost_at IS NOT NULL)
+  AND (g.agent_id IS NULL OR g.agent_id = $7) AND NOT (g.desired <> 'absent' AND g.lost_at IS NOT NULL)
+  AND (g.desired = 'absent' OR NOT EXISTS (
+    SELECT FROM compute.guest f WHERE f.host = g.host AND f.fenced AND (f.agent_id IS NULL OR f.agent_id = $7)))
   AND NOT EXISTS (
     SELECT FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[]) AS b (server_id, host, attempt, desired)
     WHERE b.server_id = g.server_id AND b.host = g.host AND b.attempt = g.attempt AND b.desired = g.desired)
@@ -147,8 +151,9 @@ async def list_attempts(tx: Connection, server_ids: Collection[str]) -> dict[str
 
 LOCK_WORKS = """
 -- compute.lock_works
-SELECT server_id, stage, attempt, deleting FROM compute.work
-WHERE server_id = ANY($1::uuid[])
+SELECT server_id, stage, attempt, deleting,
+    EXISTS (SELECT FROM compute.move m WHERE m.server_id = work.server_id AND m.open) AS moving
+FROM compute.work WHERE server_id = ANY($1::uuid[])
 ORDER BY server_id FOR UPDATE
 """
 
@@ -163,18 +168,17 @@ MARK_GUESTS = """
 -- compute.mark_guests
 UPDATE compute.guest g
 SET begun_at = coalesce(g.begun_at, now()), agent_id = $4,
-    reported = CASE WHEN m.running THEN 'running' ELSE g.reported END,
-    running_at = CASE WHEN m.running THEN now() ELSE g.running_at END
-FROM unnest($1::uuid[], $2::text[], $3::boolean[]) AS m (server_id, host, running)
+    reported = coalesce(m.state, g.reported), running_at = CASE WHEN m.state IS NULL THEN g.running_at ELSE now() END
+FROM unnest($1::uuid[], $2::text[], $3::text[]) AS m (server_id, host, state)
 WHERE g.server_id = m.server_id AND g.host = m.host
 """
 
 
 async def mark_guests(
-    tx: Connection, *, begun: Collection[GuestKey], running: Collection[GuestKey], agent_id: str
+    tx: Connection, *, begun: Collection[GuestKey], states: Mapping[GuestKey, str], agent_id: str
 ) -> None:
-    """Note that an agent has begun these guests, and that it runs those."""
-    marks = [(*key, False) for key in begun] + [(*key, True) for key in running]
+    """Note that an agent has begun these guests, and in which states it has those."""
+    marks = [(*key, None) for key in begun] + [(*key, state) for key, state in states.items()]
     if marks:
         await tx.execute(MARK_GUESTS, *columns_of(marks), agent_id)
 
@@ -201,13 +205,19 @@ FAIL_SERVERS = """
 UPDATE compute.server s
 SET status = 'ERROR', task_state = NULL, fault = l.fault, updated_at = now()
 FROM unnest($1::uuid[], $2::text[], $3::jsonb[]) AS l (server_id, host, fault)
-WHERE s.id = l.server_id AND s.host = l.host AND s.status = 'ACTIVE'
+WHERE s.id = l.server_id AND s.host = l.host
+    AND (s.status = 'ACTIVE' OR (s.status = 'ERROR' AND s.task_state <> 'deleting'))
+RETURNING s.id
 """
 FAIL_LAUNCHES = """
 -- compute.fail_launches
-UPDATE compute.work w SET stage = 'fail', failure = l.fault, run_at = now(), lease_owner = NULL, lease_until = NULL
+UPDATE compute.work w
+SET stage = CASE WHEN EXISTS (SELECT FROM compute.move m WHERE m.server_id = w.server_id AND m.open) THEN 'restore'
+        ELSE 'fail' END,
+    failure = l.fault, run_at = now(), lease_owner = NULL, lease_until = NULL
 FROM unnest($1::uuid[], $2::text[], $3::jsonb[]) AS l (server_id, host, fault)
-WHERE w.server_id = l.server_id AND w.stage = 'launch' AND NOT w.deleting AND w.placed ->> 'host' = l.host
+WHERE w.server_id = l.server_id AND w.stage IN ('launch', 'copy') AND NOT w.deleting
+    AND w.placed ->> 'host' = l.host
 """
 
 
@@ -218,7 +228,8 @@ async def lose_guests(tx: Connection, failures_by_key: Mapping[GuestKey, Failure
         faults = [encode(failure) for failure in failures_by_key.values()]
         await tx.execute(LOSE_GUESTS, *columns)
         await tx.execute(FAIL_LAUNCHES, *columns, faults)
-        await tx.execute(FAIL_SERVERS, *columns, faults)
+        failed = await tx.fetch(FAIL_SERVERS, *columns, faults)
+        await finish_events(tx, [row["id"] for row in failed], result="Error")
 
 
 FIND_GUESTS = """
@@ -294,6 +305,28 @@ async def activate_servers(tx: Connection, hosts_by_server: Mapping[str, str]) -
     if hosts_by_server:
         await tx.execute(ACTIVATE_SERVERS, list(hosts_by_server), list(hosts_by_server.values()))
         await tx.execute(SETTLE_WORKS, list(hosts_by_server))
+
+
+# A change that nobody asked for here is none: the server's action ends with the state that it asked for. What was in
+# ERROR is not any more: its guest was made again, or is in the state that was asked for.
+CHANGE_SERVERS = """
+-- compute.change_servers
+UPDATE compute.server s SET power = c.power, status = 'ACTIVE', task_state = NULL, updated_at = now(),
+    fault = CASE WHEN s.status = 'ACTIVE' THEN s.fault END
+FROM unnest($1::uuid[], $2::text[], $3::text[]) AS c (server_id, host, power)
+WHERE s.id = c.server_id AND s.host = c.host AND c.power <> 'incoming' AND s.task_state IS DISTINCT FROM 'deleting'
+    AND ((s.status = 'ACTIVE' AND s.power <> c.power) OR (s.status IN ('ACTIVE', 'ERROR') AND s.task_state IS NOT NULL))
+    AND NOT EXISTS (SELECT FROM compute.move m WHERE m.server_id = s.id AND m.open)
+RETURNING s.id
+"""
+
+
+async def change_servers(tx: Connection, states_by_server: Mapping[str, tuple[str, str]]) -> None:
+    """Note the states, by server id with its host, that were asked of servers without work, and are so now."""
+    if states_by_server:
+        rows = [(server_id, *state) for server_id, state in states_by_server.items()]
+        changed = await tx.fetch(CHANGE_SERVERS, *columns_of(rows))
+        await finish_events(tx, [row["id"] for row in changed], result="Success")
 
 
 RETRY_WORKS = """

@@ -33,12 +33,13 @@ async def end_builds(tx: Connection, *, now: Mapping[str, Failure], marked: Mapp
 
 LIST_ACTIVE_PORTS = """
 -- compute.list_active_ports
-SELECT id, project_id, network_info FROM compute.server WHERE id = ANY($1::uuid[]) AND status = 'ACTIVE' ORDER BY id
+SELECT id, project_id, network_info FROM compute.server WHERE id = ANY($1::uuid[])
+    AND status IN ('ACTIVE', 'VERIFY_RESIZE', 'SHELVED_OFFLOADED') ORDER BY id
 """
 
 
 async def list_active_ports(tx: Connection, server_ids: Sequence[str]) -> dict[str, tuple[str, tuple[ServerPort, ...]]]:
-    """Return those of the servers that are ACTIVE -> (project id, what is kept of their ports)."""
+    """Return those of the servers that were ACTIVE once -> (project id, what is kept of their ports)."""
     rows = await tx.fetch(LIST_ACTIVE_PORTS, server_ids)
     return {
         row["id"]: (row["project_id"], msgspec.json.decode(row["network_info"], type=tuple[ServerPort, ...]))
@@ -49,7 +50,7 @@ async def list_active_ports(tx: Connection, server_ids: Sequence[str]) -> dict[s
 SET_NETWORK_INFO = """
 -- compute.set_network_info
 UPDATE compute.server SET network_info = $3::jsonb, updated_at = now()
-WHERE id = $1 AND network_info = $2::jsonb AND status = 'ACTIVE'
+WHERE id = $1 AND network_info = $2::jsonb AND status IN ('ACTIVE', 'VERIFY_RESIZE', 'SHELVED_OFFLOADED')
     AND NOT ($4 AND EXISTS (SELECT FROM compute.work WHERE work.server_id = $1))
 """
 

@@ -12,8 +12,8 @@ from roost.platform.database import Connection
 
 INSERT_SERVERS = """-- compute.insert_servers
 INSERT INTO compute.server (id, name, launch_index, project_id, user_id, flavor, image_ref, metadata, description,
-    reservation_id, spec, task_state)
-SELECT id, name, index - 1, $3, $4, $5::jsonb, $6, $7::jsonb, $8, $9, $10::jsonb, 'scheduling'
+    reservation_id, spec, tags, request_id, task_state)
+SELECT id, name, index - 1, $3, $4, $5::jsonb, $6, $7::jsonb, $8, $9, $10::jsonb, $11::text[], $12, 'scheduling'
 FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS new (id, name, index) ORDER BY index"""
 
 INSERT_WORK = """-- compute.insert_work
@@ -34,6 +34,8 @@ async def insert_servers(tx: Connection, new: NewServers) -> None:
         new.request.description,
         new.reservation_id,
         encode(new.spec),
+        new.request.tags,
+        new.request_id,
     )
     await tx.execute(INSERT_WORK, new.server_ids, Stage.CREATE_PORTS.value)
 
@@ -57,17 +59,19 @@ DOWN_HOST = """EXISTS (SELECT FROM compute.host WHERE host.name = server.host AN
 MARK_DELETING = f"""-- compute.mark_deleting
 UPDATE compute.server AS server SET task_state = 'deleting', updated_at = now(),
     deleted_at = CASE WHEN {DOWN_HOST} THEN now() END
-WHERE id = ANY($1::uuid[]) AND deleted_at IS NULL RETURNING id"""
+WHERE id = ANY($1::uuid[]) AND deleted_at IS NULL RETURNING id, locked"""
 
 
-async def want_delete(tx: Connection, server_ids: Sequence[str]) -> set[str]:
-    """Have the servers deleted, at whatever stage they are; return those that exist. Roll back if not all of them do.
+async def want_delete(tx: Connection, server_ids: Sequence[str]) -> dict[str, bool]:
+    """Have the servers deleted, at whatever stage they are; return those that exist: id -> whether it is locked.
+
+    Roll back if not all of them exist.
 
     A server on a host that is down is gone for every client from now on.
     """
     await tx.execute(WANT_DELETE, server_ids)
     rows = await tx.fetch(MARK_DELETING, server_ids)
-    return {row["id"] for row in rows}
+    return {row["id"]: row["locked"] for row in rows}
 
 
 MARK_GONE = f"""-- compute.mark_gone
@@ -80,10 +84,29 @@ async def mark_gone(tx: Connection, server_ids: Sequence[str]) -> None:
     await tx.execute(MARK_GONE, server_ids)
 
 
-COLUMNS = """server.id, server.name, server.project_id, server.user_id, server.flavor, server.image_ref,
+VM_STATE = """CASE server.status WHEN 'BUILD' THEN 'building' WHEN 'VERIFY_RESIZE' THEN 'resized'
+    WHEN 'ACTIVE' THEN CASE server.power WHEN 'running' THEN 'active' ELSE server.power END
+    ELSE lower(server.status) END"""
+"""What the server is, as OS-EXT-STS:vm_state names it."""
+
+STATUS = """CASE
+    WHEN server.status = 'VERIFY_RESIZE' AND server.task_state = 'resize_reverting' THEN 'REVERT_RESIZE'
+    WHEN server.status IN ('ACTIVE', 'ERROR') AND server.task_state = 'rebuilding' THEN 'REBUILD'
+    WHEN server.status <> 'ACTIVE' THEN server.status
+    WHEN server.task_state LIKE 'resize\\_%' THEN 'RESIZE'
+    WHEN server.task_state = 'migrating' THEN 'MIGRATING'
+    WHEN server.power = 'running' AND server.task_state = 'rebooting_hard' THEN 'HARD_REBOOT'
+    WHEN server.power = 'running' AND server.task_state = 'rebooting' THEN 'REBOOT'
+    WHEN server.power = 'running' THEN 'ACTIVE' WHEN server.power = 'stopped' THEN 'SHUTOFF'
+    ELSE upper(server.power) END"""
+"""What clients are shown as the status. Source: nova/api/openstack/common.py, _STATE_MAP."""
+
+COLUMNS = f"""server.id, server.name, server.project_id, server.user_id, server.flavor, server.image_ref,
     server.metadata, server.description, server.reservation_id, server.launch_index, server.spec,
-    server.network_info AS ports, server.status, server.task_state, server.host, server.fault, server.created_at,
-    server.updated_at, server.launched_at, coalesce(host.forced_down OR host.silent, false) AS host_down
+    server.network_info AS ports, {STATUS} AS status, {VM_STATE} AS vm_state, server.task_state, server.host,
+    server.fault, server.created_at, server.updated_at, server.launched_at, server.power,
+    server.locked, server.locked_reason, server.tags,
+    server.request_id, coalesce(host.forced_down OR host.silent, false) AS host_down
 FROM compute.server LEFT JOIN compute.host ON host.name = server.host"""
 
 FIND_SERVER = f"""-- compute.find_server
@@ -103,20 +126,23 @@ HAS_ADDRESS = """EXISTS (SELECT FROM jsonb_array_elements(server.network_info) A
 # The parameters are a ServerFilter's fields, in their order.
 CONDITIONS = f"""server.deleted_at IS NULL
     AND ($1::text IS NULL OR server.project_id = $1) AND ($2::text IS NULL OR server.user_id = $2)
-    AND ($3::text IS NULL OR server.name ~ $3) AND ($4::text[] IS NULL OR server.status = ANY($4))
+    AND ($3::text IS NULL OR server.name ~ $3) AND ($4::text[] IS NULL OR ({STATUS}) = ANY($4))
     AND ($5::text IS NULL OR server.task_state = $5) AND ($6::text IS NULL OR server.host = $6)
     AND ($7::text IS NULL OR server.flavor ->> 'id' = $7) AND ($8::text IS NULL OR server.image_ref = $8)
     AND ($9::text IS NULL OR {HAS_ADDRESS.format(family=4, pattern="$9")})
     AND ($10::text IS NULL OR {HAS_ADDRESS.format(family=6, pattern="$10")})
-    AND ($11::text IS NULL OR server.reservation_id = $11) AND ($12::uuid IS NULL OR server.id = $12)"""
+    AND ($11::text IS NULL OR server.reservation_id = $11) AND ($12::uuid IS NULL OR server.id = $12)
+    AND ($13::text IS NULL OR ({VM_STATE}) = $13) AND ($14::boolean IS NULL OR server.locked = $14)
+    AND ($15::text[] IS NULL OR server.tags @> $15) AND ($16::text[] IS NULL OR server.tags && $16)
+    AND ($17::text[] IS NULL OR NOT server.tags @> $17) AND ($18::text[] IS NULL OR NOT server.tags && $18)"""
 
 LIST_SERVERS_DESCENDING = f"""-- compute.list_servers
-SELECT {COLUMNS} WHERE {CONDITIONS} AND ($13::bigint IS NULL OR server.sequence < $13)
-ORDER BY server.sequence DESC LIMIT $14"""
+SELECT {COLUMNS} WHERE {CONDITIONS} AND ($19::bigint IS NULL OR server.sequence < $19)
+ORDER BY server.sequence DESC LIMIT $20"""
 
 LIST_SERVERS_ASCENDING = f"""-- compute.list_servers
-SELECT {COLUMNS} WHERE {CONDITIONS} AND ($13::bigint IS NULL OR server.sequence > $13)
-ORDER BY server.sequence LIMIT $14"""
+SELECT {COLUMNS} WHERE {CONDITIONS} AND ($19::bigint IS NULL OR server.sequence > $19)
+ORDER BY server.sequence LIMIT $20"""
 
 
 async def list_servers(
@@ -137,5 +163,15 @@ async def find_sequence(tx: Connection, server_id: str, *, project_id: str | Non
     return sequence
 
 
+LOCK_SERVER = f"""-- compute.lock_server
+{FIND_SERVER.partition(chr(10))[2]} FOR UPDATE OF server"""
+
+
+async def lock_server(tx: Connection, server_id: str) -> Server | None:
+    """Lock the server; what is beside it, such as its work, is to be read afterwards."""
+    row = await tx.fetchrow(LOCK_SERVER, server_id)
+    return None if row is None else _server(row)
+
+
 def _server(row: Any) -> Server:
-    return read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault")
+    return read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault", tags=tuple(row["tags"]))

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from roost.compute.model import Launch, Marks, Stage, StageChange, Work
 from roost.compute.store.rows import columns_of, encode_or_null, read_row
 from roost.platform.database import Connection
@@ -21,8 +23,11 @@ WITH due AS (
     RETURNING w.*
 )
 SELECT w.server_id, w.stage, w.attempt, w.failures, w.excluded_hosts, w.placed, w.failure, w.deleting,
-    s.name, s.project_id, s.user_id, s.spec, s.launched_at IS NOT NULL AS active
-FROM leased w JOIN compute.server s ON s.id = w.server_id ORDER BY s.sequence
+    s.name, s.project_id, s.user_id, s.spec, s.host, s.launched_at IS NOT NULL AS active,
+    CASE WHEN m.uuid IS NOT NULL THEN jsonb_build_object('uuid', m.uuid, 'kind', m.kind, 'status', m.status,
+        'source_host', m.source_host, 'plan', m.plan) END AS move
+FROM leased w JOIN compute.server s ON s.id = w.server_id
+LEFT JOIN compute.move m ON m.server_id = w.server_id AND m.open ORDER BY s.sequence
 """
 
 
@@ -39,19 +44,25 @@ async def lease_work(
 
 def _work(row: Any) -> Work:
     excluded_hosts = tuple(row["excluded_hosts"])
-    return read_row(Work, row, "placed", "failure", "spec", stage=Stage(row["stage"]), excluded_hosts=excluded_hosts)
+    work = read_row(
+        Work, row, "placed", "failure", "spec", "move", stage=Stage(row["stage"]), excluded_hosts=excluded_hosts
+    )
+    return work if work.move is None else replace(work, spec=work.move.plan.spec)
 
 
 LOCK_WORK = """-- compute.lock_work
-SELECT server_id, deleting, must_fail FROM compute.work WHERE server_id = ANY($1::uuid[]) AND lease_owner = $2
-ORDER BY server_id FOR UPDATE
+SELECT work.server_id, stage, deleting, must_fail, m.uuid IS NOT NULL AS moving,
+    (m.plan ->> 'action_id')::bigint AS action_id
+FROM compute.work LEFT JOIN compute.move m ON m.server_id = work.server_id AND m.open
+WHERE work.server_id = ANY($1::uuid[]) AND lease_owner = $2
+ORDER BY work.server_id FOR UPDATE OF work
 """
 
 
 async def lock_work(tx: Connection, server_ids: Sequence[str], *, owner: str) -> dict[str, Marks]:
     """Lock those rows that `owner` still has: server id -> what others want of it."""
     rows = await tx.fetch(LOCK_WORK, server_ids, owner)
-    return {row["server_id"]: read_row(Marks, row, "must_fail") for row in rows}
+    return {row["server_id"]: read_row(Marks, row, "must_fail", stage=Stage(row["stage"])) for row in rows}
 
 
 WRITE_STAGE_CHANGES = """-- compute.write_stage_changes
@@ -89,6 +100,7 @@ DELETE FROM compute.work WHERE server_id = ANY($1::uuid[])
 """
 
 DELETE_SERVERS = """-- compute.delete_servers
+WITH actions AS (DELETE FROM compute.action WHERE server_id = ANY($1::uuid[]))
 DELETE FROM compute.server WHERE id = ANY($1::uuid[])
 """
 
@@ -104,9 +116,10 @@ async def finish_work(tx: Connection, changes: Sequence[StageChange]) -> None:
 UPDATE_SERVERS = """-- compute.update_servers
 UPDATE compute.server AS s
 SET status = new.status, task_state = new.task_state, host = new.host, fault = coalesce(new.fault, s.fault),
-    network_info = new.network_info, updated_at = now()
-FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[], $6::jsonb[])
-    AS new (id, status, task_state, host, fault, network_info)
+    network_info = coalesce(new.network_info, s.network_info), power = coalesce(new.power, s.power),
+    flavor = coalesce(new.flavor, s.flavor), spec = coalesce(new.spec, s.spec), updated_at = now()
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::jsonb[], $6::jsonb[], $7::text[], $8::jsonb[],
+    $9::jsonb[]) AS new (id, status, task_state, host, fault, network_info, power, flavor, spec)
 WHERE s.id = new.id
 """
 
@@ -116,7 +129,8 @@ async def update_servers(tx: Connection, changes: Sequence[StageChange]) -> None
     rows = [
         (
             change.server_id, on_server.status, on_server.task_state, on_server.host, encode_or_null(on_server.fault),
-            encode_or_null(on_server.network_info),
+            encode_or_null(on_server.network_info), on_server.power, encode_or_null(on_server.flavor),
+            encode_or_null(on_server.spec),
         )
         for change in changes
         if (on_server := change.server) is not None
@@ -125,30 +139,43 @@ async def update_servers(tx: Connection, changes: Sequence[StageChange]) -> None
         await tx.execute(UPDATE_SERVERS, *columns_of(rows))
 
 
+# The agent of an earlier attempt may still have that one's guest: the row stays its own until it says otherwise.
 DESIRE_GUESTS = """-- compute.desire_guests
 INSERT INTO compute.guest (server_id, host, attempt, desired)
-SELECT *, 'running' FROM unnest($1::uuid[], $2::text[], $3::integer[])
+SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::text[])
 ON CONFLICT (server_id, host) DO UPDATE
-SET attempt = excluded.attempt, desired = 'running', begun_at = NULL, reported = NULL, created_at = now(),
-    agent_id = NULL, running_at = NULL, lost_at = NULL, fenced = false
+SET attempt = excluded.attempt, desired = excluded.desired, begun_at = NULL, reported = NULL, created_at = now(),
+    agent_id = CASE WHEN guest.lost_at IS NULL AND guest.reported IS DISTINCT FROM 'absent' THEN guest.agent_id END,
+    running_at = NULL, lost_at = NULL, fenced = false
 WHERE guest.attempt < excluded.attempt
 """
 
 
+CHANGE_GUESTS = """-- compute.change_guests
+UPDATE compute.guest AS g SET desired = new.desired
+FROM unnest($1::uuid[], $2::text[], $3::text[]) AS new (server_id, host, desired)
+WHERE g.server_id = new.server_id AND g.host = new.host
+"""
+
+
 async def desire_guests(tx: Connection, changes: Sequence[StageChange]) -> None:
-    """Ask the hosts of servers that go to LAUNCH for their guests."""
+    """Ask hosts for new guests, and for other states of those that they have."""
     rows = [
-        (change.server_id, change.guest_host, change.attempt) for change in changes if change.guest_host is not None
+        (change.server_id, change.guest_host, change.attempt, change.desired)
+        for change in changes
+        if change.guest_host is not None
     ]
     if rows:
         await tx.execute(DESIRE_GUESTS, *columns_of(rows))
+    if wanted := [(change.server_id, *wish) for change in changes for wish in change.guests_wanted.items()]:
+        await tx.execute(CHANGE_GUESTS, *columns_of(wanted))
 
 
 WITHDRAW_UNBEGUN = """-- compute.withdraw_unbegun
 DELETE FROM compute.guest AS g USING (
     SELECT server_id, g.host FROM compute.guest g LEFT JOIN compute.host h ON h.name = g.host
     WHERE server_id = ANY($1::uuid[])
-        AND ((begun_at IS NULL AND reported IS NULL) OR reported = 'absent' OR h.name IS NULL)
+        AND ((g.agent_id IS NULL AND begun_at IS NULL AND reported IS NULL) OR reported = 'absent' OR h.name IS NULL)
     ORDER BY server_id, g.host FOR UPDATE OF g
 ) AS old WHERE g.server_id = old.server_id AND g.host = old.host
 """
@@ -168,19 +195,27 @@ async def withdraw_guests(tx: Connection, server_ids: Sequence[str]) -> set[str]
     return {row["server_id"] for row in rows if not row["fenced"]}
 
 
-LIST_REMAINING = """-- compute.list_remaining_guests
-SELECT DISTINCT server_id FROM compute.guest WHERE server_id = ANY($1::uuid[]) AND NOT fenced
+# Of the present attempt alone: a server that moves has a guest on its source.
+LIST_BEGUN = """-- compute.list_begun_guests
+SELECT g.server_id FROM compute.guest g JOIN compute.work w USING (server_id, attempt)
+WHERE g.server_id = ANY($1::uuid[]) AND g.begun_at IS NOT NULL AND NOT g.fenced
+"""
+# The host may have the guest of an earlier attempt, so that its row stays.
+WITHDRAW_REPLACING = """-- compute.withdraw_replacing
+UPDATE compute.guest g SET desired = 'absent' FROM compute.work w
+WHERE g.server_id = ANY($1::uuid[]) AND w.server_id = g.server_id AND w.attempt = g.attempt AND g.begun_at IS NULL
 """
 
 
 async def withdraw_unbegun_guests(tx: Connection, server_ids: Sequence[str]) -> set[str]:
     """Withdraw orders that no host has begun, under the locks of the work rows; return servers of which one has."""
     await tx.execute(WITHDRAW_UNBEGUN, server_ids)
-    return {row[0] for row in await tx.fetch(LIST_REMAINING, server_ids)}
+    await tx.execute(WITHDRAW_REPLACING, server_ids)
+    return {row[0] for row in await tx.fetch(LIST_BEGUN, server_ids)}
 
 
 LIST_LAUNCHES = """-- compute.list_launches
-SELECT g.server_id, coalesce(h.forced_down OR h.silent, true) AS host_down,
+SELECT g.server_id, g.host, g.desired, g.reported, coalesce(h.forced_down OR h.silent, true) AS host_down,
     extract(epoch FROM clock_timestamp() - g.created_at)::double precision AS asked_s,
     extract(epoch FROM clock_timestamp() - g.begun_at)::double precision AS begun_s,
     extract(epoch FROM clock_timestamp() - h.seen_at)::double precision AS heard_s
@@ -196,7 +231,8 @@ async def list_launches(tx: Connection, server_ids: Sequence[str]) -> dict[str, 
 
 
 GET_SERVER_STATES = """-- compute.get_server_states
-SELECT id, coalesce(status = 'ACTIVE', false) OR (status IS NOT NULL AND unfinished) OR guest AS claiming, unfinished
+SELECT id, coalesce(status NOT IN ('BUILD', 'ERROR'), false) OR (status IS NOT NULL AND unfinished) OR guest
+    AS claiming, unfinished
 FROM (
     SELECT asked.id, (SELECT s.status FROM compute.server s WHERE s.id = asked.id) AS status,
         EXISTS (SELECT FROM compute.work w WHERE w.server_id = asked.id) AS unfinished,

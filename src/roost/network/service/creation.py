@@ -415,7 +415,7 @@ def _draft(networks: Networks, port_id: str, request: PortRequest, ip_allocation
         binding_profile=request.binding_profile,
         vif_type=VIF_TYPE_BOUND if request.host else VIF_TYPE_UNBOUND,
         tags=request.tags,
-        made_for=None,
+        made_for=request.made_for,
         reserved_from=None,
         revision=1,
         created_at=now,

@@ -215,14 +215,15 @@ INSERT_PORTS = """
 -- network.insert_ports
 INSERT INTO network.port
     (id, network_id, project_id, name, description, mac_address, admin_state_up, device_id, device_owner,
-    ip_allocation, host, vnic_type, binding_profile, vif_type, tags, created_at, updated_at)
+    ip_allocation, host, vnic_type, binding_profile, vif_type, made_for, tags, created_at, updated_at)
 SELECT id, network_id, project_id, name, description, mac_address, admin_state_up, device_id, device_owner,
-    ip_allocation, host, vnic_type, binding_profile, vif_type,
+    ip_allocation, host, vnic_type, binding_profile, vif_type, made_for,
     ARRAY(SELECT jsonb_array_elements_text(tags)), created_at, created_at
 FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::boolean[], $8::text[],
-    $9::text[], $10::text[], $11::text[], $12::text[], $13::jsonb[], $14::text[], $15::jsonb[], $16::timestamptz[])
+    $9::text[], $10::text[], $11::text[], $12::text[], $13::jsonb[], $14::text[], $15::uuid[], $16::jsonb[],
+    $17::timestamptz[])
     AS p (id, network_id, project_id, name, description, mac_address, admin_state_up, device_id, device_owner,
-    ip_allocation, host, vnic_type, binding_profile, vif_type, tags, created_at)
+    ip_allocation, host, vnic_type, binding_profile, vif_type, made_for, tags, created_at)
 ON CONFLICT DO NOTHING
 RETURNING id
 """
@@ -236,7 +237,7 @@ async def insert_all(tx: Connection, new: Sequence[Port]) -> set[str]:
         [getattr(port, name) for port in new]
         for name in (
             "id", "network_id", "project_id", "name", "description", "mac_address", "admin_state_up", "device_id",
-            "device_owner", "ip_allocation", "host", "vnic_type", "binding_profile", "vif_type",
+            "device_owner", "ip_allocation", "host", "vnic_type", "binding_profile", "vif_type", "made_for",
         )
     ]  # fmt: skip
     tags = [msgspec.json.encode(port.tags).decode() for port in new]

@@ -1,0 +1,131 @@
+"""Actions that take servers to other hosts, off all hosts, or back. Source: Compute API; nova/api/openstack/compute."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from roost.compute.api.access import Access
+from roost.compute.api.actions import Action, Actions, Run
+from roost.compute.api.policies import SERVERS
+from roost.compute.api.requests import Attributes, Name
+from roost.compute.errors import ActionRefused
+from roost.compute.model import MoveKind, Server
+from roost.compute.rules.actions import OFFLOAD, state_sentence
+from roost.compute.service import Compute
+from roost.compute.service import moves as service
+from roost.platform.operations import Versions
+
+FORCE_UNTIL = (2, 67)
+
+
+class MigrateBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where to. host: the one destination that will do."""
+
+    host: Name | None = None
+
+
+class ResizeBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the server is to be."""
+
+    flavor_ref: Annotated[str, Meta(min_length=1, max_length=255)] | int = field(name="flavorRef")
+    disk_config: Literal["AUTO", "MANUAL"] | None = field(name="OS-DCF:diskConfig", default=None)
+
+
+class LiveBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where to. What is Any says how disks are copied, which is the driver's."""
+
+    host: Name | None = None
+    block_migration: Any = "auto"
+    disk_over_commit: Any = UNSET
+    force: bool | str | UnsetType = UNSET
+
+
+class EvacuateBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where to. What is Any is the driver's."""
+
+    host: Name | UnsetType = UNSET
+    admin_password: Any = field(name="adminPass", default=None)
+    on_shared_storage: Any = field(name="onSharedStorage", default=UNSET)
+    force: bool | str | UnsetType = UNSET
+
+
+class UnshelveBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where to."""
+
+    availability_zone: Literal["nova"] | None = None
+
+
+async def _migrate(compute: Compute, server: Server, body: MigrateBody | None, access: Access) -> None:
+    host = None if body is None else body.host
+    if host is not None:
+        access.enforce(MIGRATE_HOST, server)
+    await service.begin_move(compute, server.id, MoveKind.MIGRATE, access.requester, host=host)
+
+
+async def _resize(compute: Compute, server: Server, body: ResizeBody, access: Access) -> None:
+    permissions = access.permissions
+    await service.begin_move(
+        compute,
+        server.id,
+        MoveKind.RESIZE,
+        access.requester,
+        flavor_ref=str(body.flavor_ref),
+        public_only=permissions is not None and not permissions.others,
+    )
+
+
+async def _live_migrate(compute: Compute, server: Server, body: LiveBody, access: Access) -> None:
+    await service.begin_move(compute, server.id, MoveKind.LIVE, access.requester, host=body.host)
+
+
+async def _evacuate(compute: Compute, server: Server, body: EvacuateBody, access: Access) -> None:
+    host = None if body.host is UNSET else body.host
+    await service.begin_move(compute, server.id, MoveKind.EVACUATE, access.requester, host=host)
+
+
+def _move(kind: MoveKind) -> Run:
+    async def run(compute: Compute, server: Server, _body: Any, access: Access) -> None:
+        await service.begin_move(compute, server.id, kind, access.requester)
+
+    return run
+
+
+def _end(*, revert: bool) -> Run:
+    async def run(compute: Compute, server: Server, _body: Any, access: Access) -> None:
+        await service.end_move(compute, server.id, access.requester, revert=revert)
+
+    return run
+
+
+async def _offload(_compute: Compute, server: Server, _body: Any, _access: Access) -> None:
+    """Refuse: a server is taken off its host as soon as it is shelved."""
+    raise ActionRefused(state_sentence(server.id, OFFLOAD.name, vm_state=server.vm_state))
+
+
+_MIGRATE, _SHELVE = "os_compute_api:os-migrate-server:", "os_compute_api:os-shelve:"
+MIGRATE_HOST = f"{_MIGRATE}migrate:host"
+
+MOVE_ACTIONS: Actions = {
+    "migrate": Action(
+        run=_migrate, rule=f"{_MIGRATE}migrate", body=Versions({(2, 1): None, (2, 56): MigrateBody | None})
+    ),
+    "resize": Action(run=_resize, rule=f"{SERVERS}resize", body=ResizeBody),
+    "confirmResize": Action(run=_end(revert=False), rule=f"{SERVERS}confirm_resize", status=204),
+    "revertResize": Action(run=_end(revert=True), rule=f"{SERVERS}revert_resize"),
+    "os-migrateLive": Action(
+        run=_live_migrate,
+        rule=f"{_MIGRATE}migrate_live",
+        body=LiveBody,
+        attributes=Attributes(since={"force": (2, 30)}, until={"disk_over_commit": (2, 24), "force": FORCE_UNTIL}),
+    ),
+    "evacuate": Action(
+        run=_evacuate,
+        rule="os_compute_api:os-evacuate",
+        body=EvacuateBody,
+        attributes=Attributes(since={"force": (2, 29)}, until={"on_shared_storage": (2, 13), "force": FORCE_UNTIL}),
+        status=200,
+    ),
+    "shelve": Action(run=_move(MoveKind.SHELVE), rule=f"{_SHELVE}shelve"),
+    "shelveOffload": Action(run=_offload, rule=f"{_SHELVE}shelve_offload"),
+    "unshelve": Action(run=_move(MoveKind.UNSHELVE), rule=f"{_SHELVE}unshelve"),
+}

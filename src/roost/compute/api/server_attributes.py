@@ -1,0 +1,248 @@
+"""A server's metadata and tags. Source: Compute API, "Server metadata", "Server tags"."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from roost.compute.api.access import access_of
+from roost.compute.api.answers import MetadataAnswer, MetadataItemAnswer, TagsAnswer
+from roost.compute.api.requests import links, path_text, read_body
+from roost.compute.api.server_bodies import METADATA, Key, Tags, Text
+from roost.compute.errors import MetadataNotFound, TagNotFound
+from roost.compute.model import Server
+from roost.compute.service import Compute
+from roost.compute.service import server_changes as service
+from roost.platform.auth import Policy
+from roost.platform.errors import BadRequest
+from roost.platform.http import json_response
+from roost.platform.operations import Operation, Operations
+
+METADATA_RULE, TAGS_RULE = "os_compute_api:server-metadata:", "os_compute_api:os-server-tags:"
+TAGS_FROM = (2, 26)
+
+
+class MetadataBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Items of metadata."""
+
+    metadata: METADATA
+
+
+class MetadataItemBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """One item, which the path names too."""
+
+    meta: Annotated[dict[Key, Text], Meta(min_length=1, max_length=1)]
+
+
+class TagsBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """All tags that a server is to have."""
+
+    tags: Tags
+
+
+class ServerAttributes:
+    """The operations of metadata and tags."""
+
+    def __init__(self, compute: Compute, policy: Policy) -> None:
+        self.compute = compute
+        self.policy = policy
+
+    def operations(self) -> Operations:
+        """Return them by path below /v2.1."""
+        return {**self._metadata_operations(), **self._tag_operations()}
+
+    def _metadata_operations(self) -> Operations:
+        return {
+            "/servers/{server_id}/metadata": {
+                "GET": Operation(
+                    summary="the server's metadata",
+                    endpoint=_list_metadata,
+                    rule=f"{METADATA_RULE}index",
+                    result=MetadataAnswer,
+                ),
+                "POST": Operation(
+                    summary="add or replace some items",
+                    endpoint=self._add_metadata,
+                    rule=f"{METADATA_RULE}create",
+                    body=MetadataBody,
+                    result=MetadataAnswer,
+                    errors=(403, 409),
+                ),
+                "PUT": Operation(
+                    summary="replace all items",
+                    endpoint=self._replace_metadata,
+                    rule=f"{METADATA_RULE}update_all",
+                    body=MetadataBody,
+                    result=MetadataAnswer,
+                    errors=(403, 409),
+                ),
+            },
+            "/servers/{server_id}/metadata/{key}": {
+                "GET": Operation(
+                    summary="one item",
+                    endpoint=_show_metadata,
+                    rule=f"{METADATA_RULE}show",
+                    result=MetadataItemAnswer,
+                ),
+                "PUT": Operation(
+                    summary="add or replace it",
+                    endpoint=self._set_metadata,
+                    rule=f"{METADATA_RULE}update",
+                    body=MetadataItemBody,
+                    result=MetadataItemAnswer,
+                    errors=(403, 409),
+                ),
+                "DELETE": Operation(
+                    summary="delete it",
+                    endpoint=self._delete_metadata,
+                    rule=f"{METADATA_RULE}delete",
+                    status=204,
+                    errors=(409,),
+                ),
+            },
+        }
+
+    def _tag_operations(self) -> Operations:
+        return {
+            "/servers/{server_id}/tags": {
+                "GET": Operation(
+                    summary="the server's tags",
+                    endpoint=_list_tags,
+                    rule=f"{TAGS_RULE}index",
+                    since=TAGS_FROM,
+                    result=TagsAnswer,
+                ),
+                "PUT": Operation(
+                    summary="replace all tags",
+                    endpoint=self._replace_tags,
+                    rule=f"{TAGS_RULE}update_all",
+                    since=TAGS_FROM,
+                    body=TagsBody,
+                    result=TagsAnswer,
+                    errors=(409,),
+                ),
+                "DELETE": Operation(
+                    summary="delete all tags",
+                    endpoint=self._delete_tags,
+                    rule=f"{TAGS_RULE}delete_all",
+                    since=TAGS_FROM,
+                    status=204,
+                    errors=(409,),
+                ),
+            },
+            "/servers/{server_id}/tags/{tag}": {
+                "GET": Operation(
+                    summary="whether the server has the tag",
+                    endpoint=_show_tag,
+                    rule=f"{TAGS_RULE}show",
+                    since=TAGS_FROM,
+                    status=204,
+                ),
+                "PUT": Operation(
+                    summary="add the tag",
+                    endpoint=self._add_tag,
+                    rule=f"{TAGS_RULE}update",
+                    since=TAGS_FROM,
+                    status=201,
+                    other_statuses=(204,),
+                    errors=(409,),
+                ),
+                "DELETE": Operation(
+                    summary="delete the tag",
+                    endpoint=self._delete_tag,
+                    rule=f"{TAGS_RULE}delete",
+                    since=TAGS_FROM,
+                    status=204,
+                    errors=(409,),
+                ),
+            },
+        }
+
+    def _may_be_locked(self, request: Request) -> bool:
+        return access_of(self.compute, self.policy, request).is_admin
+
+    async def _add_metadata(self, request: Request) -> Response:
+        return await self._write_metadata(request, replace=False)
+
+    async def _replace_metadata(self, request: Request) -> Response:
+        return await self._write_metadata(request, replace=True)
+
+    async def _write_metadata(self, request: Request, *, replace: bool) -> Response:
+        body = await read_body(request, MetadataBody)
+        metadata = await service.set_metadata(
+            self.compute,
+            _server(request).id,
+            body.metadata,
+            replace=replace,
+            may_be_locked=self._may_be_locked(request),
+        )
+        return json_response({"metadata": metadata})
+
+    async def _set_metadata(self, request: Request) -> Response:
+        body = await read_body(request, MetadataItemBody)
+        if path_text(request, "key") not in body.meta:
+            raise BadRequest("Request body and URI mismatch")
+        await service.set_metadata(
+            self.compute,
+            _server(request).id,
+            body.meta,
+            replace=False,
+            may_be_locked=self._may_be_locked(request),
+        )
+        return json_response({"meta": body.meta})
+
+    async def _delete_metadata(self, request: Request) -> Response:
+        await service.delete_metadata(
+            self.compute,
+            _server(request).id,
+            path_text(request, "key"),
+            may_be_locked=self._may_be_locked(request),
+        )
+        return json_response(None, 204)
+
+    async def _replace_tags(self, request: Request) -> Response:
+        body = await read_body(request, TagsBody)
+        return json_response({"tags": await service.set_tags(self.compute, _server(request).id, body.tags)})
+
+    async def _delete_tags(self, request: Request) -> Response:
+        await service.set_tags(self.compute, _server(request).id, ())
+        return json_response(None, 204)
+
+    async def _add_tag(self, request: Request) -> Response:
+        server, tag = _server(request), path_text(request, "tag")
+        if not await service.add_tag(self.compute, server.id, tag):
+            return json_response(None, 204)
+        where = links(request, "servers", server.id)[0]["href"]
+        return json_response(None, 201, {"Location": f"{where}/tags/{tag}"})
+
+    async def _delete_tag(self, request: Request) -> Response:
+        await service.delete_tag(self.compute, _server(request).id, path_text(request, "tag"))
+        return json_response(None, 204)
+
+
+def _server(request: Request) -> Server:
+    server: Server = request.state.server
+    return server
+
+
+async def _list_metadata(request: Request) -> Response:
+    return json_response({"metadata": _server(request).metadata})
+
+
+async def _show_metadata(request: Request) -> Response:
+    key, metadata = path_text(request, "key"), _server(request).metadata
+    if key not in metadata:
+        raise MetadataNotFound
+    return json_response({"meta": {key: metadata[key]}})
+
+
+async def _list_tags(request: Request) -> Response:
+    return json_response({"tags": _server(request).tags})
+
+
+async def _show_tag(request: Request) -> Response:
+    server, tag = _server(request), path_text(request, "tag")
+    if tag not in server.tags:
+        raise TagNotFound(f"Server {server.id} has no tag '{tag}'")
+    return json_response(None, 204)

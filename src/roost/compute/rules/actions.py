@@ -1,0 +1,200 @@
+"""Which action a server takes in which state, and what is then desired of its guest. No I/O, no policy.
+
+Source: Nova, compute/api.py, check_instance_state, check_instance_lock; compute/task_states.py, ALLOW_REBOOT; its texts
+are those of api/openstack/common.py.
+"""
+
+from msgspec import Struct
+
+from roost.compute.model import ActionEvent, ActionFilter, Server, ServerAction, Stage
+
+QUIET: frozenset[str | None] = frozenset({None})
+REBOOTABLE: frozenset[str | None] = QUIET | {
+    *("rebooting", "reboot_pending", "reboot_started", "rebooting_hard"),
+    *("resuming", "unpausing", "pausing", "suspending"),
+}
+
+
+class ActionRule(Struct, frozen=True, kw_only=True):
+    """When an action may begin, and what begins with it.
+
+    name: as os-instance-actions and refusals have it. vm_states, task_states: None for any. lockable:
+    who owns a locked server may not. launched: the server must have been ACTIVE once. guest: its host must have its
+    guest. while_settling, while_moving: it may begin before the last of a build is done, or before a move's end.
+    desired: what the guest is to be. task_state: until it is so. anew: the guest is made again on its host. event: what
+    the host does, as the event log names it.
+    """
+
+    name: str
+    vm_states: frozenset[str] | None = None
+    task_states: frozenset[str | None] | None = QUIET
+    lockable: bool = True
+    launched: bool = True
+    guest: bool = True
+    while_settling: bool = False
+    while_moving: bool = False
+    desired: str = ""
+    task_state: str | None = None
+    anew: bool = False
+    event: str = ""
+
+
+class Surroundings(Struct, frozen=True, kw_only=True):
+    """What there is of a server beside its row. stage: of its work, None for none. moving: a move of it is not over.
+
+    power_desired: what its guest on its host is to be, None where none is asked for; guest_lost: that guest is gone.
+    """
+
+    stage: Stage | None = None
+    moving: bool = False
+    power_desired: str | None = None
+    guest_lost: bool = False
+
+
+ACTIVE_ONLY = frozenset({"active"})
+
+
+def _power(
+    name: str,
+    vm_states: frozenset[str],
+    desired: str,
+    task_state: str,
+    *,
+    task_states: frozenset[str | None] = QUIET,
+    anew: bool = False,
+) -> ActionRule:
+    return ActionRule(
+        name=name,
+        vm_states=vm_states,
+        task_states=task_states,
+        while_settling=True,
+        desired=desired,
+        task_state=task_state,
+        anew=anew,
+        event=f"compute_{name}_instance",
+    )
+
+
+REBOOTED_HARD = frozenset({"active", "stopped", "paused", "suspended", "error"})
+STOP = _power("stop", frozenset({"active", "error"}), "stopped", "powering-off")
+START = _power("start", frozenset({"stopped"}), "running", "powering-on")
+PAUSE = _power("pause", ACTIVE_ONLY, "paused", "pausing")
+UNPAUSE = _power("unpause", frozenset({"paused"}), "running", "unpausing")
+SUSPEND = _power("suspend", ACTIVE_ONLY, "suspended", "suspending")
+RESUME = _power("resume", frozenset({"suspended"}), "running", "resuming")
+REBOOT_SOFT = _power("reboot", ACTIVE_ONLY, "running", "rebooting", anew=True)
+REBOOT_HARD = _power("reboot", REBOOTED_HARD, "running", "rebooting_hard", task_states=REBOOTABLE, anew=True)
+REBUILD = _power("rebuild", frozenset({"active", "stopped", "error"}), "running", "rebuilding", anew=True)
+RESET_STATE = ActionRule(name="resetState", task_states=None, lockable=False, launched=False, guest=False)
+
+MOVABLE = frozenset({"active", "stopped"})
+STANDING = MOVABLE | {"paused", "suspended"}
+
+MIGRATE = ActionRule(name="migrate", vm_states=MOVABLE)
+RESIZE = ActionRule(name="resize", vm_states=MOVABLE)
+CONFIRM = ActionRule(name="confirmResize", vm_states=frozenset({"resized"}), while_moving=True)
+REVERT = ActionRule(name="revertResize", vm_states=frozenset({"resized"}), while_moving=True)
+LIVE_MIGRATE = ActionRule(name="live-migration", vm_states=frozenset({"active", "paused"}))
+EVACUATE = ActionRule(name="evacuate", vm_states=MOVABLE | {"error"}, guest=False)
+SHELVE = ActionRule(name="shelve", vm_states=STANDING)
+OFFLOAD = ActionRule(name="shelveOffload", vm_states=frozenset({"shelved"}))
+UNSHELVE = ActionRule(name="unshelve", vm_states=frozenset({"shelved", "shelved_offloaded"}), guest=False)
+ATTACH = ActionRule(name="attach_interface", vm_states=STANDING - {"suspended"})
+DETACH = ActionRule(name="detach_interface", vm_states=STANDING - {"suspended"})
+
+POWER_RULES = (STOP, START, PAUSE, UNPAUSE, SUSPEND, RESUME, REBOOT_SOFT, REBOOT_HARD, REBUILD)
+
+
+def find_refusal(rule: ActionRule, server: Server, around: Surroundings, *, is_admin: bool) -> str | None:
+    """Return why the action cannot begin, or None. A caller who is no administrator is held up by a lock."""
+    if rule.lockable and server.locked and not is_admin:
+        return locked_sentence(server.id)
+    if rule.guest and server.vm_state != "building" and server.host is None:
+        return not_ready_sentence(server.id)
+    if rule.vm_states is not None and server.vm_state not in rule.vm_states:
+        return state_sentence(server.id, rule.name, vm_state=server.vm_state)
+    if server.task_state == "deleting" or (rule.task_states is not None and server.task_state not in rule.task_states):
+        return state_sentence(server.id, rule.name, task_state=str(server.task_state))
+    settling = rule.while_settling and around.stage is Stage.SETTLE
+    at_work = around.stage is not None and not settling
+    if at_work or (around.moving and not rule.while_moving) or (rule.launched and server.launched_at is None):
+        return f"Instance {server.id} is in an invalid state for '{rule.name}'"
+    if rule.guest and around.power_desired in (None, "absent"):
+        return not_ready_sentence(server.id)
+    if rule.guest and around.guest_lost and not rule.anew:
+        return f"{not_ready_sentence(server.id)}: its guest is gone from its host, a hard reboot makes it again"
+    return None
+
+
+def desired_power(rule: ActionRule, server: Server) -> str:
+    """Return what the guest is to be: a server that is rebuilt while it is stopped stays so."""
+    return "stopped" if rule is REBUILD and server.vm_state == "stopped" else rule.desired
+
+
+def find_reset_refusal(server: Server, around: Surroundings, *, active: bool) -> str | None:
+    """Return why the server cannot be made ACTIVE or ERROR by hand, or None: what runs nowhere is not ACTIVE."""
+    if refusal := find_refusal(RESET_STATE, server, around, is_admin=True):
+        return refusal
+    if not active or (around.power_desired not in (None, "absent") and not around.guest_lost):
+        return None
+    return f"{not_ready_sentence(server.id)}: its host has no guest of it"
+
+
+def state_sentence(server_id: str, verb: str, **state: str) -> str:
+    """Return the refusal of an action in a state: of `vm_state` or `task_state`."""
+    ((name, value),) = state.items()
+    return f"Cannot '{verb}' instance {server_id} while it is in {name} {value}"
+
+
+def locked_sentence(server_id: str) -> str:
+    """Return the refusal of what a locked server does not let its owner do."""
+    return f"Instance {server_id} is locked"
+
+
+def not_ready_sentence(server_id: str) -> str:
+    """Return the refusal of what needs a guest."""
+    return f"Instance {server_id} is not ready"
+
+
+ATTRIBUTE_STATES = frozenset({"active", "paused", "suspended", "stopped"})
+"""States in which metadata and tags change. Source: Nova, compute/api.py, update_instance_metadata."""
+
+
+def find_attribute_refusal(server: Server, verb: str, *, may_be_locked: bool) -> str | None:
+    """Return why metadata or tags cannot change now, or None."""
+    if server.locked and not may_be_locked:
+        return locked_sentence(server.id)
+    if server.vm_state not in ATTRIBUTE_STATES:
+        return state_sentence(server.id, verb, vm_state=server.vm_state)
+    return None
+
+
+def creation_of(server: Server) -> ServerAction | None:
+    """Return the action that made the server, which is not recorded apart from it; None where nobody knows which."""
+    if not server.request_id:
+        return None
+    failed = server.launched_at is None and server.status == "ERROR"
+    ended_at = server.updated_at if failed else server.launched_at
+    event = ActionEvent(
+        name="compute__do_build_and_run_instance",
+        started_at=server.created_at,
+        finished_at=ended_at,
+        result=None if ended_at is None else "Error" if failed else "Success",
+        host=server.host,
+    )
+    return ServerAction(
+        request_id=server.request_id,
+        name="create",
+        project_id=server.project_id,
+        user_id=server.user_id,
+        started_at=server.created_at,
+        updated_at=ended_at or server.created_at,
+        message="Error" if failed else None,
+        events=(event,),
+    )
+
+
+def is_listed(action: ServerAction, only: ActionFilter) -> bool:
+    """Return whether the action is one that a list asks for."""
+    since, before = only.changed_since, only.changed_before
+    return (since is None or action.updated_at >= since) and (before is None or action.updated_at <= before)

@@ -1,0 +1,127 @@
+"""Actions on servers that stay where they are: power, locks, rebuilds, states by hand; and the log of all actions.
+
+What a host does for it is desired of the guest; its agent's report ends the action, in `service/guests.py`.
+"""
+
+from roost.compute.errors import ActionNotFound, ActionRefused, FilterInvalid, ServerNotFound
+from roost.compute.model import (
+    GUEST_CHANNEL,
+    ActionFilter,
+    Requester,
+    Server,
+    ServerAction,
+    ServerUpdate,
+)
+from roost.compute.rules import actions as rules
+from roost.compute.rules.actions import ActionRule
+from roost.compute.service.context import Compute, reading
+from roost.compute.store import actions as store
+from roost.compute.store import server_changes as changes_store
+from roost.compute.store import servers as servers_store
+from roost.platform.database import Connection
+
+find_locker = reading(store.find_locker)
+
+
+async def lock_for_action(tx: Connection, server_id: str, rule: ActionRule, *, is_admin: bool) -> Server:
+    """Lock the server with its guests, and return it. Raises ServerNotFound, and ActionRefused as the rule says."""
+    await store.lock_guests(tx, server_id)
+    server = await _lock(tx, server_id)
+    around = await store.get_surroundings(tx, server_id, server.host)
+    if refusal := rules.find_refusal(rule, server, around, is_admin=is_admin):
+        raise ActionRefused(refusal)
+    return server
+
+
+async def change_power(compute: Compute, server_id: str, rule: ActionRule, by: Requester) -> None:
+    """Have the server's guest in the state that the rule says. Raises ServerNotFound, ActionRefused."""
+    async with compute.database.transaction() as tx:
+        server = await lock_for_action(tx, server_id, rule, is_admin=by.is_admin)
+        await _begin(tx, server, rule, by)
+    compute.wake(GUEST_CHANNEL)
+
+
+async def rebuild(compute: Compute, server_id: str, update: ServerUpdate, by: Requester) -> None:
+    """Have the server's guest made again, from another image. Raises ServerNotFound, ActionRefused."""
+    async with compute.database.transaction() as tx:
+        server = await lock_for_action(tx, server_id, rules.REBUILD, is_admin=by.is_admin)
+        await changes_store.update_server(tx, server_id, update)
+        await _begin(tx, server, rules.REBUILD, by)
+    compute.wake(GUEST_CHANNEL)
+
+
+async def _begin(tx: Connection, server: Server, rule: ActionRule, by: Requester) -> None:
+    assert server.host is not None  # its guest is there
+    if server.task_state is not None:
+        await store.finish_events(tx, [server.id], result="Error")  # overtaken
+    await store.desire(tx, server.id, server.host, rules.desired_power(rule, server), anew=rule.anew)
+    await store.set_task_state(tx, server.id, rule.task_state)
+    await store.insert_action(tx, server.id, rule.name, by, event=rule.event, host=server.host)
+
+
+async def reset_state(compute: Compute, server_id: str, by: Requester, *, active: bool) -> None:
+    """Make the server ACTIVE, or ERROR, whatever was done to it. Raises ServerNotFound, ActionRefused."""
+    async with compute.database.transaction() as tx:
+        server = await _lock(tx, server_id)
+        around = await store.get_surroundings(tx, server_id, server.host)
+        if refusal := rules.find_reset_refusal(server, around, active=active):
+            raise ActionRefused(refusal)
+        await store.finish_events(tx, [server_id], result="Error")
+        await store.set_status(tx, server_id, "ACTIVE" if active else "ERROR")
+        await store.insert_action(tx, server_id, rules.RESET_STATE.name, by)
+
+
+async def lock(compute: Compute, server_id: str, by: Requester, *, reason: str | None) -> None:
+    """Lock the server against its owners. One that locked it already changes nothing. Raises ServerNotFound."""
+    async with compute.database.transaction() as tx:
+        server = await _lock(tx, server_id)
+        if server.locked and server.project_id == by.project_id:
+            return
+        await store.set_locked(tx, server_id, locked=True, reason=reason)
+        await store.insert_action(tx, server_id, "lock", by, event="api_lock", finished=True)
+
+
+async def unlock(compute: Compute, server_id: str, by: Requester) -> None:
+    """Unlock the server. Raises ServerNotFound."""
+    async with compute.database.transaction() as tx:
+        await _lock(tx, server_id)
+        await store.set_locked(tx, server_id, locked=False)
+        await store.insert_action(tx, server_id, "unlock", by, event="api_unlock", finished=True)
+
+
+async def _lock(tx: Connection, server_id: str) -> Server:
+    server = await servers_store.lock_server(tx, server_id)
+    if server is None:
+        raise ServerNotFound(f"Instance {server_id} could not be found.")
+    return server
+
+
+async def list_actions(
+    compute: Compute, server: Server, only: ActionFilter, *, marker: str | None, limit: int
+) -> list[ServerAction]:
+    """Return a page of what was asked of the server, its creation last. Raises FilterInvalid for an unknown marker."""
+    creation = rules.creation_of(server)
+    async with compute.database.connection() as connection:
+        before_id = None
+        if marker is not None:
+            if creation is not None and marker == creation.request_id:
+                return []
+            before_id = await store.find_action_id(connection, server.id, marker)
+            if before_id is None:
+                raise FilterInvalid(f"Marker {marker} could not be found.")
+        actions = await store.list_actions(connection, server.id, only, before_id=before_id, limit=limit)
+    if len(actions) < limit and creation is not None and rules.is_listed(creation, only):
+        actions.append(creation)
+    return actions
+
+
+async def get_action(compute: Compute, server: Server, request_id: str) -> ServerAction:
+    """Return what that request asked of the server. Raises ActionNotFound."""
+    creation = rules.creation_of(server)
+    if creation is not None and request_id == creation.request_id:
+        return creation
+    async with compute.database.connection() as connection:
+        action = await store.find_action(connection, server.id, request_id)
+    if action is None:
+        raise ActionNotFound(f"Action {request_id} not found")
+    return action

@@ -1,0 +1,199 @@
+"""Moves: what the API begins and ends, and what the conductor's stages read and change of guests for them."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from roost.compute.errors import FilterInvalid, MigrationNotFound, MigrationRefused, ServerRefused
+from roost.compute.model import (
+    GUEST_CHANNEL,
+    WORK_CHANNEL,
+    Failure,
+    Flavor,
+    Migration,
+    MigrationFilter,
+    Move,
+    MoveKind,
+    Plan,
+    Requester,
+    Server,
+    Stage,
+)
+from roost.compute.rules import actions as rules
+from roost.compute.rules.actions import ActionRule
+from roost.compute.service.actions import lock_for_action
+from roost.compute.service.context import Compute, reading
+from roost.compute.service.servers import find_flavor, find_forced_host, read_requirements
+from roost.compute.store import moves as store
+from roost.compute.store import work as work_rows
+from roost.compute.store.actions import insert_action, set_task_state
+from roost.seams.compute import ForcedHost
+
+TASK_STATES = {
+    MoveKind.MIGRATE: "resize_prep",
+    MoveKind.RESIZE: "resize_prep",
+    MoveKind.LIVE: "migrating",
+    MoveKind.EVACUATE: "rebuilding",
+    MoveKind.SHELVE: "shelving",
+    MoveKind.UNSHELVE: "spawning",
+}
+"""What a server is doing from when it is asked to move. Source: Nova, compute/task_states.py."""
+
+
+ABORTED = "the migration was aborted"
+"""Why a move is taken back that its user aborted."""
+
+
+MOVES: Mapping[MoveKind, ActionRule] = {
+    MoveKind.MIGRATE: rules.MIGRATE,
+    MoveKind.RESIZE: rules.RESIZE,
+    MoveKind.LIVE: rules.LIVE_MIGRATE,
+    MoveKind.EVACUATE: rules.EVACUATE,
+    MoveKind.SHELVE: rules.SHELVE,
+    MoveKind.UNSHELVE: rules.UNSHELVE,
+}
+"""When a move may begin."""
+
+
+async def begin_move(
+    compute: Compute,
+    server_id: str,
+    kind: MoveKind,
+    by: Requester,
+    *,
+    host: str | None = None,
+    flavor_ref: str | None = None,
+    public_only: bool = False,
+) -> None:
+    """Begin a move. host: the one destination that will do. flavor_ref, public_only: of a resize, what it is to be.
+
+    Raises ServerNotFound, ActionRefused (its state, its lock, its host is up), ServerRefused (an unknown host or
+    flavor, its own host, the flavor that it has) and HostClosed.
+    """
+    async with compute.database.transaction() as tx:
+        target = await find_forced_host(compute, tx, host)
+        flavor = None if flavor_ref is None else await find_flavor(tx, flavor_ref, public_only=public_only)
+        server = await lock_for_action(tx, server_id, MOVES[kind], is_admin=by.is_admin)
+        if flavor is not None and flavor == server.flavor:
+            raise ServerRefused("When resizing, instances must change flavor!")
+        if target is not None and target.name == server.host:
+            raise ServerRefused(f"Unable to migrate instance ({server_id}) to current host ({server.host}).")
+        if kind is MoveKind.EVACUATE and not server.host_down:
+            raise ServerRefused(f"Compute service of {server.host} is still in use. Force it down, if it is.")
+        action_id = await insert_action(tx, server_id, MOVES[kind].name, by)
+        move = Move(
+            uuid=compute.env.new_uuid(),
+            kind=kind,
+            status="accepted",
+            source_host=server.host,
+            plan=_plan(server, kind, target, flavor, action_id),
+        )
+        stays = kind is MoveKind.RESIZE and compute.settings.allow_resize_to_same_host
+        excluded_hosts = [] if server.host is None or stays else [server.host]
+        await store.insert_move(
+            tx, move, server_id, project_id=by.project_id, user_id=by.user_id, excluded_hosts=excluded_hosts
+        )
+        await set_task_state(tx, server_id, TASK_STATES[kind])
+    compute.wake(WORK_CHANNEL)
+
+
+def _plan(server: Server, kind: MoveKind, target: ForcedHost | None, flavor: Flavor | None, action_id: int) -> Plan:
+    spec = replace(server.spec, forced_host=target)
+    if flavor is not None:
+        requirements = read_requirements(flavor)
+        spec = replace(
+            spec,
+            vcpus=flavor.vcpus,
+            memory_mb=flavor.ram_mb,
+            disk_gb=flavor.disk_gb,
+            flavor_groups=requirements.groups,
+            isolated=requirements.isolated,
+        )
+    return Plan(
+        spec=spec,
+        flavor=flavor or server.flavor,
+        old_spec=server.spec,
+        old_flavor=server.flavor,
+        power="running" if kind in (MoveKind.SHELVE, MoveKind.UNSHELVE) else server.power,
+        action_id=action_id,
+    )
+
+
+async def end_move(compute: Compute, server_id: str, by: Requester, *, revert: bool) -> None:
+    """Confirm or revert a move that waits for its user. Raises ServerNotFound, ActionRefused."""
+    rule = rules.REVERT if revert else rules.CONFIRM
+    async with compute.database.transaction() as tx:
+        await lock_for_action(tx, server_id, rule, is_admin=by.is_admin)
+        action_id = await insert_action(tx, server_id, rule.name, by)
+        await store.set_action(tx, server_id, action_id)
+        await store.insert_work(tx, server_id, Stage.RESTORE if revert else Stage.CONFIRM)
+        if revert:
+            await set_task_state(tx, server_id, "resize_reverting")
+    compute.wake(WORK_CHANNEL)
+
+
+async def confirm_due(compute: Compute) -> list[str]:
+    """Confirm the moves that have waited longer than `resize_confirm_window`; return their servers."""
+    async with compute.database.transaction() as tx:
+        server_ids = await store.list_due(tx, compute.settings.resize_confirm_window)
+        for server_id in server_ids:
+            await store.insert_work(tx, server_id, Stage.CONFIRM)
+    if server_ids:
+        compute.wake(WORK_CHANNEL)
+    return server_ids
+
+
+async def list_migrations(
+    compute: Compute, only: MigrationFilter, *, marker: str | None, limit: int
+) -> list[Migration]:
+    """Return a page of the migrations, the youngest first, behind the UUID `marker`. Raises FilterInvalid."""
+    async with compute.database.connection() as connection:
+        before_id = None
+        if marker is not None:
+            before_id = await store.find_migration_id(connection, marker)
+            if before_id is None:
+                raise FilterInvalid(f"Marker {marker} could not be found.")
+        return await store.list_migrations(connection, only, before_id=before_id, limit=limit)
+
+
+async def get_migration(compute: Compute, server_id: str, migration_id: int) -> Migration:
+    """Return a live migration of the server that is under way. Raises MigrationNotFound."""
+    only = MigrationFilter(server_id=server_id, kind=MoveKind.LIVE.value, open=True)
+    for migration in await list_migrations(compute, only, marker=None, limit=1):
+        if migration.id == migration_id:
+            return migration
+    raise MigrationNotFound(f"In-progress live migration {migration_id} is not found for server {server_id}.")
+
+
+async def abort_migration(compute: Compute, server_id: str, migration_id: int) -> None:
+    """Have a live migration taken back. Raises MigrationNotFound, and MigrationRefused once it switches over."""
+    migration = await get_migration(compute, server_id, migration_id)
+    async with compute.database.transaction() as tx:
+        if not await store.abort(tx, server_id, Failure(message=ABORTED)):
+            raise MigrationRefused(
+                f"Migration {migration_id} of instance {server_id} is {migration.status}: it cannot be aborted now."
+            )
+    compute.wake(WORK_CHANNEL)
+
+
+async def fence_guests(compute: Compute, hosts_by_server: Sequence[tuple[str, str]], *, owner: str) -> set[str]:
+    """Fence the guests of servers that `owner` holds, where their hosts are down; return the servers of those."""
+    async with compute.database.transaction() as tx:
+        held = await work_rows.lock_work(tx, [server_id for server_id, _ in hosts_by_server], owner=owner)
+        return await store.fence_guests(tx, [pair for pair in hosts_by_server if pair[0] in held])
+
+
+async def withdraw_elsewhere(compute: Compute, kept_hosts: Sequence[tuple[str, str | None]], *, owner: str) -> set[str]:
+    """Withdraw the guests of servers but for those on a host each, None for none.
+
+    Return the servers of which some other host may still have a guest, and those that `owner` has lost.
+    """
+    async with compute.database.transaction() as tx:
+        held = await work_rows.lock_work(tx, [server_id for server_id, _ in kept_hosts], owner=owner)
+        remaining = await store.withdraw_elsewhere(tx, [pair for pair in kept_hosts if pair[0] in held])
+    if remaining:
+        compute.wake(GUEST_CHANNEL)
+    return remaining | ({server_id for server_id, _ in kept_hosts} - held.keys())
+
+
+list_guests = reading(store.list_guests)

@@ -1,0 +1,37 @@
+"""SQL of what clients say anew of a server that is there: name, description, metadata, tags."""
+
+from collections.abc import Mapping, Sequence
+
+from roost.compute.model import ServerUpdate
+from roost.compute.store.rows import encode, encode_or_null
+from roost.platform.database import Connection
+
+UPDATE_SERVER = """-- compute.update_server
+UPDATE compute.server SET name = coalesce($2, name), image_ref = coalesce($3, image_ref),
+    description = CASE WHEN $4::text IS NULL THEN description ELSE nullif($4, '') END,
+    metadata = coalesce($5::jsonb, metadata), updated_at = now()
+WHERE id = $1"""
+
+
+async def update_server(tx: Connection, server_id: str, update: ServerUpdate) -> None:
+    """Write what is said anew of the server."""
+    metadata = encode_or_null(update.metadata)
+    await tx.execute(UPDATE_SERVER, server_id, update.name, update.image_ref, update.description, metadata)
+
+
+SET_METADATA = """-- compute.set_metadata
+UPDATE compute.server SET metadata = $2::jsonb, updated_at = now() WHERE id = $1"""
+
+
+async def set_metadata(tx: Connection, server_id: str, metadata: Mapping[str, str]) -> None:
+    """Give the server this metadata and no other."""
+    await tx.execute(SET_METADATA, server_id, encode(metadata))
+
+
+SET_TAGS = """-- compute.set_tags
+UPDATE compute.server SET tags = $2, updated_at = now() WHERE id = $1"""
+
+
+async def set_tags(tx: Connection, server_id: str, tags: Sequence[str]) -> None:
+    """Give the server these tags and no others."""
+    await tx.execute(SET_TAGS, server_id, tags)

@@ -1,0 +1,89 @@
+"""What the conductor asks of the ports of servers that move: what they are now, and bindings beside the active one.
+
+A server that runs keeps its ports as they are: nothing is reserved, and whoever changes one makes it a new revision.
+"""
+
+from collections.abc import Sequence
+
+from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Binding, Port, PortFilter
+from roost.network.rules import bindings, segments
+from roost.network.rules.flat import Pools, pools_of, with_pools
+from roost.network.service import Networks, flat
+from roost.network.store import bindings as store
+from roost.network.store import networks as network_rows
+from roost.network.store import ports, subnets
+from roost.platform.database import Connection
+from roost.seams import network as seam
+
+
+async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> list[seam.EnsuredPorts]:
+    """See MoveClient.read_ports."""
+    pools, _ = await flat.check_nics(networks, servers)
+    ids = tuple(server.server_id for server in servers)
+    async with networks.database.transaction() as tx:
+        found = await ports.list_ports(tx, PortFilter(device_ids=ids, hidden=True))
+    answers = []
+    for server in servers:
+        order = [bindings.port_id(server.server_id, nic) for nic in server.nics]
+        mine = [port for port in found if port.device_id == server.server_id and port.project_id == server.project_id]
+        mine.sort(key=lambda port: (order.index(port.id) if port.id in order else len(order), port.id))
+        answers.append(seam.EnsuredPorts(server.server_id, tuple(_view(port, server, pools) for port in mine)))
+    return answers
+
+
+def _view(port: Port, server: seam.ServerNics, pools: Pools) -> seam.Port:
+    """Return the port as the NIC that the server asked for, or got since."""
+    nics = {bindings.port_id(server.server_id, nic): nic for nic in server.nics}
+    nic = nics.get(port.id) or seam.Nic(tag="", port_id=port.id)
+    view, mine = bindings.view(port, nic, server.server_id), pools_of(nic, pools)
+    return view if mine is None else with_pools(view, nic, mine)
+
+
+async def add_bindings(networks: Networks, hosts_by_port: Sequence[tuple[str, str]]) -> list[str | None]:
+    """See MoveClient.add_bindings."""
+    async with networks.database.transaction() as tx:
+        locked = await ports.lock_ports(tx, sorted({port_id for port_id, _ in hosts_by_port}))
+        hosts = {host.name: host for host in await network_rows.list_hosts(tx, sorted({h for _, h in hosts_by_port}))}
+        holding = sorted({port.provider_uuid for port in locked.values() if port.provider_uuid})
+        reach = await subnets.list_providers(tx, holding)
+        answers: list[str | None] = []
+        for port_id, host_name in hosts_by_port:
+            port, host = locked.get(port_id), hosts.get(host_name)
+            if port is None:
+                answers.append(f"Port {port_id} is gone.")
+                continue
+            provider = reach.get(port.provider_uuid or "")
+            if provider is not None and not segments.reaches(host, provider.physical_network):
+                answers.append(f"Host {host_name} does not reach physical network {provider.physical_network}.")
+                continue
+            if port.host != host_name:
+                binding = Binding(
+                    host=host_name,
+                    vnic_type=port.vnic_type,
+                    profile=port.binding_profile,
+                    vif_type=VIF_TYPE_BOUND,
+                    active=False,
+                )
+                await store.put(tx, port_id, binding)
+            answers.append(None)
+        return answers
+
+
+async def drop_bindings(networks: Networks, server_ids: Sequence[str]) -> None:
+    """See MoveClient.drop_bindings."""
+    async with networks.database.transaction() as tx:
+        for port_id in await _lock_ports(tx, server_ids):
+            await store.delete_all(tx, port_id)
+
+
+async def unbind_ports(networks: Networks, server_ids: Sequence[str]) -> None:
+    """See MoveClient.unbind_ports."""
+    async with networks.database.transaction() as tx:
+        ids = await _lock_ports(tx, server_ids)
+        await ports.bind(tx, ids, [None] * len(ids), VIF_TYPE_UNBOUND)
+
+
+async def _lock_ports(tx: Connection, server_ids: Sequence[str]) -> list[str]:
+    """Lock the ports that say they are the servers', hidden ones too; return their ids."""
+    locked = await ports.lock_server_ports(tx, [], server_ids)
+    return sorted(port.id for port in locked.values() if port.device_id in server_ids)

@@ -1,0 +1,198 @@
+"""Which action begins in which state: every rule in every state, and what stands beside the states."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from roost.compute.model import ActionFilter, Flavor, Server, ServerAction, Stage
+from roost.compute.rules import actions as rules
+from roost.compute.rules.actions import (
+    ActionRule,
+    Surroundings,
+    find_attribute_refusal,
+    find_refusal,
+    find_reset_refusal,
+    is_listed,
+    locked_sentence,
+    not_ready_sentence,
+    state_sentence,
+)
+from roost.compute.rules.server_attributes import find_tag_problem
+from roost.seams.compute import RequestSpec
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SERVER = Server(
+    id="s", name="web", project_id="p", user_id="u", image_ref="", metadata={}, description=None, reservation_id="",
+    flavor=Flavor(id="f", name="f", vcpus=1, ram_mb=1, disk_gb=1), launch_index=0, status="ACTIVE", task_state=None,
+    spec=RequestSpec(vcpus=1, memory_mb=1, disk_gb=1), ports=(), host="h1", host_down=False, fault=None,
+    created_at=NOW, updated_at=NOW, launched_at=NOW, vm_state="active",
+)  # fmt: skip
+RUNNING = Surroundings(power_desired="running")
+VM_STATES = (
+    *("active", "building", "error", "paused", "resized", "shelved", "shelved_offloaded", "stopped", "suspended"),
+)
+
+ALLOWED: list[tuple[ActionRule, str, str, str]] = [
+    (rules.STOP, "active error", "stopped", "powering-off"),
+    (rules.START, "stopped", "running", "powering-on"),
+    (rules.PAUSE, "active", "paused", "pausing"),
+    (rules.UNPAUSE, "paused", "running", "unpausing"),
+    (rules.SUSPEND, "active", "suspended", "suspending"),
+    (rules.RESUME, "suspended", "running", "resuming"),
+    (rules.REBOOT_SOFT, "active", "running", "rebooting"),
+    (rules.REBOOT_HARD, "active error paused stopped suspended", "running", "rebooting_hard"),
+    (rules.REBUILD, "active error stopped", "running", "rebuilding"),
+]
+
+
+@pytest.mark.parametrize(("rule", "allowed", "desired", "task_state"), ALLOWED)
+def test_an_action_begins_in_its_states_and_no_other(
+    rule: ActionRule, allowed: str, desired: str, task_state: str
+) -> None:
+    assert (rule.desired, rule.task_state) == (desired, task_state)
+    for vm_state in VM_STATES:
+        refusal = find_refusal(rule, replace(SERVER, vm_state=vm_state), RUNNING, is_admin=True)
+        expected = (
+            None
+            if vm_state in allowed.split()
+            else f"Cannot '{rule.name}' instance s while it is in vm_state {vm_state}"
+        )
+        assert refusal == expected
+
+
+@pytest.mark.parametrize(("rule", "allowed", "_desired", "_task_state"), ALLOWED)
+def test_only_a_hard_reboot_begins_while_something_is_done(
+    rule: ActionRule, allowed: str, _desired: str, _task_state: str
+) -> None:
+    for task_state in ("rebooting", "pausing", "powering-off", "rebuilding", "migrating", "deleting"):
+        server = replace(SERVER, vm_state=allowed.split()[0], task_state=task_state)
+        refusal = find_refusal(rule, server, RUNNING, is_admin=True)
+        if rule is rules.REBOOT_HARD and task_state in ("rebooting", "pausing"):
+            assert refusal is None
+        else:
+            assert refusal == f"Cannot '{rule.name}' instance s while it is in task_state {task_state}"
+
+
+@pytest.mark.parametrize(
+    ("server", "around", "is_admin", "refusal"),
+    [
+        (replace(SERVER, locked=True), RUNNING, False, "Instance s is locked"),
+        (replace(SERVER, locked=True, vm_state="stopped"), RUNNING, False, "Instance s is locked"),
+        (replace(SERVER, locked=True), RUNNING, True, None),
+        (SERVER, replace(RUNNING, stage=Stage.SETTLE), True, None),
+        (SERVER, replace(RUNNING, stage=Stage.PLACE), True, "Instance s is in an invalid state for 'stop'"),
+        (SERVER, replace(RUNNING, moving=True), True, "Instance s is in an invalid state for 'stop'"),
+        (replace(SERVER, launched_at=None), RUNNING, True, "Instance s is in an invalid state for 'stop'"),
+        (replace(SERVER, host=None, vm_state="error"), Surroundings(), True, "Instance s is not ready"),
+        (SERVER, Surroundings(), True, "Instance s is not ready"),
+        (SERVER, Surroundings(power_desired="absent"), True, "Instance s is not ready"),
+    ],
+)
+def test_what_stands_beside_the_state_decides_too(
+    server: Server, around: Surroundings, is_admin: bool, refusal: str | None
+) -> None:
+    assert find_refusal(rules.STOP, server, around, is_admin=is_admin) == refusal
+
+
+def test_a_guest_that_is_gone_is_only_made_again() -> None:
+    lost = replace(RUNNING, guest_lost=True)
+    server = replace(SERVER, vm_state="error")
+    assert "a hard reboot makes it again" in str(find_refusal(rules.STOP, server, lost, is_admin=True))
+    assert find_refusal(rules.REBOOT_HARD, server, lost, is_admin=True) is None
+    assert find_refusal(rules.REBUILD, server, lost, is_admin=True) is None
+
+
+def test_what_is_rebuilt_while_stopped_stays_so() -> None:
+    assert rules.desired_power(rules.REBUILD, replace(SERVER, vm_state="stopped")) == "stopped"
+    assert rules.desired_power(rules.REBUILD, replace(SERVER, vm_state="error")) == "running"
+    assert rules.desired_power(rules.REBOOT_HARD, replace(SERVER, vm_state="stopped")) == "running"
+
+
+def test_only_what_runs_somewhere_is_made_active_by_hand() -> None:
+    stuck = replace(SERVER, task_state="powering-off", locked=True)
+    assert find_reset_refusal(stuck, RUNNING, active=True) is None
+    assert find_reset_refusal(stuck, Surroundings(), active=False) is None
+    for around in (Surroundings(), replace(RUNNING, guest_lost=True), Surroundings(power_desired="absent")):
+        assert "its host has no guest of it" in str(find_reset_refusal(stuck, around, active=True))
+    for at_work in (replace(RUNNING, stage=Stage.SETTLE), replace(RUNNING, moving=True)):
+        assert find_reset_refusal(stuck, at_work, active=False) is not None
+    assert find_reset_refusal(replace(SERVER, task_state="deleting"), RUNNING, active=False) is not None
+
+
+def test_the_creation_is_an_action_that_follows_from_the_server() -> None:
+    assert rules.creation_of(SERVER) is None
+    made = replace(SERVER, request_id="req-1")
+    action = rules.creation_of(made)
+    assert action is not None
+    assert (action.name, action.message, action.events[0].result) == ("create", None, "Success")
+    building = rules.creation_of(replace(made, launched_at=None, status="BUILD"))
+    failed = rules.creation_of(replace(made, launched_at=None, status="ERROR"))
+    assert building is not None
+    assert failed is not None
+    assert (building.events[0].finished_at, building.events[0].result) == (None, None)
+    assert (failed.message, failed.events[0].result) == ("Error", "Error")
+
+
+@pytest.mark.parametrize(
+    ("rule", "allowed"),
+    [
+        (rules.MIGRATE, "active stopped"), (rules.RESIZE, "active stopped"), (rules.LIVE_MIGRATE, "active paused"),
+        (rules.EVACUATE, "active error stopped"), (rules.SHELVE, "active paused stopped suspended"),
+        (rules.ATTACH, "active paused stopped"), (rules.DETACH, "active paused stopped"),
+    ],
+    ids=lambda value: value.name if isinstance(value, ActionRule) else "",
+)  # fmt: skip
+def test_a_move_begins_in_its_states_and_never_beside_another(rule: ActionRule, allowed: str) -> None:
+    for vm_state in VM_STATES:
+        refusal = find_refusal(rule, replace(SERVER, vm_state=vm_state), RUNNING, is_admin=False)
+        assert (refusal is None) == (vm_state in allowed.split()), (vm_state, refusal)
+    assert find_refusal(rule, SERVER, replace(RUNNING, moving=True), is_admin=True)
+    assert find_refusal(rule, SERVER, replace(RUNNING, stage=Stage.PLACE), is_admin=True)
+
+
+def test_only_who_waits_for_its_user_is_confirmed_and_only_who_is_on_no_host_unshelved() -> None:
+    resized = replace(SERVER, vm_state="resized")
+    for rule in (rules.CONFIRM, rules.REVERT):
+        assert find_refusal(rule, resized, replace(RUNNING, moving=True), is_admin=False) is None
+        assert find_refusal(rule, SERVER, RUNNING, is_admin=False)
+    shelved = replace(SERVER, vm_state="shelved_offloaded", host=None)
+    assert find_refusal(rules.UNSHELVE, shelved, Surroundings(), is_admin=False) is None
+
+
+def test_refusals_are_in_novas_words() -> None:
+    assert state_sentence("s", "stop", vm_state="paused") == "Cannot 'stop' instance s while it is in vm_state paused"
+    assert locked_sentence("s") == "Instance s is locked"
+    assert not_ready_sentence("s") == "Instance s is not ready"
+
+
+@pytest.mark.parametrize(
+    ("changes", "may_be_locked", "refused"),
+    [
+        ({}, False, False), ({"vm_state": "stopped"}, False, False), ({"vm_state": "error"}, False, True),
+        ({"vm_state": "building"}, True, True), ({"locked": True}, False, True), ({"locked": True}, True, False),
+    ],
+)  # fmt: skip
+def test_metadata_changes_of_what_is_there_and_not_locked(
+    changes: dict[str, object], may_be_locked: bool, refused: bool
+) -> None:
+    refusal = find_attribute_refusal(replace(SERVER, **changes), "update metadata", may_be_locked=may_be_locked)
+    assert (refusal is not None) == refused
+
+
+@pytest.mark.parametrize(
+    ("since", "before", "listed"),
+    [(None, None, True), (0, None, True), (1, None, False), (None, 0, True), (None, -1, False), (-1, 1, True)],
+)
+def test_actions_are_listed_by_when_they_changed(since: int | None, before: int | None, listed: bool) -> None:
+    times = [None if hours is None else NOW + timedelta(hours=hours) for hours in (since, before)]
+    action = ServerAction(request_id="r", name="stop", project_id="p", user_id="u", started_at=NOW, updated_at=NOW)
+    assert is_listed(action, ActionFilter(changed_since=times[0], changed_before=times[1])) == listed
+
+
+@pytest.mark.parametrize(
+    ("tag", "valid"),
+    [("red", True), ("x" * 60, True), ("x" * 61, False), ("", False), ("a,b", False), ("a/b", False), ("ü\n", True)],
+)
+def test_a_tag_is_a_word_without_separators(tag: str, valid: bool) -> None:
+    assert (find_tag_problem(tag) is None) == valid

@@ -1,0 +1,170 @@
+"""Servers that move between two agents with journals of their own, and what must hold of their guests at all times."""
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from tests.cluster import Cluster, until
+
+from roost.agent.drivers.fake import GuestLine, list_guests
+from roost.cli.cloud_client import CloudClient, Json
+
+NICS_UP = ("running", "paused")
+"""States of guests that have their NICs up."""
+
+
+class Period(NamedTuple):
+    """A time, from which and until which, in which a guest of a server had its NICs up on a host."""
+
+    server_id: str
+    began_ns: int
+    ended_ns: int
+    host: str
+
+
+def cut_power(directory: Path, host: str) -> None:
+    """Note that whatever guests the host has do not run any more, whatever its agent finds in its journal later."""
+    with (directory / "power-cuts").open("a") as cuts:
+        cuts.write(f"{host} {time.time_ns()}\n")
+
+
+def list_overlaps(directory: Path) -> list[tuple[Period, Period]]:
+    """Return pairs of periods in which two hosts had NICs of one server up at once, by the journals of all agents."""
+    file = directory / "power-cuts"
+    cuts = [(line.split()[0], int(line.split()[1])) for line in file.read_text().splitlines()] if file.exists() else []
+    periods = sorted(
+        period for journal in directory.glob("agent-*/guests.journal") for period in _periods(journal, cuts)
+    )
+    latest: dict[str, Period] = {}
+    overlaps = []
+    for period in periods:
+        before = latest.get(period.server_id)
+        if before is not None and before.host != period.host and period.began_ns < before.ended_ns:
+            overlaps.append((before, period))
+        if before is None or period.ended_ns > before.ended_ns:
+            latest[period.server_id] = period
+    return overlaps
+
+
+def _periods(journal: Path, cuts: Sequence[tuple[str, int]]) -> list[Period]:
+    text = journal.read_bytes()
+    lines = msgspec.json.Decoder(GuestLine).decode_lines(text[: text.rfind(b"\n") + 1])
+    up_since: dict[tuple[str, str], int] = {}
+    periods = []
+
+    def end(key: tuple[str, str], ended_ns: int) -> None:
+        if (began_ns := up_since.pop(key, None)) is not None:
+            off_ns = [at_ns for host, at_ns in cuts if host == key[1] and began_ns < at_ns]
+            periods.append(Period(key[0], began_ns, min([ended_ns, *off_ns]), key[1]))
+
+    for line in lines:
+        end((line.server_id, line.host), line.at_ns)
+        if not line.gone and line.state in NICS_UP:
+            up_since[line.server_id, line.host] = line.at_ns
+    for key in list(up_since):
+        end(key, time.time_ns())
+    return periods
+
+
+def hosts_of_guests(directory: Path) -> dict[str, list[str]]:
+    """Return server id -> the hosts that have a guest of it, by the journals of all agents."""
+    hosts: dict[str, list[str]] = {}
+    for state in sorted(directory.glob("agent-*")):
+        for server_id, host in list_guests(state) if state.is_dir() else {}:
+            hosts.setdefault(server_id, []).append(host)
+    return hosts
+
+
+async def evacuate_all(client: CloudClient, host: str) -> list[str]:
+    """Force a host down and have its servers evacuated; return them."""
+    await force_down(client, host, True)
+    server_ids = [server["id"] for server in await client.list_servers() if server["OS-EXT-SRV-ATTR:host"] == host]
+    for server_id in server_ids:
+        await act(client, server_id, "evacuate", {})
+    return server_ids
+
+
+async def force_down(client: CloudClient, host: str, forced_down: bool) -> None:
+    """Say that a host is down, or that it is not."""
+    body = {"host": host, "binary": "nova-compute", "forced_down": forced_down}
+    await client.call("PUT", "/compute/v2.1/os-services/force-down", body)
+
+
+async def act(client: CloudClient, server_id: str, action: str, body: object = None) -> None:
+    """Ask for an action on a server."""
+    await client.call("POST", f"/compute/v2.1/servers/{server_id}/action", {action: body})
+
+
+async def servers_by_id(client: CloudClient) -> dict[str, Json]:
+    """Return every server by its id."""
+    return {server["id"]: server for server in await client.list_servers()}
+
+
+async def all_are(client: CloudClient, status: str) -> None:
+    """Wait until every server has that status, and nothing is being done to it."""
+
+    async def are() -> bool:
+        servers = await client.list_servers()
+        return all((s["status"], s["OS-EXT-STS:task_state"]) == (status, None) for s in servers)
+
+    try:
+        await until(are)
+    except AssertionError:
+        seen = [(s["id"], s["status"], s["OS-EXT-STS:task_state"], s.get("fault")) for s in await client.list_servers()]
+        raise AssertionError(f"not all are {status}: {seen}") from None
+
+
+async def assert_moved(
+    made: Cluster,
+    client: CloudClient,
+    before: Mapping[str, Json],
+    *,
+    moved: bool | None,
+) -> None:
+    """Fail unless each server is on one host, has the addresses that it had, and never ran twice.
+
+    moved: whether the servers are on other hosts than before; None if they may be.
+    """
+    after = await servers_by_id(client)
+    for server_id in before:
+        server = after[server_id]
+        assert server["addresses"] == before[server_id]["addresses"]
+        host = server["OS-EXT-SRV-ATTR:host"]
+        if moved is not None:
+            assert (host != before[server_id]["OS-EXT-SRV-ATTR:host"]) == moved, (server, moved)
+    hosts = {server_id: [server["OS-EXT-SRV-ATTR:host"]] for server_id, server in after.items()}
+    assert hosts_of_guests(made.directory) == hosts
+    assert list_overlaps(made.directory) == []
+
+
+@asynccontextmanager
+async def conductor(made: Cluster, **environment: str) -> AsyncIterator[CloudClient]:
+    """A conductor, quick to take over, that ends with this."""
+    quick = {"ROOST_CONDUCTOR_LEASE_S": "1", "ROOST_CONDUCTOR_RECHECK_S": "0.2", "ROOST_CONDUCTOR_POLL_S": "0.1"}
+    made.serve("conductor", environment=quick | environment)
+    process = made.processes[-1]
+    try:
+        async with CloudClient.connect(made.url) as client:
+            yield client
+    finally:
+        made.stop(process)
+
+
+async def move_all(client: CloudClient, kind: str, server_ids: Sequence[str], flavors: Mapping[str, str]) -> None:
+    """Ask for a move of that kind for every server. flavors: ids by name, of which resizes take another."""
+    bodies: dict[str, tuple[str, object]] = {
+        "migrate": ("migrate", None),
+        "live": ("os-migrateLive", {"host": None, "block_migration": "auto"}),
+        "shelve": ("shelve", None),
+        "unshelve": ("unshelve", None),
+    }
+    for server_id in server_ids:
+        if kind == "resize":
+            flavor = (await client.call("GET", f"/compute/v2.1/servers/{server_id}"))["server"]["flavor"]["id"]
+            action, body = "resize", {"flavorRef": next(one for one in flavors.values() if one != flavor)}
+            await act(client, server_id, action, body)
+        else:
+            await act(client, server_id, *bodies[kind])
