@@ -167,7 +167,10 @@ async def test_load_takes_a_token_or_the_variables_of_a_cloud(keystone: FakeKeys
         assert said.endswith("; give --token or the OS_… variables\n")
         status, said = await load("--token", "expired")
         assert (status, "was answered 401" in said, "give --token" in said) == (1, True, False)
-        assert (await load(**known_by | {"OS_PASSWORD": "wrong"}))[0] == 1
+        refused = "refuses the OS_… variables: the user, its password or secret, or the project is wrong"
+        assert await load(**known_by | {"OS_PASSWORD": "wrong"}) == (
+            1, f"roost: Keystone at {keystone.url}/v3/auth/tokens {refused}\n"
+        )  # fmt: skip
         shared = EXAMPLE.read_text().replace("- name: public", "- name: public\n    shared: true")
         cloud_file.write_text(shared)
         assert await load(**known_by) == (0, "Created 1 flavor, 1 network, 3 segments, 3 subnets, 12 hosts.\n")
@@ -201,6 +204,18 @@ def test_a_mistake_ends_it_with_one_sentence(
     assert done.returncode == status
     assert said in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+def test_a_policy_file_is_checked_for_every_service_before_anything_is_made(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text('"create_network": "rule:nosuch_rule"\n')
+    done = subprocess.run(
+        [*ROOST, "serve", "all", "--listen", "127.0.0.1:0", "--auth", "noauth2", "--policy", "policy.yaml"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, env=ENVIRONMENT,
+    )  # fmt: skip
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("create_network refers to rule:nosuch_rule, which neither the file nor Roost defines for it")
+    assert not (tmp_path / "roost").exists()
 
 
 @pytest.mark.parametrize("policy", [None, *PRESETS])

@@ -1,6 +1,7 @@
 """`roost-manage audit`: each kind of drift is made by hand, named, repaired, and healed by the reconcilers too."""
 
 import asyncio
+import io
 import os
 import subprocess
 import sys
@@ -9,11 +10,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from rich.console import Console
 from tests.cli.drifts import DRIFTS, HOLD, NOBODY, Books
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT
 
-from roost.cli.audit_report import KINDS
+from roost.cli.audit_report import KINDS, print_outcome
 from roost.compute.rules.drift import GUEST_MISSING, GUEST_STRAY, GUEST_UNKNOWN, PORT_ELSEWHERE
 from roost.network.errors import SubnetInUse
 from roost.network.model import PortRequest, SubnetChanges
@@ -21,7 +23,7 @@ from roost.network.rules.drift import PORT_UNREACHED
 from roost.network.service import networks, ports, subnet_changes, subnets
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.database import Database
-from roost.platform.drift import RepairedBy
+from roost.platform.drift import Drift, RepairedBy
 
 MANAGE = [sys.executable, "-c", "from roost.cli.manage import main; main()"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
@@ -226,6 +228,20 @@ async def test_people_read_a_table_and_are_asked_before_anything_is_changed(book
     assert status == 4
     assert text.endswith("1 drift repaired.\n")
     assert (await books.audit())[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("repaired", "said"),
+    [
+        ("ab", "2 drifts repaired."),
+        ("abc", "3 drifts repaired, 1 of them seen only when others had been repaired."),
+    ],
+)
+def test_more_repaired_than_was_found_is_explained(repaired: str, said: str) -> None:
+    drifts = {key: Drift(kind=GUEST_STRAY, key=key, repaired=True) for key in "abc"}
+    console = Console(file=io.StringIO(), width=200)
+    print_outcome(console, [drifts["a"], drifts["b"]], [drifts[key] for key in repaired], [])
+    assert console.file.getvalue() == f"{said}\n"
 
 
 def manage(*arguments: str) -> tuple[int, str, str]:

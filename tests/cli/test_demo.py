@@ -161,6 +161,15 @@ def test_a_wrong_cloud_file_ends_the_demo_before_anything_starts(tmp_path: Path)
     assert not (tmp_path / "data").exists()
 
 
+def test_a_cloud_of_hosts_alone_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    file = tmp_path / "cloud.yaml"
+    file.write_text("hosts: [{name: h1, vcpus: 1, ram_mb: 1024, disk_gb: 10}]")
+    done = run("demo", str(file), "--data-dir", str(tmp_path / "data"))
+    said = "the cloud file has neither servers, nor a flavor and a network to make some of"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"roost: {said}\n")
+    assert not (tmp_path / "data").exists()
+
+
 def test_one_server_has_the_name_alone_and_several_are_numbered() -> None:
     servers = parse_cloud(CLOUD, name="c")[0].servers[0]
     assert server_names(servers) == ["web-1", "web-2", "web-3"]

@@ -226,6 +226,30 @@ def test_a_data_directory_is_made_by_the_import_and_not_by_a_dry_run(upstream: U
     assert "Nothing differs." in out
 
 
+def test_no_database_is_made_for_a_source_that_does_not_answer(data_dir: Path) -> None:
+    code, _, errors = run("--from", "http://127.0.0.1:9", "--data-dir", str(data_dir / "roost"), "--token", "admin")
+    assert (code, "GET http://127.0.0.1:9/ failed" in errors) == (1, True)
+    assert not (data_dir / "roost").exists()
+
+
+async def test_a_source_that_is_another_service_is_said_to_be_no_placement() -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.json_response({"versions": {"values": [{"id": "v3.14"}]}}, status=300)
+
+    application = web.Application()
+    application.router.add_get("/", answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        with pytest.raises(SourceRefused) as refused:
+            await read(url)
+    finally:
+        await runner.cleanup()
+    assert str(refused.value) == f"{url} is no Placement: GET / was answered by a choice of versions"
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [

@@ -6,10 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -94,8 +96,28 @@ def served(data_dir: Path) -> Iterator[Started]:
     stop(process)
 
 
+class VersionsOnly(BaseHTTPRequestHandler):
+    """A Placement as far as an import asks before it opens Roost's database."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"versions": [{"max_version": "1.39"}]}')
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def source_url() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), VersionsOnly) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 def test_a_schema_newer_than_the_program_and_a_lost_version_file_end_every_command_with_one_sentence(
-    data_dir: Path,
+    data_dir: Path, source_url: str
 ) -> None:
     process, _ = start(f"--data-dir={data_dir}", "--listen=127.0.0.1:0", "placement")
     PrivatePostgres(data_dir)._run(
@@ -106,7 +128,7 @@ def test_a_schema_newer_than_the_program_and_a_lost_version_file_end_every_comma
     commands = (
         [*ROOST, "serve", "placement", "--listen=127.0.0.1:0"],
         [sys.executable, "-c", "from roost.cli.manage import main; main()", "audit"],
-        [sys.executable, "-c", "from roost.cli.manage import main; main()", "import-placement", "--from=http://none"],
+        [sys.executable, "-c", "from roost.cli.manage import main; main()", "import-placement", f"--from={source_url}"],
     )
     for sentence in ("this Roost knows it up to placement_", "names no version", "has files but no PG_VERSION"):
         for command in commands:
@@ -220,7 +242,7 @@ def test_a_port_in_use_is_said_before_anything_is_made(data_dir: Path) -> None:
 def test_a_database_that_does_not_answer_is_said() -> None:
     code, said = run("serve", "--database", "postgresql://roost@127.0.0.1:1/roost", "--listen", "127.0.0.1:0")
     assert code == 1
-    assert "roost: no PostgreSQL answers" in said
+    assert "roost: no PostgreSQL answers at 127.0.0.1:1: Connection refused" in said
     assert "Traceback" not in said
 
 
@@ -228,6 +250,17 @@ def test_a_roost_that_does_not_answer_is_said() -> None:
     cloud = ROOT / "examples" / "three-racks.yaml"
     code, said = run("load", str(cloud), "--api", "http://127.0.0.1:1")
     assert (code, said.strip().endswith("does `roost serve` run there?")) == (1, True)
+
+
+def test_a_roost_that_serves_placement_alone_is_said_to_serve_no_compute(data_dir: Path) -> None:
+    process, url = start("placement", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0")
+    try:
+        for command in (["status"], ["servers"], ["load", str(ROOT / "examples" / "three-racks.yaml")]):
+            code, said = run(*command, "--api", url)
+            advice = "--api names a Roost that does, as `roost serve all`"
+            assert (code, said) == (1, f"roost: {url} serves no Compute API: {advice}\n")
+    finally:
+        stop(process)
 
 
 @pytest.mark.parametrize(

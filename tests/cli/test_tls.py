@@ -120,6 +120,27 @@ async def test_an_agent_without_the_certificate_says_so_and_serves_nothing(cloud
     await asyncio.to_thread(cloud.cluster.stop, agent)
 
 
+async def test_an_agent_that_does_not_trust_the_api_is_told_of_ca_file(cloud: TlsCloud) -> None:
+    agent = cloud.cluster.spawn(
+        "agent", "--api", cloud.cluster.url, "--host", "h3", "--state", str(cloud.cluster.directory / "no-trust")
+    )
+
+    async def said() -> bool:
+        return "--ca-file names whom to trust" in cloud.cluster.logs()
+
+    await until(said)
+    await asyncio.to_thread(cloud.cluster.stop, agent)
+
+
+@pytest.mark.parametrize("command", ["status", "servers"])
+def test_a_certificate_is_shown_by_every_command_that_asks(cloud: TlsCloud, command: str) -> None:
+    assert cloud.cluster.run(command, "--api", cloud.cluster.url, *cloud.known)
+    half = subprocess.run(
+        [*ROOST, command, "--api", cloud.cluster.url, *cloud.known[:4]], capture_output=True, text=True, timeout=60
+    )
+    assert (half.returncode, "--cert and --key: expected both" in half.stderr) == (2, True)
+
+
 def test_load_says_why_it_does_not_trust_the_api(cloud: TlsCloud) -> None:
     done = subprocess.run(
         [*ROOST, "load", str(cloud.cluster.directory / "cloud.yaml"), "--api", cloud.cluster.url],

@@ -21,6 +21,8 @@ from roost.platform.request_ids import RequestIds
 from roost.platform.settings import CorsSettings, ProxySettings
 
 if TYPE_CHECKING:
+    from oslo_policy.policy import RuleDefault
+
     from roost.platform.keystone import Keystone
 
 CORS_OF_TESTS = CorsSettings(allowed_origin=("http://valid.example.com",), allow_headers=("openstack-api-version",))
@@ -37,37 +39,57 @@ VERSION_PATHS: Mapping[str, tuple[str, ...]] = {
 
 
 def read_policy(
-    service: str, settings: Settings, *, auth: str, policy: str | None, config: Path | str | None
+    service: str,
+    settings: Settings,
+    *,
+    auth: str,
+    policy: str | None,
+    config: Path | str | None,
+    warns: bool = False,
 ) -> Policy:
-    """Return the rules of one service's API. Raises BadRequest."""
+    """Return the rules of one service's API. warns: as of `api_policy`. Raises BadRequest."""
     folder = Path(config).absolute().parent if config else Path.cwd()
-    return api_policy(service, auth, policy, settings.placement, folder=folder)
+    return api_policy(service, auth, policy, settings.placement, folder=folder, warns=warns)
 
 
-def api_policy(service: str, auth: str, policy: str | None, settings: PlacementSettings, *, folder: Path) -> Policy:
+def api_policy(
+    service: str,
+    auth: str,
+    policy: str | None,
+    settings: PlacementSettings,
+    *,
+    folder: Path,
+    warns: bool = False,
+) -> Policy:
     """Return the rules of one service's API; without authentication, everything is allowed.
 
     policy: a name of PRESETS, an operator's file, or None for the settings'. folder: where policy_file is looked for.
+    warns: the log names rules in the file that no service has; one policy of one process is enough.
     Raises BadRequest, which names the file and what is wrong with it.
     """
     if auth == "none":
         return Unrestricted()
-    if service == "placement":
-        from roost.placement.api.policies import rules  # with oslo.policy, 0.2 s
-    elif service == "network":
-        from roost.network.api.policies import rules
-    else:
-        from roost.compute.api.policies import rules
-    from roost.platform.policy import OsloPolicy, opened
+    from roost.platform.policy import OsloPolicy, opened  # with oslo.policy, 0.2 s
 
-    defaults = rules()
+    defaults = _default_rules(service)
     if policy is not None and policy in PRESETS:
         if policy == "open":
             defaults = opened(defaults, but=frozenset({"admin_api"} if service == "placement" else ()))
         return OsloPolicy(defaults, enforce_new_defaults=PRESETS[policy])
     named = policy or (folder / settings.policy_file if settings.policy_file else None)
     file = None if named is None else Path(named)
-    return OsloPolicy(defaults, file=file, enforce_new_defaults=settings.enforce_new_defaults)
+    names = {rule.name for each in VERSION_PATHS for rule in _default_rules(each)} if warns else None
+    return OsloPolicy(defaults, file=file, names_known=names, enforce_new_defaults=settings.enforce_new_defaults)
+
+
+def _default_rules(service: str) -> "list[RuleDefault]":
+    if service == "placement":
+        from roost.placement.api.policies import rules
+    elif service == "network":
+        from roost.network.api.policies import rules
+    else:
+        from roost.compute.api.policies import rules
+    return rules()
 
 
 def guarded(

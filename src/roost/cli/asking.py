@@ -3,11 +3,13 @@
 import os
 import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from roost.cli import endings
+from roost.cli.tls_options import ClientCert, ClientKey, check_pair, path_text
 
 if TYPE_CHECKING:
     from roost.cli.cloud_client import CloudClient
@@ -29,7 +31,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 Answer = TypeVar("Answer")
 
 
-def servers(api: Api = DEFAULT_API, token: Token = None, ca_file: CaFile = None, as_json: AsJson = False) -> None:
+def servers(
+    api: Api = DEFAULT_API,
+    token: Token = None,
+    ca_file: CaFile = None,
+    cert: ClientCert = None,
+    key: ClientKey = None,
+    as_json: AsJson = False,
+) -> None:
     """List every server: its status, host and addresses, and why it is in ERROR.
 
     Example: `roost servers --api http://127.0.0.1:8778`
@@ -38,14 +47,21 @@ def servers(api: Api = DEFAULT_API, token: Token = None, ca_file: CaFile = None,
     from roost.cli.status_output import print_servers, servers_json
     from roost.cli.tables import table_console
 
-    listed = _ask(api, token, ca_file, read_servers)
+    listed = _ask(read_servers, api, token, ca_file, cert, key)
     if as_json:
         typer.echo(servers_json(listed))
     else:
         print_servers(table_console(), listed)
 
 
-def status(api: Api = DEFAULT_API, token: Token = None, ca_file: CaFile = None, as_json: AsJson = False) -> None:
+def status(
+    api: Api = DEFAULT_API,
+    token: Token = None,
+    ca_file: CaFile = None,
+    cert: ClientCert = None,
+    key: ClientKey = None,
+    as_json: AsJson = False,
+) -> None:
     """Say which hosts are up, how many addresses are free, and what servers that are being built wait for.
 
     Example: `roost status --api http://127.0.0.1:8778`
@@ -54,7 +70,7 @@ def status(api: Api = DEFAULT_API, token: Token = None, ca_file: CaFile = None, 
     from roost.cli.status_output import print_status, status_json
     from roost.cli.tables import table_console
 
-    read = _ask(api, token, ca_file, read_status)
+    read = _ask(read_status, api, token, ca_file, cert, key)
     if as_json:
         typer.echo(status_json(read))
     else:
@@ -68,16 +84,23 @@ def check_api(url: str) -> None:
 
 
 def _ask(
-    api: str, token: str | None, ca_file: str | None, read: "Callable[[CloudClient], Awaitable[Answer]]"
+    read: "Callable[[CloudClient], Awaitable[Answer]]",
+    api: str,
+    token: str | None,
+    ca_file: str | None,
+    cert: Path | None,
+    key: Path | None,
 ) -> Answer:
     """Return what a running Roost answers; ends the command with a sentence where it does not."""
     from roost.cli.cloud_client import CloudClient
     from roost.cli.keystone import access_of
 
     check_api(api)
+    check_pair(cert, key)
 
     async def work() -> Answer:
-        async with CloudClient.connect(api, access_of(token, ca_file, os.environ)) as client:
+        access = access_of(token, ca_file, os.environ, cert=path_text(cert), key=path_text(key))
+        async with CloudClient.connect(api, access) as client:
             return await read(client)
 
     return endings.run(work())

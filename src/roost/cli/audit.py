@@ -76,7 +76,7 @@ async def audit(
     if as_json:
         print_json(console, report_json(drifts, repaired, remaining))
     else:
-        print_outcome(console, repaired, remaining)
+        print_outcome(console, drifts, repaired, remaining)
     return DRIFT if remaining else REPAIRED
 
 

@@ -54,9 +54,14 @@ def print_drifts(console: Console, drifts: Sequence[Drift], *, repair: bool) -> 
     console.print(Text(f"{many(len(drifts), 'drift')} found." + ("" if repair else " Nothing was changed.")))
 
 
-def print_outcome(console: Console, repaired: Sequence[Drift], remaining: Sequence[Drift]) -> None:
-    """Print what was repaired, and what remains."""
-    console.print(Text(f"{many(len(repaired), 'drift')} repaired."))
+def print_outcome(
+    console: Console, drifts: Sequence[Drift], repaired: Sequence[Drift], remaining: Sequence[Drift]
+) -> None:
+    """Print what was repaired, how much of it is not among the `drifts` that were shown, and what remains."""
+    shown = {(drift.kind, drift.key) for drift in drifts}
+    later = sum((drift.kind, drift.key) not in shown for drift in repaired)
+    hidden = f", {later:,} of them seen only when others had been repaired" if later else ""
+    console.print(Text(f"{many(len(repaired), 'drift')} repaired{hidden}."))
     if remaining:
         console.print(Text("Left:", style="yellow"))
         print_drifts(console, remaining, repair=True)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import aiohttp
 
 from roost.cli.keystone import Access, get_token
+from roost.cli.remote_errors import detail_of
 from roost.platform.errors import RoostError, reason_of
 from roost.platform.tls import client_context
 
@@ -16,6 +17,8 @@ CALLS_MAX = 16
 CALL_TIMEOUT_S = 60.0
 PAGE = 1000
 HEADERS = {"OpenStack-API-Version": "compute 2.41, placement 1.39"}
+
+SERVICES_ASKED = ("compute", "network")
 
 NOBODY = Access()
 
@@ -65,9 +68,18 @@ class CloudClient:
             status, answer = await self._send(method, path, body, await self._renew(token))
         if status >= 400:
             advice = "; give --token or the OS_… variables" if status == 401 and token is None else ""
-            text = f"{method} {self._at(path)} was answered {status}: {_detail(answer).rstrip('.')}{advice}"
+            text = f"{method} {self._at(path)} was answered {status}: {detail_of(answer)}{advice}"
+            if status == 404 and (api := await self._find_missing_api(path)):
+                text = f"{self.url} serves no {api} API: --api names a Roost that does, as `roost serve all`"
             raise CloudRefused(text, status=status)
         return answer if isinstance(answer, dict) else {}
+
+    async def _find_missing_api(self, path: str) -> str | None:
+        """Return the name of the API that `path` is of if it is not served here at all."""
+        service = path.split("/")[1]
+        if service not in SERVICES_ASKED or (await self._send("GET", f"/{service}", None, None))[0] != 404:
+            return None
+        return service.capitalize()
 
     async def _send(self, method: str, path: str, body: Any, token: str | None) -> tuple[int, Any]:
         """Return status and decoded answer of one request."""
@@ -148,17 +160,3 @@ async def in_parallel(work: Callable[[Item], Awaitable[Result]], items: Iterable
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
-
-
-def _detail(answer: Any) -> str:
-    """Return the sentence in an error body, whichever API's it is."""
-    if isinstance(answer, dict):
-        if isinstance(answer.get("detail"), str):
-            return str(answer["detail"])
-        errors = answer.get("errors")
-        if isinstance(errors, list) and errors:
-            return str(errors[0].get("detail", errors[0]))
-        for inner in answer.values():
-            if isinstance(inner, dict) and isinstance(inner.get("message"), str):
-                return str(inner["message"])
-    return str(answer)[:500]

@@ -19,6 +19,7 @@ from roost.compute.service import Compute
 from roost.compute.service import audit as compute_audit
 from roost.compute.service.agent_tokens import AgentTokens
 from roost.compute.service.hosts import publish_hosts
+from roost.compute.service.moves import confirm_due
 from roost.compute.service.silence import SilenceWatch
 from roost.conductor import pipeline
 from roost.conductor.context import Conductor
@@ -60,7 +61,9 @@ class CloudParts:
         compute = Compute(database, env, placement, wakeups=wakeups, settings=settings.compute)
         networks = Networks(database, env, placement, LocalCompute(compute), settings=settings.network)
         compute.network = network = LocalNetwork(networks)
-        conductor = Conductor(compute, placement, network, env, wakeups, settings.conductor, settings.scheduling)
+        conductor = Conductor(
+            compute, placement, network, network, env, wakeups, settings.conductor, settings.scheduling
+        )
         return cls(networks, compute, conductor, network_policy, compute_policy)
 
     def apis(self) -> dict[str, Callable[[], list[Route]]]:
@@ -93,6 +96,9 @@ class CloudParts:
                 repeat(audit, "auditing servers and hosts", interval_s=audit_s),
                 repeat(partial(publish_hosts, compute), "publishing hosts", interval_s=PUBLISH_HOSTS_S),
             ]
+            if window_s := compute.settings.resize_confirm_window:
+                confirm = partial(confirm_due, compute)
+                work.append(repeat(confirm, "confirming moves", interval_s=max(1.0, window_s / 10)))
         if role in ("conductor", "reconciler"):
             audit_networks = partial(network_audit.AUDIT.reconcile, networks)
             reconcile_s, audit_s = networks.settings.reconcile_s, networks.settings.audit_s

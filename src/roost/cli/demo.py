@@ -71,6 +71,7 @@ class Story:
 
 async def tell(cloud: Cloud, narrator: Narrator, *, data_dir: Path | None) -> Story:
     """Start everything, tell the story, end everything. Raises DemoError, CloudRefused."""
+    entry = _leading_entry(cloud)
     legacy = [network.name for network in cloud.networks if network.kind is not None]
     if legacy:
         raise DemoError(f"the story is of ports, and flat network {legacy[0]} has none: use roost load --servers")
@@ -79,7 +80,7 @@ async def tell(cloud: Cloud, narrator: Narrator, *, data_dir: Path | None) -> St
         loaded = await load(client, cloud, servers=False, progress=narrator.progress)
         await wait_for_hosts(client, cloud)
         narrator.loaded(cloud, sum(len(hosts.names()) for hosts in cloud.hosts))
-        scene = _Scene(client, cloud, loaded, narrator)
+        scene = _Scene(client, cloud, entry, loaded, narrator)
         story = await scene.play()
         story.seconds = round(time.monotonic() - began_s, 2)
     return story
@@ -88,12 +89,12 @@ async def tell(cloud: Cloud, narrator: Narrator, *, data_dir: Path | None) -> St
 class _Scene:
     """The loaded cloud, and the acts of the story on it; `entry` is what is booted again and again."""
 
-    def __init__(self, client: CloudClient, cloud: Cloud, loaded: Loaded, narrator: Narrator) -> None:
+    def __init__(self, client: CloudClient, cloud: Cloud, entry: Servers, loaded: Loaded, narrator: Narrator) -> None:
         self._client = client
         self._cloud = cloud
         self._loaded = loaded
         self._narrator = narrator
-        self._entry = _leading_entry(cloud)
+        self._entry = entry
 
     async def play(self) -> Story:
         """Play every act, in order; one for which this cloud has no room is skipped, with the reason."""

@@ -6,6 +6,7 @@ from typing import Any
 import aiohttp
 from msgspec import Struct
 
+from roost.cli.remote_errors import detail_of
 from roost.platform.errors import RoostError, reason_of
 
 
@@ -71,8 +72,12 @@ async def get_token(session: aiohttp.ClientSession, credentials: Credentials) ->
     url = credentials.tokens_url
     try:
         async with session.post(url, json=credentials.body) as response:
+            if response.status == 401:
+                culprit = "the user, its password or secret, or the project is wrong"
+                raise KeystoneRefused(f"Keystone at {url} refuses the OS_… variables: {culprit}")
             if response.status != 201 or "X-Subject-Token" not in response.headers:
-                raise KeystoneRefused(f"POST {url} was answered {response.status}: {(await response.text())[:300]}")
+                detail = detail_of(await response.read())
+                raise KeystoneRefused(f"POST {url} was answered {response.status}: {detail}")
             return response.headers["X-Subject-Token"]
     except (aiohttp.ClientError, TimeoutError) as error:
         raise KeystoneRefused(f"POST {url} failed: {reason_of(error)}") from error

@@ -78,13 +78,8 @@ def outdated(schemas: Sequence[str]) -> TargetRefused:
 
 @asynccontextmanager
 async def connect(dsn: str, *, pool_size: int = 1) -> AsyncIterator[Database]:
-    """Yield the database. Raises TargetRefused, DatabaseUnavailable, DatabaseTooOld."""
-    try:
-        database = await Database.open(dsn, size=pool_size)
-    except RoostError:
-        raise
-    except Exception as error:  # asyncpg's refusals: a wrong password, no such database, no such option
-        raise TargetRefused(f"the database refuses the connection: {error}") from error
+    """Yield the database. Raises BadRequest, DatabaseUnavailable, DatabaseRefused, DatabaseTooOld."""
+    database = await Database.open(dsn, size=pool_size)
     try:
         yield database
     finally:

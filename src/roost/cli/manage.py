@@ -207,13 +207,18 @@ async def import_placement(
     overwrite: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Read, compare, write, report; returns the exit status. token: None for what the environment says."""
+    """Read, compare, write, report; returns the exit status. token: None for what the environment says.
+
+    The source is asked first, so that no database is made for one that does not answer.
+    """
     credentials = None if token else credentials_of(os.environ)
-    async with open_ledger(target, create=not dry_run) as database:
+    async with (
+        Source.connect(source_url, token=token, credentials=credentials, ca_file=ca_file) as source,
+        open_ledger(target, create=not dry_run) as database,
+    ):
         ledger = None if database is None else Ledger(database)
         with Bars() as bars:
-            async with Source.connect(source_url, token=token, credentials=credentials, ca_file=ca_file) as source:
-                read = await read_placement(source, bars.progress)
+            read = await read_placement(source, bars.progress)
         if dry_run or ledger is None:
             imported = await compare_ledger(ledger, read.state, delete=delete, overwrite=overwrite)
         else:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from roost.cli.keystone import Credentials, get_token
+from roost.cli.remote_errors import detail_of
 from roost.placement.rules.imports import ImportedProvider, LedgerState
 from roost.platform.errors import RoostError, reason_of
 from roost.platform.http import canonical_uuid, is_uuid
@@ -102,9 +103,10 @@ class Source:
                 await asyncio.sleep(PAUSE_FIRST_S * 2 ** (attempt - 1))
             else:
                 break
-        text = body.decode(errors="replace")[:300].rstrip(".")
+        if status == 300:  # Keystone's, or another service's at its root
+            raise SourceRefused(f"{self.url} is no Placement: GET {path} was answered by a choice of versions")
         advice = "; give --token or the OS_… variables" if status == 401 and token is None else ""
-        raise SourceRefused(f"GET {self.url}{path} was answered {status}: {text}{advice}", status=status)
+        raise SourceRefused(f"GET {self.url}{path} was answered {status}: {detail_of(body)}{advice}", status=status)
 
     # How it is done.
 

@@ -102,7 +102,8 @@ def _check_settings(options: ServeOptions) -> None:
     if options.auth != "none" and options.policy not in PRESETS and (options.policy or settings.placement.policy_file):
         from roost.cli.access import read_policy  # oslo.policy, which only a file that may be wrong is worth
 
-        read_policy("placement", settings, auth=options.auth, policy=options.policy, config=options.config)
+        for service in ("placement",) if is_placement_alone(options.services) else SCHEMAS:
+            read_policy(service, settings, auth=options.auth, policy=options.policy, config=options.config)
     if options.auth == "keystone":
         settings.keystone.check()
     if options.auth == "noauth2":

@@ -83,7 +83,7 @@ class Parts:
             telemetry=Telemetry(config.name, Path(config.metrics_dir) if config.metrics_dir else None),
             settings=settings,
             ledger=ledger,
-            policy=policy_of("placement"),
+            policy=policy_of("placement", warns=config.role == "api" and config.number == 1),
             keystone=keystone,
             cloud=cloud,
         )
