@@ -19,13 +19,14 @@ SELECT count(*) FROM compute.server WHERE status = 'ACTIVE'
 
 
 def cloud(row: Row) -> str:
-    """One routed network over row.segments racks, each a /24, with row.hosts over all of them."""
+    """One routed network over row.segments racks, each with addresses enough, with row.hosts over all of them."""
+    prefix = 24 if row.amount + row.held <= 200 * row.segments else 20
     lines = ["flavors:", "  - {name: small, vcpus: 1, ram_mb: 512, disk_gb: 1}", "networks:", "  - name: public"]
     lines.append("    segments:")
     for number in range(row.segments):
         lines.append(
             f"      - {{name: rack{number}, physical_network: rack{number}, network_type: vlan,"
-            f" segmentation_id: {number + 1}, subnets: [{{cidr: 10.{number}.0.0/24}}]}}"
+            f" segmentation_id: {number + 1}, subnets: [{{cidr: 10.{number}.0.0/{prefix}}}]}}"
         )
     lines.append("hosts:")
     for number in range(row.segments):
@@ -54,9 +55,9 @@ async def _one_round(row: Row) -> tuple[float, Server]:
         try:
             async with CloudClient.connect(made.url) as client, database.connection() as connection:
                 network = (await network_ids(client))["public"]
-                await _boot_until_active(client, connection, network, row, row.held, held=0)
+                await boot_until_active(client, connection, network, row, row.held, held=0)
                 started = time.monotonic()
-                await _boot_until_active(client, connection, network, row, row.amount, held=row.held)
+                await boot_until_active(client, connection, network, row, row.amount, held=row.held)
                 seconds = time.monotonic() - started
                 server = await get_server(connection)
         finally:
@@ -65,10 +66,10 @@ async def _one_round(row: Row) -> tuple[float, Server]:
     return row.amount / seconds, server
 
 
-async def _boot_until_active(
+async def boot_until_active(
     client: CloudClient, connection: Connection, network: str, row: Row, amount: int, *, held: int
 ) -> None:
-    """Looks straight into the database, so that looking costs next to nothing."""
+    """Boot, and wait. Looks straight into the database, so that looking costs next to nothing."""
     places = asyncio.Semaphore(CLIENTS)
 
     async def ask(first: int) -> None:

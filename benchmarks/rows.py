@@ -8,6 +8,8 @@ class Kind(StrEnum):
     """What is measured; the text is the heading of a row's figures."""
 
     BOOT = "first POST to all ACTIVE"
+    MIGRATE = "first POST to all migrated"
+    EVACUATE = "first POST to the last off hosts that died"
     CLAIMS = "claim(groups)"
     INDEX_LOAD = "load the index"
     CANDIDATES = "candidates, in process"
@@ -27,10 +29,10 @@ class Row:
     """One workload.
 
     hosts, segments: the world; every segment reaches hosts / segments hosts. held: servers that run there before the
-    measurement, each with an address, or ports without. amount: what one round does: servers, claim groups, searches,
-    refreshes, ports or requests. batch: servers in a request, groups in a claim, ports in a set, or the limit of a
-    search, 0 for none. floor, ceiling: the promise for the median of all rounds, in `unit`. small: the smallest of its
-    kind, which the tests run too, for its result.
+    measurement, each with an address, or ports without; of an evacuation, the hosts that die. amount: what one round
+    does: servers, claim groups, searches, refreshes, ports or requests. batch: servers in a request, groups in a claim,
+    ports in a set, or the limit of a search, 0 for none. floor, ceiling: the promise for the median of all rounds, in
+    `unit`. small: the smallest of its kind, which the tests run too, for its result.
     """
 
     name: str
@@ -62,6 +64,14 @@ ROWS = (
     Row(name="boot-small", kind=Kind.BOOT, hosts=20, segments=2, held=20, amount=40, batch=20, unit="servers/s",
         rounds=1, small=True),
     Row(name="boot-1000", kind=Kind.BOOT, hosts=1000, segments=25, amount=1000, batch=50, unit="servers/s", floor=300),
+    Row(name="migrate-small", kind=Kind.MIGRATE, hosts=20, segments=2, amount=20, batch=20, unit="servers/s", rounds=1,
+        small=True),
+    Row(name="migrate-1000", kind=Kind.MIGRATE, hosts=1000, segments=25, amount=1000, batch=50, unit="servers/s",
+        floor=200, rounds=3),
+    Row(name="evacuate-small", kind=Kind.EVACUATE, hosts=8, segments=2, held=2, amount=16, batch=16, unit="s", rounds=1,
+        small=True),
+    Row(name="evacuate-800", kind=Kind.EVACUATE, hosts=160, segments=2, held=40, amount=3200, batch=100, unit="s",
+        ceiling=10, rounds=3),
     Row(name="claims-small", kind=Kind.CLAIMS, hosts=20, segments=2, held=20, amount=512, batch=256, unit="groups/s",
         rounds=1, small=True),
     Row(name="claims-256", kind=Kind.CLAIMS, hosts=1000, segments=25, amount=10240, batch=256, unit="groups/s",
