@@ -307,8 +307,8 @@ class MoveClient(Protocol):
         Remote: POST /v2.0/ports/{id}/bindings; then PUT /v2.0/ports/{id}/bindings/{host}/activate.
         """
 
-    async def drop_bindings(self, server_ids: Sequence[str]) -> None:
-        """Drop all inactive bindings of the servers' ports.
+    async def drop_bindings(self, hosts_by_server: Sequence[tuple[str, str]]) -> None:
+        """Drop the inactive bindings that servers' ports have on hosts, as (server id, host).
 
         Remote: DELETE /v2.0/ports/{id}/bindings/{host}.
         """

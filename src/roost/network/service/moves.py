@@ -21,13 +21,15 @@ async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> 
     pools, _ = await flat.check_nics(networks, servers)
     ids = tuple(server.server_id for server in servers)
     async with networks.database.transaction() as tx:
-        found = await ports.list_ports(tx, PortFilter(device_ids=ids, hidden=True))
+        ports_read = await ports.list_ports(tx, PortFilter(device_ids=ids, hidden=True))
     answers = []
     for server in servers:
         order = [bindings.port_id(server.server_id, nic) for nic in server.nics]
-        mine = [port for port in found if port.device_id == server.server_id and port.project_id == server.project_id]
-        mine.sort(key=lambda port: (order.index(port.id) if port.id in order else len(order), port.id))
-        answers.append(seam.EnsuredPorts(server.server_id, tuple(_view(port, server, pools) for port in mine)))
+        own_ports = [
+            port for port in ports_read if (port.device_id, port.project_id) == (server.server_id, server.project_id)
+        ]
+        own_ports.sort(key=lambda port: (order.index(port.id) if port.id in order else len(order), port.id))
+        answers.append(seam.EnsuredPorts(server.server_id, tuple(_view(port, server, pools) for port in own_ports)))
     return answers
 
 
@@ -35,24 +37,24 @@ def _view(port: Port, server: seam.ServerNics, pools: Pools) -> seam.Port:
     """Return the port as the NIC that the server asked for, or got since."""
     nics = {bindings.port_id(server.server_id, nic): nic for nic in server.nics}
     nic = nics.get(port.id) or seam.Nic(tag="", port_id=port.id)
-    view, mine = bindings.view(port, nic, server.server_id), pools_of(nic, pools)
-    return view if mine is None else with_pools(view, nic, mine)
+    view, pools_of_nic = bindings.view(port, nic, server.server_id), pools_of(nic, pools)
+    return view if pools_of_nic is None else with_pools(view, nic, pools_of_nic)
 
 
 async def add_bindings(networks: Networks, hosts_by_port: Sequence[tuple[str, str]]) -> list[str | None]:
     """See MoveClient.add_bindings."""
     async with networks.database.transaction() as tx:
-        locked = await ports.lock_ports(tx, sorted({port_id for port_id, _ in hosts_by_port}))
+        ports_locked = await ports.lock_ports(tx, sorted({port_id for port_id, _ in hosts_by_port}))
         hosts = {host.name: host for host in await network_rows.list_hosts(tx, sorted({h for _, h in hosts_by_port}))}
-        holding = sorted({port.provider_uuid for port in locked.values() if port.provider_uuid})
-        reach = await subnets.list_providers(tx, holding)
+        provider_uuids = sorted({port.provider_uuid for port in ports_locked.values() if port.provider_uuid})
+        providers = await subnets.list_providers(tx, provider_uuids)
         answers: list[str | None] = []
         for port_id, host_name in hosts_by_port:
-            port, host = locked.get(port_id), hosts.get(host_name)
+            port, host = ports_locked.get(port_id), hosts.get(host_name)
             if port is None:
                 answers.append(f"Port {port_id} is gone.")
                 continue
-            provider = reach.get(port.provider_uuid or "")
+            provider = providers.get(port.provider_uuid or "")
             if provider is not None and not segments.reaches(host, provider.physical_network):
                 answers.append(f"Host {host_name} does not reach physical network {provider.physical_network}.")
                 continue
@@ -69,21 +71,25 @@ async def add_bindings(networks: Networks, hosts_by_port: Sequence[tuple[str, st
         return answers
 
 
-async def drop_bindings(networks: Networks, server_ids: Sequence[str]) -> None:
+async def drop_bindings(networks: Networks, hosts_by_server: Sequence[tuple[str, str]]) -> None:
     """See MoveClient.drop_bindings."""
     async with networks.database.transaction() as tx:
-        for port_id in await _lock_ports(tx, server_ids):
-            await store.delete_all(tx, port_id)
+        ports_by_server = await _lock_ports(tx, [server_id for server_id, _ in hosts_by_server])
+        pairs = [(port_id, host) for server_id, host in hosts_by_server for port_id in ports_by_server[server_id]]
+        ids_changed = await store.delete_of_ports(tx, [port_id for port_id, _ in pairs], [host for _, host in pairs])
+        await ports.touch(tx, ids_changed)
 
 
 async def unbind_ports(networks: Networks, server_ids: Sequence[str]) -> None:
     """See MoveClient.unbind_ports."""
     async with networks.database.transaction() as tx:
-        ids = await _lock_ports(tx, server_ids)
+        ids = [port_id for port_ids in (await _lock_ports(tx, server_ids)).values() for port_id in port_ids]
         await ports.bind(tx, ids, [None] * len(ids), VIF_TYPE_UNBOUND)
 
 
-async def _lock_ports(tx: Connection, server_ids: Sequence[str]) -> list[str]:
-    """Lock the ports that say they are the servers', hidden ones too; return their ids."""
-    locked = await ports.lock_server_ports(tx, [], server_ids)
-    return sorted(port.id for port in locked.values() if port.device_id in server_ids)
+async def _lock_ports(tx: Connection, server_ids: Sequence[str]) -> dict[str, list[str]]:
+    """Lock the ports that say they are the servers', hidden ones too; return server id -> their ids."""
+    ports_by_server: dict[str, list[str]] = {server_id: [] for server_id in server_ids}
+    for port in (await ports.lock_server_ports(tx, [], server_ids)).values():
+        ports_by_server[port.device_id].append(port.id)
+    return ports_by_server

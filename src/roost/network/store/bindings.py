@@ -40,6 +40,18 @@ async def delete_all(tx: Connection, port_id: str) -> None:
     await tx.execute(DELETE_ALL_BINDINGS, port_id)
 
 
+DELETE_OF_PORTS = """
+-- network.delete_bindings_of_ports
+DELETE FROM network.binding b USING unnest($1::uuid[], $2::text[]) AS dropped (port_id, host)
+WHERE b.port_id = dropped.port_id AND b.host = dropped.host RETURNING b.port_id
+"""
+
+
+async def delete_of_ports(tx: Connection, ids: Sequence[str], hosts: Sequence[str]) -> list[str]:
+    """Delete the inactive binding of each port on its host; return the ports that had one."""
+    return sorted({row[0] for row in await tx.fetch(DELETE_OF_PORTS, ids, hosts)})
+
+
 DELETE_BINDINGS = """
 -- network.delete_bindings
 DELETE FROM network.binding WHERE port_id = $1 AND host = ANY($2::text[])
