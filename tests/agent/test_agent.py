@@ -27,7 +27,7 @@ from roost.agent.agent import ServedElsewhere, fleet, run, split_by_host
 from roost.agent.drivers.fake import ALWAYS, FakeDriver, Faults, list_guests, list_launches
 from roost.compute.service import Compute
 from roost.platform.database import Database
-from roost.seams.agent import GuestAttempt, HostReport
+from roost.seams.agent import GuestAttempt, GuestOrder, HostReport
 
 HOSTS = [f"h{number}" for number in range(10)]
 STAGE_COUNT = "SELECT count(*) FROM compute.work WHERE stage = $1"
@@ -166,6 +166,27 @@ async def test_a_guest_that_vanishes_after_begin_is_gone_once_it_is_to_be_absent
         await delete_servers(compute, servers)
         await until(compute, "SELECT count(*) FROM compute.work WHERE stage = 'delete' AND run_at <= now()", gives=1)
     assert list(list_guests(tmp_path)) == [(others[0], "h1")]
+
+
+@pytest.mark.parametrize(("state", "asks"), [("paused", True), ("stopped", False)])
+async def test_what_brings_nics_up_is_asked_for_first(
+    compute: Compute, api_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, asks: bool
+) -> None:
+    asked: list[str] = []
+    begin = module.Agent._begin
+
+    async def noted(itself: module.Agent, order: GuestOrder) -> bool:
+        asked.append(order.desired)
+        return await begin(itself, order)
+
+    await order_guests(compute, ["h0"])
+    async with agent(api_url, tmp_path):
+        await until(compute, STAGE_COUNT, "settle", gives=1)
+        monkeypatch.setattr(module.Agent, "_begin", noted)
+        async with compute.database.transaction() as tx:  # as a guest that takes over another's memory
+            await tx.execute("UPDATE compute.guest SET desired = $1, reported = 'incoming'", state)
+        await until(compute, "SELECT count(*) FROM compute.guest WHERE reported = $1", state, gives=1)
+    assert asked == ([state] if asks else [])
 
 
 async def test_a_server_deleted_before_begin_is_never_launched(compute: Compute, api_url: str, tmp_path: Path) -> None:

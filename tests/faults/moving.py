@@ -11,9 +11,7 @@ from tests.cluster import Cluster, until
 
 from roost.agent.drivers.fake import GuestLine, list_guests
 from roost.cli.cloud_client import CloudClient, Json
-
-NICS_UP = ("running", "paused")
-"""States of guests that have their NICs up."""
+from roost.seams.agent import NICS_UP
 
 
 class Period(NamedTuple):

@@ -27,6 +27,7 @@ from roost.agent.token import TokenSource
 from roost.platform.crash import crash_point
 from roost.platform.errors import RoostError
 from roost.seams.agent import (
+    NICS_UP,
     AgentIdentity,
     GuestAttempt,
     GuestKey,
@@ -302,14 +303,15 @@ class Agent:
 
     async def _change(self, order: GuestOrder) -> None:
         """Have the guest in another state; what brings its NICs up is begun as a launch is."""
-        if order.desired == "running" and not await self._begin(order):
+        if order.desired in NICS_UP and not await self._begin(order):
             return
         try:
             await self._driver.change(order)
         except Exception as error:
-            if not isinstance(error, LaunchFailed):
+            if isinstance(error, LaunchFailed):
+                log.warning("a guest does not change its state", server_id=order.server_id, reason=str(error))
+            else:
                 log.exception("the driver failed", server_id=order.server_id, host=order.host)
-            log.warning("a guest does not change its state", server_id=order.server_id, reason=str(error))
             await asyncio.sleep(DESTROY_RETRY_S)  # the order comes again
             return
         crash_point("agent.after-change")

@@ -28,6 +28,8 @@ Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Desired = Literal["running", "stopped", "paused", "suspended", "incoming", "absent"]
 """What a guest is to be. stopped, suspended: its NICs are down. incoming: with its NICs down it takes over the memory
 of the guest on the server's source. absent: nothing is left of it."""
+NICS_UP = ("running", "paused")
+"""What a guest has its NICs up in."""
 GuestState = Literal["begun", "running", "stopped", "paused", "suspended", "incoming", "failed", "absent"]
 
 GuestKey = tuple[str, str]
