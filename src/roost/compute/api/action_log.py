@@ -1,6 +1,5 @@
 """What was asked of a server, and how it went. Source: Compute API, "Servers actions (os-instance-actions)"."""
 
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -13,12 +12,13 @@ from roost.compute.api.pages import read_page
 from roost.compute.api.policies import ACTION_EVENTS
 from roost.compute.api.requests import (
     LIMIT,
+    TIME,
     Parameter,
     Parameters,
     check_parameters,
     path_text,
     query,
-    text_parameter,
+    read_changed_between,
     timestamp_with_microseconds,
 )
 from roost.compute.api.server_documents import host_id
@@ -26,16 +26,14 @@ from roost.compute.model import ActionEvent, ActionFilter, Server, ServerAction
 from roost.compute.service import Compute
 from roost.compute.service import actions as service
 from roost.platform.auth import Policy
-from roost.platform.errors import BadRequest
 from roost.platform.http import Version, json_response
 from roost.platform.operations import Operation, Operations
 
-MOMENT = {"type": "string", "format": "date-time"}
 PARAMETERS: Parameters = {
     "limit": msgspec.structs.replace(LIMIT, since=(2, 58)),
     "marker": Parameter(since=(2, 58)),
-    "changes-since": Parameter(schema=MOMENT, since=(2, 58)),
-    "changes-before": Parameter(schema=MOMENT, since=(2, 66)),
+    "changes-since": Parameter(schema=TIME, since=(2, 58)),
+    "changes-before": Parameter(schema=TIME, since=(2, 66)),
 }
 
 
@@ -71,11 +69,8 @@ class ActionLog:
     async def _list(self, request: Request) -> Response:
         check_parameters(request, PARAMETERS)
         server: Server = request.state.server
-        only = ActionFilter(
-            changed_since=_moment(request, "changes-since"), changed_before=_moment(request, "changes-before")
-        )
-        if only.changed_since and only.changed_before and only.changed_before < only.changed_since:
-            raise BadRequest("The value of changes-since must be less than or equal to changes-before.")
+        changed_since, changed_before = read_changed_between(request)
+        only = ActionFilter(changed_since=changed_since, changed_before=changed_before)
 
         async def load(marker: str | None, limit: int) -> list[ServerAction]:
             return await service.list_actions(self.compute, server, only, marker=marker, limit=limit)
@@ -94,21 +89,6 @@ class ActionLog:
         if sees_all or version >= (2, 51):
             shown["events"] = [_show_event(server, event, version, sees_all=sees_all) for event in action.events]
         return json_response({"instanceAction": shown})
-
-
-def _moment(request: Request, name: str) -> datetime | None:
-    """Return a time from the query string, in UTC where it names no zone. Raises BadRequest."""
-    text = text_parameter(request, name)
-    if text is None:
-        return None
-    for suffix in ("", "Z"):
-        try:
-            moment = msgspec.convert(text.replace(" ", "+") + suffix, datetime)
-        except msgspec.ValidationError:
-            continue
-        if moment.tzinfo is not None:
-            return moment
-    raise BadRequest(f"{name}={text}: expected a time such as 2026-01-31T12:00:00Z")
 
 
 def _show(server: Server, action: ServerAction, version: Version) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Migrations: the record of every move that was asked for, and the live ones that are under way."""
 
-from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
@@ -11,6 +10,7 @@ from roost.compute.api.answers import MigrationAnswer, MigrationsAnswer, ServerM
 from roost.compute.api.pages import read_page
 from roost.compute.api.requests import (
     LIMIT,
+    TIME,
     Parameter,
     Parameters,
     check_parameters,
@@ -18,6 +18,7 @@ from roost.compute.api.requests import (
     path_text,
     query,
     read_body,
+    read_changed_between,
     text_parameter,
     timestamp_with_microseconds,
 )
@@ -36,8 +37,8 @@ PARAMETERS: Parameters = {
     "hidden": Parameter(),
     "limit": Parameter(schema=LIMIT.schema, since=UUIDS_FROM),
     "marker": Parameter(schema={"type": "string", "format": "uuid"}, since=UUIDS_FROM),
-    "changes-since": Parameter(schema={"type": "string", "format": "date-time"}, since=UUIDS_FROM),
-    "changes-before": Parameter(schema={"type": "string", "format": "date-time"}, since=(2, 66)),
+    "changes-since": Parameter(schema=TIME, since=UUIDS_FROM),
+    "changes-before": Parameter(schema=TIME, since=(2, 66)),
     **dict.fromkeys(("user_id", "project_id"), Parameter(since=PROJECTS_FROM)),
 }
 """Of a list."""
@@ -156,6 +157,7 @@ def _read_filter(request: Request) -> MigrationFilter:
         if not is_uuid(server_id):
             raise BadRequest(f"instance_uuid={server_id}: expected a UUID")
         server_id = canonical_uuid(server_id)
+    changed_since, changed_before = read_changed_between(request)
     return MigrationFilter(
         server_id=server_id,
         status=text_parameter(request, "status"),
@@ -164,20 +166,9 @@ def _read_filter(request: Request) -> MigrationFilter:
         source_host=text_parameter(request, "source_compute"),
         project_id=text_parameter(request, "project_id"),
         user_id=text_parameter(request, "user_id"),
-        changed_since=_time(request, "changes-since"),
-        changed_before=_time(request, "changes-before"),
+        changed_since=changed_since,
+        changed_before=changed_before,
     )
-
-
-def _time(request: Request, name: str) -> datetime | None:
-    text = text_parameter(request, name)
-    if text is None:
-        return None
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise BadRequest(f"{name}={text}: expected a time as in ISO 8601") from error
-    return time if time.tzinfo else time.replace(tzinfo=None).astimezone()
 
 
 def _show(request: Request, migration: Migration) -> dict[str, Any]:

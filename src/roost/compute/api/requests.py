@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, field
 from starlette.requests import Request
 
@@ -123,6 +124,32 @@ def _text(text: str, name: str) -> str:
     if "\x00" in text:
         raise BadRequest(f"{name}: the character NUL is not allowed")
     return text
+
+
+TIME = {"type": "string", "format": "date-time"}
+"""The type of a time in the query string, for the OpenAPI document."""
+
+
+def read_changed_between(request: Request) -> tuple[datetime | None, datetime | None]:
+    """Return changes-since and changes-before, in UTC where they name no zone. Raises BadRequest."""
+    since, before = _time_parameter(request, "changes-since"), _time_parameter(request, "changes-before")
+    if since and before and before < since:
+        raise BadRequest("The value of changes-since must be less than or equal to changes-before.")
+    return since, before
+
+
+def _time_parameter(request: Request, name: str) -> datetime | None:
+    text = text_parameter(request, name)
+    if text is None:
+        return None
+    for suffix in ("", "Z"):
+        try:
+            moment = msgspec.convert(text.replace(" ", "+") + suffix, datetime)
+        except msgspec.ValidationError:
+            continue
+        if moment.tzinfo is not None:
+            return moment
+    raise BadRequest(f"{name}={text}: expected a time such as 2026-01-31T12:00:00Z")
 
 
 def flag(value: Any, name: str, *, default: bool) -> bool:
