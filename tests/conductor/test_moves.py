@@ -1,5 +1,6 @@
 """Moves: whatever comes of one, its server is on one host, with its addresses, and the books agree."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,9 +16,9 @@ from roost.compute.rules.actions import REBOOT_HARD, REBOOT_SOFT, ActionRule
 from roost.compute.service import guests
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
-from roost.compute.service.actions import change_power
+from roost.compute.service.actions import change_power, reset_state
 from roost.compute.service.flavors import FlavorRequest, create_flavor
-from roost.compute.service.moves import ABORTED, abort_migration, confirm_due, list_migrations
+from roost.compute.service.moves import abort_migration, confirm_due, list_migrations
 from roost.compute.settings import ComputeSettings
 from roost.network.model import Network, PortFilter, PortRequest
 from roost.network.service import ports
@@ -159,6 +160,47 @@ async def test_servers_of_a_host_that_is_up_are_not_evacuated(world: World) -> N
     after = await server_service.get_server(world.compute, before.id)
     assert (after.status, after.host) == ("ACTIVE", before.host)
     assert "is up again" in await world.fault(before.id)
+    await world.settled()
+
+
+async def test_a_server_in_error_that_is_not_evacuated_after_all_stays_so(world: World) -> None:
+    before = await booted(world, await world.routed(rack1="10.1.0.0/30"))
+    await reset_state(world.compute, before.id, BY, active=False)
+    await host_service.force_down(world.compute, before.host, True)
+    await world.move(before.id, MoveKind.EVACUATE)
+    await host_service.force_down(world.compute, before.host, False)
+    await world.run()
+    after = await server_service.get_server(world.compute, before.id)
+    assert (after.status, after.host, after.task_state) == ("ERROR", before.host, None)
+    await reset_state(world.compute, before.id, BY, active=True)
+    await world.settled()
+
+
+async def test_inactive_bindings_that_users_made_stay(world: World) -> None:
+    before = await booted(world, await world.routed(rack1="10.1.0.0/30"))
+    (destination,) = {"r1-h1", "r1-h2"} - {before.host}
+    user_made = [(before.ports[0].port_id, "r1-h3")]
+    assert await world.conductor.moves.add_bindings(user_made) == [None]
+    for kind, to in ((MoveKind.LIVE, destination), (MoveKind.MIGRATE, before.host)):
+        await world.move(before.id, kind, to=to)
+        await world.run()
+    async with world.database.connection() as connection:
+        bindings = await connection.fetch("SELECT port_id, host FROM network.binding")
+    assert [tuple(row) for row in bindings] == user_made
+    await world.conductor.moves.drop_bindings([(before.id, "r1-h3")])
+
+
+async def test_a_move_waits_for_the_last_of_a_build(world: World) -> None:
+    before = await booted(world, await world.routed(rack1="10.1.0.0/30"))
+    async with world.database.connection() as connection:
+        await connection.execute("INSERT INTO compute.work (server_id, stage) VALUES ($1, 'settle')", before.id)
+    moving = asyncio.create_task(world.move(before.id, MoveKind.LIVE))
+    await asyncio.wait([moving], timeout=0.2)
+    assert not moving.done()
+    await world.run()
+    await moving
+    await world.run()
+    assert (await server_service.get_server(world.compute, before.id)).host != before.host
     await world.settled()
 
 
@@ -326,7 +368,7 @@ async def test_a_live_migration_that_is_aborted_is_taken_back_whole(world: World
     await world.run()
     after = await server_service.get_server(world.compute, before.id)
     assert (after.status, after.host, after.ports) == ("ACTIVE", before.host, before.ports)
-    assert await world.fault(before.id) == ABORTED
+    assert await world.fault(before.id) == "the migration was aborted"
     (migration,) = await list_migrations(world.compute, MigrationFilter(), marker=None, limit=9)
     assert migration.status == "cancelled"
     with pytest.raises(MigrationNotFound):

@@ -1,7 +1,4 @@
-"""The words of the compute service: flavors, hosts, servers, their actions and moves, guests, and the pipeline's rows.
-
-In one file, since they refer to each other.
-"""
+"""The words of the compute service: flavors, hosts, servers, their actions, moves, guests, and the pipeline's rows."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -134,9 +131,9 @@ class Placed(Struct, frozen=True, kw_only=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """What a move's stages need of it, kept with it.
 
-    spec, flavor: of the server on its destination; old_spec, old_flavor: on its source. target: the one host that will
-    do. power: the state that the guest is to be in. held: what the server's claim was on its source, once HOLD has read
-    it, without addresses of flat networks. confirms: it waits for its user at its end. action_id: of its record.
+    spec, flavor: of the server on its destination; old_spec, old_flavor: on its source. power: the state that the guest
+    is to be in. was_error: the server's status was ERROR before. held: what the server's claim was on its source, once
+    HOLD has read it, without addresses of flat networks. action_id: of its record.
     """
 
     spec: RequestSpec
@@ -144,6 +141,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     old_spec: RequestSpec
     old_flavor: Flavor
     power: str = "running"
+    was_error: bool = False
     held: Mapping[str, Mapping[str, int]] | None = None
     action_id: int | None = None
 
@@ -162,7 +160,7 @@ class Move(Struct, frozen=True, kw_only=True):
 
 
 class Migration(Struct, frozen=True, kw_only=True):
-    """A move as it is on record, the ended ones too. old_flavor_id, new_flavor_id: what the server was and is to be."""
+    """A move as it is on record, the ended ones too."""
 
     id: int
     uuid: str
@@ -173,8 +171,6 @@ class Migration(Struct, frozen=True, kw_only=True):
     dest_host: str | None
     project_id: str
     user_id: str
-    old_flavor_id: str
-    new_flavor_id: str
     created_at: datetime
     updated_at: datetime
 
@@ -197,11 +193,13 @@ class MigrationFilter(Struct, frozen=True, kw_only=True):
 class Failure(Struct, frozen=True, kw_only=True):
     """Why a server cannot be had, for its `fault` and for `explain`.
 
-    message: one sentence for people. funnel: (requirement, hosts left), in order, where hosts ran out.
+    message: one sentence for people. funnel: (requirement, hosts left), in order, where hosts ran out. aborted: a user
+    asked for it.
     """
 
     message: str
     host: str | None = None
+    aborted: bool = False
     funnel: tuple[tuple[str, int], ...] = ()
 
 
@@ -244,17 +242,13 @@ class Marks(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    """A guest that a host was asked to launch: seconds since then, since it began, since the host was heard of.
-
-    desired, reported: the state that it is to be in, and is in.
-    """
+    """A guest that a host was asked to launch: seconds since then, since it began, since the host was heard of."""
 
     asked_s: float
     begun_s: float | None = None
     heard_s: float | None = None
     host_down: bool = False
     host: str = ""
-    desired: str = "running"
     reported: str | None = None
 
 

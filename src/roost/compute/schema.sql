@@ -143,6 +143,8 @@ CREATE TABLE compute.guest (
 ) WITH (fillfactor = 70);
 CREATE INDEX guest_host_pending ON compute.guest (host) WHERE reported IS DISTINCT FROM desired;
 CREATE INDEX guest_host ON compute.guest (host);
+-- A host with fenced guests makes no other before they are gone.
+CREATE INDEX guest_fenced ON compute.guest (host) WHERE fenced;
 
 -- Tokens by which agents authenticate, each as its hash, with the hosts that it is for: names and shell-style patterns.
 CREATE TABLE compute.agent_token (

@@ -26,6 +26,13 @@ TASK_STATES = {
 }
 """What a server is doing while its guest is made on the destination. Source: Nova, compute/task_states.py."""
 
+RESTORING = TASK_STATES | {
+    MoveKind.MIGRATE: "resize_reverting",
+    MoveKind.RESIZE: "resize_reverting",
+    MoveKind.SHELVE: "shelving",
+}
+"""What a server is doing while it is taken back to its source."""
+
 CONFIRMED_KINDS = (MoveKind.MIGRATE, MoveKind.RESIZE)
 """Moves that wait for their user at their end."""
 

@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from roost.compute.model import Failure, GuestPlace, Move, MoveKind, ServerChange, Stage, StageChange, Work
-from roost.compute.service.moves import ABORTED, fence_guests, list_guests, withdraw_elsewhere
+from roost.compute.service.moves import fence_guests, list_guests, withdraw_elsewhere
 from roost.compute.service.nics import ports_changed
 from roost.compute.service.work import list_launches
 from roost.conductor.context import Build, Lease, staged
-from roost.conductor.holdings import CONFIRMED_KINDS, ENDED, address_part, host_part
+from roost.conductor.holdings import CONFIRMED_KINDS, ENDED, RESTORING, address_part, host_part
 from roost.conductor.launches import begin_wait_s
 from roost.conductor.ports import ensure_ports, ports_held
 from roost.platform.crash import crash_point
@@ -139,7 +139,7 @@ async def settle_moves(lease: Lease, builds: Sequence[Build]) -> list[StageChang
     conductor = lease.conductor
     builds_to_confirm = [build for build in builds if _move(build).kind in CONFIRMED_KINDS]
     builds_to_end = [build for build in builds if _move(build).kind not in CONFIRMED_KINDS]
-    await conductor.moves.drop_bindings([build.work.server_id for build in builds])
+    await _drop_bindings(lease, builds)
     kept_hosts = [(build.work.server_id, _dest(build.work)) for build in builds_to_end]
     remaining = await withdraw_elsewhere(conductor.compute, kept_hosts, owner=lease.owner)
     builds_over = [build for build in builds_to_end if build.work.server_id not in remaining]
@@ -199,9 +199,8 @@ async def restore(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 def _restored(lease: Lease, build: Build, guests: dict[str, GuestPlace]) -> StageChange:
     """Return what is still to be done on the source, or the end."""
     work, move = build.work, _move(build)
-    over = "error" if work.failure else "reverted"
-    if work.failure and work.failure.message == ABORTED:
-        over = "cancelled"
+    over = "reverted" if work.failure is None else "cancelled" if work.failure.aborted else "error"
+    status = "ERROR" if move.plan.was_error else "ACTIVE"
     if move.source_host is None:
         return _end(work, move, over, status="SHELVED_OFFLOADED", host=None, before=True)
     guest = guests.get(move.source_host)
@@ -210,7 +209,7 @@ def _restored(lease: Lease, build: Build, guests: dict[str, GuestPlace]) -> Stag
         return _end(work, move, "error", status="ERROR", host=move.source_host, before=True, fault=work.failure or why)
     made_anew = work.placed is not None and work.placed.host == guest.host and guest.attempt == work.attempt
     if not made_anew and guest.reported == guest.desired == move.plan.power:
-        return _end(work, move, over, status="ACTIVE", host=move.source_host, before=True)
+        return _end(work, move, over, status=status, host=move.source_host, before=True)
     if guest.host_down and not made_anew:
         why = Failure(message=f"host {move.source_host} is down, and does not start it again", host=move.source_host)
         wanted = {move.source_host: move.plan.power}
@@ -218,7 +217,7 @@ def _restored(lease: Lease, build: Build, guests: dict[str, GuestPlace]) -> Stag
             work, move, "error", status="ERROR", host=move.source_host, before=True, fault=why, guests_wanted=wanted
         )
     on_server = ServerChange(
-        status="ACTIVE", task_state="resize_reverting", host=move.source_host, network_info=None,
+        status=status, task_state=RESTORING[move.kind], host=move.source_host, network_info=None,
         flavor=move.plan.old_flavor, spec=move.plan.old_spec,
     )  # fmt: skip
     delay_s = lease.conductor.settings.recheck_s
@@ -234,30 +233,45 @@ def _restored(lease: Lease, build: Build, guests: dict[str, GuestPlace]) -> Stag
 async def _return_ports(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """Bind the ports to their sources, or to no host; return those of whose servers all are."""
     network = lease.conductor.network
-    homeless = [build for build in builds if _move(build).source_host is None]
-    going = [build for build in builds if _move(build).source_host is not None]
-    if homeless:
-        await lease.conductor.moves.unbind_ports([build.work.server_id for build in homeless])
-    await lease.conductor.moves.drop_bindings([build.work.server_id for build in builds])
-    ports, _ = await ports_held(lease, going, await ensure_ports(lease, going) if going else [])
+    builds_offloaded = [build for build in builds if _move(build).source_host is None]
+    builds_to_bind = [build for build in builds if _move(build).source_host is not None]
+    if builds_offloaded:
+        await lease.conductor.moves.unbind_ports([build.work.server_id for build in builds_offloaded])
+    await _drop_bindings(lease, builds)
+    ports, _ = await ports_held(
+        lease, builds_to_bind, await ensure_ports(lease, builds_to_bind) if builds_to_bind else []
+    )
     binds = [
         PortBind(
             port_id=port.id, server_id=build.work.server_id, host=_source(build), provider_uuid=None,
             revision=port.revision, claimed=(),
         )
-        for build in going
+        for build in builds_to_bind
         for port in ports.get(build.work.server_id, ())
     ]  # fmt: skip
     crash_point("restore.before-bind")
     answers = await network.bind_ports(binds) if binds else []
     crash_point("restore.after-bind")
-    changed = {
+    servers_changed = {
         bind.server_id
         for bind, answer in zip(binds, answers, strict=True)
         if isinstance(answer, BindRefused) and answer.changed
     }
-    bound = [build for build in going if build.work.server_id in ports and build.work.server_id not in changed]
-    return [*homeless, *bound]
+    servers_bound = ports.keys() - servers_changed
+    return [*builds_offloaded, *(build for build in builds_to_bind if build.work.server_id in servers_bound)]
+
+
+async def _drop_bindings(lease: Lease, builds: Sequence[Build]) -> None:
+    """Drop the bindings that live migrations have on hosts where the servers did not get to."""
+    hosts_by_server = [
+        (build.work.server_id, host)
+        for build in builds
+        if _move(build).kind is MoveKind.LIVE
+        for host in (*build.work.excluded_hosts, *([build.work.placed.host] if build.work.placed else ()))
+        if host != build.work.host
+    ]
+    if hosts_by_server:
+        await lease.conductor.moves.drop_bindings(hosts_by_server)
 
 
 async def _return_claims(lease: Lease, builds: Sequence[Build]) -> list[Build]:

@@ -37,6 +37,8 @@ CREATE TABLE compute.move (
 );
 CREATE UNIQUE INDEX move_open ON compute.move (server_id) WHERE open;
 CREATE INDEX move_server ON compute.move (server_id);
+-- A host with fenced guests makes no other before they are gone.
+CREATE INDEX guest_fenced ON compute.guest (host) WHERE fenced;
 -- What was asked of a server, but for its creation, and how each stage of it went: roost.compute.model.ActionEvent.
 CREATE TABLE compute.action (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

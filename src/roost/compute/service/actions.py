@@ -3,6 +3,8 @@
 What a host does for it is desired of the guest; its agent's report ends the action, in `service/guests.py`.
 """
 
+import asyncio
+
 from roost.compute.errors import ActionNotFound, ActionRefused, FilterInvalid, ServerNotFound
 from roost.compute.model import (
     GUEST_CHANNEL,
@@ -20,7 +22,19 @@ from roost.compute.store import server_changes as changes_store
 from roost.compute.store import servers as servers_store
 from roost.platform.database import Connection
 
+SETTLE_WAIT_S = 5.0
+SETTLE_LOOK_S = 0.05
+
 find_locker = reading(store.find_locker)
+
+
+async def wait_until_settled(compute: Compute, server_id: str) -> None:
+    """Return once the last of the server's build is done, for which a server that is ACTIVE may wait; or in 5 s."""
+    for _ in range(round(SETTLE_WAIT_S / SETTLE_LOOK_S)):
+        async with compute.database.connection() as connection:
+            if not await store.is_settling(connection, server_id):
+                return
+        await asyncio.sleep(SETTLE_LOOK_S)
 
 
 async def lock_for_action(tx: Connection, server_id: str, rule: ActionRule, *, is_admin: bool) -> Server:

@@ -7,7 +7,7 @@ between is looked for afterwards: it may have read the ports before, and the new
 from roost.compute.errors import ActionRefused, PortNotOfServer
 from roost.compute.model import NicAsked, Permissions, Requester, Server
 from roost.compute.rules import actions as rules
-from roost.compute.service.actions import lock_for_action
+from roost.compute.service.actions import lock_for_action, wait_until_settled
 from roost.compute.service.context import Compute
 from roost.compute.service.servers import check_nics, find_only_network, get_server
 from roost.compute.store import actions as store
@@ -23,6 +23,7 @@ async def attach_interface(
 
     Raises ServerNotFound, ActionRefused, ServerRefused, NicForbidden, NetworkAmbiguous, and what attach_port raises.
     """
+    await wait_until_settled(compute, server_id)
     async with compute.database.transaction() as tx:
         server = await lock_for_action(tx, server_id, rules.ATTACH, is_admin=by.is_admin)
         assert server.host is not None
@@ -67,6 +68,7 @@ async def _attach(compute: Compute, server: Server, nic: NicAsked | None, permis
 async def detach_interface(compute: Compute, server: Server, port_id: str, by: Requester) -> None:
     """Take a NIC off the server. Raises ServerNotFound, ActionRefused, PortNotOfServer."""
     find_port(server, port_id)
+    await wait_until_settled(compute, server.id)
     async with compute.database.transaction() as tx:
         await lock_for_action(tx, server.id, rules.DETACH, is_admin=by.is_admin)
         await store.insert_action(

@@ -21,7 +21,7 @@ from roost.compute.model import (
 )
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import ActionRule
-from roost.compute.service.actions import lock_for_action
+from roost.compute.service.actions import lock_for_action, wait_until_settled
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.servers import find_flavor, find_forced_host, read_requirements
 from roost.compute.store import moves as store
@@ -38,10 +38,6 @@ TASK_STATES = {
     MoveKind.UNSHELVE: "spawning",
 }
 """What a server is doing from when it is asked to move. Source: Nova, compute/task_states.py."""
-
-
-ABORTED = "the migration was aborted"
-"""Why a move is taken back that its user aborted."""
 
 
 MOVES: Mapping[MoveKind, ActionRule] = {
@@ -70,6 +66,7 @@ async def begin_move(
     Raises ServerNotFound, ActionRefused (its state, its lock, its host is up), ServerRefused (an unknown host or
     flavor, its own host, the flavor that it has) and HostClosed.
     """
+    await wait_until_settled(compute, server_id)
     async with compute.database.transaction() as tx:
         target = await find_forced_host(compute, tx, host)
         flavor = None if flavor_ref is None else await find_flavor(tx, flavor_ref, public_only=public_only)
@@ -115,6 +112,7 @@ def _plan(server: Server, kind: MoveKind, target: ForcedHost | None, flavor: Fla
         old_spec=server.spec,
         old_flavor=server.flavor,
         power="running" if kind in (MoveKind.SHELVE, MoveKind.UNSHELVE) else server.power,
+        was_error=server.status == "ERROR",
         action_id=action_id,
     )
 
@@ -169,7 +167,7 @@ async def abort_migration(compute: Compute, server_id: str, migration_id: int) -
     """Have a live migration taken back. Raises MigrationNotFound, and MigrationRefused once it switches over."""
     migration = await get_migration(compute, server_id, migration_id)
     async with compute.database.transaction() as tx:
-        if not await store.abort(tx, server_id, Failure(message=ABORTED)):
+        if not await store.abort(tx, server_id, Failure(message="the migration was aborted", aborted=True)):
             raise MigrationRefused(
                 f"Migration {migration_id} of instance {server_id} is {migration.status}: it cannot be aborted now."
             )

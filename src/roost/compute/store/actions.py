@@ -24,6 +24,15 @@ SELECT (SELECT stage FROM compute.work WHERE server_id = $1) AS stage,
 FROM (VALUES (1)) AS one LEFT JOIN compute.guest ON guest.server_id = $1 AND guest.host = $2"""
 
 
+IS_SETTLING = """-- compute.is_settling
+SELECT EXISTS (SELECT FROM compute.work WHERE server_id = $1 AND stage = 'settle')"""
+
+
+async def is_settling(tx: Connection, server_id: str) -> bool:
+    """Return whether the last of a build or a move is still to be done."""
+    return bool(await tx.fetchval(IS_SETTLING, server_id))
+
+
 async def get_surroundings(tx: Connection, server_id: str, host: str | None) -> Surroundings:
     """Return what there is beside a locked server; host: the server's."""
     row = await tx.fetchrow(GET_SURROUNDINGS, server_id, host)

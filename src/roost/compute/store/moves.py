@@ -191,8 +191,7 @@ LISTED = tuple(kind.value for kind in (MoveKind.MIGRATE, MoveKind.RESIZE, MoveKi
 
 # The parameters are a MigrationFilter's fields, in their order.
 LIST_MIGRATIONS = """-- compute.list_migrations
-SELECT id, uuid, server_id, kind, status, source_host, dest_host, project_id, user_id,
-    plan -> 'old_flavor' ->> 'id' AS old_flavor_id, plan -> 'flavor' ->> 'id' AS new_flavor_id, created_at, updated_at
+SELECT id, uuid, server_id, kind, status, source_host, dest_host, project_id, user_id, created_at, updated_at
 FROM compute.move
 WHERE kind = ANY($11::text[]) AND ($1::uuid IS NULL OR server_id = $1) AND ($2::text IS NULL OR status = $2)
     AND ($3::text IS NULL OR kind = $3) AND ($4::text IS NULL OR source_host = $4 OR dest_host = $4)

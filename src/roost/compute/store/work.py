@@ -215,7 +215,7 @@ async def withdraw_unbegun_guests(tx: Connection, server_ids: Sequence[str]) -> 
 
 
 LIST_LAUNCHES = """-- compute.list_launches
-SELECT g.server_id, g.host, g.desired, g.reported, coalesce(h.forced_down OR h.silent, true) AS host_down,
+SELECT g.server_id, g.host, g.reported, coalesce(h.forced_down OR h.silent, true) AS host_down,
     extract(epoch FROM clock_timestamp() - g.created_at)::double precision AS asked_s,
     extract(epoch FROM clock_timestamp() - g.begun_at)::double precision AS begun_s,
     extract(epoch FROM clock_timestamp() - h.seen_at)::double precision AS heard_s
