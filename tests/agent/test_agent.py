@@ -27,7 +27,7 @@ from roost.agent.agent import ServedElsewhere, fleet, run, split_by_host
 from roost.agent.drivers.fake import ALWAYS, FakeDriver, Faults, list_guests, list_launches
 from roost.compute.service import Compute
 from roost.platform.database import Database
-from roost.seams.agent import GuestAttempt, GuestOrder, HostReport
+from roost.seams.agent import GuestAttempt, GuestOrder, GuestState, HostReport, ReportAnswer
 
 HOSTS = [f"h{number}" for number in range(10)]
 STAGE_COUNT = "SELECT count(*) FROM compute.work WHERE stage = $1"
@@ -187,6 +187,29 @@ async def test_what_brings_nics_up_is_asked_for_first(
             await tx.execute("UPDATE compute.guest SET desired = $1, reported = 'incoming'", state)
         await until(compute, "SELECT count(*) FROM compute.guest WHERE reported = $1", state, gives=1)
     assert asked == ([state] if asks else [])
+
+
+@pytest.mark.parametrize(("present", "told"), [("running", "unchanged"), ("incoming", "failed")])
+async def test_what_a_host_cannot_change_it_tells_and_what_was_on_its_way_goes(
+    compute: Compute, api_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, present: str, told: str
+) -> None:
+    said: list[tuple[str, str]] = []
+    report = module.Agent._report
+
+    async def noted(itself: module.Agent, order: GuestOrder, state: GuestState, message: str = "") -> ReportAnswer:
+        said.append((state, message))
+        return await report(itself, order, state, message)
+
+    await order_guests(compute, ["h0"])
+    async with agent(api_url, tmp_path, Faults(states_refused=frozenset({"paused"}))):
+        await until(compute, STAGE_COUNT, "settle", gives=1)
+        monkeypatch.setattr(module.Agent, "_report", noted)
+        async with compute.database.transaction() as tx:
+            await tx.execute("UPDATE compute.guest SET desired = $1", present)
+        await until(compute, "SELECT count(*) FROM compute.guest WHERE reported = $1", present, gives=1)
+        async with compute.database.transaction() as tx:
+            await tx.execute("UPDATE compute.guest SET desired = 'paused'")
+        await until_true(lambda: (told, "fake driver: told to refuse paused") in said)
 
 
 async def test_a_server_deleted_before_begin_is_never_launched(compute: Compute, api_url: str, tmp_path: Path) -> None:

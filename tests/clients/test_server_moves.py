@@ -146,8 +146,7 @@ def test_live_migration_and_its_abort(roost: Cluster, cloud: Connection, clouds_
     moved = quiet(cloud, "ACTIVE")
     assert (moved.compute_host, moved.addresses) == (there, web.addresses)
     target = elsewhere(there)
-    agent = next(process for process in roost.processes if f"--host={target}" in process.args)
-    roost.stop(agent)  # nobody takes over the memory there
+    replace_agent(roost, target, "--fake-pre-copy=60")
     openstack(clouds_file, f"{SERVER} migrate --live-migration --host {target} web")
     [listed] = openstack(clouds_file, f"{SERVER} migration list --server web --type live-migration -f json")
     newest = json.loads(listed)[0]
@@ -161,8 +160,33 @@ def test_live_migration_and_its_abort(roost: Cluster, cloud: Connection, clouds_
     openstack(clouds_file, f"{SERVER} migration abort web {newest['Id']}")
     after = quiet(cloud, "ACTIVE")
     assert (after.compute_host, after.addresses) == (there, web.addresses)
-    roost.agent(f"--host={target}", state=f"agent-{target[-1]}")
     asyncio.run(settle(roost))
+    replace_agent(roost, target)
+
+
+@pytest.mark.parametrize(("state", "at_source"), [("incoming", False), ("stopped", True), ("running", False)])
+def test_a_live_migration_that_fails_at_any_step_leaves_the_server_where_it_was(
+    roost: Cluster, cloud: Connection, clouds_file: Path, web: Any, state: str, at_source: bool
+) -> None:
+    here = web.compute_host
+    target = elsewhere(here)
+    replace_agent(roost, here if at_source else target, f"--fake-refuse={state}")
+    openstack(clouds_file, f"{SERVER} migrate --live-migration --host {target} web")
+    after = quiet(cloud, "ACTIVE")
+    assert (after.compute_host, after.addresses, after.power_state) == (here, web.addresses, 1)
+    [listed] = openstack(clouds_file, f"{SERVER} migration list --server web --type live-migration -f json")
+    assert json.loads(listed)[0]["Status"] == "error"
+    [events] = openstack(clouds_file, f"{SERVER} event list web -f json")
+    [shown] = openstack(clouds_file, f"{SERVER} event show web {json.loads(events)[0]['Request ID']} -f json")
+    assert '"Error"' in shown
+    asyncio.run(settle(roost))
+    replace_agent(roost, here if at_source else target)
+
+
+def replace_agent(roost: Cluster, host: str, *options: str) -> None:
+    """Stop the agent of a host, and start another on what it has."""
+    roost.stop(next(process for process in roost.processes if f"--host={host}" in process.args))
+    roost.agent(f"--host={host}", *options, state=f"agent-{host[-1]}")
 
 
 def test_evacuate(roost: Cluster, cloud: Connection, clouds_file: Path, web: Any) -> None:

@@ -62,8 +62,8 @@ def act(call: Any, server_id: str) -> Act:
     return answer
 
 
-async def tell(compute: Compute, server_id: str, state: Any, *, attempt: int = 1) -> None:
-    said = GuestReport(server_id=server_id, host="h1", attempt=attempt, state=state, message="no disk")
+async def tell(compute: Compute, server_id: str, state: Any, *, attempt: int = 1, desired: Any = None) -> None:
+    said = GuestReport(server_id=server_id, host="h1", attempt=attempt, state=state, message="no disk", desired=desired)
     (answer,) = await report(compute, [said], agent=AGENT)
     assert answer.accepted, answer
 
@@ -109,6 +109,25 @@ async def test_power_follows_the_agents_report(
     await tell(compute, server_id, "begun")
     await tell(compute, server_id, "running")
     assert await shown(call, server_id) == ("ACTIVE", "active", None)
+
+
+async def test_a_server_stays_as_it_was_when_its_host_cannot_do_what_is_asked(
+    call: Any, compute: Compute, server_id: str, act: Act
+) -> None:
+    await act("pause")
+    await tell(compute, server_id, "unchanged", desired="stopped")  # of what was desired before
+    assert (await shown(call, server_id))[2] == "pausing"
+    await tell(compute, server_id, "unchanged", desired="paused")
+    assert await shown(call, server_id) == ("ACTIVE", "active", None)
+    assert await guest_of(compute, server_id) == ("running", 1, "running")
+    path = f"/v2.1/servers/{server_id}/os-instance-actions"
+    (action, *_) = (await call("GET", path, version=V)).body["instanceActions"]
+    shown_action = (await call("GET", f"{path}/{action['request_id']}", version=V)).body["instanceAction"]
+    assert (action["action"], action["message"]) == ("pause", "Error")
+    assert shown_action["events"][0]["result"] == "Error"
+    async with compute.database.connection() as connection:
+        details = "SELECT events -> 0 ->> 'details' FROM compute.action WHERE name = 'pause'"
+        assert await connection.fetchval(details) == "no disk"
 
 
 @pytest.mark.parametrize(

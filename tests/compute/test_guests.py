@@ -8,7 +8,7 @@ import pytest
 from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests, take_leases
 from tests.blocked import until_blocked
 
-from roost.compute.model import Stage
+from roost.compute.model import Failure, Stage
 from roost.compute.rules.guests import Guest, ReportOutcome, WorkState, decide_reports, lost_guest_sentence
 from roost.compute.service import Compute
 from roost.compute.service.audit import GUESTS
@@ -72,6 +72,36 @@ def test_without_an_order_only_absence_is_taken(state: str, accepted: int) -> No
     outcome = decide_reports([say(state)], agent_id=AGENT.id, hosts_held=["h1"], guests=[], works=[])
     assert outcome.answers[0].accepted == bool(accepted)
     assert outcome == ReportOutcome(answers=outcome.answers)
+
+
+@pytest.mark.parametrize(
+    ("desired", "stage", "moving", "unchanged", "kept"),
+    [
+        ("stopped", None, False, True, False),
+        ("stopped", Stage.SETTLE, False, True, False),
+        ("paused", None, False, False, False),  # desired meanwhile
+        ("stopped", Stage.STOP, True, False, True),
+        ("stopped", Stage.RESTORE, True, False, False),
+        ("stopped", Stage.LAUNCH, False, False, False),
+    ],
+)
+def test_a_guest_that_its_host_cannot_change_ends_what_was_asked(
+    desired: str, stage: Stage | None, moving: bool, unchanged: bool, kept: bool
+) -> None:
+    said = GuestReport(server_id=SERVER, host="h1", attempt=2, state="unchanged", message="no", desired="stopped")
+    works = (
+        [] if stage is None else [WorkState(server_id=SERVER, stage=stage, attempt=2, deleting=False, moving=moving)]
+    )
+    outcome = decide_reports(
+        [said],
+        agent_id=AGENT.id,
+        hosts_held=["h1"],
+        guests=[Guest(server_id=SERVER, host="h1", attempt=2, desired=desired, reported="running")],
+        works=works,
+    )
+    failures = {SERVER: Failure(message="no", host="h1")}
+    assert (outcome.unchanged, outcome.kept) == (failures if unchanged else {}, failures if kept else {})
+    assert (outcome.states, outcome.moves_work) == ({}, kept)
 
 
 def test_a_running_guest_settles_its_launch() -> None:

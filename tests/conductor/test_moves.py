@@ -407,6 +407,26 @@ async def test_a_server_whose_host_falls_silent_as_it_is_to_be_stopped_is_what_i
     await world.settled()
 
 
+@pytest.mark.parametrize(
+    ("kind", "refused"), [(MoveKind.MIGRATE, "stopped"), (MoveKind.LIVE, "stopped"), (MoveKind.LIVE, "running")]
+)
+async def test_a_server_is_what_it_was_when_a_host_does_not_change_its_guest(
+    world: World, kind: MoveKind, refused: str
+) -> None:
+    """A source that does not stop it, or destinations on which it does not go on."""
+    before = await booted(world, await world.routed(rack1="10.1.0.0/30"))
+    await world.move(before.id, kind)
+    for _ in range(8):  # what is refused on the source it may be asked for once more
+        await world.conduct()
+        await world.serve_hosts(refused=[refused])
+        await world.expire_leases()
+    await world.run()
+    after = await server_service.get_server(world.compute, before.id)
+    assert (after.status, after.task_state, after.host, after.ports) == ("ACTIVE", None, before.host, before.ports)
+    assert "told to fail" in await world.fault(before.id)
+    await world.settled()
+
+
 async def test_what_becomes_of_ports_while_a_server_is_shelved_it_shows(world: World) -> None:
     network = await world.routed(rack1="10.1.0.0/29")
     before = await booted(world, network)
@@ -436,7 +456,7 @@ async def test_a_destination_that_does_not_begin_is_left(world: World, kind: Mov
         await world.run(silent=[chosen])
     after = await server_service.get_server(world.compute, before.id)
     if named or kind is MoveKind.LIVE:
-        assert (after.status, after.task_state, after.host) == ("ACTIVE", None, before.host)
+        assert (after.status, after.task_state, after.host) == ("ACTIVE", None, before.host if named else other)
     else:
         assert (after.status, after.task_state, after.host) == ("VERIFY_RESIZE", None, other)
         await world.end_move(before.id, revert=False)

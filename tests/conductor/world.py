@@ -73,6 +73,7 @@ class World:
     conductor: Conductor
     launches: list[tuple[str, str]] = field(default_factory=list)
     guests: dict[tuple[str, str], int] = field(default_factory=dict)
+    states: dict[tuple[str, str], str] = field(default_factory=dict)
     running: set[tuple[str, str]] = field(default_factory=set)
 
     @classmethod
@@ -185,8 +186,13 @@ class World:
             wake.set()
             await sleeper
 
-    async def serve_hosts(self, *, failing: Sequence[str] = (), silent: Sequence[str] = ()) -> int:
-        """Let hosts do what they are asked: failing ones fail each launch, silent ones nothing. How many orders."""
+    async def serve_hosts(
+        self, *, failing: Sequence[str] = (), silent: Sequence[str] = (), refused: Sequence[str] = ()
+    ) -> int:
+        """Let hosts do what they are asked: failing ones fail each launch, silent ones nothing. How many orders.
+
+        refused: states into which no host brings a guest that is there.
+        """
         names = await guests.list_host_names(self.compute, declared_only=False)
         heard = [name for name in names if name not in silent]
         orders = (await guests.Polls(self.compute).poll(heard, agent=AGENT, busy=[], wait_s=0)).orders
@@ -198,17 +204,22 @@ class World:
                 self.launches.append((order.server_id, order.host))
                 await self.report(order.server_id, order.host, order.attempt, "begun")
                 state = "failed" if order.host in failing else state
+            elif state in refused:
+                state = "failed" if self.states[order.server_id, order.host] == "incoming" else "unchanged"
             self._note(order.server_id, order.host, order.attempt, state)
-            reports.append(self._report(order.server_id, order.host, order.attempt, state))
+            reports.append(self._report(order.server_id, order.host, order.attempt, state, desired=order.desired))
         await guests.report(self.compute, reports, agent=AGENT)
         return len(orders)
 
     def _note(self, server_id: str, host: str, attempt: int, state: str) -> None:
         """A host does what it was asked for: no two guests of one server ever have their NICs up."""
+        if state == "unchanged":
+            return
         if state in ("absent", "failed"):
             self.guests.pop((server_id, host), None)
         else:
             self.guests[server_id, host] = attempt
+            self.states[server_id, host] = state
         self.running.discard((server_id, host))
         if state in ("running", "paused"):
             assert not [key for key in self.running if key[0] == server_id], f"two guests of {server_id}"
@@ -219,13 +230,19 @@ class World:
         (answer,) = await guests.report(self.compute, [self._report(server_id, host, attempt, state)], agent=AGENT)
         return answer.accepted
 
-    def _report(self, server_id: str, host: str, attempt: int, state: str) -> GuestReport:
-        return GuestReport(server_id=server_id, host=host, attempt=attempt, state=state, message="told to fail")
+    def _report(
+        self, server_id: str, host: str, attempt: int, state: str, *, desired: str | None = None
+    ) -> GuestReport:
+        return GuestReport(
+            server_id=server_id, host=host, attempt=attempt, state=state, message="told to fail", desired=desired
+        )
 
-    async def run(self, *, failing: Sequence[str] = (), silent: Sequence[str] = ()) -> None:
+    async def run(
+        self, *, failing: Sequence[str] = (), silent: Sequence[str] = (), refused: Sequence[str] = ()
+    ) -> None:
         """Conductor and hosts, turn by turn, until nothing is due any more."""
         await self.conduct()
-        while await self.serve_hosts(failing=failing, silent=silent):
+        while await self.serve_hosts(failing=failing, silent=silent, refused=refused):
             await self.conduct()
 
     async def move(self, server_id: str, kind: MoveKind, *, to: str | None = None, flavor: str | None = None) -> None:

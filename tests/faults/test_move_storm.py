@@ -82,7 +82,7 @@ async def test_a_storm_of_moves_leaks_nothing_and_runs_nothing_twice(killed: str
         made.serve(workers=2, conductors=2)
         made.load(CLOUD)
         agents = {
-            state: made.agent(*hosts, "--fake-fail=4", "--fake-delay=0.03", state=state)
+            state: made.agent(*hosts, "--fake-fail=4", "--fake-delay=0.03", "--fake-pre-copy=0.05", state=state)
             for state, hosts in AGENTS.items()
         }
         async with CloudClient.connect(made.url) as client:

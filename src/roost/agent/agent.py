@@ -312,10 +312,19 @@ class Agent:
                 log.warning("a guest does not change its state", server_id=order.server_id, reason=str(error))
             else:
                 log.exception("the driver failed", server_id=order.server_id, host=order.host)
-            await asyncio.sleep(DESTROY_RETRY_S)  # the order comes again
+            await self._tell_unchanged(order, str(error) or type(error).__name__)
             return
         crash_point("agent.after-change")
         await self._confirm(order)
+
+    async def _tell_unchanged(self, order: GuestOrder, reason: str) -> None:
+        """Say that the guest is as it was; one that was about to take over another's memory goes, and is made again."""
+        if self._driver.states_by_guest().get(order.key) == "incoming":
+            await self._destroy(order.key, order.attempt)
+            await self._report(order, "failed", reason)
+            return
+        await self._report(order, "unchanged", reason)
+        await asyncio.sleep(DESTROY_RETRY_S)  # before the order comes again, if it does
 
     async def _confirm(self, order: GuestOrder) -> None:
         assert order.desired != "absent"
@@ -343,7 +352,12 @@ class Agent:
     async def _report(self, order: GuestOrder, state: GuestState, message: str = "") -> ReportAnswer:
         """Tell it, with others if there are any, and again until there is an answer, by who serves the host."""
         report = GuestReport(
-            server_id=order.server_id, host=order.host, attempt=order.attempt, state=state, message=message
+            server_id=order.server_id,
+            host=order.host,
+            attempt=order.attempt,
+            state=state,
+            message=message,
+            desired=order.desired if state == "unchanged" else None,
         )
         while True:
             answered: asyncio.Future[ReportAnswer] = asyncio.get_running_loop().create_future()

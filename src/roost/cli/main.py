@@ -19,6 +19,7 @@ from roost.cli import asking
 from roost.cli.asking import DEFAULT_API, DEFAULT_LISTEN, Api, CaFile, Token, check_api
 from roost.cli.crash_points import CRASH_POINTS
 from roost.cli.endings import fail, run
+from roost.cli.fake_options import FakeDelay, FakeFail, FakePreCopy, FakeRefuse, read_faults
 from roost.cli.help_text import PlainCommand, new_program
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import AUTHS, PRESETS, SERVICES, check_policy_word
@@ -38,7 +39,6 @@ from roost.platform.errors import BadRequest, RoostError, reason_of
 from roost.platform.logs import configure_logging
 
 if TYPE_CHECKING:
-    from roost.agent.drivers.fake import Faults
     from roost.cli.cloudfile import Cloud
     from roost.seams.agent import HostReport
 
@@ -170,11 +170,10 @@ def _agent(
     vcpus: Annotated[int, typer.Option(min=1, help="Of each host.")] = 64,
     ram_mb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 262144,
     disk_gb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 2000,
-    fake_delay: Annotated[float, typer.Option(metavar="S", min=0, help="Seconds that a fake launch takes.")] = 0.0,
-    fake_fail: Annotated[
-        str | None,
-        typer.Option(metavar="N|always|vanish", help="Let the first N launches fail, or all, or have them never end."),
-    ] = None,
+    fake_delay: FakeDelay = 0.0,
+    fake_pre_copy: FakePreCopy = 0.0,
+    fake_fail: FakeFail = None,
+    fake_refuse: FakeRefuse = None,
     token_file: TokenFile = None,
     ca_file: CaFile = None,
     cert: ClientCert = None,
@@ -203,8 +202,11 @@ def _agent(
     state = state or (Path("agent") if host is None else Path("agent", host[0]))
     _begin("agent", until_stdin_ends=until_stdin_ends)
     try:
+        faults = read_faults(fake_delay, fake_pre_copy, fake_fail, fake_refuse)
         token = TokenSource(token_file, os.environ)
-        fake = FakeDriver(state, _faults(fake_delay, fake_fail))
+        fake = FakeDriver(state, faults)
+    except BadRequest as error:
+        _misused(str(error))
     except RoostError as error:
         fail(error)
     except (StateInUse, OSError) as error:
@@ -343,17 +345,6 @@ def _read_cloud(file: Path) -> "Cloud":
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr)  # noqa: T201
     return cloud
-
-
-def _faults(delay_s: float, fail: str | None) -> "Faults":
-    from roost.agent.drivers.fake import ALWAYS, Faults
-
-    if fail == "vanish":
-        return Faults(delay_s=delay_s, vanish_first=ALWAYS)
-    if fail == "always":
-        return Faults(delay_s=delay_s, fail_first=ALWAYS)
-    count = 0 if fail is None else _whole_number("--fake-fail", fail, "a number of launches, always or vanish")
-    return Faults(delay_s=delay_s, fail_first=count)
 
 
 def _whole_number(option: str, text: str, expected: str) -> int:

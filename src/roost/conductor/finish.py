@@ -5,11 +5,11 @@ Claims and addresses are given back only when no host can have a guest of the se
 
 from collections.abc import Sequence
 
-from roost.compute.model import Failure, ServerChange, Stage, StageChange, Work
+from roost.compute.model import Failure, ServerChange, Stage
 from roost.compute.service.nics import ports_changed
-from roost.compute.service.work import list_launches, withdraw_guests, withdraw_unbegun_guests
+from roost.compute.service.work import list_launches, withdraw_guests
 from roost.conductor.context import Build, Lease, end_of, staged
-from roost.conductor.launches import Judgement, Verdict, begin_wait_s, judge_launch
+from roost.conductor.launches import judge_launches
 from roost.conductor.moves import settle_moves
 from roost.platform.crash import crash_point
 from roost.seams.compute import PortsChange
@@ -29,40 +29,17 @@ async def settle(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 
 async def launch_timeout(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """Look at launches that take long: wait on, choose another host, or end in ERROR, as `judge_launch` decides."""
-    conductor = lease.conductor
-    settings = conductor.settings
-    launches = await list_launches(conductor.compute, [build.work.server_id for build in builds])
-    judgements = {
-        build.work.server_id: judge_launch(
-            launches.get(build.work.server_id), failures=build.work.failures, settings=settings
-        )
-        for build in builds
-    }
-    leaving = [server_id for server_id, judgement in judgements.items() if judgement.verdict is Verdict.ANOTHER_HOST]
-    # A host that has begun meanwhile goes on.
-    begun = await withdraw_unbegun_guests(conductor.compute, leaving, owner=lease.owner) if leaving else set()
+    launches = await list_launches(lease.conductor.compute, [build.work.server_id for build in builds])
     changes = []
+    builds_late = []
     for build in builds:
         launch = launches.get(build.work.server_id)
         if build.work.move is not None and launch and launch.reported == build.work.move.plan.power:
             changes.append(staged(build.work, Stage.SETTLE, keep=True))
-        elif build.work.server_id in begun:
-            changes.append(_judged(build.work, Judgement(Verdict.WAIT, delay_s=begin_wait_s(settings))))
         else:
-            changes.append(_judged(build.work, judgements[build.work.server_id]))
+            builds_late.append(build)
+    changes += await judge_launches(lease, builds_late, launches)
     return (await lease.advance(builds, changes)).going_on
-
-
-def _judged(work: Work, judgement: Judgement) -> StageChange:
-    failures = work.failures + judgement.counts
-    if judgement.verdict is Verdict.WAIT:
-        return staged(work, Stage.LAUNCH, failures=failures, delay_s=judgement.delay_s)
-    host = work.placed.host if work.placed else ""
-    failure = Failure(message=f"{host} {judgement.reason}", host=host)
-    if judgement.verdict is Verdict.ERROR:
-        return staged(work, end_of(work), failures=failures, failure=failure, keep=True)
-    excluded = (*work.excluded_hosts, host) if host else work.excluded_hosts
-    return staged(work, Stage.RETRY, failures=failures, excluded_hosts=excluded, failure=failure, keep=True)
 
 
 async def retry(lease: Lease, builds: Sequence[Build]) -> list[Build]:

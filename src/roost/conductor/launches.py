@@ -1,14 +1,17 @@
-"""What becomes of a launch that has not come to its end: wait, another host, or ERROR. `finish.py` carries it out.
+"""What becomes of a launch that has not come to its end: wait, another host, or ERROR.
 
 Each wait of begin_timeout_s without a beginning uses up an attempt, so that no server stays BUILD for longer than
 max_attempts of them. Giving up is safe, however short the wait: an attempt that was given up can no longer begin.
 """
 
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from msgspec import Struct
 
-from roost.compute.model import Launch
+from roost.compute.model import Failure, Launch, Stage, StageChange, Work
+from roost.compute.service.work import withdraw_unbegun_guests
+from roost.conductor.context import Build, Lease, end_of, staged
 from roost.conductor.settings import ConductorSettings
 
 HOSTS_SHARE = 0.9
@@ -57,3 +60,33 @@ def judge_launch(launch: Launch | None, *, failures: int, settings: ConductorSet
     reason = f"did not begin to launch the server within {settings.begin_timeout_s:g} s"
     how = "though its agent asks for orders" if heard else "and was not heard of meanwhile"
     return Judgement(Verdict.ANOTHER_HOST, counts=True, reason=f"{reason}, {how}")
+
+
+async def judge_launches(lease: Lease, builds: Sequence[Build], launches: Mapping[str, Launch]) -> list[StageChange]:
+    """Return where servers go whose launches, by server id, take long. A host that is left can no longer begin."""
+    settings = lease.conductor.settings
+    judgements = {
+        build.work.server_id: judge_launch(
+            launches.get(build.work.server_id), failures=build.work.failures, settings=settings
+        )
+        for build in builds
+    }
+    leaving = [server_id for server_id, judgement in judgements.items() if judgement.verdict is Verdict.ANOTHER_HOST]
+    # A host that has begun meanwhile goes on.
+    if leaving:
+        begun = await withdraw_unbegun_guests(lease.conductor.compute, leaving, owner=lease.owner)
+        waiting = Judgement(Verdict.WAIT, delay_s=begin_wait_s(settings))
+        judgements |= dict.fromkeys(begun, waiting)
+    return [_judged(build.work, judgements[build.work.server_id]) for build in builds]
+
+
+def _judged(work: Work, judgement: Judgement) -> StageChange:
+    failures = work.failures + judgement.counts
+    if judgement.verdict is Verdict.WAIT:
+        return staged(work, work.stage, failures=failures, delay_s=judgement.delay_s)
+    host = work.placed.host if work.placed else ""
+    failure = Failure(message=f"{host} {judgement.reason}", host=host)
+    if judgement.verdict is Verdict.ERROR:
+        return staged(work, end_of(work), failures=failures, failure=failure, keep=True)
+    excluded = (*work.excluded_hosts, host) if host else work.excluded_hosts
+    return staged(work, Stage.RETRY, failures=failures, excluded_hosts=excluded, failure=failure, keep=True)

@@ -20,7 +20,7 @@ from roost.compute.service.nics import ports_changed
 from roost.compute.service.work import list_launches
 from roost.conductor.context import Build, Lease, staged
 from roost.conductor.holdings import CONFIRMED_KINDS, ENDED, RESTORING, address_part, host_part
-from roost.conductor.launches import begin_wait_s
+from roost.conductor.launches import begin_wait_s, judge_launches
 from roost.conductor.ports import ensure_ports, ports_held
 from roost.platform.crash import crash_point
 from roost.seams.compute import PortsChange
@@ -48,6 +48,7 @@ async def copy(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     launches = await list_launches(conductor.compute, [build.work.server_id for build in builds])
     changes: list[StageChange] = []
     builds_to_begin: list[Build] = []
+    builds_late: list[Build] = []
     for build in builds:
         launch = launches.get(build.work.server_id)
         if launch is None or launch.host != _dest(build.work):
@@ -55,11 +56,15 @@ async def copy(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         elif launch.reported == "incoming":
             move = replace(_move(build), status="post-migrating")
             changes.append(staged(build.work, Stage.STOP, move=move, keep=True))
-        elif launch.host_down or launch.asked_s > conductor.settings.launch_timeout_s:
+        elif launch.host_down:
             failure = Failure(message=f"{launch.host} did not take over the server's memory", host=launch.host)
             changes.append(staged(build.work, Stage.RESTORE, failure=failure, keep=True))
+        elif launch.asked_s < begin_wait_s(conductor.settings):
+            left_s = begin_wait_s(conductor.settings) - launch.asked_s
+            changes.append(staged(build.work, Stage.COPY, delay_s=left_s))
         else:
-            changes.append(staged(build.work, Stage.COPY, delay_s=begin_wait_s(conductor.settings)))
+            builds_late.append(build)
+    changes += await judge_launches(lease, builds_late, launches)
     changes += await _begin_copies(lease, builds_to_begin)
     return (await lease.advance(builds, changes)).going_on
 

@@ -30,7 +30,7 @@ Desired = Literal["running", "stopped", "paused", "suspended", "incoming", "abse
 of the guest on the server's source. absent: nothing is left of it."""
 NICS_UP = ("running", "paused")
 """What a guest has its NICs up in."""
-GuestState = Literal["begun", "running", "stopped", "paused", "suspended", "incoming", "failed", "absent"]
+GuestState = Literal["begun", "running", "stopped", "paused", "suspended", "incoming", "unchanged", "failed", "absent"]
 
 GuestKey = tuple[str, str]
 """(server_id, host): one place where a server's guest can be."""
@@ -90,10 +90,14 @@ class GuestOrder(OrderId, frozen=True, kw_only=True):
 
 
 class GuestReport(GuestAttempt, frozen=True, kw_only=True):
-    """What became of a guest. state: begun is before it runs; failed leaves nothing of it; message: why it failed."""
+    """What became of a guest. state: begun is before it runs; failed leaves nothing of it.
+
+    unchanged: it is as it was, since the host could not do what was desired. message: why not.
+    """
 
     state: GuestState
     message: str = ""
+    desired: Desired | None = None
 
 
 class Refusal(Enum):

@@ -48,11 +48,14 @@ class StateInUse(Exception):
 class Faults:
     """What the driver is told to do wrong. hosts: only there; empty: on every host.
 
-    delay_s: how long a launch takes. fail_first, vanish_first: so many launches of this process fail, or neither end
+    delay_s: how long a launch takes; pre_copy_s: one that takes over another guest's memory. states_refused: no guest
+    comes into these. fail_first, vanish_first: so many launches of this process fail, or neither end
     nor leave anything (first those that vanish); ALWAYS for all of them.
     """
 
     delay_s: float = 0.0
+    pre_copy_s: float = 0.0
+    states_refused: frozenset[str] = frozenset()
     fail_first: int = 0
     vanish_first: int = 0
     hosts: frozenset[str] = frozenset()
@@ -108,13 +111,21 @@ class FakeDriver:
                 self._fail_left -= 1
                 await asyncio.sleep(self._faults.delay_s)
                 raise LaunchFailed("fake driver: told to fail")
-        if self._faults.delay_s:
-            await asyncio.sleep(self._faults.delay_s)
+        delay_s = self._faults.pre_copy_s if order.desired == "incoming" else self._faults.delay_s
+        if delay_s:
+            await asyncio.sleep(delay_s)
+        self._refuse(order)
         self._write(line)
 
     async def change(self, order: GuestOrder) -> None:
-        """Write the new state down."""
+        """Write the new state down, unless it is to be refused."""
+        self._refuse(order)
         self._write(GuestLine(server_id=order.server_id, host=order.host, attempt=order.attempt, state=order.desired))
+
+    def _refuse(self, order: GuestOrder) -> None:
+        here = not self._faults.hosts or order.host in self._faults.hosts
+        if here and order.desired in self._faults.states_refused:
+            raise LaunchFailed(f"fake driver: told to refuse {order.desired}")
 
     async def destroy(self, key: GuestKey, *, attempt: int) -> None:
         """Write down that the guest is gone, if it is there."""

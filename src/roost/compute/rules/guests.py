@@ -71,7 +71,8 @@ class ReportOutcome:
     """What a set of reports changes; answers: one for each report, in order.
 
     begun, gone: guest rows to mark or to delete. states: guest -> what it is now. active: server id -> the host it runs
-    on, its work settles. changed: server id -> (host, state) of servers without work.
+    on, its work settles. changed: server id -> (host, state) of servers without work. unchanged: server id -> why its
+    host did not do what was asked of a server without work; kept: the same of servers whose hosts do not stop them.
     retreats: server id -> why its work goes to retry. resumed: servers whose work waits no longer. lost: guests that
     are gone although nobody asked for that; found_again: guests that were lost and are there.
     """
@@ -82,6 +83,8 @@ class ReportOutcome:
     gone: set[GuestKey] = field(default_factory=set)
     active: dict[str, str] = field(default_factory=dict)
     changed: dict[str, tuple[str, str]] = field(default_factory=dict)
+    unchanged: dict[str, Failure] = field(default_factory=dict)
+    kept: dict[str, Failure] = field(default_factory=dict)
     retreats: dict[str, Retreat] = field(default_factory=dict)
     resumed: set[str] = field(default_factory=set)
     lost: set[GuestKey] = field(default_factory=set)
@@ -90,7 +93,7 @@ class ReportOutcome:
     @property
     def moves_work(self) -> bool:
         """Return whether a conductor has something to do now."""
-        return bool(self.active or self.retreats or self.resumed)
+        return bool(self.active or self.retreats or self.resumed or self.kept)
 
 
 def decide_reports(
@@ -118,6 +121,8 @@ def decide_reports(
             if report.state == "begun":
                 outcome.begun.add(key)
                 guests_by_key[key] = replace(guest, agent_id=agent_id)
+            elif report.state == "unchanged":
+                _stay(outcome, report, guest, work)
             elif report.state in PRESENT:
                 outcome.states[key] = report.state
                 guests_by_key[key] = replace(guest, agent_id=agent_id, reported=report.state, lost=False)
@@ -257,6 +262,17 @@ def _settle(
     elif work.launches(guest.attempt):
         outcome.active[guest.server_id] = guest.host
         works_by_server[guest.server_id] = replace(work, stage=Stage.SETTLE)
+
+
+def _stay(outcome: ReportOutcome, report: GuestReport, guest: Guest, work: WorkState | None) -> None:
+    """Note why a guest is not as it should be, if that is still desired: its action, or its move, is over."""
+    if report.desired != guest.desired:
+        return
+    failure = Failure(message=report.message or f"the host could not make it {guest.desired}", host=guest.host)
+    if work is None or (work.stage is Stage.SETTLE and not work.moving):
+        outcome.unchanged[guest.server_id] = failure
+    elif work.moving and work.stage is Stage.STOP:
+        outcome.kept[guest.server_id] = failure
 
 
 def _let_go(

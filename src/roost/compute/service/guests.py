@@ -153,6 +153,8 @@ async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Age
         await store.delete_guests(tx, outcome.gone)
         await store.activate_servers(tx, outcome.active)
         await store.change_servers(tx, outcome.changed)
+        await store.keep_servers(tx, outcome.unchanged)
+        await store.restore_works(tx, outcome.kept)
         await store.retry_works(tx, outcome.retreats)
         await store.resume_works(tx, outcome.resumed)
         await store.lose_guests(tx, _failures(outcome.lost))

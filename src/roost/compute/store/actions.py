@@ -116,15 +116,16 @@ async def insert_action(
 FINISH_EVENTS = """-- compute.finish_events
 UPDATE compute.action SET updated_at = now(), message = CASE $2 WHEN 'Error' THEN 'Error' ELSE message END,
     events = (SELECT jsonb_agg(CASE WHEN event ->> 'finished_at' IS NULL
-        THEN event || jsonb_build_object('finished_at', now(), 'result', $2::text) ELSE event END ORDER BY number)
+        THEN event || jsonb_build_object('finished_at', now(), 'result', $2::text, 'details', $3::text) ELSE event END
+        ORDER BY number)
         FROM jsonb_array_elements(events) WITH ORDINALITY AS one (event, number))
 WHERE server_id = ANY($1::uuid[]) AND events @> '[{"finished_at": null}]'"""
 
 
-async def finish_events(tx: Connection, server_ids: Sequence[str], *, result: str) -> None:
-    """End what the hosts of these servers are at. result: Success or Error."""
+async def finish_events(tx: Connection, server_ids: Sequence[str], *, result: str, details: str | None = None) -> None:
+    """End what the hosts of these servers are at. result: Success or Error. details: why it failed."""
     if server_ids:
-        await tx.execute(FINISH_EVENTS, server_ids, result)
+        await tx.execute(FINISH_EVENTS, server_ids, result, details)
 
 
 COLUMNS = "request_id, name, project_id, user_id, started_at, updated_at, message, events"

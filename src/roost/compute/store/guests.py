@@ -329,6 +329,43 @@ async def change_servers(tx: Connection, states_by_server: Mapping[str, tuple[st
         await finish_events(tx, [row["id"] for row in changed], result="Success")
 
 
+KEEP_GUESTS = """
+-- compute.keep_guests
+UPDATE compute.guest g SET desired = g.reported FROM unnest($1::uuid[], $2::text[]) AS k (server_id, host)
+WHERE g.server_id = k.server_id AND g.host = k.host AND g.reported IS NOT NULL
+"""
+KEEP_SERVERS = """
+-- compute.keep_servers
+UPDATE compute.server s SET task_state = NULL, updated_at = now() FROM unnest($1::uuid[], $2::text[]) AS k (id, host)
+WHERE s.id = k.id AND s.host = k.host AND s.task_state IS DISTINCT FROM 'deleting'
+"""
+
+
+async def keep_servers(tx: Connection, failures_by_server: Mapping[str, Failure]) -> None:
+    """Leave servers without work as they were, of which the hosts did not do what was asked; note why."""
+    if failures_by_server:
+        keys = [(server_id, failure.host) for server_id, failure in failures_by_server.items()]
+        await tx.execute(KEEP_GUESTS, *columns_of(keys))
+        await tx.execute(KEEP_SERVERS, *columns_of(keys))
+        for server_id, failure in failures_by_server.items():
+            await finish_events(tx, [server_id], result="Error", details=failure.message)
+
+
+RESTORE_WORKS = """
+-- compute.restore_works
+UPDATE compute.work w SET stage = 'restore', failure = r.failure, run_at = now(), lease_owner = NULL, lease_until = NULL
+FROM unnest($1::uuid[], $2::jsonb[]) AS r (server_id, failure)
+WHERE w.server_id = r.server_id AND w.stage = 'stop' AND NOT w.deleting
+"""
+
+
+async def restore_works(tx: Connection, failures_by_server: Mapping[str, Failure]) -> None:
+    """Have moves taken back of which the sources do not stop the servers."""
+    if failures_by_server:
+        failures = [encode(failure) for failure in failures_by_server.values()]
+        await tx.execute(RESTORE_WORKS, list(failures_by_server), failures)
+
+
 RETRY_WORKS = """
 -- compute.retry_works
 UPDATE compute.work w

@@ -104,7 +104,7 @@ UPDATE compute.action a SET updated_at = now(), message = CASE e.result WHEN 'Er
 FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[]) AS e (action_id, name, host, result, details)
 WHERE a.id = e.action_id
 """
-FAILED = (Stage.RETRY, Stage.RESTORE, Stage.FAIL)
+FAILED = frozenset({Stage.RETRY, Stage.RESTORE, Stage.FAIL})
 
 
 async def add_events(tx: Connection, steps: Sequence[tuple[Marks, StageChange]]) -> None:
@@ -112,7 +112,8 @@ async def add_events(tx: Connection, steps: Sequence[tuple[Marks, StageChange]])
     rows = []
     for marks, change in steps:
         if marks.action_id is not None and change.stage is not marks.stage:
-            failure = change.failure if change.stage in FAILED else None
+            # What an agent's report ends is told by the stage that follows.
+            failure = change.failure if FAILED.intersection((change.stage, marks.stage)) else None
             host = change.placed.host if change.placed else None
             result, details = ("Error", failure.message) if failure else ("Success", None)
             rows.append((marks.action_id, f"conductor_{marks.stage.value}", host, result, details))
