@@ -1,7 +1,7 @@
 """Runs `openstack` commands, all in one process: starting the client takes longer than most of them.
 
-Standard input: a JSON list of lines, as a person types them: `openstack ...` or `NAME=$(openstack ...)`.
-Standard output: a JSON list with each line's exit status and what it printed.
+Standard input: JSON lists, one a line, of lines as a person types them: `openstack ...` or `NAME=$(openstack ...)`.
+Standard output: for each a JSON list with each line's exit status and what it printed.
 """
 
 import contextlib
@@ -32,4 +32,6 @@ def run(lines: list[str]) -> list[dict[str, object]]:
     return done
 
 
-json.dump(run(json.load(sys.stdin)), sys.stdout)
+for request in sys.stdin:
+    sys.stdout.write(json.dumps(run(json.loads(request))) + "\n")
+    sys.stdout.flush()

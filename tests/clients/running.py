@@ -1,4 +1,4 @@
-"""How tests run `openstack` on a cluster: with the how-to's clouds.yaml, in a process of its own."""
+"""How tests run `openstack` on a cluster: with the how-to's clouds.yaml, in one process for each cluster."""
 
 import json
 import os
@@ -21,20 +21,34 @@ def write_clouds_file(roost: Cluster) -> Path:
     assert block is not None
     file = roost.directory / "clouds.yaml"
     file.write_text(block[1].replace("http://127.0.0.1:8778", roost.url))
+    _clients[file] = _start(file)
+    roost.processes.append(_clients[file])
     return file
+
+
+_clients: dict[Path, subprocess.Popen[str]] = {}
+
+
+def _start(clouds_file: Path) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+    with clouds_file.with_name("openstack.log").open("w") as log:
+        return subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("openstack_commands.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**environment, "OS_CLIENT_CONFIG_FILE": str(clouds_file), "OS_CLOUD": "roost"},
+        )
 
 
 def run_openstack(clouds_file: Path, lines: Sequence[str]) -> list[dict[str, Any]]:
     """What each of the lines says and prints, and its status."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("openstack_commands.py"))],
-        input=json.dumps(lines),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**environment, "OS_CLIENT_CONFIG_FILE": str(clouds_file), "OS_CLOUD": "roost"},
-    )
-    assert done.returncode == 0, done.stderr
-    results: list[dict[str, Any]] = json.loads(done.stdout)
+    client = _clients[clouds_file]
+    assert client.stdin is not None
+    assert client.stdout is not None
+    print(json.dumps(list(lines)), file=client.stdin, flush=True)
+    answer = client.stdout.readline()
+    assert answer, clouds_file.with_name("openstack.log").read_text()
+    results: list[dict[str, Any]] = json.loads(answer)
     return results

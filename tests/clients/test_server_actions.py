@@ -19,7 +19,7 @@ from tests.cluster import Cluster, cluster, settle
 
 CLOUD = (ROOT / "examples" / "three-racks.yaml").read_text()
 WAIT_S = 30
-CREATE = "openstack server create --wait --flavor small --network public --block-device boot_index=0"
+CREATE = "openstack server create --flavor small --network public --block-device boot_index=0"
 SHOW = "openstack server show web -f json"
 
 pytestmark = [
@@ -29,8 +29,8 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def roost() -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def served() -> Iterator[Cluster]:
     """Three racks, without an agent."""
     with cluster() as made:
         made.serve("all")
@@ -38,9 +38,19 @@ def roost() -> Iterator[Cluster]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def clouds_file(served: Cluster) -> Path:
+    return write_clouds_file(served)
+
+
 @pytest.fixture
-def clouds_file(roost: Cluster) -> Path:
-    return write_clouds_file(roost)
+def roost(served: Cluster, clouds_file: Path) -> Iterator[Cluster]:
+    """The three racks, without a server and without an agent before and afterwards."""
+    yield served
+    openstack(clouds_file, "openstack server delete web")
+    asyncio.run(settle(served))
+    for process in [process for process in served.processes if "agent" in process.args]:
+        served.stop(process)
 
 
 @pytest.fixture
@@ -70,9 +80,15 @@ def wait(cloud: Connection, status: str) -> Any:
     return cloud.compute.wait_for_server(server, status=status, wait=WAIT_S, interval=0.2)
 
 
+def create(cloud: Connection, clouds_file: Path) -> Any:
+    openstack(clouds_file, f"{CREATE} web")
+    return wait(cloud, "ACTIVE")
+
+
 def test_power_over_restarts_of_the_agent(roost: Cluster, cloud: Connection, clouds_file: Path) -> None:
     agent = roost.agent(state="agent-1")
-    openstack(clouds_file, f"{CREATE} web", "openstack server stop web")
+    create(cloud, clouds_file)
+    openstack(clouds_file, "openstack server stop web")
     stopped = wait(cloud, "SHUTOFF")
     assert (stopped.vm_state, stopped.power_state) == ("stopped", 4)
     roost.stop(agent)
@@ -90,7 +106,8 @@ def test_power_over_restarts_of_the_agent(roost: Cluster, cloud: Connection, clo
         openstack(clouds_file, f"openstack server {back} web")
         wait(cloud, "ACTIVE")
     launches = len(roost.launches())
-    openstack(clouds_file, "openstack server reboot --wait web", "openstack server reboot --hard --wait web")
+    openstack(clouds_file, "openstack server reboot --wait web", "openstack server reboot --hard web")
+    wait(cloud, "ACTIVE")
     assert len(roost.launches()) == launches + 2
     events, show = openstack(
         clouds_file,
@@ -106,14 +123,12 @@ def test_power_over_restarts_of_the_agent(roost: Cluster, cloud: Connection, clo
     assert "compute_stop_instance" in event
     assert "Success" in event
     assert json.loads(show)["OS-EXT-SRV-ATTR:host"] in event
-    openstack(clouds_file, "openstack server delete --wait web")
-    asyncio.run(settle(roost))
 
 
 def test_an_agent_killed_behind_a_change_says_it_later(roost: Cluster, cloud: Connection, clouds_file: Path) -> None:
     """Two changes, each killed between the guest and the report; the guest is changed once."""
     agent = roost.agent(state="agent-1")
-    openstack(clouds_file, f"{CREATE} web")
+    create(cloud, clouds_file)
     for command, status in (("stop", "SHUTOFF"), ("start", "ACTIVE")):
         roost.stop(agent)
         agent = roost.agent(state="agent-1", environment={"ROOST_CRASH_AT": "agent.after-change"})
@@ -127,7 +142,7 @@ def test_an_agent_killed_behind_a_change_says_it_later(roost: Cluster, cloud: Co
 
 def test_a_host_that_is_down_does_it_once_it_is_back(roost: Cluster, cloud: Connection, clouds_file: Path) -> None:
     agent = roost.agent(state="agent-1")
-    openstack(clouds_file, f"{CREATE} web")
+    create(cloud, clouds_file)
     roost.stop(agent)
     openstack(clouds_file, "openstack server reboot --hard web")
     assert json.loads(openstack(clouds_file, SHOW)[0])["status"] == "HARD_REBOOT"
@@ -140,9 +155,10 @@ def test_a_host_that_is_down_does_it_once_it_is_back(roost: Cluster, cloud: Conn
 def test_names_locks_properties_and_tags(roost: Cluster, cloud: Connection, clouds_file: Path) -> None:
     roost.agent()
     new = "openstack --os-compute-api-version 2.73"
+    openstack(clouds_file, f"{new} {CREATE.removeprefix('openstack ').replace('public', 'public --tag red')} web")
+    wait(cloud, "ACTIVE")
     openstack(
         clouds_file,
-        f"{new} {CREATE.removeprefix('openstack ').replace('public', 'public --tag red')} web",
         "openstack server set --name db --property role=db --property rack=1 web",
         "openstack server unset --property rack db",
         f"{new} server set --description main --tag blue db",
@@ -163,8 +179,7 @@ def test_names_locks_properties_and_tags(roost: Cluster, cloud: Connection, clou
 def test_the_sdk_rebuilds(roost: Cluster, cloud: Connection, clouds_file: Path) -> None:
     """`openstack server rebuild` asks the image service first, which Roost has none of."""
     roost.agent()
-    openstack(clouds_file, f"{CREATE} web")
-    before = wait(cloud, "ACTIVE")
+    before = create(cloud, clouds_file)
     image = "11111111-1111-4111-8111-111111111111"
     asked = cloud.compute.rebuild_server(before, image=image, name="web", metadata={"a": "b"})
     assert (asked.status, asked.image.id) == ("REBUILD", image)

@@ -30,7 +30,7 @@ hosts:
 """
 WAIT_S = 30
 SERVER = "openstack --os-compute-api-version 2.74 server"
-CREATE = f"{SERVER} create --wait --flavor small --network public --block-device boot_index=0 web"
+CREATE = f"{SERVER} create --flavor small --network public --block-device boot_index=0 web"
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::openstack.warnings.RemovedInSDK50Warning"),
@@ -68,7 +68,7 @@ def web(roost: Cluster, cloud: Connection, clouds_file: Path) -> Iterator[Any]:
     """A server that is deleted afterwards."""
     openstack(clouds_file, CREATE)
     yield wait(cloud, "ACTIVE")
-    openstack(clouds_file, f"{SERVER} delete --wait web")
+    openstack(clouds_file, f"{SERVER} delete web")
     asyncio.run(settle(roost))
 
 
@@ -112,11 +112,15 @@ def test_migrate_and_resize(cloud: Connection, clouds_file: Path, web: Any) -> N
     assert (migrated.compute_host, migrated.addresses) == (there, web.addresses)
     openstack(clouds_file, f"{SERVER} migration confirm web")
     quiet(cloud, "ACTIVE")
-    openstack(clouds_file, f"{SERVER} migrate --wait web", f"{SERVER} migration revert web")
+    openstack(clouds_file, f"{SERVER} migrate web")
+    quiet(cloud, "VERIFY_RESIZE")
+    openstack(clouds_file, f"{SERVER} migration revert web")
     assert quiet(cloud, "ACTIVE").compute_host == there
     openstack(clouds_file, f"{SERVER} resize --wait --flavor large web", f"{SERVER} resize revert web")
     assert quiet(cloud, "ACTIVE").flavor.original_name == "small"
-    openstack(clouds_file, f"{SERVER} resize --wait --flavor large web", f"{SERVER} resize confirm web")
+    openstack(clouds_file, f"{SERVER} resize --flavor large web")
+    quiet(cloud, "VERIFY_RESIZE")
+    openstack(clouds_file, f"{SERVER} resize confirm web")
     resized = quiet(cloud, "ACTIVE")
     assert (resized.flavor.original_name, resized.addresses) == ("large", web.addresses)
     listed, events = openstack(
@@ -207,11 +211,11 @@ def test_evacuate(roost: Cluster, cloud: Connection, clouds_file: Path, web: Any
 
 
 def test_shelve(cloud: Connection, clouds_file: Path, web: Any) -> None:
-    openstack(clouds_file, f"{SERVER} shelve --wait web")
+    openstack(clouds_file, f"{SERVER} shelve web")
     shelved = quiet(cloud, "SHELVED_OFFLOADED")
     assert (shelved.compute_host, shelved.addresses) == (None, web.addresses)
     assert "SHELVED_OFFLOADED" in openstack(clouds_file, f"{SERVER} list")[0]
-    openstack(clouds_file, f"{SERVER} unshelve --wait web")
+    openstack(clouds_file, f"{SERVER} unshelve web")
     assert quiet(cloud, "ACTIVE").addresses == web.addresses
 
 

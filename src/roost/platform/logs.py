@@ -29,6 +29,8 @@ def configure_logging(process: str) -> None:
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(process=process)
+    # Its pool warns, with a traceback, of every connection that it cannot restore; the requests say so themselves.
+    logging.getLogger("asyncpg").setLevel(logging.ERROR)
 
 
 class EachMinute:
