@@ -189,6 +189,16 @@ def test_a_network_without_addresses_is_impossible_for_who_needs_one(needs_addre
     assert list(changes) == ([] if possible else ["impossible"])
 
 
+def test_what_is_switched_off_asks_for_nothing() -> None:
+    for request_filter, option in (
+        (routed_networks, "query_placement_for_routed_network_aggregates"),
+        (ip_aware, "ip_aware"),
+    ):
+        request = replace(BARE, nics=(a_nic(a_network(a_segment("rack1"))),))
+        assert request_filter(request, SETTINGS) != request
+        assert request_filter(request, replace(SETTINGS, **{option: False})) == request
+
+
 def test_what_is_impossible_is_asked_for_no_further() -> None:
     request = replace(BARE, nics=(a_nic(a_network()), a_nic()))
     narrowed = apply_filters(request)

@@ -6,11 +6,12 @@ its claim or a fresh search finds no host: a claim conflict is nobody's failure.
 
 from collections.abc import Mapping, Sequence
 
-from roost.compute.model import WORK_CHANNEL, Failure, MoveKind, Placed, Stage
+from roost.compute.model import WORK_CHANNEL, Failure, MoveKind, Placed, Stage, StageChange
 from roost.compute.service.hosts import count_closed_hosts, list_quiet_hosts
 from roost.compute.service.work import get_host_cells
 from roost.conductor.context import Build, Lease, end_of, staged
 from roost.conductor.holdings import held_by_move
+from roost.conductor.hosts_first import add_addresses
 from roost.conductor.ports import ensure_ports
 from roost.conductor.resume import HostSearch, adopt_claims, begin_searches, release_claims, with_claims
 from roost.platform.crash import crash_point
@@ -55,7 +56,7 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     await adopt_claims(lease, [search for search in searches if not search.overtaken], networks)
     quiet = await _list_quiet(lease, searches)
     for _ in range(ROUNDS_MAX):
-        waiting = [search for search in searches if search.outcome is None and not search.overtaken]
+        waiting = [search for search in searches if not _is_over(search)]
         if not waiting:
             break
         await _search_and_claim(lease, waiting, networks, quiet)
@@ -72,6 +73,8 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
                 )
             case Failure():
                 changes.append(staged(work, end_of(work), failure=search.outcome, keep=True))
+            case None if search.full_host is not None:
+                changes.append(_leave(search, search.full_host))
             case None:
                 changes.append(staged(work, Stage.PLACE, delay_s=BUSY_DELAY_S))
     ports = {search.server_id: search.ports for search in searches}
@@ -80,6 +83,22 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         conductor.compute.wake(WORK_CHANNEL)  # conductors of other cells go on with these
     await release_claims(lease, [search for search in searches if search.server_id in advanced.lost])
     return advanced.going_on
+
+
+def _is_over(search: HostSearch) -> bool:
+    return search.outcome is not None or search.overtaken or search.full_host is not None
+
+
+def _leave(search: HostSearch, full_host: str) -> StageChange:
+    work = search.build.work
+    return staged(
+        work,
+        Stage.RETRY,
+        failures=work.failures + 1,
+        excluded_hosts=(*work.excluded_hosts, full_host),
+        failure=Failure(message=f"{full_host} has no free address on a network of the server", host=full_host),
+        keep=True,
+    )
 
 
 def _next_stage(search: HostSearch) -> Stage:
@@ -115,8 +134,10 @@ async def _search_and_claim(
     for search in searches:
         alike.setdefault((_request(search, networks), _may_leave(search)), []).append(search)
     possible: list[tuple[list[Request], list[HostSearch]]] = []
+    scheduling = lease.conductor.scheduling
     for (bare, _), group in alike.items():
-        requests_narrowed = [apply_filters(request, lease.conductor.scheduling) for request in alternatives(bare)]
+        kinds = alternatives(bare) if scheduling.ip_aware else [bare]
+        requests_narrowed = [apply_filters(request, scheduling) for request in kinds]
         requests_possible = [request for request in requests_narrowed if request.impossible is None]
         if requests_possible:
             possible.append((requests_possible, group))
@@ -137,7 +158,7 @@ async def _search_and_claim(
             answer,
             len(group),
             lease.conductor.env.random,
-            lease.conductor.scheduling,
+            scheduling,
             excluded=excluded,
             quiet=quiet if excluded else frozenset(),
             elsewhere=_may_leave(group[0]),
@@ -146,6 +167,8 @@ async def _search_and_claim(
             chosen.append((search, candidate, answer.summaries[candidate.root_uuid].name))
         if not candidates:
             await _refuse(lease, tried, group)
+    if not scheduling.ip_aware:
+        chosen = await add_addresses(lease, [(_request(one[0], networks), *one) for one in chosen])
     await _claim(lease, chosen, networks)
 
 

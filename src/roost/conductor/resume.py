@@ -24,6 +24,7 @@ class HostSearch:
 
     ports: with the provider of an address that is claimed or assigned already. consumers: as read under the lease.
     leaving: it may leave the segment of an address that this build assigned. overtaken: a consumer changed under it.
+    full_host: the host that was chosen for it without a look at addresses, and has none.
     """
 
     build: Build
@@ -31,6 +32,7 @@ class HostSearch:
     consumers: Mapping[str, ConsumerState]
     leaving: bool = False
     overtaken: bool = False
+    full_host: str | None = None
     outcome: Placed | Failure | None = None
 
     @property

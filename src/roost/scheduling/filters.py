@@ -55,11 +55,13 @@ def flavor_requirements(request: Request, _settings: SchedulingSettings) -> Requ
     return request
 
 
-def routed_networks(request: Request, _settings: SchedulingSettings) -> Request:
+def routed_networks(request: Request, settings: SchedulingSettings) -> Request:
     """Ask for hosts that reach the networks: OR over a network's segments, AND over the NICs.
 
     A port with an address holds the server to its segment. A segment without an aggregate is skipped.
     """
+    if not settings.query_placement_for_routed_network_aggregates:
+        return request
     for nic in request.nics:
         aggregates = reached_through(nic)
         if not aggregates:
@@ -77,12 +79,12 @@ def routed_networks(request: Request, _settings: SchedulingSettings) -> Request:
     return request
 
 
-def ip_aware(request: Request, _settings: SchedulingSettings) -> Request:
+def ip_aware(request: Request, settings: SchedulingSettings) -> Request:
     """Ask for one granular group of one address of each class for every NIC that needs some, from that NIC's network.
 
     Where none of a port's addresses are counted (SLAAC), reaching the network is enough.
     """
-    for nic in request.nics:
+    for nic in request.nics if settings.ip_aware else ():
         if not nic.needs_address:
             continue
         if not any(segment.gives_addresses for segment in nic.network.segments):
