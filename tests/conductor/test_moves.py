@@ -10,7 +10,7 @@ from tests.conductor.world import BY, World
 from tests.network.cloud import PROJECT
 from tests.next_call import instead
 
-from roost.compute.errors import MigrationNotFound, ServerRefused
+from roost.compute.errors import HostClosed, MigrationNotFound, ServerRefused
 from roost.compute.model import MigrationFilter, MoveKind
 from roost.compute.rules.actions import REBOOT_HARD, REBOOT_SOFT, ActionRule
 from roost.compute.service import guests
@@ -123,6 +123,24 @@ async def test_a_named_destination_outside_of_the_segment_is_refused_with_the_re
     after = await server_service.get_server(world.compute, before.id)
     assert (after.status, after.host, after.ports) == ("ACTIVE", before.host, before.ports)
     assert "segment" in await world.fault(before.id)
+    await world.settled()
+
+
+async def test_a_disabled_host_is_a_destination_if_it_is_forced_and_its_segment_will_do(world: World) -> None:
+    await world.hosts("r2-h1", reach=["rack2"])
+    before = await booted(world, await world.routed(rack1="10.1.0.0/29"))
+    target = next(name for name in ("r1-h1", "r1-h2") if name != before.host)
+    for name in (target, "r2-h1"):
+        await host_service.disable_host(world.compute, name)
+    with pytest.raises(HostClosed, match="is disabled"):
+        await world.move(before.id, MoveKind.LIVE, to=target)
+    await world.move(before.id, MoveKind.LIVE, to="r2-h1", anyway=True)
+    await world.run()
+    assert "does not reach segment" in await world.fault(before.id)
+    assert (await server_service.get_server(world.compute, before.id)).host == before.host
+    await world.move(before.id, MoveKind.LIVE, to=target, anyway=True)
+    await world.run()
+    assert (await server_service.get_server(world.compute, before.id)).host == target
     await world.settled()
 
 

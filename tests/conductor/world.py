@@ -245,9 +245,17 @@ class World:
         while await self.serve_hosts(failing=failing, silent=silent, refused=refused):
             await self.conduct()
 
-    async def move(self, server_id: str, kind: MoveKind, *, to: str | None = None, flavor: str | None = None) -> None:
+    async def move(
+        self,
+        server_id: str,
+        kind: MoveKind,
+        *,
+        to: str | None = None,
+        flavor: str | None = None,
+        anyway: bool = False,
+    ) -> None:
         """Ask for a move."""
-        await move_service.begin_move(self.compute, server_id, kind, BY, host=to, flavor_ref=flavor)
+        await move_service.begin_move(self.compute, server_id, kind, BY, host=to, anyway=anyway, flavor_ref=flavor)
 
     async def end_move(self, server_id: str, *, revert: bool) -> None:
         """Confirm or revert a move."""

@@ -189,6 +189,15 @@ def test_a_network_without_addresses_is_impossible_for_who_needs_one(needs_addre
     assert list(changes) == ([] if possible else ["impossible"])
 
 
+def test_a_host_that_is_forced_may_be_disabled_and_lack_the_flavors_traits() -> None:
+    host = ForcedHost(name="h1", provider_uuid="u1", anyway=True)
+    traits = (FlavorGroup(suffix="", resources={}, required=frozenset({"FAST"})),)
+    request = replace(BARE, forced_host=host, flavor_groups=traits)
+    assert asked(disabled_hosts, request) == {}
+    assert asked(flavor_requirements, request) == {}
+    assert asked(forced_host, request) == {"in_tree": "u1"}
+
+
 def test_what_is_switched_off_asks_for_nothing() -> None:
     for request_filter, option in (
         (routed_networks, "query_placement_for_routed_network_aggregates"),

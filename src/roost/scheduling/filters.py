@@ -18,6 +18,8 @@ DEFAULTS = SchedulingSettings()
 
 def disabled_hosts(request: Request, _settings: SchedulingSettings) -> Request:
     """Leave out hosts that their operator disabled or forced down; the compute service gives them the trait."""
+    if request.forced_host is not None and request.forced_host.anyway:
+        return request
     enabled = Narrowing(words=ENABLED, requirement=Requirement.NO_TRAIT, names=(DISABLED,))
     return request.narrowed(enabled, forbidden_traits=request.forbidden_traits | {DISABLED})
 
@@ -36,7 +38,10 @@ def flavor_requirements(request: Request, _settings: SchedulingSettings) -> Requ
 
     How its groups share providers holds for all groups of the query: with `isolate` also two NICs need two segments.
     """
+    anyway = request.forced_host is not None and request.forced_host.anyway
     for group in request.flavor_groups:
+        if group.suffix == "" and anyway:
+            continue
         if group.suffix == "":
             request = request.narrowed(
                 required_traits=request.required_traits | group.required,

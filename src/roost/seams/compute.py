@@ -30,10 +30,11 @@ class FlavorGroup(Struct, frozen=True, kw_only=True):
 
 
 class ForcedHost(Struct, frozen=True, kw_only=True):
-    """The one host that a server may be on, as an operator said."""
+    """The one host that a server may be on, as an operator said. anyway: disabled, or without the flavor's traits."""
 
     name: str
     provider_uuid: str
+    anyway: bool = False
 
 
 class RequestSpec(Struct, frozen=True, kw_only=True):

@@ -7,12 +7,13 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from roost.compute.api.access import Access
 from roost.compute.api.actions import Action, Actions, Run
 from roost.compute.api.policies import SERVERS
-from roost.compute.api.requests import Attributes, Name
+from roost.compute.api.requests import Attributes, Name, flag
 from roost.compute.errors import ActionRefused
 from roost.compute.model import MoveKind, Server
 from roost.compute.rules.actions import OFFLOAD, state_sentence
 from roost.compute.service import Compute
 from roost.compute.service import moves as service
+from roost.platform.errors import BadRequest
 from roost.platform.operations import Versions
 
 FORCE_UNTIL = (2, 67)
@@ -75,12 +76,22 @@ async def _resize(compute: Compute, server: Server, body: ResizeBody, access: Ac
 
 
 async def _live_migrate(compute: Compute, server: Server, body: LiveBody, access: Access) -> None:
-    await service.begin_move(compute, server.id, MoveKind.LIVE, access.requester, host=body.host)
+    forced = _forced(body.force, body.host)
+    await service.begin_move(compute, server.id, MoveKind.LIVE, access.requester, host=body.host, anyway=forced)
 
 
 async def _evacuate(compute: Compute, server: Server, body: EvacuateBody, access: Access) -> None:
     host = None if body.host is UNSET else body.host
-    await service.begin_move(compute, server.id, MoveKind.EVACUATE, access.requester, host=host)
+    forced = _forced(body.force, host)
+    await service.begin_move(compute, server.id, MoveKind.EVACUATE, access.requester, host=host, anyway=forced)
+
+
+def _forced(force: bool | str | UnsetType, host: str | None) -> bool:
+    """Return whether the named host is to do whatever is said against it, but for room and addresses."""
+    forced = flag(None if force is UNSET else force, "force", default=False)
+    if forced and host is None:
+        raise BadRequest("Can't force to a non-provided destination")
+    return forced
 
 
 def _move(kind: MoveKind) -> Run:

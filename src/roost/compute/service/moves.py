@@ -58,17 +58,19 @@ async def begin_move(
     by: Requester,
     *,
     host: str | None = None,
+    anyway: bool = False,
     flavor_ref: str | None = None,
     public_only: bool = False,
 ) -> None:
-    """Begin a move. host: the one destination that will do. flavor_ref, public_only: of a resize, what it is to be.
+    """Begin a move. host: the one destination that will do; anyway: even disabled, or without the flavor's traits.
 
+    flavor_ref, public_only: of a resize, what it is to be.
     Raises ServerNotFound, ActionRefused (its state, its lock, its host is up), ServerRefused (an unknown host or
     flavor, its own host, the flavor that it has) and HostClosed.
     """
     await wait_until_settled(compute, server_id)
     async with compute.database.transaction() as tx:
-        target = await find_forced_host(compute, tx, host)
+        target = await find_forced_host(compute, tx, host, anyway=anyway)
         flavor = None if flavor_ref is None else await find_flavor(tx, flavor_ref, public_only=public_only)
         server = await lock_for_action(tx, server_id, MOVES[kind], is_admin=by.is_admin)
         if flavor is not None and flavor == server.flavor:

@@ -156,23 +156,29 @@ def read_requirements(flavor: Flavor) -> FlavorRequirements:
     return requirements
 
 
-async def find_forced_host(compute: Compute, tx: Connection, name: str | None) -> ForcedHost | None:
-    """Return the host that a server is forced to, if any; what else it lacks, the search for candidates says."""
+async def find_forced_host(
+    compute: Compute, tx: Connection, name: str | None, *, anyway: bool = False
+) -> ForcedHost | None:
+    """Return the host that a server is forced to, if any; what else it lacks, the search for candidates says.
+
+    anyway: also a disabled one.
+    """
     if name is None:
         return None
     hosts = await hosts_store.list_hosts(tx, after="", limit=1, names=[name])
     if not hosts:
         raise ServerRefused(f"Compute host {name} could not be found.")
     (host,) = hosts
-    if host.disabled or host.down:
-        if host.disabled:
+    disabled = host.disabled and not anyway
+    if disabled or host.down:
+        if disabled:
             state, remedy = "is disabled", "Enable it"
         elif host.forced_down:
             state, remedy = "was forced down", "Set forced_down to false"
         else:
             state, remedy = "has not been heard of", "Start its agent"
         raise HostClosed(f"Compute host {name} {state}: it takes no new server. {remedy}, or name another host.")
-    return ForcedHost(name=host.name, provider_uuid=host.provider_uuid)
+    return ForcedHost(name=host.name, provider_uuid=host.provider_uuid, anyway=anyway)
 
 
 async def get_server(compute: Compute, server_id: str) -> Server:
