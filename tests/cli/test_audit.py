@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -39,6 +40,19 @@ async def test_a_cloud_where_all_agrees_is_clean(books: Books) -> None:
     assert (status, report["clean"], report["found"]) == (0, True, [])
     assert set(report["counts"]) == {kind.code for kind in KINDS}
     assert await books.tell(repair=True) == (0, "Nothing has drifted.\n")
+
+
+async def test_what_nobody_can_use_is_named_and_is_no_drift(books: Books) -> None:
+    world = books.world
+    await world.routed(rack7="10.7.0.0/28")
+    status, report = await books.audit()
+    assert (status, report["clean"], report["found"]) == (0, True, [])
+    (unreached,) = report["gaps"]
+    assert re.fullmatch(
+        r"no host reaches segment \S+ \(10\.7\.0\.0/28\): have an agent report physical network rack7", unreached
+    )
+    _, text = await books.tell()
+    assert text.splitlines()[1:] == ["To look at, though it is no drift:", f"    {unreached}"]
 
 
 @pytest.mark.parametrize("what", DRIFTS)

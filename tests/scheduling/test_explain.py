@@ -98,6 +98,7 @@ class Cloud:
     def ask(
         self, *ports: Port, networks: tuple[NetworkView, ...] = (PUBLIC, STORAGE, BACKEND),
         excluded: tuple[str, ...] = (), earlier: str | None = None, closed: ClosedHosts = ALL_OPEN,
+        empty: frozenset[str] = frozenset(),
     ) -> Explanation:  # fmt: skip
         index = Index()
         index.apply(Delta(providers=self.providers))
@@ -116,8 +117,9 @@ class Cloud:
         }
         asked = addresses_asked(tried[0][0])
         return explain(
-            tried, {uuid: usages[uuid] for uuid in asked if uuid in usages}, ports=ports, closed=closed, earlier=earlier
-        )
+            tried, {uuid: usages[uuid] for uuid in asked if uuid in usages}, ports=ports, closed=closed,
+            empty_aggregates=empty, earlier=earlier,
+        )  # fmt: skip
 
 
 NAMES = (VCPU, MEMORY_MB, DISK_GB)
@@ -147,6 +149,17 @@ def test_a_network_without_free_addresses_is_said_in_the_operators_words() -> No
         ("with 1024 MB memory free", 12),
         ("with 10 GB disk free", 12),
         ("with a free address on network public", 0),
+    )
+
+
+def test_segments_that_no_host_reaches_are_named_beside_those_that_are_full() -> None:
+    cloud = Cloud().hosts(2, "rack1").segment("rack1", 13, 13).segment("rack2", 13, 0).segment("rack3", 5, 0)
+    assert cloud.ask(port(), empty=frozenset({"a-rack2"})).message.endswith(
+        "rack1 0 of 13 free, rack2 13 of 13 free, rack3 5 of 5 free. "
+        "No host reaches segment rack2 of network public: have agents report its physical network."
+    )
+    assert cloud.ask(port(), empty=frozenset({"a-rack2", "a-rack3"})).message.endswith(
+        "No host reaches segments rack2 and rack3 of network public: have agents report their physical networks."
     )
 
 

@@ -10,7 +10,16 @@ from pathlib import Path
 from msgspec import Struct
 from rich.console import Console
 
-from roost.cli.audit_report import CLEAN, DRIFT, REPAIRED, print_drifts, print_json, print_outcome, report_json
+from roost.cli.audit_report import (
+    CLEAN,
+    DRIFT,
+    REPAIRED,
+    print_drifts,
+    print_gaps,
+    print_json,
+    print_outcome,
+    report_json,
+)
 from roost.cli.cloud_wiring import CloudParts
 from roost.cli.ledger_target import LedgerTarget, TargetRefused, open_existing, outdated
 from roost.cli.roles import SCHEMAS
@@ -19,6 +28,7 @@ from roost.compute.model import CHANNELS
 from roost.compute.service import audit as compute_audit
 from roost.compute.service import guests as compute_guests
 from roost.network.service import audit as network_audit
+from roost.network.service.gaps import list_gaps
 from roost.placement.rules.drift import ALLOCATION_UNBACKED
 from roost.placement.service import audit as ledger_audit
 from roost.placement.service.ledger import Ledger, sync_standard_names
@@ -66,15 +76,17 @@ async def audit(
     """
     async with _open_records(target, config) as records:
         drifts = await records.audit(Repairs.NONE)
+        gaps = [] if records.cloud is None else await list_gaps(records.cloud.networks)
         if not as_json:
             print_drifts(console, drifts, repair=repair)
+            print_gaps(console, gaps)
         if not drifts or not repair or (confirm is not None and not confirm()):
             if as_json:
-                print_json(console, report_json(drifts, None, None))
+                print_json(console, report_json(drifts, None, None, gaps))
             return DRIFT if drifts else CLEAN
         repaired, remaining = await _repair(records)
     if as_json:
-        print_json(console, report_json(drifts, repaired, remaining))
+        print_json(console, report_json(drifts, repaired, remaining, gaps))
     else:
         print_outcome(console, drifts, repaired, remaining)
     return DRIFT if remaining else REPAIRED

@@ -20,8 +20,13 @@ KINDS = (*LEDGER_AUDIT.kinds, *NETWORK_AUDIT.kinds, *COMPUTE_AUDIT.kinds)
 BY = {RepairedBy.ITSELF: "the reconciler, or --repair", RepairedBy.ASKED: "--repair", RepairedBy.PERSON: "you"}
 
 
-def report_json(drifts: Sequence[Drift], repaired: Sequence[Drift] | None, remaining: Sequence[Drift] | None) -> bytes:
-    """Return every drift. repaired, remaining: None where nothing was to be repaired."""
+def report_json(
+    drifts: Sequence[Drift],
+    repaired: Sequence[Drift] | None,
+    remaining: Sequence[Drift] | None,
+    gaps: Sequence[str] = (),
+) -> bytes:
+    """Return every drift, and every gap. repaired, remaining: None where nothing was to be repaired."""
     return msgspec.json.encode(
         {
             "clean": not (drifts if remaining is None else remaining),
@@ -29,6 +34,7 @@ def report_json(drifts: Sequence[Drift], repaired: Sequence[Drift] | None, remai
             "found": [_shown(drift) for drift in drifts],
             "repaired": None if repaired is None else [_shown(drift) for drift in repaired],
             "left": None if remaining is None else [_shown(drift) for drift in remaining],
+            "gaps": gaps,
         }
     )
 
@@ -52,6 +58,14 @@ def print_drifts(console: Console, drifts: Sequence[Drift], *, repair: bool) -> 
         for line in (*examples, *more, f"repair, by {BY[kind.repaired_by]}: {kind.repair}"):
             console.print(Text(f"    {line}"), soft_wrap=True)
     console.print(Text(f"{many(len(drifts), 'drift')} found." + ("" if repair else " Nothing was changed.")))
+
+
+def print_gaps(console: Console, gaps: Sequence[str]) -> None:
+    """Print what nobody can use as networks and hosts are laid out; it is no drift."""
+    if gaps:
+        console.print(Text("To look at, though it is no drift:", style="bold"))
+        for gap in gaps:
+            console.print(Text(f"    {gap}"), soft_wrap=True)
 
 
 def print_outcome(

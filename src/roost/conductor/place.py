@@ -7,7 +7,7 @@ its claim or a fresh search finds no host: a claim conflict is nobody's failure.
 from collections.abc import Mapping, Sequence
 
 from roost.compute.model import WORK_CHANNEL, Failure, MoveKind, Placed, Stage, StageChange
-from roost.compute.service.hosts import count_closed_hosts, list_quiet_hosts
+from roost.compute.service.hosts import count_closed_hosts, list_empty_aggregates, list_quiet_hosts
 from roost.compute.service.work import get_host_cells
 from roost.conductor.context import Build, Lease, end_of, staged
 from roost.conductor.holdings import held_by_move
@@ -17,7 +17,7 @@ from roost.conductor.resume import HostSearch, adopt_claims, begin_searches, rel
 from roost.platform.crash import crash_point
 from roost.scheduling.explain import ClosedHosts, addresses_asked, explain
 from roost.scheduling.filters import apply_filters
-from roost.scheduling.request import Request, alternatives, build_query, build_request, suffix_of
+from roost.scheduling.request import Request, alternatives, build_query, build_request, reached_through, suffix_of
 from roost.scheduling.selection import join, select
 from roost.seams.network import NetworkView, PortsRefused
 from roost.seams.placement import (
@@ -206,9 +206,18 @@ async def _refuse(
     if final:
         usages = await conductor.placement.list_usages(addresses_asked(tried[0][0]))
         closed = ClosedHosts(*await count_closed_hosts(conductor.compute))
+        aggregates = sorted({aggregate for nic in tried[0][0].nics for aggregate in reached_through(nic)})
+        empty = await list_empty_aggregates(conductor.compute, aggregates)
         for search in final:
             earlier = search.build.work.failure
-            explanation = explain(tried, usages, ports=search.ports, closed=closed, earlier=_describe_failure(earlier))
+            explanation = explain(
+                tried,
+                usages,
+                ports=search.ports,
+                closed=closed,
+                empty_aggregates=empty,
+                earlier=_describe_failure(earlier),
+            )
             host = earlier.host if earlier else None
             search.outcome = Failure(message=explanation.message, host=host, funnel=explanation.funnel)
 

@@ -4,7 +4,7 @@ Placement counts hosts by resource classes, traits and placement aggregates; her
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -64,13 +64,14 @@ def explain(
     *,
     ports: Sequence[Port] = (),
     closed: ClosedHosts = ALL_OPEN,
+    empty_aggregates: Collection[str] = frozenset(),
     earlier: str | None = None,
 ) -> Explanation:
     """Return why a server with these ports cannot be placed.
 
     tried: the alternatives of its request, with what the search answered, None where there was none because the request
     is impossible; the one that came furthest is told whole. usages: of `addresses_asked`. closed: hosts that were left
-    out. earlier: the last failure, with its host.
+    out. empty_aggregates: those that no host is in. earlier: the last failure, with its host.
     """
     funnels = [
         list(_rows(request_tried, answer, closed)) if request_tried.impossible is None and answer else []
@@ -86,6 +87,7 @@ def explain(
         *_others(rows, [others for number, others in enumerate(funnels) if number != best]),
         *_pinned_ports(request, ports),
         *_addresses(request, empty, usages),
+        *_unreached(request, empty_aggregates),
         *_failed(request, earlier),
     ]
     return Explanation(" ".join(sentences), tuple((row.words, row.hosts_left) for row in rows))
@@ -362,6 +364,17 @@ def _by_segment(network: NetworkView, counts: Sequence[_Count]) -> str:
     if rest:
         shown.append(f"{len(rest)} more segment{'' if len(rest) == 1 else 's'} {sentence(rest)}")
     return ", ".join(shown)
+
+
+def _unreached(request: Request, empty_aggregates: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each network of which some segments, but not all, are reached by no host."""
+    for network in {nic.network.id: nic.network for nic in request.nics}.values():
+        names = sorted(segment.name for segment in network.segments if segment.placement_aggregate in empty_aggregates)
+        if not network.flat and 0 < len(names) < len(network.segments):
+            which = "segment" if len(names) == 1 else "segments"
+            whose = "its physical network" if len(names) == 1 else "their physical networks"
+            listed = _joined(_listed(names))
+            yield f"No host reaches {which} {listed} of network {network.name}: have agents report {whose}."
 
 
 def _failed(request: Request, earlier: str | None) -> Iterator[str]:

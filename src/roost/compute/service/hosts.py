@@ -155,6 +155,7 @@ async def list_quiet_hosts(compute: Compute) -> set[str]:
 
 list_behind = reading(store.list_behind)
 count_closed_hosts = reading(store.count_closed_hosts)
+list_empty_aggregates = reading(store.list_empty_aggregates)
 has_enabled_host = reading(store.has_enabled_host)
 list_hosts = reading(store.list_hosts)
 find_host = reading(store.find_host)

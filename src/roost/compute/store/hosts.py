@@ -142,6 +142,16 @@ async def count_closed_hosts(tx: Connection) -> tuple[int, int]:
     return (row["down"], row["disabled"]) if row else (0, 0)
 
 
+LIST_EMPTY_AGGREGATES = """-- compute.list_empty_aggregates
+SELECT asked.uuid FROM unnest($1::uuid[]) AS asked (uuid)
+WHERE NOT EXISTS (SELECT FROM compute.host_aggregate_host h WHERE h.aggregate_uuid = asked.uuid)"""
+
+
+async def list_empty_aggregates(tx: Connection, uuids: Sequence[str]) -> set[str]:
+    """Return those of the host aggregates that have no host, or do not exist."""
+    return {row[0] for row in await tx.fetch(LIST_EMPTY_AGGREGATES, uuids)}
+
+
 HAS_ENABLED = """-- compute.has_enabled_host
 SELECT EXISTS (SELECT FROM compute.host WHERE NOT disabled)"""
 
