@@ -32,7 +32,7 @@ def run_openstack(clouds_file: Path, lines: Sequence[str]) -> list[dict[str, Any
         input=json.dumps(lines),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         env={**environment, "OS_CLIENT_CONFIG_FILE": str(clouds_file), "OS_CLOUD": "roost"},
     )
     assert done.returncode == 0, done.stderr
