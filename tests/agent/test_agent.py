@@ -284,11 +284,15 @@ async def test_a_second_agent_of_a_host_is_refused_and_ends(compute: Compute, ap
     hosts = fleet(2, like=HostReport(name="", vcpus=4, ram_mb=4096, disk_gb=40))
     async with agent(api_url, tmp_path / "one", hosts=hosts[:1]):
         await until(compute, "SELECT count(*) FROM compute.host WHERE agent_id IS NOT NULL", gives=1)
-        with pytest.raises(ServedElsewhere, match=f"host fleet-0001 is served by agent .*process {os.getpid()} on"):
+        with pytest.raises(
+            ServedElsewhere, match=f"host fleet-0001 is served by agent .*process {os.getpid()} on .*stop that agent"
+        ):
             await run(api_url=api_url, hosts=hosts, driver=FakeDriver(tmp_path / "two"))
     async with agent(api_url, tmp_path / "fleet"):
         await until(compute, "SELECT count(*) FROM compute.host WHERE agent_id IS NOT NULL AND declared", gives=10)
-        with pytest.raises(ServedElsewhere, match=r"host h0 is served by agent .*, and 9 more"):
+        with pytest.raises(
+            ServedElsewhere, match=r"host h0 is served by agent .*, and 9 more by others: stop that agent"
+        ):
             await run(api_url=api_url, hosts=None, driver=FakeDriver(tmp_path / "fleet two"))
 
 

@@ -215,7 +215,7 @@ async def test_every_declared_host_means_those_that_the_token_covers(client: Clo
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "401: an agent's token is needed"),
+        ((), "Authorization: Bearer TOKEN; give --token-file or ROOST_AGENT_TOKEN"),
         (("--token-file", "other"), "403: this token is for other-h1, and not for first-h1"),
         (("--token-file", "nosuch"), "--token-file nosuch: No such file or directory"),
     ],

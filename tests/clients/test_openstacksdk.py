@@ -197,6 +197,13 @@ def test_every_command_of_the_how_to_works(roost: Cluster, clouds_file: Path) ->
     assert re.search(r"ip_address='203\.0\.113\.18'", gateway), gateway
     assert re.search(r"\bipv6_ra_mode +\| slaac\b", printed["openstack subnet show six-auto"])
     assert re.search(r"\bsix=.*203\.0\.113\.3", printed["openstack server show six-server"])
+    assert printed["openstack server show web -f value -c status"].strip() == "VERIFY_RESIZE"
+    moved = printed["openstack server migration list"]
+    assert sorted(re.findall(r"\b(confirmed|reverted|completed|error) ", moved)) == [
+        *("completed", "confirmed", "confirmed", "reverted")
+    ]
+    nics = printed["openstack server show keeper -c addresses"]
+    assert len(re.findall(r"198\.51\.100\.(?:3[3-9]|4[0-6])\b", nics)) == 3, nics
     asyncio.run(settle(roost))
 
 

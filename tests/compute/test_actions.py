@@ -155,6 +155,23 @@ async def test_a_hard_reboot_overtakes_what_does_not_end(call: Any, compute: Com
     assert [(one["action"], one["message"]) for one in log] == [("reboot", None), ("pause", "Error"), ("create", None)]
 
 
+async def test_the_log_says_why_a_move_failed(call: Any, compute: Compute, server_id: str) -> None:
+    events = (
+        '[{"name": "conductor_place", "started_at": "2026-01-01T00:00:00Z", "result": "Error", "details": "No room."},'
+        ' {"name": "conductor_restore", "started_at": "2026-01-01T00:00:00Z", "result": "Success", "details": null}]'
+    )
+    async with compute.database.transaction() as tx:
+        await tx.execute(
+            "INSERT INTO compute.action (server_id, request_id, name, project_id, user_id, message, events)"
+            " VALUES ($1, 'req-m', 'migrate', 'p', 'u', 'Error', $2)",
+            server_id, events,
+        )  # fmt: skip
+    path = f"/v2.1/servers/{server_id}/os-instance-actions"
+    log = (await call("GET", path, version=V)).body["instanceActions"]
+    assert [(one["action"], one["message"]) for one in log] == [("migrate", "No room."), ("create", None)]
+    assert (await call("GET", f"{path}/req-m", version=V)).body["instanceAction"]["message"] == "No room."
+
+
 async def test_a_rebuild_changes_the_image_and_keeps_what_is_stopped(
     call: Any, compute: Compute, server_id: str, act: Act
 ) -> None:

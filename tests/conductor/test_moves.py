@@ -122,7 +122,10 @@ async def test_a_named_destination_outside_of_the_segment_is_refused_with_the_re
     await world.run()
     after = await server_service.get_server(world.compute, before.id)
     assert (after.status, after.host, after.ports) == ("ACTIVE", before.host, before.ports)
-    assert "segment" in await world.fault(before.id)
+    why = await world.fault(before.id)
+    assert "segment" in why
+    assert f"The server is to leave {before.host}, so that host is not tried." in why
+    assert "failed on" not in why
     await world.settled()
 
 

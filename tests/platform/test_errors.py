@@ -20,7 +20,10 @@ from roost.platform.errors import reason_of
         (TimeoutError(errno.ETIMEDOUT, "x"), "Connection timed out"),
         (OSError(None, "Can not write request body"), "Can not write request body"),
         (OSError("all of them failed"), "all of them failed"),
-        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1)"), "TLS: wrong version number"),
+        (
+            ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1)"),
+            "the answer is not TLS: is the address http?",
+        ),
         (
             OSError(1, "[SSL: X] tlsv13 alert certificate required (_ssl.c:26)"),
             "TLS: tlsv13 alert certificate required",

@@ -312,7 +312,7 @@ async def test_the_address_is_taken_with_and_without_version(fake: FakeKeystone,
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (ENOUGH, "auth_url"),
+        (ENOUGH, "auth_url is needed, in the file of --config"),
         ({**ENOUGH, "auth_url": "keystone:5000"}, "auth_url"),
         ({"auth_url": "http://k", "username": "roost"}, "either username and password"),
         ({"auth_url": "http://k", "application_credential_id": "x"}, "either username and password"),

@@ -97,14 +97,15 @@ class Cloud:
 
     def ask(
         self, *ports: Port, networks: tuple[NetworkView, ...] = (PUBLIC, STORAGE, BACKEND),
-        excluded: tuple[str, ...] = (), earlier: str | None = None, closed: ClosedHosts = ALL_OPEN,
-        empty: frozenset[str] = frozenset(),
+        excluded: tuple[str, ...] = (), source: str | None = None, earlier: str | None = None,
+        closed: ClosedHosts = ALL_OPEN, empty: frozenset[str] = frozenset(),
     ) -> Explanation:  # fmt: skip
         index = Index()
         index.apply(Delta(providers=self.providers))
         views = {one.id: one for one in networks}
         tried: list[tuple[Request, Candidates | None]] = []
-        for request in map(apply_filters, alternatives(build_request(SPEC, ports, views, excluded_hosts=excluded))):
+        bare = build_request(SPEC, ports, views, excluded_hosts=excluded, source_host=source)
+        for request in map(apply_filters, alternatives(bare)):
             found: Candidates | None = None
             if request.impossible is None:
                 found = search(index, build_query(request, limit=100))
@@ -322,6 +323,18 @@ def test_hosts_that_fit_and_failed_before_are_named_with_the_last_failure() -> N
     assert said.funnel == (("with all that was asked for", 2), ("where the server has not failed before", 0))
     elsewhere = racks(13, 13, 5).ask(port(), excluded=("h0",)).message
     assert elsewhere.endswith("The server failed on h0 before and is not tried there again.")
+
+
+def test_a_host_that_a_move_is_to_leave_has_not_failed() -> None:
+    cloud = Cloud().hosts(2, "rack1").segment("rack1", 5, 1)
+    alone = Cloud().hosts(1, "rack1").segment("rack1", 5, 1).ask(port(), excluded=("h0",), source="h0")
+    assert alone.funnel == (("with all that was asked for", 1), ("where the server is not already", 0))
+    assert alone.message.endswith("The server is to leave h0, so that host is not tried.")
+    said = cloud.ask(port(), excluded=("h1", "h0"), source="h0", earlier="no such image").message
+    assert said.endswith(
+        "The server is to leave h0, so that host is not tried. "
+        "The server failed on h1 before and is not tried there again; the last time: no such image."
+    )
 
 
 def test_a_network_of_many_segments_is_summed_up() -> None:

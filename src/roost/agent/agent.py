@@ -74,6 +74,9 @@ STOP_S = 3.0
 log = structlog.get_logger()
 
 
+STOP_IT = "stop that agent first, or serve other hosts"
+
+
 class ServedElsewhere(RoostError):
     """Another agent serves the hosts."""
 
@@ -163,7 +166,7 @@ class Agent:
             polled = await self._poll()
         except Refused as refusal:
             if refusal.status == 409 and not self._lease.ever_held:
-                raise ServedElsewhere(refusal.detail) from refusal
+                raise ServedElsewhere(f"{refusal.detail}: {STOP_IT}") from refusal
             self._was_refused = True
             if not isinstance(refusal, NotLetIn):  # which was said
                 log.warning("the poll was refused", error=str(refusal))
@@ -210,7 +213,7 @@ class Agent:
                     break
                 except Refused as refusal:
                     if refusal.status == 409 and not self._lease.ever_held:
-                        raise ServedElsewhere(refusal.detail) from refusal
+                        raise ServedElsewhere(f"{refusal.detail}: {STOP_IT}") from refusal
                     log.error("the API refuses the hosts", error=str(refusal))
                     await asyncio.sleep(REFUSED_PAUSE_S)
 

@@ -105,7 +105,8 @@ class Connection:
             if self._token:
                 self._token.reread()
             if self._let_in is None:
-                raise TokenRefused(f"the API does not let this agent in: {refusal}") from refusal
+                advice = "" if token else "; give --token-file or ROOST_AGENT_TOKEN"
+                raise TokenRefused(f"the API does not let this agent in: {refusal}{advice}") from refusal
             if self._let_in:
                 log.error("the API does not let this agent in any more; its guests run on", error=str(refusal))
             self._let_in = False

@@ -157,7 +157,7 @@ def _create_agent_token(
 
     Only its hash is kept. Quote patterns, or the shell takes them for files.
 
-    Example: `umask 077; roost-manage agent-token create --host 'rack1-*' --name rack1 > rack1.token`
+    Example: `(umask 077; roost-manage agent-token create --host 'rack1-*' --name rack1 > rack1.token)`
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     _run(agent_tokens.create(target, hosts=host, name=name, as_json=as_json))

@@ -179,6 +179,7 @@ def _request(search: HostSearch, networks: Mapping[str, NetworkView]) -> Request
         search.ports,
         networks,
         excluded_hosts=work.excluded_hosts,
+        source_host=work.move.source_host if work.move else None,
         free_to_leave=search.leaving,
     )
 

@@ -81,6 +81,8 @@ def reason_of(error: BaseException) -> str:
     if refusal := getattr(error, "certificate_error", None):  # aiohttp's, for a certificate that is not trusted
         return str(getattr(refusal, "verify_message", "") or refusal)
     if match := TLS_ERROR.fullmatch(str(getattr(cause, "strerror", ""))):  # its errno is no number of the system's
+        if match[1] == "wrong version number":  # what OpenSSL makes of an answer in plain http
+            return "the answer is not TLS: is the address http?"
         return f"TLS: {match[1]}"
     if "Bad status line" in str(error):  # aiohttp's, for one that answers plain http with TLS
         return "the answer is not HTTP: is the address https?"

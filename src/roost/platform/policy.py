@@ -5,6 +5,7 @@ oslo.policy takes some 55 us for an answer and looks at its files each time. Her
 CHECK_INTERVAL_S.
 """
 
+import logging
 import os
 import re
 import time
@@ -38,6 +39,8 @@ UNKNOWN_SHOWN = 10
 Key = tuple[Caller, str, tuple[tuple[str, str | None], ...] | None]
 
 log = structlog.get_logger()
+
+OSLO_PARSER = logging.getLogger("oslo_policy._parser")
 
 
 class OsloPolicy:
@@ -229,7 +232,9 @@ def _checks_of(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise BadRequest(f"the policy file {file} cannot be read: {error}") from error
     except yaml.YAMLError as error:
-        raise BadRequest(f"the policy file {file} is not YAML: {error}") from error
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        where = f", in line {mark.line + 1}" if mark else ""
+        raise BadRequest(f"the policy file {file} is not YAML: {problem or error}{where}") from error
     if not isinstance(rules, dict | None):
         raise BadRequest(f"the policy file {file}: expected rules, each a name with its check")
     for name, check in (rules or {}).items():
@@ -237,7 +242,25 @@ def _checks_of(file: Path) -> dict[str, Any]:
             raise BadRequest(f"the policy file {file}: {name}: expected a rule's name and its check, a text")
         if re.search(r"\bhttps?:", str(check)):
             raise BadRequest(f"the policy file {file}: {name}: rules that ask another server are not supported")
-    return {name: RuleDefault(name, check).check for name, check in (rules or {}).items()}
+    return {name: _read_check(file, name, check) for name, check in (rules or {}).items()}
+
+
+def _read_check(file: Path, name: str, check: Any) -> Any:
+    """Return the check of a rule. Raises BadRequest where oslo.policy would log a traceback and let nobody in."""
+    misread: list[str] = []
+
+    def take(record: logging.LogRecord) -> bool:
+        misread.append(str(record.args[0]) if isinstance(record.args, tuple) and record.args else record.getMessage())
+        return False
+
+    OSLO_PARSER.addFilter(take)
+    try:
+        parsed = RuleDefault(name, check).check
+    finally:
+        OSLO_PARSER.removeFilter(take)
+    if misread:
+        raise BadRequest(f"the policy file {file}: {name}: {misread[0]!r} is no check such as role:reader")
+    return parsed
 
 
 def _check_references(file: Path, checks: Mapping[str, Any], defaults: Sequence[RuleDefault]) -> None:

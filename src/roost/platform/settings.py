@@ -48,9 +48,8 @@ class KeystoneSettings(Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raise BadRequest, which names the option, for what cannot work."""
         if not self.auth_url.startswith(("http://", "https://")):
-            raise BadRequest(
-                f"[keystone] auth_url {self.auth_url!r}: expected an address: https://keystone.example:5000"
-            )
+            what = f"auth_url {self.auth_url!r}" if self.auth_url else "auth_url is needed, in the file of --config"
+            raise BadRequest(f"[keystone] {what}: expected an address: https://keystone.example:5000")
         by_credential = bool(self.application_credential_id and self.application_credential_secret)
         if by_credential == bool(self.username and self.password):
             raise BadRequest(

@@ -107,7 +107,8 @@ def _rows(request: Request, answer: Candidates, closed: ClosedHosts) -> Iterator
     if answer.candidates:
         roots = {candidate.root_uuid for candidate in answer.candidates}
         yield Row("with all that was asked for", len(roots))
-        yield Row("where the server has not failed before", 0)
+        only_leaves = request.excluded_hosts == {request.source_host}
+        yield Row("where the server is not already" if only_leaves else "where the server has not failed before", 0)
         return
     waiting = list(request.narrowings)
     rows_told: set[tuple[str, str]] = set()
@@ -378,7 +379,9 @@ def _unreached(request: Request, empty_aggregates: Collection[str]) -> Iterator[
 
 
 def _failed(request: Request, earlier: str | None) -> Iterator[str]:
-    hosts = ", ".join(sorted(request.excluded_hosts))
+    if request.source_host in request.excluded_hosts:
+        yield f"The server is to leave {request.source_host}, so that host is not tried."
+    hosts = ", ".join(sorted(request.excluded_hosts - {request.source_host}))
     if hosts and earlier:
         yield f"The server failed on {hosts} before and is not tried there again; the last time: {earlier.rstrip('.')}."
     elif hosts:

@@ -54,7 +54,8 @@ class Narrowing(Struct, frozen=True, kw_only=True):
 class Request(Struct, frozen=True, kw_only=True):
     """What one server, or many alike, ask of the ledger; servers with equal requests are placed together.
 
-    resources: of the host itself. flavor_groups, isolated, forced_host: as in the request spec. required_traits,
+    resources: of the host itself. source_host: the excluded host that a move is to leave.
+    flavor_groups, isolated, forced_host: as in the request spec. required_traits,
     forbidden_traits, in_tree, member_of: what the filters ask of the host. groups: granular groups, each with its
     suffix; group_policy: how they share providers. narrowings: what each filter asked for.
     impossible: why no host can do, found without asking the ledger.
@@ -66,6 +67,7 @@ class Request(Struct, frozen=True, kw_only=True):
     isolated: bool = False
     forced_host: ForcedHost | None = None
     excluded_hosts: frozenset[str] = frozenset()
+    source_host: str | None = None
     required_traits: frozenset[str] = frozenset()
     forbidden_traits: frozenset[str] = frozenset()
     in_tree: str | None = None
@@ -86,6 +88,7 @@ def build_request(
     networks: Mapping[str, NetworkView],
     *,
     excluded_hosts: Sequence[str] = (),
+    source_host: str | None = None,
     free_to_leave: bool = False,
 ) -> Request:
     """Return the request of a server with these ports.
@@ -110,6 +113,7 @@ def build_request(
         isolated=spec.isolated,
         forced_host=spec.forced_host,
         excluded_hosts=frozenset(excluded_hosts),
+        source_host=source_host if source_host in excluded_hosts else None,
     )
 
 

@@ -99,11 +99,17 @@ def _show(server: Server, action: ServerAction, version: Version) -> dict[str, A
         "user_id": action.user_id,
         "project_id": action.project_id,
         "start_time": timestamp_with_microseconds(action.started_at),
-        "message": action.message,
+        "message": _message(action),
     }
     if version >= (2, 58):
         shown["updated_at"] = timestamp_with_microseconds(action.updated_at)
     return shown
+
+
+def _message(action: ServerAction) -> str | None:
+    """Return why the action failed: the last reason that its events have, else upstream's bare `Error`."""
+    reasons = [event.details for event in action.events if event.details]
+    return reasons[-1] if action.message and reasons else action.message
 
 
 def _show_event(server: Server, event: ActionEvent, version: Version, *, sees_all: bool) -> dict[str, Any]:

@@ -78,7 +78,9 @@ async def begin_move(
         if target is not None and target.name == server.host:
             raise ServerRefused(f"Unable to migrate instance ({server_id}) to current host ({server.host}).")
         if kind is MoveKind.EVACUATE and not server.host_down:
-            raise ServerRefused(f"Compute service of {server.host} is still in use. Force it down, if it is.")
+            raise ServerRefused(
+                f"Compute service of {server.host} is still in use: if that host is dead, force its service down first."
+            )
         action_id = await insert_action(tx, server_id, MOVES[kind].name, by)
         move = Move(
             uuid=compute.env.new_uuid(),
