@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 from tests.cluster import Cluster, cluster, network_ids, settle, until
-from tests.faults.moving import hosts_of_guests, list_overlaps, servers_by_id
+from tests.faults.moving import cut_power, hosts_of_guests, list_overlaps, servers_by_id
 from tests.faults.test_storm import ALLOWED, CLIENTS, KILL_EVERY_S, children, up
 
 from roost.cli.cloud_client import CloudClient, CloudRefused, Json
@@ -100,6 +100,7 @@ async def test_a_storm_of_moves_leaks_nothing_and_runs_nothing_twice(killed: str
             await storm.clear_up()
             assert hosts_of_guests(made.directory) == {}
             assert list_overlaps(made.directory) == []
+            print(storm.begun)  # noqa: T201
             assert all(storm.begun[action] for action in ("os-migrateLive", "migrate", "resize")), storm.begun
 
 
@@ -127,7 +128,7 @@ class Storm:
         self.made, self.client, self.networks, self.random, self.agents = made, client, networks, random, agents
         self.servers: list[str] = []
         self.refused: list[str] = []
-        self.begun = {action: 0 for action, _ in (*ACTIONS, ("resize", None))}
+        self.begun = {action: 0 for action, _ in (*ACTIONS, ("resize", None), ("evacuate", None))}
         self.flavors: list[str] = []
 
     async def blow(self, killed: str) -> None:
@@ -152,6 +153,8 @@ class Storm:
                 server["OS-EXT-STS:task_state"] is None and server["status"] != "VERIFY_RESIZE" for server in servers
             )
 
+        for state in AGENTS:
+            await self._force_down(state, False)
         try:
             await until(calm, timeout_s=SETTLE_S)
         except AssertionError:
@@ -245,7 +248,27 @@ class Storm:
             if self.random.random() < 0.3:
                 state = self.random.choice(sorted(self.agents))
                 self.made.stop(self.agents[state], signal.SIGKILL)
+                if self.random.random() < 0.5:
+                    await self._lose_hosts(state)
                 self.agents[state] = self.made.agent(*AGENTS[state], "--fake-delay=0.03", state=state, wait=False)
             elif victims := children(self.made.processes[0].pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.random.choice(victims), signal.SIGKILL)
+
+    async def _lose_hosts(self, state: str) -> None:
+        """The hosts of an agent that is dead lose their power; their servers are evacuated, and the hosts come back."""
+        hosts = [host.removeprefix("--host=") for host in AGENTS[state]]
+        for host in hosts:
+            cut_power(self.made.directory, host)
+        await self._force_down(state, True)
+        listed = await self._call("GET", "/compute/v2.1/servers/detail")
+        for server in listed["servers"] if listed else []:
+            if server["OS-EXT-SRV-ATTR:host"] in hosts:
+                await self._act(server["id"], "evacuate", {}, 400)
+        await asyncio.sleep(1)
+        await self._force_down(state, False)
+
+    async def _force_down(self, state: str, forced_down: bool) -> None:
+        for host in AGENTS[state]:
+            body = {"host": host.removeprefix("--host="), "binary": "nova-compute", "forced_down": forced_down}
+            await self._call("PUT", "/compute/v2.1/os-services/force-down", body)
