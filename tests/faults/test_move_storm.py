@@ -1,7 +1,7 @@
 """Everything at once that is done to servers, moves first, while whatever runs is killed; in the end nothing is leaked.
 
 No two guests of a server ever had their NICs up at once. ROOST_STORM_SEED gives a storm other choices, ROOST_STORM_S
-makes it longer.
+makes it longer: `ROOST_STORM_S=600 pytest -n 0 --timeout 1200 -k children tests/faults/test_move_storm.py`.
 """
 
 import asyncio
