@@ -10,14 +10,15 @@ from tests.conductor.world import BY, World
 from tests.network.cloud import PROJECT
 from tests.next_call import instead
 
-from roost.compute.errors import HostClosed, MigrationNotFound, ServerRefused
-from roost.compute.model import MigrationFilter, MoveKind
+from roost.compute.errors import ActionRefused, HostClosed, MigrationNotFound, ServerRefused
+from roost.compute.model import MigrationFilter, MoveKind, NicAsked
 from roost.compute.rules.actions import REBOOT_HARD, REBOOT_SOFT, ActionRule
 from roost.compute.service import guests
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
 from roost.compute.service.actions import change_power, reset_state
 from roost.compute.service.flavors import FlavorRequest, create_flavor
+from roost.compute.service.interfaces import attach_interface
 from roost.compute.service.moves import abort_migration, confirm_due, list_migrations
 from roost.compute.settings import ComputeSettings
 from roost.network.model import Network, PortFilter, PortRequest
@@ -504,6 +505,27 @@ async def test_a_guest_that_is_about_to_be_made_anew_is_not_forgotten(world: Wor
     await world.expire_leases()
     await world.run()
     assert (await world.statuses(), world.guests) == ({}, {})
+    await world.settled()
+
+
+async def test_a_nic_that_is_attached_while_the_server_moves_is_taken_off_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = await world.routed(rack1="10.1.0.0/29")
+    before = await booted(world, network)
+    attach_port = world.compute.network.attach_port
+
+    async def attach_and_move(wanted: PortAttachment) -> str:
+        port_id = await attach_port(wanted)
+        await world.move(before.id, MoveKind.LIVE)
+        await world.run()
+        return port_id
+
+    monkeypatch.setattr(world.compute.network, "attach_port", attach_and_move)
+    with pytest.raises(ActionRefused, match="was moved from"):
+        await attach_interface(world.compute, before.id, NicAsked(network_id=network.id), BY, permissions=None)
+    after = await server_service.get_server(world.compute, before.id)
+    assert (after.status, after.ports) == ("ACTIVE", before.ports)
     await world.settled()
 
 
