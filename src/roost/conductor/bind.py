@@ -104,14 +104,14 @@ def _launch(
         server = moved_server(work.move, server)
         if work.move.kind is MoveKind.LIVE:
             # Its guest is there, with its NICs down.
-            wanted = {placed.host: work.move.plan.power}
+            wanted = {placed.host: work.move.plan.power_wanted}
             return staged(work, Stage.LAUNCH, guests_wanted=wanted, delay_s=delay_s, server=server)
     return staged(
         work,
         Stage.LAUNCH,
         attempt=work.attempt + 1,
         guest_host=placed.host,
-        desired="running" if work.move is None else work.move.plan.power,
+        desired="running" if work.move is None else work.move.plan.power_wanted,
         delay_s=delay_s,
         server=server,
     )

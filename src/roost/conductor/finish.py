@@ -34,7 +34,7 @@ async def launch_timeout(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     builds_late = []
     for build in builds:
         launch = launches.get(build.work.server_id)
-        if build.work.move is not None and launch and launch.reported == build.work.move.plan.power:
+        if build.work.move is not None and launch and launch.reported == build.work.move.plan.power_wanted:
             changes.append(staged(build.work, Stage.SETTLE, keep=True))
         else:
             builds_late.append(build)

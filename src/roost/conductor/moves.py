@@ -372,7 +372,7 @@ def _end(
         host=host,
         fault=fault or work.failure,
         network_info=None,
-        power=plan.power,
+        power=plan.power if before else plan.power_wanted,
         flavor=plan.old_flavor if before else None,
         spec=plan.old_spec if before else None,
     )
