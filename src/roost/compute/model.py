@@ -120,12 +120,14 @@ class Placed(Struct, frozen=True, kw_only=True):
     classes_by_port: port id -> the resource classes of which it claimed one each; empty: none of its addresses are
     counted; no entry: it had its addresses already, or an older Roost claimed IPv4 alone.
     generations: consumer UUID -> the generation that this claim gave it, which a release of it names.
+    addresses_left: port id -> its addresses, which it exchanges for those that are claimed for it here.
     """
 
     host: str
     providers_by_port: Mapping[str, str]
     generations: Mapping[str, int]
     classes_by_port: Mapping[str, tuple[str, ...]] = {}
+    addresses_left: Mapping[str, tuple[str, ...]] = {}
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -134,7 +136,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     spec, flavor: of the server on its destination; old_spec, old_flavor: on its source. power: the state that the guest
     is to be in. dest_power: that state on the destination, where it is another. was_error: the server's status was
     ERROR before. held: what the server's claim was on its source, once HOLD has read it, without addresses of flat
-    networks. action_id: of its record.
+    networks. action_id: of its record. readdress: addresses on routed networks may be exchanged for others.
     """
 
     spec: RequestSpec
@@ -146,6 +148,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     held: Mapping[str, Mapping[str, int]] | None = None
     action_id: int | None = None
     dest_power: str | None = None
+    readdress: bool = False
 
     @property
     def power_wanted(self) -> str:
@@ -475,7 +478,7 @@ class StageChange(Struct, frozen=True, kw_only=True):
     stage: None when the work is done; gone: the server is deleted with it. keep: the lease stays for the next stage;
     without it any conductor may take the row after delay_s. guest_host: the host that is asked to launch it, in the
     state `desired`. guests_wanted: host -> what a guest that is there already is to be. move: what is written of it;
-    move_ends: nothing is held for it any more.
+    move_ends: nothing is held for it any more. note: what the event of the stage says, if it went well.
     """
 
     server_id: str
@@ -494,3 +497,4 @@ class StageChange(Struct, frozen=True, kw_only=True):
     server: ServerChange | None = None
     move: Move | None = None
     move_ends: bool = False
+    note: str | None = None

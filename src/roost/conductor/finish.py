@@ -10,7 +10,7 @@ from roost.compute.service.nics import ports_changed
 from roost.compute.service.work import list_launches, withdraw_guests
 from roost.conductor.context import Build, Lease, end_of, staged
 from roost.conductor.launches import judge_launches
-from roost.conductor.moves import settle_moves
+from roost.conductor.moves import settle_moves, trim_claims
 from roost.platform.crash import crash_point
 from roost.seams.compute import PortsChange
 
@@ -99,6 +99,7 @@ async def _release(lease: Lease, builds: Sequence[Build], stage: str, *, restore
     if not builds:
         return
     conductor = lease.conductor
+    await trim_claims(lease, builds)
     crash_point(f"{stage}.before-release-ports")
     await conductor.network.release_ports([build.nics for build in builds], restore=restore)
     crash_point(f"{stage}.after-release-ports")

@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.compute.api.access import Access
 from roost.compute.api.actions import Action, Actions, Run
-from roost.compute.api.policies import SERVERS, UNSHELVE_TO_HOST
+from roost.compute.api.policies import READDRESS_SERVER, SERVERS, UNSHELVE_TO_HOST
 from roost.compute.api.requests import Attributes, Name, flag
 from roost.compute.errors import ActionRefused
 from roost.compute.model import MoveKind, Server
@@ -18,6 +18,9 @@ from roost.platform.errors import BadRequest
 from roost.platform.operations import Versions
 
 FORCE_UNTIL, STOPPED_FROM = (2, 67), (2, 95)
+
+
+READDRESS = "Roost's own: new addresses on other segments, if no host that reaches the present ones has room"
 
 
 class MigrateBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,6 +52,7 @@ class EvacuateBody(Struct, frozen=True, forbid_unknown_fields=True):
     admin_password: Any = field(name="adminPass", default=None)
     on_shared_storage: Any = field(name="onSharedStorage", default=UNSET)
     force: bool | str | UnsetType = UNSET
+    readdress: Annotated[bool, Meta(description=READDRESS)] = False
 
 
 class UnshelveZoneBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -88,11 +92,14 @@ async def _live_migrate(compute: Compute, server: Server, body: LiveBody, access
 
 async def _evacuate(compute: Compute, server: Server, body: EvacuateBody, access: Access) -> None:
     host = None if body.host is UNSET else body.host
+    if body.readdress:
+        access.enforce(READDRESS_SERVER, server)
     request = MoveRequest(
         kind=MoveKind.EVACUATE,
         host=host,
         anyway=_forced(body.force, host),
         stopped=access.version >= STOPPED_FROM,
+        readdress=body.readdress,
     )
     await service.begin_move(compute, server.id, request, access.requester)
 

@@ -45,6 +45,7 @@ SERVER_EXTRA_SPECS = f"{SERVERS}show:flavor-extra-specs"
 HOST_ATTRIBUTES = "os_compute_api:os-extended-server-attributes"
 ACTION_EVENTS = "os_compute_api:os-instance-actions:events"
 UNLOCK_OVERRIDE = "os_compute_api:os-lock-server:unlock:unlock_override"
+READDRESS_SERVER = "os_compute_api:os-evacuate:readdress"
 UNSHELVE_TO_HOST = "os_compute_api:os-shelve:unshelve_to_host"
 FLAVOR_EXTRA_SPECS = "os_compute_api:os-flavor-extra-specs:index"
 
@@ -144,6 +145,7 @@ PARTS = {
     ATTACH_EXTERNAL: ADMIN,
     HOST_STATUS: ADMIN,
     "os_compute_api:os-migrate-server:migrate:host": ADMIN,
+    READDRESS_SERVER: ADMIN,
     UNSHELVE_TO_HOST: ADMIN,
     SERVER_EXTRA_SPECS: READER,
     HOST_ATTRIBUTES: ADMIN,

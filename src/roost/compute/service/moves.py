@@ -58,7 +58,8 @@ class MoveRequest(Struct, frozen=True, kw_only=True):
 
     host: the one destination that will do; anyway: even disabled, or without the flavor's traits.
     flavor_ref, public_only: of a resize, what the server is to be. zone: the availability zone that it is pinned to
-    from now on; unpinned: to none. stopped: on its destination it is, whatever it was before.
+    from now on; unpinned: to none. stopped: on its destination it is, whatever it was before. readdress: it may get
+    other addresses, if no host that reaches those that it has has room.
     """
 
     kind: MoveKind
@@ -69,6 +70,7 @@ class MoveRequest(Struct, frozen=True, kw_only=True):
     zone: str | None = None
     unpinned: bool = False
     stopped: bool = False
+    readdress: bool = False
 
 
 async def begin_move(compute: Compute, server_id: str, request: MoveRequest, by: Requester) -> None:
@@ -138,6 +140,7 @@ def _plan(
         was_error=server.status == "ERROR",
         action_id=action_id,
         dest_power="stopped" if request.stopped else None,
+        readdress=request.readdress,
     )
 
 
