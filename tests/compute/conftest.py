@@ -28,7 +28,7 @@ from roost.platform.policy import OsloPolicy
 from roost.seams.audit import AuditedPlacement
 
 NOTHING: Any = None
-HIGHEST = "2.74"
+HIGHEST = "2.96"
 
 check_described = Described(lambda: describe(ABOUT, operations(NOTHING), server="/compute")).check
 

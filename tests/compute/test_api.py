@@ -32,15 +32,15 @@ async def test_version_documents_tell_the_range(call: Any) -> None:
         assert answer.status == 200
         body = answer.body
         version = body["version"] if "version" in body else body["versions"][0]
-        assert (version["id"], version["min_version"], version["version"]) == ("v2.1", "2.1", "2.74")
+        assert (version["id"], version["min_version"], version["version"]) == ("v2.1", "2.1", "2.96")
         assert version["links"][0] == {"rel": "self", "href": "http://cloud:8778/compute/v2.1/"}
 
 
 async def test_microversions_are_negotiated(call: Any) -> None:
-    answer = await call("GET", "/v2.1/flavors", version="2.74")
-    assert answer.headers["openstack-api-version"] == "compute 2.74"
-    assert answer.headers["x-openstack-nova-api-version"] == "2.74"
-    answer = await call("GET", "/v2.1/flavors", version="2.75")
+    answer = await call("GET", "/v2.1/flavors", version="2.96")
+    assert answer.headers["openstack-api-version"] == "compute 2.96"
+    assert answer.headers["x-openstack-nova-api-version"] == "2.96"
+    answer = await call("GET", "/v2.1/flavors", version="2.97")
     assert (answer.status, answer.body["computeFault"]["code"]) == (406, 406)
     assert (await call("GET", "/v2.1/flavors", version="x")).body["badRequest"]["code"] == 400
 
@@ -72,7 +72,7 @@ async def test_flavors_are_paged(call: Any, flavor_id: str) -> None:
 
 
 async def test_a_server_is_accepted_shown_and_deleted(call: Any, compute: Compute, flavor_id: str) -> None:
-    answer = await boot(call, "small", imageRef="img", metadata={"k": "v"}, description="d", version="2.74")
+    answer = await boot(call, "small", imageRef="img", metadata={"k": "v"}, description="d", version="2.96")
     assert answer.status == 202
     server_id = answer.body["server"]["id"]
     assert answer.headers["location"] == f"http://cloud:8778/compute/v2.1/servers/{server_id}"

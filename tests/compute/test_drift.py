@@ -5,12 +5,13 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from roost.compute.model import Host, QuietServer
+from roost.compute.model import Host
 from roost.compute.rules.drift import (
     HOST_WRONG,
     MIRROR_WRONG,
     PORT_ELSEWHERE,
     SERVER_PORTS_WRONG,
+    QuietServer,
     judge_host,
     judge_mirror,
     judge_ports,

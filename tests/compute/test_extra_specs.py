@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from roost.compute.rules.extra_specs import FlavorRequirements, read_extra_specs
+from roost.compute.rules.extra_specs import FlavorRequirements, find_spec_problem, read_extra_specs
 from roost.seams.compute import FlavorGroup
 
 
@@ -53,3 +53,18 @@ def test_what_is_not_served_is_refused_by_name(extra_specs: Mapping[str, str], n
     refusal = read_extra_specs(extra_specs)
     assert isinstance(refusal, str)
     assert named in refusal
+
+
+@pytest.mark.parametrize(
+    ("extra_specs", "named"),
+    [
+        ({}, None), ({"team:cost": "7"}, None), ({"resources:CUSTOM_A": "1"}, None),
+        ({"hw:cpu_policy": "shared"}, None), ({"trait1:A": "required"}, None),
+        ({"resources1:CUSTOM_A": "1", "resources2:CUSTOM_A": "1"}, None),
+        ({"hw:numa_nodes": "2"}, "hw:numa_nodes=2"), ({"team:cost": "7", "ssd": "true"}, "ssd=true"),
+        ({"resources:CUSTOM_A": "0"}, "CUSTOM_A=0"), ({"group_policy": "some"}, "group_policy=some"),
+    ],
+)  # fmt: skip
+def test_one_extra_spec_is_judged_without_the_others(extra_specs: Mapping[str, str], named: str | None) -> None:
+    problem = find_spec_problem(extra_specs)
+    assert problem is None if named is None else named in str(problem)

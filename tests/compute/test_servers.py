@@ -15,12 +15,15 @@ from roost.compute.rules.servers import (
     Counts,
     Destination,
     fault_details,
+    hostname_problem,
+    make_hostname,
     nic_problem,
     number_nics,
     power_state,
     read_counts,
     read_destination,
     server_names,
+    zone_sentence,
 )
 from roost.compute.service import Compute
 from roost.compute.service import hosts as hosts_service
@@ -50,6 +53,36 @@ def test_counts_that_cannot_be(least: Any, most: Any) -> None:
 def test_several_servers_are_numbered_from_one() -> None:
     assert server_names("web", 1) == ("web",)
     assert server_names("web", 3) == ("web-1", "web-2", "web-3")
+
+
+@pytest.mark.parametrize(
+    ("name", "hostname"),
+    [
+        ("web", "web"), ("Web Server", "web-server"), ("a_b.c", "a-b-c"), ("-a-", "a"), ("x" * 70, "x" * 63),
+        ("été 1", "t-1"), ("日本", f"server-{PORT}"), ("---", f"server-{PORT}"),
+    ],
+)  # fmt: skip
+def test_a_hostname_is_made_of_the_name(name: str, hostname: str) -> None:
+    assert make_hostname(name, PORT) == hostname
+
+
+@pytest.mark.parametrize(
+    ("hostname", "unqualified", "qualified"),
+    [
+        ("db", True, True), ("d", False, True), ("DB-1", True, True), ("-db", False, True), ("db-", False, True),
+        ("db.example", False, True), ("d_b", False, True), ("a" * 63, True, True), ("a" * 64, False, True),
+        ("a" * 255, False, True), ("a" * 256, False, False), ("", False, False), ("a b", False, False),
+        ("db\n", False, False),
+    ],
+)  # fmt: skip
+def test_what_a_hostname_may_be(hostname: str, unqualified: bool, qualified: bool) -> None:
+    assert (hostname_problem(hostname, qualified=False) is None) == unqualified
+    assert (hostname_problem(hostname, qualified=True) is None) == qualified
+    assert "2 servers" in str(hostname_problem(hostname, qualified=True, count=2))
+
+
+def test_a_zone_that_there_is_not_is_named() -> None:
+    assert zone_sentence("z") == "The requested availability zone is not available: z. There is one: nova."
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,31 @@ async def test_a_server_is_evacuated_from_a_host_that_is_down_and_its_guest_ther
     await world.settled()
 
 
+async def test_a_server_can_be_stopped_where_it_is_evacuated_to(world: World) -> None:
+    before = await booted(world, await world.routed(rack1="10.1.0.0/30"))
+    await host_service.force_down(world.compute, before.host, True)
+    world.running.clear()
+    await world.move(before.id, MoveKind.EVACUATE, stopped=True)
+    await world.run(silent=[before.host])
+    after = await server_service.get_server(world.compute, before.id)
+    assert (after.status, after.power, after.ports) == ("SHUTOFF", "stopped", before.ports)
+    assert not world.running
+    await host_service.force_down(world.compute, before.host, False)
+    await world.run()
+    await world.settled()
+
+
+async def test_a_server_that_was_to_be_stopped_there_still_runs_where_it_is(world: World) -> None:
+    before = await booted(world, await world.routed(rack1="10.1.0.0/30"))
+    await host_service.force_down(world.compute, before.host, True)
+    await world.move(before.id, MoveKind.EVACUATE, stopped=True)
+    await host_service.force_down(world.compute, before.host, False)
+    await world.run()
+    after = await server_service.get_server(world.compute, before.id)
+    assert (after.status, after.power, after.host) == ("ACTIVE", "running", before.host)
+    await world.settled()
+
+
 async def test_servers_of_a_host_that_is_up_are_not_evacuated(world: World) -> None:
     network = await world.routed(rack1="10.1.0.0/30")
     before = await booted(world, network)

@@ -25,6 +25,7 @@ from roost.compute.service import hosts as host_service
 from roost.compute.service import moves as move_service
 from roost.compute.service import servers as server_service
 from roost.compute.service.flavors import FlavorRequest
+from roost.compute.service.moves import MoveRequest
 from roost.compute.service.silence import SilenceWatch
 from roost.compute.service.work import lease_work
 from roost.conductor.context import Build, Conductor, Lease
@@ -246,16 +247,11 @@ class World:
             await self.conduct()
 
     async def move(
-        self,
-        server_id: str,
-        kind: MoveKind,
-        *,
-        to: str | None = None,
-        flavor: str | None = None,
-        anyway: bool = False,
+        self, server_id: str, kind: MoveKind, *, to: str | None = None, flavor: str | None = None, **more: Any
     ) -> None:
-        """Ask for a move."""
-        await move_service.begin_move(self.compute, server_id, kind, BY, host=to, anyway=anyway, flavor_ref=flavor)
+        """Ask for a move. more: of MoveRequest."""
+        request = MoveRequest(kind=kind, host=to, flavor_ref=flavor, **more)
+        await move_service.begin_move(self.compute, server_id, request, BY)
 
     async def end_move(self, server_id: str, *, revert: bool) -> None:
         """Confirm or revert a move."""

@@ -1,4 +1,4 @@
-"""How to make flat networks and how to audit, followed literally on a `roost dev`.
+"""How to make flat networks, how to evacuate and how to audit, followed literally on a `roost dev`.
 
 The commands of docs/howto/openstack-clients.md are run in tests/clients/, in one process.
 """
@@ -15,7 +15,7 @@ HOWTO = ROOT / "docs" / "howto"
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_flat_networks_and_an_audit_are_as_they_are_printed(data_dir: Path) -> None:
+def test_flat_networks_evacuations_and_an_audit_are_as_they_are_printed(data_dir: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     shutil.copytree(ROOT / "examples", data_dir / "examples")
     replaced = {"127.0.0.1:8778": address, "/var/lib/roost": "roost"}
@@ -27,5 +27,6 @@ def test_flat_networks_and_an_audit_are_as_they_are_printed(data_dir: Path) -> N
         (data_dir / "clouds.yaml").write_text(reader.at_home(clouds))
         reader.do(f"roost dev examples/three-racks.yaml --listen {address}")
         reader.follow(HOWTO / "flat-networks.md")
+        reader.follow(HOWTO / "evacuate.md")
         reader.follow(HOWTO / "audit.md")
         assert "Nothing has drifted." in reader.printed

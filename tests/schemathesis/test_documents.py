@@ -18,7 +18,7 @@ from tests.cluster import Cluster, cluster
 from tests.platform.fake_keystone import FakeKeystone, World
 
 HERE = Path(__file__).parent
-VERSIONS = {"placement": "placement 1.39", "compute": "compute 2.74"}
+VERSIONS = {"placement": "placement 1.39", "compute": "compute 2.96"}
 EXAMPLES = os.environ.get("ROOST_SCHEMATHESIS_EXAMPLES", "3")
 
 

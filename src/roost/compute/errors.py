@@ -12,6 +12,10 @@ class FlavorExists(Conflict):
     """There is a flavor with that id or name already."""
 
 
+class ExtraSpecRefused(BadRequest):
+    """No server can be made of a flavor with that extra spec."""
+
+
 class HostNotFound(NotFound):
     """There is no such host."""
 

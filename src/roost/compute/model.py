@@ -120,20 +120,23 @@ class Placed(Struct, frozen=True, kw_only=True):
     classes_by_port: port id -> the resource classes of which it claimed one each; empty: none of its addresses are
     counted; no entry: it had its addresses already, or an older Roost claimed IPv4 alone.
     generations: consumer UUID -> the generation that this claim gave it, which a release of it names.
+    addresses_left: port id -> its addresses, which it exchanges for those that are claimed for it here.
     """
 
     host: str
     providers_by_port: Mapping[str, str]
     generations: Mapping[str, int]
     classes_by_port: Mapping[str, tuple[str, ...]] = {}
+    addresses_left: Mapping[str, tuple[str, ...]] = {}
 
 
 class Plan(Struct, frozen=True, kw_only=True):
     """What a move's stages need of it, kept with it.
 
     spec, flavor: of the server on its destination; old_spec, old_flavor: on its source. power: the state that the guest
-    is to be in. was_error: the server's status was ERROR before. held: what the server's claim was on its source, once
-    HOLD has read it, without addresses of flat networks. action_id: of its record.
+    is to be in. dest_power: that state on the destination, where it is another. was_error: the server's status was
+    ERROR before. held: what the server's claim was on its source, once HOLD has read it, without addresses of flat
+    networks. action_id: of its record. readdress: addresses on routed networks may be exchanged for others.
     """
 
     spec: RequestSpec
@@ -144,6 +147,13 @@ class Plan(Struct, frozen=True, kw_only=True):
     was_error: bool = False
     held: Mapping[str, Mapping[str, int]] | None = None
     action_id: int | None = None
+    dest_power: str | None = None
+    readdress: bool = False
+
+    @property
+    def power_wanted(self) -> str:
+        """Return the state of the guest on the destination."""
+        return self.dest_power or self.power
 
 
 class Move(Struct, frozen=True, kw_only=True):
@@ -307,6 +317,7 @@ class Server(Struct, frozen=True, kw_only=True):
     locked_reason: str | None = None
     tags: tuple[str, ...] = ()
     request_id: str = ""
+    hostname: str = ""
 
 
 class Requester(Struct, frozen=True, kw_only=True):
@@ -325,6 +336,7 @@ class ServerUpdate(Struct, frozen=True, kw_only=True):
     description: str | None = None
     image_ref: str | None = None
     metadata: Mapping[str, str] | None = None
+    hostname: str | None = None
 
 
 class ActionEvent(Struct, frozen=True, kw_only=True):
@@ -361,19 +373,6 @@ class ActionFilter(Struct, frozen=True, kw_only=True):
     changed_before: datetime | None = None
 
 
-class QuietServer(Struct, frozen=True, kw_only=True):
-    """An ACTIVE server that nothing works on. provider_uuid: its host's, None for a host that is not known."""
-
-    id: str
-    name: str
-    project_id: str
-    user_id: str
-    host: str | None
-    provider_uuid: str | None
-    spec: RequestSpec
-    ports: tuple[ServerPort, ...]
-
-
 class NicAsked(Struct, frozen=True, kw_only=True):
     """One NIC as a client asks for it: a port, or a network with perhaps an address of it."""
 
@@ -387,7 +386,7 @@ class ServerRequest(Struct, frozen=True, kw_only=True):
     """What a client asks for. nics None: it named none, so the only network is meant, if there is exactly one.
 
     auto: the only network is meant and must exist. flavor_ref: an id or a name. count: how many servers. host: the only
-    one that will do.
+    one that will do. hostname: None for one made of the name.
     """
 
     name: str
@@ -401,6 +400,7 @@ class ServerRequest(Struct, frozen=True, kw_only=True):
     availability_zone: str | None = None
     host: str | None = None
     tags: tuple[str, ...] = ()
+    hostname: str | None = None
 
 
 class Permissions(Struct, frozen=True, kw_only=True):
@@ -420,6 +420,7 @@ class NewServers(Struct, frozen=True, kw_only=True):
     request: ServerRequest
     server_ids: tuple[str, ...]
     names: tuple[str, ...]
+    hostnames: tuple[str, ...]
     project_id: str
     user_id: str
     flavor: Flavor
@@ -477,7 +478,7 @@ class StageChange(Struct, frozen=True, kw_only=True):
     stage: None when the work is done; gone: the server is deleted with it. keep: the lease stays for the next stage;
     without it any conductor may take the row after delay_s. guest_host: the host that is asked to launch it, in the
     state `desired`. guests_wanted: host -> what a guest that is there already is to be. move: what is written of it;
-    move_ends: nothing is held for it any more.
+    move_ends: nothing is held for it any more. note: what the event of the stage says, if it went well.
     """
 
     server_id: str
@@ -496,3 +497,4 @@ class StageChange(Struct, frozen=True, kw_only=True):
     server: ServerChange | None = None
     move: Move | None = None
     move_ends: bool = False
+    note: str | None = None

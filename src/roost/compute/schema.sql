@@ -94,7 +94,9 @@ CREATE TABLE compute.server (
     request_id text NOT NULL DEFAULT '',
     locked boolean NOT NULL DEFAULT false,
     locked_reason text,
-    tags text[] NOT NULL DEFAULT '{}'
+    tags text[] NOT NULL DEFAULT '{}',
+    -- As it calls itself; null for those that are older than the column: their names.
+    hostname text
 ) WITH (fillfactor = 70);
 CREATE INDEX server_host ON compute.server (host);
 

@@ -1,8 +1,8 @@
 """The stage `bind`: ports get their host and address, and the host is asked to launch the server."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
-from roost.compute.model import Failure, MoveKind, ServerChange, Stage, StageChange
+from roost.compute.model import Failure, MoveKind, Placed, ServerChange, Stage, StageChange
 from roost.conductor.context import Build, Lease, staged
 from roost.conductor.holdings import moved_server
 from roost.conductor.launches import begin_wait_s
@@ -26,7 +26,8 @@ async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     )
     binds = [bind for build in builds for bind in _binds(build, ports.get(build.work.server_id, ()))]
     crash_point("bind.before-bind")
-    answers = {answer.port_id: answer for answer in await conductor.network.bind_ports(binds)} if binds else {}
+    leaving_ids = {port_id for build in builds for port_id in _ids_leaving(build, ports.get(build.work.server_id, ()))}
+    answers = await _bind_all(lease, binds, leaving_ids)
     crash_point("bind.after-bind")
     for build, ports_known in builds_with_ports:
         changes.append(_launch(build, ports_known, [answers[port.id] for port in ports_known], networks, lease))
@@ -42,6 +43,32 @@ async def _read_ports(lease: Lease, builds: Sequence[Build]) -> tuple[dict[str, 
     again = [build for build in builds if build.ports is None]
     ports, changes = await ports_held(lease, again, await ensure_ports(lease, again) if again else [])
     return known | ports, changes
+
+
+async def _bind_all(lease: Lease, binds: Sequence[PortBind], leaving_ids: Set[str]) -> dict[str, Bound | BindRefused]:
+    """Bind the ports, those that leave their addresses with the new ones; return the answers by port id."""
+    leaving = [bind for bind in binds if bind.port_id in leaving_ids]
+    staying = [bind for bind in binds if bind.port_id not in leaving_ids]
+    answers = await lease.conductor.network.bind_ports(staying) if staying else []
+    answers += await lease.conductor.moves.readdress_ports(leaving) if leaving else []
+    return {answer.port_id: answer for answer in answers}
+
+
+def _ids_leaving(build: Build, ports: Sequence[Port]) -> set[str]:
+    """Return the ports that still have the addresses that they are to leave."""
+    assert build.work.placed is not None, "place comes before bind"
+    left = build.work.placed.addresses_left
+    return {port.id for port in ports if port.addresses and left.get(port.id) == port.addresses}
+
+
+def _note(placed: Placed, answers: Sequence[Bound | BindRefused]) -> str | None:
+    """Return which addresses were exchanged for which; None for none."""
+    exchanged = [
+        f"port {answer.port_id}: {', '.join(placed.addresses_left[answer.port_id])} -> {', '.join(answer.addresses)}"
+        for answer in answers
+        if isinstance(answer, Bound) and answer.port_id in placed.addresses_left
+    ]
+    return "; ".join(exchanged) or None
 
 
 def _binds(build: Build, ports: Sequence[Port]) -> list[PortBind]:
@@ -104,14 +131,15 @@ def _launch(
         server = moved_server(work.move, server)
         if work.move.kind is MoveKind.LIVE:
             # Its guest is there, with its NICs down.
-            wanted = {placed.host: work.move.plan.power}
+            wanted = {placed.host: work.move.plan.power_wanted}
             return staged(work, Stage.LAUNCH, guests_wanted=wanted, delay_s=delay_s, server=server)
     return staged(
         work,
         Stage.LAUNCH,
         attempt=work.attempt + 1,
         guest_host=placed.host,
-        desired="running" if work.move is None else work.move.plan.power,
+        desired="running" if work.move is None else work.move.plan.power_wanted,
         delay_s=delay_s,
         server=server,
+        note=_note(placed, answers),
     )

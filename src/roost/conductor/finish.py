@@ -10,7 +10,7 @@ from roost.compute.service.nics import ports_changed
 from roost.compute.service.work import list_launches, withdraw_guests
 from roost.conductor.context import Build, Lease, end_of, staged
 from roost.conductor.launches import judge_launches
-from roost.conductor.moves import settle_moves
+from roost.conductor.moves import settle_moves, trim_claims
 from roost.platform.crash import crash_point
 from roost.seams.compute import PortsChange
 
@@ -34,7 +34,7 @@ async def launch_timeout(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     builds_late = []
     for build in builds:
         launch = launches.get(build.work.server_id)
-        if build.work.move is not None and launch and launch.reported == build.work.move.plan.power:
+        if build.work.move is not None and launch and launch.reported == build.work.move.plan.power_wanted:
             changes.append(staged(build.work, Stage.SETTLE, keep=True))
         else:
             builds_late.append(build)
@@ -99,6 +99,7 @@ async def _release(lease: Lease, builds: Sequence[Build], stage: str, *, restore
     if not builds:
         return
     conductor = lease.conductor
+    await trim_claims(lease, builds)
     crash_point(f"{stage}.before-release-ports")
     await conductor.network.release_ports([build.nics for build in builds], restore=restore)
     crash_point(f"{stage}.after-release-ports")

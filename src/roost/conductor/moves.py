@@ -22,6 +22,7 @@ from roost.conductor.context import Build, Lease, staged
 from roost.conductor.holdings import CONFIRMED_KINDS, ENDED, RESTORING, address_part, host_part
 from roost.conductor.launches import begin_wait_s, judge_launches
 from roost.conductor.ports import ensure_ports, ports_held
+from roost.conductor.readdress import may_readdress
 from roost.platform.crash import crash_point
 from roost.seams.compute import PortsChange
 from roost.seams.network import BindRefused, PortBind
@@ -190,6 +191,7 @@ async def restore(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     builds_clean = [build for build in builds if build.work.server_id not in remaining]
     builds_bound = await _return_ports(lease, builds_clean)
     builds_claimed = await _return_claims(lease, builds_bound)
+    await trim_claims(lease, builds_claimed)
     guests = await list_guests(conductor.compute, [build.work.server_id for build in builds_claimed])
     for build in builds_clean:
         if build not in builds_claimed:
@@ -257,12 +259,14 @@ async def _return_ports(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     crash_point("restore.before-bind")
     answers = await network.bind_ports(binds) if binds else []
     crash_point("restore.after-bind")
-    servers_changed = {
-        bind.server_id
-        for bind, answer in zip(binds, answers, strict=True)
-        if isinstance(answer, BindRefused) and answer.changed
-    }
-    servers_bound = ports.keys() - servers_changed
+    refused = [
+        (bind.server_id, answer) for bind, answer in zip(binds, answers, strict=True) if isinstance(answer, BindRefused)
+    ]
+    servers_bound = ports.keys() - {server_id for server_id, answer in refused if answer.changed}
+    ids_readdressed = {build.work.server_id for build in builds_to_bind if may_readdress(build.work)}
+    ids_unreached = ids_readdressed & {server_id for server_id, answer in refused if not answer.changed}
+    if ids_unreached:  # they have their new addresses, which the source does not reach
+        await lease.conductor.moves.unbind_ports(sorted(ids_unreached))
     return [*builds_offloaded, *(build for build in builds_to_bind if build.work.server_id in servers_bound)]
 
 
@@ -290,6 +294,13 @@ async def _return_claims(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     answers = await placement.claim(groups)
     crash_point("restore.after-claim")
     return [build for build, answer in zip(builds_held, answers, strict=True) if isinstance(answer, Claimed)]
+
+
+async def trim_claims(lease: Lease, builds: Sequence[Build]) -> None:
+    """Return what was claimed for addresses that these servers may have been about to get."""
+    server_ids = [build.work.server_id for build in builds if may_readdress(build.work)]
+    if server_ids:
+        await lease.conductor.moves.trim_claims(server_ids)
 
 
 def _taken_back(build: Build, consumers: dict[str, ConsumerState]) -> list[ConsumerClaim]:
@@ -372,7 +383,7 @@ def _end(
         host=host,
         fault=fault or work.failure,
         network_info=None,
-        power=plan.power,
+        power=plan.power if before else plan.power_wanted,
         flavor=plan.old_flavor if before else None,
         spec=plan.old_spec if before else None,
     )

@@ -13,6 +13,7 @@ from roost.conductor.context import Build, Lease, end_of, staged
 from roost.conductor.holdings import held_by_move
 from roost.conductor.hosts_first import add_addresses
 from roost.conductor.ports import ensure_ports
+from roost.conductor.readdress import claim_both, list_freeable, may_readdress
 from roost.conductor.resume import HostSearch, adopt_claims, begin_searches, release_claims, with_claims
 from roost.platform.crash import crash_point
 from roost.scheduling.explain import ClosedHosts, addresses_asked, explain
@@ -142,7 +143,7 @@ async def _search_and_claim(
         if requests_possible:
             possible.append((requests_possible, group))
         else:
-            await _refuse(lease, [(request, None) for request in requests_narrowed], group)
+            await _refuse(lease, [(request, None) for request in requests_narrowed], group, networks)
     queries = [
         build_query(request, limit=min(CANDIDATES_MAX, max(CANDIDATES_MIN, CANDIDATES_PER_SERVER * len(group))))
         for requests, group in possible
@@ -166,7 +167,7 @@ async def _search_and_claim(
         for search, candidate in zip(group, candidates, strict=False):
             chosen.append((search, candidate, answer.summaries[candidate.root_uuid].name))
         if not candidates:
-            await _refuse(lease, tried, group)
+            await _refuse(lease, tried, group, networks)
     if not scheduling.ip_aware:
         chosen = await add_addresses(lease, [(_request(one[0], networks), *one) for one in chosen])
     await _claim(lease, chosen, networks)
@@ -176,7 +177,7 @@ def _request(search: HostSearch, networks: Mapping[str, NetworkView]) -> Request
     work = search.build.work
     return build_request(
         work.spec,
-        search.ports,
+        search.ports_asked,
         networks,
         excluded_hosts=work.excluded_hosts,
         source_host=work.move.source_host if work.move else None,
@@ -185,13 +186,18 @@ def _request(search: HostSearch, networks: Mapping[str, NetworkView]) -> Request
 
 
 async def _refuse(
-    lease: Lease, tried: Sequence[tuple[Request, Candidates | None]], searches: Sequence[HostSearch]
+    lease: Lease,
+    tried: Sequence[tuple[Request, Candidates | None]],
+    searches: Sequence[HostSearch],
+    networks: Mapping[str, NetworkView],
 ) -> None:
     """Let those go that may leave their segment, and tell the others why: no host has room."""
     conductor = lease.conductor
     may_leave = [search for search in searches if _may_leave(search)]
     for search in may_leave:
         search.leaving = True
+        if may_readdress(search.build.work):
+            search.freed_ids = list_freeable(search.ports, networks)
     assigned = {p.id: p.revision for search in may_leave for p in search.ports if p.addresses and not p.pinned}
     if assigned:
         crash_point("retry.before-unbind")
@@ -214,7 +220,7 @@ async def _refuse(
             explanation = explain(
                 tried,
                 usages,
-                ports=search.ports,
+                ports=search.ports_asked,
                 closed=closed,
                 empty_aggregates=empty,
                 earlier=_describe_failure(earlier),
@@ -224,9 +230,14 @@ async def _refuse(
 
 
 def _may_leave(search: HostSearch) -> bool:
-    """Return whether an address that this very build claimed holds the server to some of the hosts, and may be left."""
+    """Return whether an address holds the server to some of the hosts and may be left.
+
+    That is one that this very build claimed, or any of a server that may be readdressed.
+    """
     if search.leaving:
         return False
+    if may_readdress(search.build.work) and any(port.addresses and not port.pools for port in search.ports):
+        return True
     return any(port.provider_uuid and not port.pinned for port in search.ports)
 
 
@@ -261,7 +272,7 @@ def _claimed_here(
 ) -> dict[str, tuple[str, Resources]]:
     """Return which provider the candidate gives each address-less port, and what of it: by port id."""
     claims: dict[str, tuple[str, Resources]] = {}
-    for port in search.ports:
+    for port in search.ports_asked:
         chosen = candidate.providers_by_suffix.get(suffix_of(port.tag))
         if chosen:
             segments = networks[port.network_id].segments
@@ -285,10 +296,13 @@ def _claims(search: HostSearch, candidate: Candidate, networks: Mapping[str, Net
     }
     kept = add_allocations(*({pool: {IPV4_ADDRESS: 1}} for pool in search.pools_kept.values()))
     own = subtract_allocations(add_allocations(candidate.allocations, kept), add_allocations(*of_ports.values()))
+    port_claims: Mapping[str, Allocations] = of_ports
+    if may_readdress(work):
+        port_claims = claim_both(search.ports, search.consumers, of_ports)
     earlier = [search.consumers[uuid] for uuid in search.providers_unassigned if uuid not in of_ports]
     consumers: list[tuple[str, ConsumerType, Allocations]] = [
         (work.server_id, ConsumerType.INSTANCE, own),
-        *((port_id, ConsumerType.PORT, allocations) for port_id, allocations in of_ports.items()),
+        *((port_id, ConsumerType.PORT, allocations) for port_id, allocations in port_claims.items()),
     ]
     if work.move is not None:
         consumers.append((work.move.uuid, ConsumerType.MIGRATION, held_by_move(work.move, own)))

@@ -13,6 +13,7 @@ from roost.compute.model import Failure, Placed, StageChange
 from roost.compute.service.work import get_host_names
 from roost.conductor.context import Build, Lease
 from roost.conductor.ports import ensure_ports, ports_held
+from roost.conductor.readdress import free_ports, may_readdress
 from roost.scheduling.request import kinds_of, stays
 from roost.seams.network import EnsuredPorts, NetworkView, Port
 from roost.seams.placement import IPV4_ADDRESS, VCPU, Claimed, ClaimGroup, ConsumerState, Resources
@@ -23,14 +24,16 @@ class HostSearch:
     """One server that looks for a host.
 
     ports: with the provider of an address that is claimed or assigned already. consumers: as read under the lease.
-    leaving: it may leave the segment of an address that this build assigned. overtaken: a consumer changed under it.
-    full_host: the host that was chosen for it without a look at addresses, and has none.
+    leaving: it may leave the segment of an address that this build assigned. freed_ids: ports that may get other
+    addresses. overtaken: a consumer changed under it. full_host: the host that was chosen for it without a look at
+    addresses, and has none.
     """
 
     build: Build
     ports: tuple[Port, ...]
     consumers: Mapping[str, ConsumerState]
     leaving: bool = False
+    freed_ids: frozenset[str] = frozenset()
     overtaken: bool = False
     full_host: str | None = None
     outcome: Placed | Failure | None = None
@@ -44,6 +47,24 @@ class HostSearch:
     def network_ids(self) -> set[str]:
         """Return the networks of its ports."""
         return {port.network_id for port in self.ports}
+
+    @property
+    def ports_asked(self) -> tuple[Port, ...]:
+        """Return its ports as a host is sought for them."""
+        return free_ports(self.ports, self.freed_ids)
+
+    @property
+    def claims_coming(self) -> dict[str, tuple[str, Resources]]:
+        """Return port id -> (provider, resources) of a claim beside that of the addresses that the port has."""
+        if not may_readdress(self.build.work):
+            return {}
+        return {
+            port.id: (uuid, resources)
+            for port in self.ports
+            if port.addresses and not port.pools and port.id in self.consumers
+            for uuid, resources in self.consumers[port.id].allocations.items()
+            if uuid != port.provider_uuid
+        }
 
     @property
     def providers_unassigned(self) -> dict[str, str]:
@@ -66,15 +87,20 @@ class HostSearch:
 
     def placed_on(self, host: str, answer: Claimed, *, claims: Mapping[str, tuple[str, Resources]] = {}) -> None:
         """End the search: the server is claimed there. claims: new ones, beside those that are kept."""
-        claims = self.claims_kept | dict(claims)
+        with_addresses = [port for port in self.ports if port.addresses and may_readdress(self.build.work)]
+        staying = {port.id for port in with_addresses if claims.get(port.id, ("",))[0] == port.provider_uuid}
+        leaving = (claims.keys() | self.freed_ids) - staying
+        left = {port.id: port.addresses for port in with_addresses if port.id in leaving}
+        claims = self.claims_kept | {port_id: claim for port_id, claim in claims.items() if port_id not in staying}
         self.outcome = Placed(
             host=host,
             providers_by_port={port_id: provider for port_id, (provider, _) in claims.items()},
             classes_by_port={
-                **{port.id: () for port in self.ports if port.needs_address},
+                **{port.id: () for port in self.ports if port.needs_address or port.id in left},
                 **{port_id: tuple(resources) for port_id, (_, resources) in claims.items()},
             },
             generations=answer.generations,
+            addresses_left=left,
         )
 
 
@@ -139,11 +165,12 @@ async def adopt_claims(lease: Lease, searches: Sequence[HostSearch], networks: M
     adopted = [(s, names[u]) for s, u in claimed if u in names and names[u] not in s.build.work.excluded_hosts]
     groups = []
     for search, _host in adopted:
-        states = [search.consumers.get(uuid) for uuid in (search.server_id, *search.providers_unassigned)]
+        uuids = (search.server_id, *search.providers_unassigned, *search.claims_coming)
+        states = [search.consumers.get(uuid) for uuid in uuids]
         groups.append(ClaimGroup(tuple(state.claiming(state.allocations) for state in states if state)))
     for (search, host), answer in zip(adopted, await lease.conductor.placement.claim(groups), strict=True):
         if isinstance(answer, Claimed):
-            search.placed_on(host, answer)
+            search.placed_on(host, answer, claims=search.claims_coming)
         else:
             search.overtaken = True
 

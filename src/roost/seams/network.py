@@ -313,6 +313,21 @@ class MoveClient(Protocol):
         Remote: DELETE /v2.0/ports/{id}/bindings/{host}.
         """
 
+    async def readdress_ports(self, binds: Sequence[PortBind]) -> list[Bound | BindRefused]:
+        """Bind ports that have addresses with the ones that are claimed beside them instead; in order.
+
+        The old addresses and their claims are returned. One refusal undoes no other; a port that does not hold both
+        claims is refused as changed.
+
+        Remote: PUT /v2.0/ports/{id} with fixed_ips and binding:host_id, and If-Match for the revision.
+        """
+
+    async def trim_claims(self, server_ids: Sequence[str]) -> None:
+        """Return what the servers' ports claim beyond their addresses.
+
+        Remote: none; in Neutron no port has a claim of its own.
+        """
+
     async def unbind_ports(self, server_ids: Sequence[str]) -> None:
         """Take the servers' ports off their hosts; they stay the servers', with their addresses.
 

@@ -10,6 +10,7 @@ from functools import partial
 from msgspec import Struct
 from starlette.requests import Request
 
+from roost.compute.api.errors import MICROVERSIONS
 from roost.compute.api.policies import ATTACH_EXTERNAL, IS_ADMIN, SHOW_SERVER
 from roost.compute.api.requests import path_text
 from roost.compute.errors import ServerNotFound
@@ -17,19 +18,20 @@ from roost.compute.model import Permissions, Requester, Server
 from roost.compute.service import Compute
 from roost.compute.service import servers as service
 from roost.platform.auth import OPERATOR, Caller, Forbidden, Policy, Unrestricted, caller_of
-from roost.platform.http import canonical_uuid, is_uuid
+from roost.platform.http import Version, canonical_uuid, is_uuid
 from roost.platform.operations import Check, ChecksOf, Operation, policy_check, version_check
 from roost.platform.request_ids import request_id_of
 
 
 class Access(Struct, frozen=True):
-    """A caller and the rules. project_id, user_id: whose is what the caller makes. request_id: of the request."""
+    """A caller and the rules. project_id, user_id: whose is what the caller makes. Others: of the request."""
 
     policy: Policy
     caller: Caller
     project_id: str
     user_id: str
     request_id: str = ""
+    version: Version = MICROVERSIONS.lowest
 
     def enforce(self, rule: str, server: Server | None = None) -> None:
         """Raise Forbidden unless the rule lets the caller do this to the server; None: in the caller's project."""
@@ -65,10 +67,10 @@ class Access(Struct, frozen=True):
 
 def access_of(compute: Compute, policy: Policy, request: Request) -> Access:
     """Return what the request's caller may do."""
-    caller, request_id = caller_of(request.scope), request_id_of(request.scope)
+    caller, request_id, version = caller_of(request.scope), request_id_of(request.scope), request.state.microversion
     if caller == OPERATOR or caller.project_id is None:
-        return Access(policy, caller, compute.default_project, compute.default_user, request_id)
-    return Access(policy, caller, caller.project_id, caller.user_id or compute.default_user, request_id)
+        return Access(policy, caller, compute.default_project, compute.default_user, request_id, version)
+    return Access(policy, caller, caller.project_id, caller.user_id or compute.default_user, request_id, version)
 
 
 def checks(compute: Compute, policy: Policy) -> ChecksOf:

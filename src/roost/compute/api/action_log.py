@@ -125,4 +125,6 @@ def _show_event(server: Server, event: ActionEvent, version: Version, *, sees_al
         shown["hostId"] = host_id(server.project_id, event.host)
         if sees_all:
             shown["host"] = event.host
+    if version >= (2, 84):
+        shown["details"] = event.details
     return shown

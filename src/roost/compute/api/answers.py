@@ -69,7 +69,7 @@ Specs = dict[str, str]
 Flavor = _document(
     "Flavor",
     {
-        **{"id": str, "name": str, **_FLAVOR_SIZE, "swap": Empty, "rxtx_factor": float, "links": Links},
+        **{"id": str, "name": str, **_FLAVOR_SIZE, "swap": int, "rxtx_factor": float, "links": Links},
         **{"OS-FLV-EXT-DATA:ephemeral": int, "OS-FLV-DISABLED:disabled": bool, "os-flavor-access:is_public": bool},
         "description": str | None,
     },
@@ -98,26 +98,23 @@ _SERVER: Mapping[str, Any] = {
     **{"accessIPv4": Empty, "accessIPv6": Empty, "OS-DCF:diskConfig": str},
     **{"locked": bool, "locked_reason": str | None, "description": str | None, "tags": list[str]},
     **{"trusted_image_certificates": None, "server_groups": list[str]},
+    **{"OS-EXT-SRV-ATTR:hostname": str, "pinned_availability_zone": str | None},
+    **{"key_name": None, "config_drive": Empty, "OS-EXT-AZ:availability_zone": str},
+    **{"OS-EXT-STS:task_state": str | None, "OS-EXT-STS:vm_state": str, "OS-EXT-STS:power_state": int},
+    **{"OS-SRV-USG:launched_at": Moment | None, "OS-SRV-USG:terminated_at": None},
+    **{"os-extended-volumes:volumes_attached": list[str], "security_groups": SecurityGroups},
 }
 _SERVER_SOMETIMES: Mapping[str, Any] = {
     "progress": int,
     "fault": _document("ServerFault", {"code": int, "message": str, "created": Moment}, {"details": str}),
 }
-ServerChanged = _document("ServerChanged", _SERVER, _SERVER_SOMETIMES)
-"""What the answer to a change shows of it, below 2.75."""
 Server = _document(
     "Server",
-    {
-        **_SERVER,
-        **{"key_name": None, "config_drive": Empty, "OS-EXT-AZ:availability_zone": str},
-        **{"OS-EXT-STS:task_state": str | None, "OS-EXT-STS:vm_state": str, "OS-EXT-STS:power_state": int},
-        **{"OS-SRV-USG:launched_at": Moment | None, "OS-SRV-USG:terminated_at": None},
-        **{"os-extended-volumes:volumes_attached": list[str], "security_groups": SecurityGroups},
-    },
+    _SERVER,
     {
         **_SERVER_SOMETIMES,
         **{"OS-EXT-SRV-ATTR:host": str | None, "OS-EXT-SRV-ATTR:hypervisor_hostname": str | None},
-        **{"OS-EXT-SRV-ATTR:instance_name": str, "OS-EXT-SRV-ATTR:hostname": str},
+        **{"OS-EXT-SRV-ATTR:instance_name": str},
         **{"OS-EXT-SRV-ATTR:reservation_id": str, "OS-EXT-SRV-ATTR:launch_index": int},
         **{"OS-EXT-SRV-ATTR:kernel_id": str, "OS-EXT-SRV-ATTR:ramdisk_id": str},
         **{"OS-EXT-SRV-ATTR:root_device_name": str | None, "OS-EXT-SRV-ATTR:user_data": str | None},
@@ -126,7 +123,6 @@ Server = _document(
 )
 ServerBrief = _document("ServerBrief", {"id": Uuid, "name": str, "links": Links})
 ServerAnswer = _answer("ServerAnswer", "server", Server)
-ServerChangedAnswer = _answer("ServerChangedAnswer", "server", ServerChanged)
 ServersAnswer = _answer("ServersAnswer", "servers", _list(ServerBrief))
 ServersDetailAnswer = _answer("ServersDetailAnswer", "servers", _list(Server))
 ServerMade = _document(
@@ -136,6 +132,7 @@ ServerMadeAnswer = _document("ServerMadeAnswer", {}, {"server": ServerMade, "res
 
 MetadataAnswer = _document("MetadataAnswer", {"metadata": Specs})
 MetadataItemAnswer = _document("MetadataItemAnswer", {"meta": Specs})
+TopologyAnswer = _document("TopologyAnswer", {"nodes": list[Specs], "pagesize_kb": None})
 TagsAnswer = _document("TagsAnswer", {"tags": list[str]})
 
 _ACTION = {
@@ -144,7 +141,10 @@ _ACTION = {
 }
 ActionEvent = _document(
     "ActionEvent",
-    {"event": str, "start_time": Moment, "finish_time": Moment | None, "result": str | None, "hostId": str},
+    {
+        **{"event": str, "start_time": Moment, "finish_time": Moment | None, "result": str | None, "hostId": str},
+        "details": str | None,
+    },
     {"host": str | None, "traceback": None},
 )
 ActionAnswer = _document(
@@ -157,16 +157,12 @@ ActionsAnswer = _document(
 _HOST = {"id": Uuid, "state": str, "status": str}
 _HYPERVISOR = {**_HOST, "hypervisor_hostname": str}
 _SERVERS_ON = {"servers": _list(_document("ServerOnHost", {"uuid": Uuid, "name": str}))}
-_AMOUNTS = (
-    *("hypervisor_version", "vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "free_ram_mb", "local_gb"),
-    *("local_gb_used", "free_disk_gb", "disk_available_least", "current_workload", "running_vms"),
-)
 HypervisorBrief = _document("HypervisorBrief", _HYPERVISOR, _SERVERS_ON)
 Hypervisor = _document(
     "Hypervisor",
     {
         **_HYPERVISOR,
-        **{"hypervisor_type": str, "host_ip": str | None, "cpu_info": dict[str, Any], **dict.fromkeys(_AMOUNTS, int)},
+        **{"hypervisor_type": str, "hypervisor_version": int, "host_ip": str | None, "uptime": str | None},
         "service": _document("HypervisorService", {"id": Uuid, "host": str, "disabled_reason": str | None}),
     },
     _SERVERS_ON,

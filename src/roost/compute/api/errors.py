@@ -9,7 +9,7 @@ from roost.compute.errors import ActionUnsupported, NotReported
 from roost.platform.http import Api, Microversions, Problem
 
 MICROVERSIONS = Microversions(
-    service="compute", lowest=(2, 1), highest=(2, 74), legacy_header="X-OpenStack-Nova-API-Version"
+    service="compute", lowest=(2, 1), highest=(2, 96), legacy_header="X-OpenStack-Nova-API-Version"
 )
 
 FAULTS: Mapping[int, str] = {

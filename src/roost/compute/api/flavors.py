@@ -40,6 +40,7 @@ from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations
 
 DESCRIPTION_FROM, EXTRA_SPECS_FROM = (2, 55), (2, 61)
+SWAP_IS_NUMBER_FROM, SPECS_CHECKED_FROM = (2, 75), (2, 86)
 
 PARAMETERS: Parameters = {
     "limit": LIMIT,
@@ -186,7 +187,8 @@ def _extra_spec_operations(compute: Compute, policy: Policy) -> Operations:
     async def create(request: Request) -> Response:
         specs = (await read_body(request, ExtraSpecsBody)).extra_specs
         added = {key: str(value) for key, value in specs.items()}
-        flavor = await service.set_extra_specs(compute, path_text(request, "flavor_id"), added=added)
+        checked = request.state.microversion >= SPECS_CHECKED_FROM
+        flavor = await service.set_extra_specs(compute, path_text(request, "flavor_id"), added=added, checked=checked)
         return json_response({"extra_specs": {key: flavor.extra_specs[key] for key in added}})
 
     async def show(request: Request) -> Response:
@@ -278,7 +280,7 @@ def _show(request: Request, flavor: Flavor, *, specs: bool) -> dict[str, Any]:
         "ram": flavor.ram_mb,
         "vcpus": flavor.vcpus,
         "disk": flavor.disk_gb,
-        "swap": "",
+        "swap": 0 if request.state.microversion >= SWAP_IS_NUMBER_FROM else "",
         "rxtx_factor": 1.0,
         "OS-FLV-EXT-DATA:ephemeral": 0,
         "OS-FLV-DISABLED:disabled": False,

@@ -32,6 +32,7 @@ from roost.platform.http import Endpoint, canonical_uuid, is_uuid, json_response
 from roost.platform.operations import Operation, Operations
 
 UUIDS_FROM, NUMBERS_UNTIL = (2, 53), (2, 52)
+NO_SERVERS_SHOWN_FROM, AMOUNTS_UNTIL = (2, 75), (2, 87)
 SEARCHED_SINCE = "From microversion 2.53 on hypervisors are searched by hypervisor_hostname_pattern."
 NUMBER = r"[0-9]{1,18}"
 
@@ -91,6 +92,7 @@ class Hypervisors:
                     summary="hosts do not report it",
                     endpoint=self._show_uptime,
                     rule=f"{RULE}uptime",
+                    until=AMOUNTS_UNTIL,
                     status=501,
                     result=FAULT,
                 )
@@ -195,14 +197,17 @@ async def _with_servers(
     """Show the servers too where they are asked for. Source: Compute API 2.53."""
     if not flag(text_parameter(request, "with_servers"), "with_servers", default=False):
         return shown
-    return await _add_servers(compute, hosts, shown)
+    return await _add_servers(compute, hosts, shown, empty=request.state.microversion >= NO_SERVERS_SHOWN_FROM)
 
 
-async def _add_servers(compute: Compute, hosts: Sequence[Host], shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def _add_servers(
+    compute: Compute, hosts: Sequence[Host], shown: list[dict[str, Any]], *, empty: bool = False
+) -> list[dict[str, Any]]:
+    """Show the servers of the hosts. empty: also of hosts without any."""
     servers = await service.list_servers_on(compute, [host.name for host in hosts])
     return [
-        host_shown | {"servers": [{"uuid": server_id, "name": name} for server_id, name in servers[host.name]]}
-        if host.name in servers
+        host_shown | {"servers": [{"uuid": server_id, "name": name} for server_id, name in servers.get(host.name, ())]}
+        if host.name in servers or empty
         else host_shown
         for host, host_shown in zip(hosts, shown, strict=True)
     ]
@@ -233,16 +238,30 @@ def _show_brief(host: Host, request: Request) -> dict[str, Any]:
 
 
 async def _show_hypervisors(compute: Compute, hosts: list[Host], request: Request) -> list[dict[str, Any]]:
+    version = request.state.microversion
+    shown = [_show_hypervisor(host, request) for host in hosts]
+    if version > AMOUNTS_UNTIL:
+        return [host_shown | {"uptime": None} for host_shown in shown]
     loads = await service.list_loads(compute, hosts)
-    cpu_info = {} if request.state.microversion >= (2, 28) else ""
-    return [_show_hypervisor(host, loads[host.name], request) | {"cpu_info": cpu_info} for host in hosts]
+    cpu_info = {} if version >= (2, 28) else ""
+    return [
+        host_shown | _amounts(host, loads[host.name]) | {"cpu_info": cpu_info}
+        for host, host_shown in zip(hosts, shown, strict=True)
+    ]
 
 
-def _show_hypervisor(host: Host, load: service.HostLoad, request: Request) -> dict[str, Any]:
+def _show_hypervisor(host: Host, request: Request) -> dict[str, Any]:
     return _show_brief(host, request) | {
         "hypervisor_type": "roost",
         "hypervisor_version": host.service_version,
         "host_ip": None,
+        "service": {"id": host_id(host, request), "host": host.name, "disabled_reason": host.disabled_reason},
+    }
+
+
+def _amounts(host: Host, load: service.HostLoad) -> dict[str, int]:
+    """Return what the host has and what is claimed: from microversion 2.88 on, the ledger says that."""
+    return {
         "vcpus": host.vcpus,
         "vcpus_used": load.vcpus,
         "memory_mb": host.ram_mb,
@@ -254,5 +273,4 @@ def _show_hypervisor(host: Host, load: service.HostLoad, request: Request) -> di
         "disk_available_least": host.disk_gb - load.disk_gb,
         "current_workload": 0,
         "running_vms": load.servers,
-        "service": {"id": host_id(host, request), "host": host.name, "disabled_reason": host.disabled_reason},
     }

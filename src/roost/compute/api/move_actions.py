@@ -6,17 +6,21 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.compute.api.access import Access
 from roost.compute.api.actions import Action, Actions, Run
-from roost.compute.api.policies import SERVERS
+from roost.compute.api.policies import READDRESS_SERVER, SERVERS, UNSHELVE_TO_HOST
 from roost.compute.api.requests import Attributes, Name, flag
 from roost.compute.errors import ActionRefused
 from roost.compute.model import MoveKind, Server
 from roost.compute.rules.actions import OFFLOAD, state_sentence
 from roost.compute.service import Compute
 from roost.compute.service import moves as service
+from roost.compute.service.moves import MoveRequest
 from roost.platform.errors import BadRequest
 from roost.platform.operations import Versions
 
-FORCE_UNTIL = (2, 67)
+FORCE_UNTIL, STOPPED_FROM = (2, 67), (2, 95)
+
+
+READDRESS = "Roost's own: new addresses on other segments, if no host that reaches the present ones has room"
 
 
 class MigrateBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,42 +52,56 @@ class EvacuateBody(Struct, frozen=True, forbid_unknown_fields=True):
     admin_password: Any = field(name="adminPass", default=None)
     on_shared_storage: Any = field(name="onSharedStorage", default=UNSET)
     force: bool | str | UnsetType = UNSET
+    readdress: Annotated[bool, Meta(description=READDRESS)] = False
+
+
+class UnshelveZoneBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where to, from microversion 2.77 on."""
+
+    availability_zone: Name
 
 
 class UnshelveBody(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where to."""
+    """Where to, from microversion 2.91 on. availability_zone: None for any, from now on."""
 
-    availability_zone: Literal["nova"] | None = None
+    availability_zone: str | UnsetType | None = UNSET
+    host: Name | UnsetType = UNSET
 
 
 async def _migrate(compute: Compute, server: Server, body: MigrateBody | None, access: Access) -> None:
     host = None if body is None else body.host
     if host is not None:
         access.enforce(MIGRATE_HOST, server)
-    await service.begin_move(compute, server.id, MoveKind.MIGRATE, access.requester, host=host)
+    await service.begin_move(compute, server.id, MoveRequest(kind=MoveKind.MIGRATE, host=host), access.requester)
 
 
 async def _resize(compute: Compute, server: Server, body: ResizeBody, access: Access) -> None:
     permissions = access.permissions
-    await service.begin_move(
-        compute,
-        server.id,
-        MoveKind.RESIZE,
-        access.requester,
+    request = MoveRequest(
+        kind=MoveKind.RESIZE,
         flavor_ref=str(body.flavor_ref),
         public_only=permissions is not None and not permissions.others,
     )
+    await service.begin_move(compute, server.id, request, access.requester)
 
 
 async def _live_migrate(compute: Compute, server: Server, body: LiveBody, access: Access) -> None:
-    forced = _forced(body.force, body.host)
-    await service.begin_move(compute, server.id, MoveKind.LIVE, access.requester, host=body.host, anyway=forced)
+    request = MoveRequest(kind=MoveKind.LIVE, host=body.host, anyway=_forced(body.force, body.host))
+    await service.begin_move(compute, server.id, request, access.requester)
 
 
 async def _evacuate(compute: Compute, server: Server, body: EvacuateBody, access: Access) -> None:
     host = None if body.host is UNSET else body.host
-    forced = _forced(body.force, host)
-    await service.begin_move(compute, server.id, MoveKind.EVACUATE, access.requester, host=host, anyway=forced)
+    if body.readdress:
+        access.enforce(READDRESS_SERVER, server)
+    request = MoveRequest(
+        kind=MoveKind.EVACUATE,
+        host=host,
+        anyway=_forced(body.force, host),
+        stopped=access.version >= STOPPED_FROM,
+        readdress=body.readdress,
+    )
+    await service.begin_move(compute, server.id, request, access.requester)
 
 
 def _forced(force: bool | str | UnsetType, host: str | None) -> bool:
@@ -94,11 +112,21 @@ def _forced(force: bool | str | UnsetType, host: str | None) -> bool:
     return forced
 
 
-def _move(kind: MoveKind) -> Run:
-    async def run(compute: Compute, server: Server, _body: Any, access: Access) -> None:
-        await service.begin_move(compute, server.id, kind, access.requester)
+async def _unshelve(
+    compute: Compute, server: Server, body: UnshelveZoneBody | UnshelveBody | None, access: Access
+) -> None:
+    host = body.host if isinstance(body, UnshelveBody) and body.host is not UNSET else None
+    if host is not None:
+        access.enforce(UNSHELVE_TO_HOST, server)
+    zone = body.availability_zone if isinstance(body, UnshelveZoneBody | UnshelveBody) else UNSET
+    request = MoveRequest(
+        kind=MoveKind.UNSHELVE, host=host, zone=None if zone is UNSET else zone, unpinned=zone is None
+    )
+    await service.begin_move(compute, server.id, request, access.requester)
 
-    return run
+
+async def _shelve(compute: Compute, server: Server, _body: Any, access: Access) -> None:
+    await service.begin_move(compute, server.id, MoveRequest(kind=MoveKind.SHELVE), access.requester)
 
 
 def _end(*, revert: bool) -> Run:
@@ -136,7 +164,11 @@ MOVE_ACTIONS: Actions = {
         attributes=Attributes(since={"force": (2, 29)}, until={"on_shared_storage": (2, 13), "force": FORCE_UNTIL}),
         status=200,
     ),
-    "shelve": Action(run=_move(MoveKind.SHELVE), rule=f"{_SHELVE}shelve"),
+    "shelve": Action(run=_shelve, rule=f"{_SHELVE}shelve"),
     "shelveOffload": Action(run=_offload, rule=f"{_SHELVE}shelve_offload"),
-    "unshelve": Action(run=_move(MoveKind.UNSHELVE), rule=f"{_SHELVE}unshelve"),
+    "unshelve": Action(
+        run=_unshelve,
+        rule=f"{_SHELVE}unshelve",
+        body=Versions({(2, 1): None, (2, 77): UnshelveZoneBody | None, (2, 91): UnshelveBody | None}),
+    ),
 }

@@ -45,6 +45,8 @@ SERVER_EXTRA_SPECS = f"{SERVERS}show:flavor-extra-specs"
 HOST_ATTRIBUTES = "os_compute_api:os-extended-server-attributes"
 ACTION_EVENTS = "os_compute_api:os-instance-actions:events"
 UNLOCK_OVERRIDE = "os_compute_api:os-lock-server:unlock:unlock_override"
+READDRESS_SERVER = "os_compute_api:os-evacuate:readdress"
+UNSHELVE_TO_HOST = "os_compute_api:os-shelve:unshelve_to_host"
 FLAVOR_EXTRA_SPECS = "os_compute_api:os-flavor-extra-specs:index"
 
 OPERATIONS = {
@@ -70,6 +72,7 @@ OPERATIONS = {
     "os_compute_api:os-server-tags:delete": MEMBER,
     "os_compute_api:ips:index": READER,
     "os_compute_api:ips:show": READER,
+    "compute:server:topology:index": READER,
     "os_compute_api:os-flavor-manage:create": SERVICE,
     "os_compute_api:os-flavor-manage:delete": ADMIN,
     FLAVOR_EXTRA_SPECS: READER,
@@ -142,6 +145,8 @@ PARTS = {
     ATTACH_EXTERNAL: ADMIN,
     HOST_STATUS: ADMIN,
     "os_compute_api:os-migrate-server:migrate:host": ADMIN,
+    READDRESS_SERVER: ADMIN,
+    UNSHELVE_TO_HOST: ADMIN,
     SERVER_EXTRA_SPECS: READER,
     HOST_ATTRIBUTES: ADMIN,
     ACTION_EVENTS: ADMIN,

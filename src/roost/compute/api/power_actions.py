@@ -11,10 +11,18 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.compute.api.access import Access
 from roost.compute.api.actions import Action, Actions, Run
-from roost.compute.api.answers import ServerChangedAnswer
+from roost.compute.api.answers import ServerAnswer
 from roost.compute.api.policies import SERVERS, UNLOCK_OVERRIDE
 from roost.compute.api.requests import Attributes, Name, flag
-from roost.compute.api.server_bodies import METADATA, NAME_BLANK, Text, refuse_attributes
+from roost.compute.api.server_bodies import (
+    HOSTNAME_FROM,
+    METADATA,
+    NAME_BLANK,
+    Hostname,
+    Text,
+    read_hostname,
+    refuse_attributes,
+)
 from roost.compute.errors import ActionRefused, ActionUnsupported
 from roost.compute.model import Server, ServerUpdate
 from roost.compute.rules import actions as rules
@@ -66,6 +74,7 @@ class RebuildBody(Struct, frozen=True, forbid_unknown_fields=True):
     key_name: Any = UNSET
     user_data: Any = UNSET
     trusted_image_certificates: Any = UNSET
+    hostname: Hostname | UnsetType = UNSET
 
 
 REBUILD_ATTRIBUTES = Attributes(
@@ -74,6 +83,7 @@ REBUILD_ATTRIBUTES = Attributes(
         "key_name": (2, 54),
         "user_data": (2, 57),
         "trusted_image_certificates": (2, 63),
+        "hostname": HOSTNAME_FROM,
     },
     until={"personality": (2, 56)},
 )
@@ -111,6 +121,7 @@ async def _rebuild(compute: Compute, server: Server, body: RebuildBody, access: 
         image_ref=body.image_ref,
         description=None if body.description is UNSET else body.description or "",
         metadata=None if body.metadata is UNSET else body.metadata,
+        hostname=read_hostname(body.hostname, access.version),
     )
     await service.rebuild(compute, server.id, update, access.requester)
 
@@ -174,7 +185,7 @@ POWER_ACTIONS: Actions = {
         rule=f"{SERVERS}rebuild",
         body=RebuildBody,
         attributes=REBUILD_ATTRIBUTES,
-        result=ServerChangedAnswer,
+        result=ServerAnswer,
         shows_server=True,
     ),
     "pause": Action(run=_power(rules.PAUSE), rule=f"{_PAUSE}pause"),

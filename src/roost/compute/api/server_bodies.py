@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from roost.compute.api.requests import Attributes, Name, Whole, check_attributes, flag
 from roost.compute.model import NicAsked, ServerRequest, ServerUpdate
 from roost.compute.rules.server_attributes import METADATA_MAX, TAG_LENGTH_MAX, TAG_PATTERN, TAGS_MAX
-from roost.compute.rules.servers import read_counts, read_destination
+from roost.compute.rules.servers import hostname_problem, read_counts, read_destination
 from roost.platform.errors import BadRequest
 from roost.platform.http import Version, canonical_uuid, is_uuid
 
@@ -22,7 +22,10 @@ METADATA = Annotated[dict[Key, Text], Meta(max_length=METADATA_MAX)]
 Tags = Annotated[
     list[Annotated[str, Meta(min_length=1, max_length=TAG_LENGTH_MAX, pattern=TAG_PATTERN)]], Meta(max_length=TAGS_MAX)
 ]
+Hostname = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9._-]+$")]
 NAME_BLANK = "name: expected more than blanks"
+
+HOSTNAME_FROM, QUALIFIED_HOSTNAME_FROM = (2, 90), (2, 94)
 
 CREATE_ATTRIBUTES = Attributes(
     since={
@@ -31,10 +34,11 @@ CREATE_ATTRIBUTES = Attributes(
         "trusted_image_certificates": (2, 63),
         "host": (2, 74),
         "hypervisor_hostname": (2, 74),
+        "hostname": HOSTNAME_FROM,
     },
     until={"personality": (2, 56)},
 )
-UPDATE_ATTRIBUTES = Attributes(since={"description": (2, 19)})
+UPDATE_ATTRIBUTES = Attributes(since={"description": (2, 19), "hostname": HOSTNAME_FROM})
 
 NETWORK_WORDS_FROM = (2, 37)
 """From here on networks may be `auto` or `none`, and are required."""
@@ -83,6 +87,7 @@ class ServerBody(Struct, frozen=True, forbid_unknown_fields=True):
     personality: Any = UNSET
     tags: Tags | UnsetType = UNSET
     trusted_image_certificates: Any = UNSET
+    hostname: Hostname | UnsetType = UNSET
 
     @property
     def names_host(self) -> bool:
@@ -106,6 +111,7 @@ class UpdateServerBody(Struct, frozen=True, forbid_unknown_fields=True):
     disk_config: Literal["AUTO", "MANUAL"] | None = field(name="OS-DCF:diskConfig", default=None)
     access_ip_v4: Any = field(name="accessIPv4", default=None)
     access_ip_v6: Any = field(name="accessIPv6", default=None)
+    hostname: Hostname | UnsetType = UNSET
 
 
 class UpdateBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -124,6 +130,7 @@ def read_update(body: UpdateBody, version: Version) -> ServerUpdate:
     return ServerUpdate(
         name=None if server.name is UNSET else server.name.strip(),
         description=None if server.description is UNSET else server.description or "",
+        hostname=read_hostname(server.hostname, version),
     )
 
 
@@ -156,7 +163,17 @@ def read_server(body: CreateBody, version: Version) -> ServerRequest:
         availability_zone=destination.zone,
         host=destination.host,
         tags=() if server.tags is UNSET else tuple(dict.fromkeys(server.tags)),
+        hostname=read_hostname(server.hostname, version, count=counts.most),
     )
+
+
+def read_hostname(hostname: str | UnsetType, version: Version, *, count: int = 1) -> str | None:
+    """Return the hostname, None where none is given. count: of servers. Raises BadRequest."""
+    if hostname is UNSET:
+        return None
+    if problem := hostname_problem(hostname, qualified=version >= QUALIFIED_HOSTNAME_FROM, count=count):
+        raise BadRequest(problem)
+    return hostname
 
 
 def _check_versions(server: ServerBody, version: Version) -> None:

@@ -39,7 +39,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 
 
 def show_server(request: Request, server: Server, shown_to: Shown) -> dict[str, Any]:
-    """Return it in full. Source: Compute API, GET /servers/{id}, microversions 2.1 to 2.74."""
+    """Return it in full. Source: Compute API, GET /servers/{id}, microversions 2.1 to 2.96."""
     shown = show_brief(request, server) | {
         "status": server.status,
         "tenant_id": server.project_id,
@@ -76,12 +76,16 @@ def show_server(request: Request, server: Server, shown_to: Shown) -> dict[str, 
     return shown | _newer(request.state.microversion, server, host_status=shown_to.host_status)
 
 
+CHANGED_IN_FULL_FROM, HOSTNAME_SHOWN_FROM = (2, 75), (2, 90)
+
 HIDDEN_PREFIXES = ("OS-EXT-", "OS-SRV-USG:", "os-extended-volumes:")
 HIDDEN = frozenset({"config_drive", "key_name", "security_groups", "host_status"})
 
 
 def show_changed(request: Request, server: Server, shown_to: Shown) -> dict[str, Any]:
     """Return it as the answer to a change. Source: Compute API, PUT /servers/{id}; all of it only from 2.75 on."""
+    if request.state.microversion >= CHANGED_IN_FULL_FROM:
+        return show_server(request, server, shown_to)
     return {
         name: value
         for name, value in show_server(request, server, shown_to).items()
@@ -97,7 +101,7 @@ def _host_attributes(version: tuple[int, int], server: Server) -> dict[str, Any]
     }
     if version >= (2, 3):
         shown |= {
-            "OS-EXT-SRV-ATTR:hostname": server.name,
+            "OS-EXT-SRV-ATTR:hostname": server.hostname,
             "OS-EXT-SRV-ATTR:reservation_id": server.reservation_id,
             "OS-EXT-SRV-ATTR:launch_index": server.launch_index,
             "OS-EXT-SRV-ATTR:kernel_id": "",
@@ -124,6 +128,10 @@ def _newer(version: tuple[int, int], server: Server, *, host_status: bool) -> di
         shown["server_groups"] = []
     if version >= (2, 73):
         shown["locked_reason"] = server.locked_reason
+    if version >= HOSTNAME_SHOWN_FROM:
+        shown["OS-EXT-SRV-ATTR:hostname"] = server.hostname
+    if version >= (2, 96):
+        shown["pinned_availability_zone"] = server.spec.availability_zone
     return shown
 
 

@@ -21,7 +21,7 @@ from roost.compute.api.requests import (
     text_parameter,
 )
 from roost.compute.model import ServerFilter
-from roost.compute.rules.servers import ZONE
+from roost.compute.rules.servers import ZONE, zone_sentence
 from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, is_uuid
 
@@ -81,7 +81,7 @@ def _read_filter(request: Request) -> ServerFilter:
             raise BadRequest(f"{name}: Roost keeps no such servers: expected false")
     zone = text_parameter(request, "availability_zone")
     if zone not in (None, ZONE):
-        raise BadRequest(f"The requested availability zone is not available: {zone}. There is one: {ZONE}.")
+        raise BadRequest(zone_sentence(str(zone)))
     return ServerFilter(
         project_id=_either(request, "project_id", "tenant_id"),
         user_id=text_parameter(request, "user_id"),

@@ -8,10 +8,10 @@ from roost.compute.api.answers import (
     Address,
     AddressesAnswer,
     ServerAnswer,
-    ServerChangedAnswer,
     ServerMadeAnswer,
     ServersAnswer,
     ServersDetailAnswer,
+    TopologyAnswer,
 )
 from roost.compute.api.pages import More, read_page
 from roost.compute.api.policies import ATTACH_NETWORK, FORCED_HOST, REQUESTED_HOST, SERVERS, SHOW_SERVER
@@ -69,11 +69,11 @@ class Servers:
             "/servers/{server_id}": {
                 "GET": Operation(summary="one server", endpoint=self._show, rule=SHOW_SERVER, result=ServerAnswer),
                 "PUT": Operation(
-                    summary="change the server's name or description",
+                    summary="change the server's name, hostname or description",
                     endpoint=self._update,
                     rule=f"{SERVERS}update",
                     body=UpdateBody,
-                    result=ServerChangedAnswer,
+                    result=ServerAnswer,
                 ),
                 "DELETE": Operation(
                     summary="delete the server, at whatever stage it is",
@@ -84,6 +84,7 @@ class Servers:
                 ),
             },
             **ADDRESS_OPERATIONS,
+            **TOPOLOGY_OPERATIONS,
         }
 
     def _access(self, request: Request) -> Access:
@@ -166,6 +167,22 @@ async def _show_addresses(request: Request) -> Response:
         raise NetworkNotOfServer(f"Instance is not a member of specified network: {network}.")
     return json_response({network: shown[network]})
 
+
+async def _show_topology(_request: Request) -> Response:
+    return json_response({"nodes": [], "pagesize_kb": None})
+
+
+TOPOLOGY_OPERATIONS: Operations = {
+    "/servers/{server_id}/topology": {
+        "GET": Operation(
+            summary="the server's NUMA nodes: it has none",
+            endpoint=_show_topology,
+            rule="compute:server:topology:index",
+            since=(2, 78),
+            result=TopologyAnswer,
+        )
+    },
+}
 
 ADDRESS_OPERATIONS: Operations = {
     "/servers/{server_id}/ips": {

@@ -62,11 +62,10 @@ def read_extra_specs(extra_specs: Mapping[str, str]) -> FlavorRequirements | str
     """Return what the extra specs ask of hosts, or the sentence why servers cannot have that."""
     resources: dict[str, dict[str, int]] = {}
     traits: dict[str, dict[str, str]] = {}
+    if problem := find_spec_problem(extra_specs):
+        return problem
     for key, value in extra_specs.items():
         searched = SEARCHED_KEY.fullmatch(key)
-        problem = _problem(key, value, searched)
-        if problem:
-            return f"Flavor extra spec {key}={value}: {problem}."
         if searched is None:
             continue
         kind, suffix, name = searched[1], searched[2] or "", searched[3]
@@ -100,6 +99,14 @@ def read_extra_specs(extra_specs: Mapping[str, str]) -> FlavorRequirements | str
         ),
         isolated=policy == "isolate" and len(numbered) > 1,
     )
+
+
+def find_spec_problem(extra_specs: Mapping[str, str]) -> str | None:
+    """Return why no server can have one of the extra specs, whatever the others say, or None."""
+    for key, value in extra_specs.items():
+        if problem := _problem(key, value, SEARCHED_KEY.fullmatch(key)):
+            return f"Flavor extra spec {key}={value}: {problem}."
+    return None
 
 
 def _traits(values_by_trait: Mapping[str, str], value: str) -> frozenset[str]:

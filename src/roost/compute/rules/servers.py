@@ -1,6 +1,7 @@
 """What a request for servers may say, what the servers are then called, and what their status means. No I/O."""
 
 import ipaddress
+import re
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -16,6 +17,10 @@ ZONE = "nova"
 
 NICS_MAX = 64
 TAG_LENGTH_MAX = 60
+
+HOSTNAME_LENGTH_MAX = 63
+HOSTNAME = re.compile("[a-zA-Z0-9][a-zA-Z0-9-]{0,61}[a-zA-Z0-9]")
+QUALIFIED_HOSTNAME = re.compile("[a-zA-Z0-9._-]{1,255}")
 
 POWER_STATES = {"active": 1, "paused": 3, "stopped": 4, "resized": 4, "shelved": 4, "suspended": 7}
 """OS-EXT-STS:vm_state -> what OS-EXT-STS:power_state says, 0 for others. Source: Compute API."""
@@ -58,7 +63,7 @@ def read_destination(availability_zone: str | None, *, host: str | None, hypervi
     if len(forced) > 2:
         return f"Unable to parse availability_zone {availability_zone}: expected ZONE, ZONE:HOST or ZONE:HOST:NODE."
     if zone not in ("", ZONE):
-        return f"The requested availability zone is not available: {zone}. There is one: {ZONE}."
+        return zone_sentence(zone)
     named = {name for name in forced if name}
     named_apart = {name for name in (host, hypervisor) if name}
     if named and named_apart:
@@ -70,6 +75,11 @@ def read_destination(availability_zone: str | None, *, host: str | None, hypervi
     if len(names) > 1:
         return f"{' and '.join(names)} are two hosts: a host has one hypervisor, of its own name."
     return Destination(zone or None, names[0] if names else None)
+
+
+def zone_sentence(zone: str) -> str:
+    """Return the refusal of a zone that there is not. Source: Nova, compute/api.py, its text."""
+    return f"The requested availability zone is not available: {zone}. There is one: {ZONE}."
 
 
 def nic_problem(nics: Sequence[NicAsked], *, count: int) -> str | None:
@@ -137,6 +147,31 @@ def server_names(name: str, count: int) -> tuple[str, ...]:
     if count == 1:
         return (name,)
     return tuple(f"{name}-{number}" for number in range(1, count + 1))
+
+
+def make_hostname(name: str, server_id: str) -> str:
+    """Return the hostname of a server that was given none: its name as far as that can be one."""
+    dashed = re.sub(r"[\s._-]+", "-", name.lower())
+    label = re.sub(r"[^a-z0-9-]", "", dashed)[:HOSTNAME_LENGTH_MAX].strip("-")
+    return label or f"server-{server_id}"
+
+
+def hostname_problem(hostname: str, *, qualified: bool, count: int = 1) -> str | None:
+    """Return why servers cannot have this hostname, or None.
+
+    qualified: it may have a domain, as from microversion 2.94 on. count: how many servers are to have it.
+    Source: Compute API, "Create Server", microversions 2.90 and 2.94.
+    """
+    if count > 1:
+        return f"hostname={hostname}: {count} servers were asked for, and one hostname is of one server."
+    if qualified and QUALIFIED_HOSTNAME.fullmatch(hostname) is None:
+        return f"hostname={hostname}: expected 1 to 255 letters, digits, hyphens, dots and underscores."
+    if not qualified and HOSTNAME.fullmatch(hostname) is None:
+        return (
+            f"hostname={hostname}: expected 2 to {HOSTNAME_LENGTH_MAX} letters, digits and hyphens, no hyphen first or "
+            "last; a domain needs microversion 2.94."
+        )
+    return None
 
 
 def fault_details(fault: ServerFault) -> str:

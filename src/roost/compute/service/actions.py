@@ -67,7 +67,7 @@ async def rebuild(compute: Compute, server_id: str, update: ServerUpdate, by: Re
 async def _begin(tx: Connection, server: Server, rule: ActionRule, by: Requester) -> None:
     assert server.host is not None  # its guest is there
     if server.task_state is not None:
-        await store.finish_events(tx, [server.id], result="Error")  # overtaken
+        await store.finish_events(tx, {server.id: f"{rule.name} overtook it"})
     await store.desire(tx, server.id, server.host, rules.desired_power(rule, server), anew=rule.anew)
     await store.set_task_state(tx, server.id, rule.task_state)
     await store.insert_action(tx, server.id, rule.name, by, event=rule.event, host=server.host)
@@ -80,7 +80,7 @@ async def reset_state(compute: Compute, server_id: str, by: Requester, *, active
         around = await store.get_surroundings(tx, server_id, server.host)
         if refusal := rules.find_reset_refusal(server, around, active=active):
             raise ActionRefused(refusal)
-        await store.finish_events(tx, [server_id], result="Error")
+        await store.finish_events(tx, {server_id: "the server's state was set by hand"})
         await store.set_status(tx, server_id, "ACTIVE" if active else "ERROR")
         await store.insert_action(tx, server_id, rules.RESET_STATE.name, by)
 

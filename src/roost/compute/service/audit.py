@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec import Struct
 
-from roost.compute.model import GUEST_CHANNEL, QuietServer
+from roost.compute.model import GUEST_CHANNEL
 from roost.compute.rules import drift as rules
 from roost.compute.service.aggregates import mirror_hosts
 from roost.compute.service.context import Compute
@@ -150,7 +150,7 @@ CLAIMS = Check(pages=_list_consumers, look=_find_claims, repairs={rules.SERVER_C
 class _Seen(Struct, frozen=True):
     """An ACTIVE server, its claim and its ports, as they were read."""
 
-    server: QuietServer
+    server: rules.QuietServer
     consumer: ConsumerState | None
     ports: tuple[AttachedPort, ...]
 

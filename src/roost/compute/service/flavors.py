@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from roost.compute.errors import FlavorExists, FlavorNotFound
+from roost.compute.errors import ExtraSpecRefused, FlavorExists, FlavorNotFound
 from roost.compute.model import EVERY_FLAVOR, Flavor, FlavorFilter
+from roost.compute.rules.extra_specs import find_spec_problem
 from roost.compute.service.context import Compute
 from roost.compute.store import flavors as store
 
@@ -60,9 +61,14 @@ async def delete_flavor(compute: Compute, flavor_id: str) -> None:
 
 
 async def set_extra_specs(
-    compute: Compute, flavor_id: str, *, added: Mapping[str, str], removed: tuple[str, ...] = ()
+    compute: Compute, flavor_id: str, *, added: Mapping[str, str], removed: tuple[str, ...] = (), checked: bool = False
 ) -> Flavor:
-    """Add or replace some extra specs and drop others. Raises FlavorNotFound."""
+    """Add or replace some extra specs and drop others. Raises FlavorNotFound.
+
+    checked: those with which no server can be made are refused. Raises ExtraSpecRefused.
+    """
+    if checked and (problem := find_spec_problem(added)):
+        raise ExtraSpecRefused(problem)
     async with compute.database.transaction() as tx:
         flavor = await store.set_extra_specs(tx, flavor_id, added=dict(added), removed=list(removed))
     if flavor is None:

@@ -32,10 +32,10 @@ async def attach_interface(
         )
     try:
         port_id = await _attach(compute, server, nic, permissions)
-    except RoostError:
-        await _finish(compute, server_id, result="Error")
+    except RoostError as error:
+        await _finish(compute, server_id, failure=str(error))
         raise
-    await _finish(compute, server_id, result="Success")
+    await _finish(compute, server_id)
     return find_port(await get_server(compute, server_id), port_id)
 
 
@@ -76,10 +76,10 @@ async def detach_interface(compute: Compute, server: Server, port_id: str, by: R
         )
     try:
         await compute.network.detach_port(server.id, port_id)
-    except RoostError:
-        await _finish(compute, server.id, result="Error")
+    except RoostError as error:
+        await _finish(compute, server.id, failure=str(error))
         raise
-    await _finish(compute, server.id, result="Success")
+    await _finish(compute, server.id)
 
 
 def find_port(server: Server, port_id: str) -> ServerPort:
@@ -90,6 +90,6 @@ def find_port(server: Server, port_id: str) -> ServerPort:
     raise PortNotOfServer(f"Instance {server.id} does not have a port with id {port_id}")
 
 
-async def _finish(compute: Compute, server_id: str, *, result: str) -> None:
+async def _finish(compute: Compute, server_id: str, *, failure: str | None = None) -> None:
     async with compute.database.transaction() as tx:
-        await store.finish_events(tx, [server_id], result=result)
+        await store.finish_events(tx, {server_id: failure})

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.compute.errors import FilterInvalid, MigrationNotFound, MigrationRefused, ServerRefused
@@ -21,6 +22,7 @@ from roost.compute.model import (
 )
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import ActionRule
+from roost.compute.rules.servers import ZONE, zone_sentence
 from roost.compute.service.actions import lock_for_action, wait_until_settled
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.servers import find_flavor, find_forced_host, read_requirements
@@ -51,27 +53,43 @@ MOVES: Mapping[MoveKind, ActionRule] = {
 """When a move may begin."""
 
 
-async def begin_move(
-    compute: Compute,
-    server_id: str,
-    kind: MoveKind,
-    by: Requester,
-    *,
-    host: str | None = None,
-    anyway: bool = False,
-    flavor_ref: str | None = None,
-    public_only: bool = False,
-) -> None:
-    """Begin a move. host: the one destination that will do; anyway: even disabled, or without the flavor's traits.
+class MoveRequest(Struct, frozen=True, kw_only=True):
+    """What a client asks of a move.
 
-    flavor_ref, public_only: of a resize, what it is to be.
-    Raises ServerNotFound, ActionRefused (its state, its lock, its host is up), ServerRefused (an unknown host or
-    flavor, its own host, the flavor that it has) and HostClosed.
+    host: the one destination that will do; anyway: even disabled, or without the flavor's traits.
+    flavor_ref, public_only: of a resize, what the server is to be. zone: the availability zone that it is pinned to
+    from now on; unpinned: to none. stopped: on its destination it is, whatever it was before. readdress: it may get
+    other addresses, if no host that reaches those that it has has room.
     """
+
+    kind: MoveKind
+    host: str | None = None
+    anyway: bool = False
+    flavor_ref: str | None = None
+    public_only: bool = False
+    zone: str | None = None
+    unpinned: bool = False
+    stopped: bool = False
+    readdress: bool = False
+
+
+async def begin_move(compute: Compute, server_id: str, request: MoveRequest, by: Requester) -> None:
+    """Begin a move.
+
+    Raises ServerNotFound, ActionRefused (its state, its lock, its host is up), ServerRefused (an unknown host, flavor
+    or zone, its own host, the flavor that it has) and HostClosed.
+    """
+    kind = request.kind
+    if request.zone not in (None, ZONE):
+        raise ServerRefused(zone_sentence(str(request.zone)))
     await wait_until_settled(compute, server_id)
     async with compute.database.transaction() as tx:
-        target = await find_forced_host(compute, tx, host, anyway=anyway)
-        flavor = None if flavor_ref is None else await find_flavor(tx, flavor_ref, public_only=public_only)
+        target = await find_forced_host(compute, tx, request.host, anyway=request.anyway)
+        flavor = (
+            None
+            if request.flavor_ref is None
+            else await find_flavor(tx, request.flavor_ref, public_only=request.public_only)
+        )
         server = await lock_for_action(tx, server_id, MOVES[kind], is_admin=by.is_admin)
         if flavor is not None and flavor == server.flavor:
             raise ServerRefused("When resizing, instances must change flavor!")
@@ -87,7 +105,7 @@ async def begin_move(
             kind=kind,
             status="accepted",
             source_host=server.host,
-            plan=_plan(server, kind, target, flavor, action_id),
+            plan=_plan(server, request, target, flavor, action_id),
         )
         stays = kind is MoveKind.RESIZE and compute.settings.allow_resize_to_same_host
         excluded_hosts = [] if server.host is None or stays else [server.host]
@@ -98,8 +116,11 @@ async def begin_move(
     compute.wake(WORK_CHANNEL)
 
 
-def _plan(server: Server, kind: MoveKind, target: ForcedHost | None, flavor: Flavor | None, action_id: int) -> Plan:
-    spec = replace(server.spec, forced_host=target)
+def _plan(
+    server: Server, request: MoveRequest, target: ForcedHost | None, flavor: Flavor | None, action_id: int
+) -> Plan:
+    zone = None if request.unpinned else request.zone or server.spec.availability_zone
+    spec = replace(server.spec, forced_host=target, availability_zone=zone)
     if flavor is not None:
         requirements = read_requirements(flavor)
         spec = replace(
@@ -115,9 +136,11 @@ def _plan(server: Server, kind: MoveKind, target: ForcedHost | None, flavor: Fla
         flavor=flavor or server.flavor,
         old_spec=server.spec,
         old_flavor=server.flavor,
-        power="running" if kind in (MoveKind.SHELVE, MoveKind.UNSHELVE) else server.power,
+        power="running" if request.kind in (MoveKind.SHELVE, MoveKind.UNSHELVE) else server.power,
         was_error=server.status == "ERROR",
         action_id=action_id,
+        dest_power="stopped" if request.stopped else None,
+        readdress=request.readdress,
     )
 
 

@@ -1,4 +1,4 @@
-"""What clients say anew of a server that is there: name, description, metadata, tags."""
+"""What clients say anew of a server that is there: name, hostname, description, metadata, tags."""
 
 from collections.abc import Mapping, Sequence
 

@@ -27,7 +27,7 @@ from roost.compute.model import (
 from roost.compute.rules.actions import locked_sentence
 from roost.compute.rules.extra_specs import FlavorRequirements, read_extra_specs
 from roost.compute.rules.permissions import find_refusal, sees_network
-from roost.compute.rules.servers import SERVERS_MAX, nic_problem, number_nics, server_names
+from roost.compute.rules.servers import SERVERS_MAX, make_hostname, nic_problem, number_nics, server_names
 from roost.compute.service.context import Compute
 from roost.compute.service.flavors import FLAVORS_NAMED_MAX
 from roost.compute.store import flavors as flavors_store
@@ -82,10 +82,12 @@ async def create_servers(
             isolated=requirements.isolated,
             forced_host=await find_forced_host(compute, tx, request.host),
         )
+        names = server_names(request.name, request.count)
         new = NewServers(
             request=request,
             server_ids=ids,
-            names=server_names(request.name, request.count),
+            names=names,
+            hostnames=tuple(request.hostname or make_hostname(*named) for named in zip(names, ids, strict=True)),
             project_id=project_id,
             user_id=user_id,
             flavor=flavor,

@@ -1,6 +1,6 @@
 """SQL of actions: their log, and the guests that they change. Who needs the locks takes those of guests first."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from roost.compute.model import ActionFilter, Requester, ServerAction, Stage
@@ -114,18 +114,20 @@ async def insert_action(
 
 
 FINISH_EVENTS = """-- compute.finish_events
-UPDATE compute.action SET updated_at = now(), message = CASE $2 WHEN 'Error' THEN 'Error' ELSE message END,
+UPDATE compute.action AS action SET updated_at = now(),
+    message = CASE WHEN f.details IS NULL THEN message ELSE 'Error' END,
     events = (SELECT jsonb_agg(CASE WHEN event ->> 'finished_at' IS NULL
-        THEN event || jsonb_build_object('finished_at', now(), 'result', $2::text, 'details', $3::text) ELSE event END
-        ORDER BY number)
-        FROM jsonb_array_elements(events) WITH ORDINALITY AS one (event, number))
-WHERE server_id = ANY($1::uuid[]) AND events @> '[{"finished_at": null}]'"""
+        THEN event || jsonb_build_object('finished_at', now(), 'details', f.details,
+            'result', CASE WHEN f.details IS NULL THEN 'Success' ELSE 'Error' END)
+        ELSE event END ORDER BY number) FROM jsonb_array_elements(events) WITH ORDINALITY AS one (event, number))
+FROM unnest($1::uuid[], $2::text[]) AS f (server_id, details)
+WHERE action.server_id = f.server_id AND events @> '[{"finished_at": null}]'"""
 
 
-async def finish_events(tx: Connection, server_ids: Sequence[str], *, result: str, details: str | None = None) -> None:
-    """End what the hosts of these servers are at. result: Success or Error. details: why it failed."""
-    if server_ids:
-        await tx.execute(FINISH_EVENTS, server_ids, result, details)
+async def finish_events(tx: Connection, failures_by_server: Mapping[str, str | None]) -> None:
+    """End what the hosts of these servers are at. failures_by_server: why it failed, None where it did not."""
+    if failures_by_server:
+        await tx.execute(FINISH_EVENTS, list(failures_by_server), list(failures_by_server.values()))
 
 
 COLUMNS = "request_id, name, project_id, user_id, started_at, updated_at, message, events"

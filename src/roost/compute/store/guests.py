@@ -229,7 +229,8 @@ async def lose_guests(tx: Connection, failures_by_key: Mapping[GuestKey, Failure
         await tx.execute(LOSE_GUESTS, *columns)
         await tx.execute(FAIL_LAUNCHES, *columns, faults)
         failed = await tx.fetch(FAIL_SERVERS, *columns, faults)
-        await finish_events(tx, [row["id"] for row in failed], result="Error")
+        messages = {server_id: failure.message for (server_id, _), failure in failures_by_key.items()}
+        await finish_events(tx, {row["id"]: messages[row["id"]] for row in failed})
 
 
 FIND_GUESTS = """
@@ -326,7 +327,7 @@ async def change_servers(tx: Connection, states_by_server: Mapping[str, tuple[st
     if states_by_server:
         rows = [(server_id, *state) for server_id, state in states_by_server.items()]
         changed = await tx.fetch(CHANGE_SERVERS, *columns_of(rows))
-        await finish_events(tx, [row["id"] for row in changed], result="Success")
+        await finish_events(tx, {row["id"]: None for row in changed})
 
 
 KEEP_GUESTS = """
@@ -347,8 +348,7 @@ async def keep_servers(tx: Connection, failures_by_server: Mapping[str, Failure]
         keys = [(server_id, failure.host) for server_id, failure in failures_by_server.items()]
         await tx.execute(KEEP_GUESTS, *columns_of(keys))
         await tx.execute(KEEP_SERVERS, *columns_of(keys))
-        for server_id, failure in failures_by_server.items():
-            await finish_events(tx, [server_id], result="Error", details=failure.message)
+        await finish_events(tx, {server_id: failure.message for server_id, failure in failures_by_server.items()})
 
 
 RESTORE_WORKS = """

@@ -115,7 +115,7 @@ async def add_events(tx: Connection, steps: Sequence[tuple[Marks, StageChange]])
             # What an agent's report ends is told by the stage that follows.
             failure = change.failure if FAILED.intersection((change.stage, marks.stage)) else None
             host = change.placed.host if change.placed else None
-            result, details = ("Error", failure.message) if failure else ("Success", None)
+            result, details = ("Error", failure.message) if failure else ("Success", change.note)
             rows.append((marks.action_id, f"conductor_{marks.stage.value}", host, result, details))
     if rows:
         await tx.execute(ADD_EVENTS, *columns_of(rows))

@@ -1,4 +1,4 @@
-"""SQL of what clients say anew of a server that is there: name, description, metadata, tags."""
+"""SQL of what clients say anew of a server that is there: name, hostname, description, metadata, tags."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,14 +9,16 @@ from roost.platform.database import Connection
 UPDATE_SERVER = """-- compute.update_server
 UPDATE compute.server SET name = coalesce($2, name), image_ref = coalesce($3, image_ref),
     description = CASE WHEN $4::text IS NULL THEN description ELSE nullif($4, '') END,
-    metadata = coalesce($5::jsonb, metadata), updated_at = now()
+    metadata = coalesce($5::jsonb, metadata), hostname = coalesce($6, hostname), updated_at = now()
 WHERE id = $1"""
 
 
 async def update_server(tx: Connection, server_id: str, update: ServerUpdate) -> None:
     """Write what is said anew of the server."""
     metadata = encode_or_null(update.metadata)
-    await tx.execute(UPDATE_SERVER, server_id, update.name, update.image_ref, update.description, metadata)
+    await tx.execute(
+        UPDATE_SERVER, server_id, update.name, update.image_ref, update.description, metadata, update.hostname
+    )
 
 
 SET_METADATA = """-- compute.set_metadata

@@ -12,9 +12,10 @@ from roost.platform.database import Connection
 
 INSERT_SERVERS = """-- compute.insert_servers
 INSERT INTO compute.server (id, name, launch_index, project_id, user_id, flavor, image_ref, metadata, description,
-    reservation_id, spec, tags, request_id, task_state)
-SELECT id, name, index - 1, $3, $4, $5::jsonb, $6, $7::jsonb, $8, $9, $10::jsonb, $11::text[], $12, 'scheduling'
-FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS new (id, name, index) ORDER BY index"""
+    reservation_id, spec, tags, request_id, hostname, task_state)
+SELECT id, name, index - 1, $3, $4, $5::jsonb, $6, $7::jsonb, $8, $9, $10::jsonb, $11::text[], $12, hostname,
+    'scheduling'
+FROM unnest($1::uuid[], $2::text[], $13::text[]) WITH ORDINALITY AS new (id, name, hostname, index) ORDER BY index"""
 
 INSERT_WORK = """-- compute.insert_work
 INSERT INTO compute.work (server_id, stage) SELECT id, $2 FROM unnest($1::uuid[]) AS id"""
@@ -36,6 +37,7 @@ async def insert_servers(tx: Connection, new: NewServers) -> None:
         encode(new.spec),
         new.request.tags,
         new.request_id,
+        new.hostnames,
     )
     await tx.execute(INSERT_WORK, new.server_ids, Stage.CREATE_PORTS.value)
 
@@ -106,7 +108,8 @@ COLUMNS = f"""server.id, server.name, server.project_id, server.user_id, server.
     server.network_info AS ports, {STATUS} AS status, {VM_STATE} AS vm_state, server.task_state, server.host,
     server.fault, server.created_at, server.updated_at, server.launched_at, server.power,
     server.locked, server.locked_reason, server.tags,
-    server.request_id, coalesce(host.forced_down OR host.silent, false) AS host_down
+    server.request_id, coalesce(server.hostname, server.name) AS hostname,
+    coalesce(host.forced_down OR host.silent, false) AS host_down
 FROM compute.server LEFT JOIN compute.host ON host.name = server.host"""
 
 FIND_SERVER = f"""-- compute.find_server

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from roost.network.model import Address
 from roost.network.rules import uses
+from roost.seams.network import PortBind
+from roost.seams.placement import add_allocations
 
 
 def claim_of(addresses: Iterable[Address]) -> dict[str, dict[str, int]]:
@@ -18,3 +20,9 @@ def claim_of(addresses: Iterable[Address]) -> dict[str, dict[str, int]]:
             name = uses.class_of(6 if ":" in item.address else 4)
             resources[name] = resources.get(name, 0) + 1
     return claim
+
+
+def claim_while_readdressed(addresses: Iterable[Address], bind: PortBind) -> dict[str, dict[str, int]]:
+    """Return what a port holds whose addresses are about to be replaced by those that the bind is to assign."""
+    coming = {bind.provider_uuid: dict.fromkeys(bind.claimed, 1)} if bind.provider_uuid else {}
+    return add_allocations(claim_of(addresses), coming)

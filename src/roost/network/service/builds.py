@@ -64,7 +64,7 @@ async def bind_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list
     answers: list[seam.Bound | seam.BindRefused] = []
     for start in range(0, len(binds), SERVERS_MAX):
         async with networks.database.transaction() as tx:
-            answers += await _bind_batch(networks, tx, binds[start : start + SERVERS_MAX])
+            answers += await bind_batch(networks, tx, binds[start : start + SERVERS_MAX])
     return answers
 
 
@@ -215,15 +215,18 @@ def _ensured(
     return seam.EnsuredPorts(server.server_id, tuple(views))
 
 
-async def _bind_batch(
-    networks: Networks, tx: Connection, binds: Sequence[seam.PortBind]
+async def bind_batch(
+    networks: Networks, tx: Connection, binds: Sequence[seam.PortBind], *, building: bool = True
 ) -> list[seam.Bound | seam.BindRefused]:
+    """Bind within the caller's transaction; in order. building: what is assigned is the builds' until they settle."""
     found = await ports.lock_ports(tx, sorted({bind.port_id for bind in binds}))
     hosts = {host.name: host for host in await store.list_hosts(tx, sorted({bind.host for bind in binds}))}
     providers = await _lock_providers(tx, binds, found)
     answers = [bindings.decide_bind(b, found.get(b.port_id), hosts.get(b.host), providers) for b in binds]
     assigning = {answer.port_id: answer for answer in answers if isinstance(answer, Assignment)}
-    shown = await _assign(networks, tx, assigning, {bind.port_id: bind.server_id for bind in binds})
+    shown = await _assign(
+        networks, tx, assigning, {bind.port_id: bind.server_id if building else None for bind in binds}
+    )
     going = {
         bind.port_id: bind.host
         for bind, answer in zip(binds, answers, strict=True)
@@ -246,7 +249,7 @@ async def _bind_batch(
 
 
 async def _assign(
-    networks: Networks, tx: Connection, assigning: Mapping[str, Assignment], server_by_port: Mapping[str, str]
+    networks: Networks, tx: Connection, assigning: Mapping[str, Assignment], server_by_port: Mapping[str, str | None]
 ) -> dict[str, tuple[str, ...]]:
     """Give the ports, which have none, their addresses: all or none. Returns what each has, of those that got them."""
     given, change = await assignments.hand_out(networks, tx, [d for a in assigning.values() for d in a.demands])

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Binding, Port, PortFilter
 from roost.network.rules import bindings, segments
 from roost.network.rules.flat import Pools, pools_of, with_pools
-from roost.network.service import Networks, flat
+from roost.network.rules.holdings import claim_while_readdressed
+from roost.network.service import Networks, assignments, builds, flat, releases
+from roost.network.store import addresses, claims, ports, subnets
 from roost.network.store import bindings as store
 from roost.network.store import networks as network_rows
-from roost.network.store import ports, subnets
+from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.seams import network as seam
+from roost.seams.placement import ConsumerState, covers_allocations
 
 
 async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> list[seam.EnsuredPorts]:
@@ -78,6 +81,69 @@ async def drop_bindings(networks: Networks, hosts_by_server: Sequence[tuple[str,
         pairs = [(port_id, host) for server_id, host in hosts_by_server for port_id in ports_by_server[server_id]]
         ids_changed = await store.delete_of_ports(tx, [port_id for port_id, _ in pairs], [host for _, host in pairs])
         await ports.touch(tx, ids_changed)
+
+
+class _Refused(Exception):
+    """The port is to be as it was."""
+
+    def __init__(self, answer: seam.BindRefused) -> None:
+        super().__init__(answer)
+        self.answer = answer
+
+
+async def readdress_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list[seam.Bound | seam.BindRefused]:
+    """See MoveClient.readdress_ports.
+
+    The ledger is called while the ports are locked, as `releases` does and for the same reason: who returns a claim
+    waits, and then sees the new addresses.
+    """
+    port_ids = sorted({bind.port_id for bind in binds})
+    async with networks.releasing, networks.database.transaction() as tx:  # R14
+        ports_locked = await ports.lock_ports(tx, port_ids)
+        consumers = await networks.placement.get_consumers(port_ids)
+        provider_uuids = {item.provider_uuid for port in ports_locked.values() for item in port.addresses}
+        provider_uuids |= {bind.provider_uuid for bind in binds if bind.provider_uuid}
+        await addresses.lock_provider_subnets(tx, sorted(provider_uuids))
+        answers = [
+            await _readdress(networks, tx, bind, ports_locked.get(bind.port_id), consumers.get(bind.port_id))
+            for bind in binds
+        ]
+        ids_bound = [answer.port_id for answer in answers if isinstance(answer, seam.Bound)]
+        await claims.insert_releases(tx, ids_bound)
+    crash_point("port.after-unassign")
+    await releases.work_off_now(networks, ids_bound)
+    return answers
+
+
+async def _readdress(
+    networks: Networks, tx: Connection, bind: seam.PortBind, port: Port | None, consumer: ConsumerState | None
+) -> seam.Bound | seam.BindRefused:
+    """Replace the port's addresses, or leave it as it was; the port and the subnets are locked."""
+    port_addresses = port.addresses if port else ()
+    claim_wanted = claim_while_readdressed(port_addresses, bind)
+    if not covers_allocations(consumer.allocations if consumer else {}, claim_wanted):
+        reason = f"Port {bind.port_id} holds no claim for the address that it is to get."
+        return seam.BindRefused(bind.port_id, reason, changed=True)
+    try:
+        async with tx.transaction():
+            await assignments.unassign(tx, [(item.subnet_id, item.address) for item in port_addresses])
+            (answer,) = await builds.bind_batch(networks, tx, [bind], building=False)
+            if isinstance(answer, seam.BindRefused):
+                raise _Refused(answer)
+    except _Refused as refusal:
+        if not refusal.answer.changed:
+            await ports.touch(tx, [bind.port_id])  # as bind_batch does, which was rolled back
+        return refusal.answer
+    return answer
+
+
+async def trim_claims(networks: Networks, server_ids: Sequence[str]) -> None:
+    """See MoveClient.trim_claims."""
+    async with networks.database.transaction() as tx:
+        ids = [port_id for port_ids in (await _lock_ports(tx, server_ids)).values() for port_id in port_ids]
+        await claims.insert_releases(tx, ids)
+    crash_point("port.after-unassign")
+    await releases.work_off_now(networks, ids)
 
 
 async def unbind_ports(networks: Networks, server_ids: Sequence[str]) -> None:
