@@ -23,6 +23,7 @@ from roost.compute.service.moves import abort_migration, confirm_due, list_migra
 from roost.compute.settings import ComputeSettings
 from roost.network.model import Network, PortFilter, PortRequest
 from roost.network.service import ports
+from roost.network.service.reconciler import reconcile_once as reconcile_ports
 from roost.platform.database import Database
 from roost.platform.errors import Conflict
 from roost.seams.network import PortAttachment
@@ -192,6 +193,27 @@ async def test_a_server_that_was_to_be_stopped_there_still_runs_where_it_is(worl
     await world.run()
     after = await server_service.get_server(world.compute, before.id)
     assert (after.status, after.power, after.host) == ("ACTIVE", "running", before.host)
+    await world.settled()
+
+
+async def test_a_server_that_found_no_host_when_it_was_evacuated_keeps_what_it_has_and_is_evacuated_later(
+    world: World,
+) -> None:
+    before = await booted(world, await world.routed(rack1="10.1.0.0/30"))
+    await host_service.force_down(world.compute, before.host, True)
+    world.running.clear()  # its operator says so
+    await world.move(before.id, MoveKind.EVACUATE)
+    others = [name for name in ("r1-h1", "r1-h2", "r1-h3") if name != before.host]
+    await world.run(failing=others, silent=[before.host])
+    failed = await server_service.get_server(world.compute, before.id)
+    assert (failed.status, failed.host, failed.ports) == ("ERROR", before.host, before.ports)
+    await reconcile_ports(world.networks)
+    await world.move(before.id, MoveKind.EVACUATE)
+    await world.run(silent=[before.host])
+    after = await server_service.get_server(world.compute, before.id)
+    assert (after.status, after.ports) == ("ACTIVE", before.ports)
+    await host_service.force_down(world.compute, before.host, False)
+    await world.run()
     await world.settled()
 
 

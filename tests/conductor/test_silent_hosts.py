@@ -6,7 +6,7 @@ import pytest
 from tests.conductor.world import World
 from tests.next_call import before
 
-from roost.conductor import finish
+from roost.conductor import launches
 from roost.conductor.pipeline import run_once
 from roost.platform.database import Database
 
@@ -128,7 +128,7 @@ async def test_a_host_that_begins_at_the_very_end_of_its_time_goes_on(world: Wor
     async def begin() -> None:
         assert await world.report(server, host, 1, "begun")
 
-    before(finish, "withdraw_unbegun_guests", begin)
+    before(launches, "withdraw_unbegun_guests", begin)
     await world.fall_silent(host, for_s=19)
     await begin_timeout(world)
     assert await world.report(server, host, 1, "running")

@@ -231,10 +231,11 @@ async def list_launches(tx: Connection, server_ids: Sequence[str]) -> dict[str, 
 
 
 GET_SERVER_STATES = """-- compute.get_server_states
-SELECT id, coalesce(status NOT IN ('BUILD', 'ERROR'), false) OR (status IS NOT NULL AND unfinished) OR guest
+SELECT id, coalesce(status NOT IN ('BUILD', 'ERROR') OR placed, false) OR (status IS NOT NULL AND unfinished) OR guest
     AS claiming, unfinished
 FROM (
     SELECT asked.id, (SELECT s.status FROM compute.server s WHERE s.id = asked.id) AS status,
+        (SELECT s.host IS NOT NULL FROM compute.server s WHERE s.id = asked.id) AS placed,
         EXISTS (SELECT FROM compute.work w WHERE w.server_id = asked.id) AS unfinished,
         EXISTS (SELECT FROM compute.guest g WHERE g.server_id = asked.id AND NOT g.fenced) AS guest
     FROM unnest($1::uuid[]) AS asked (id)
