@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from roost.agent.desired import Actions, decide_actions
 from roost.seams.agent import GuestOrder
@@ -49,6 +50,15 @@ def test_an_order_that_a_later_attempt_overtook_needs_nothing() -> None:
 def test_a_guest_that_is_to_go_is_destroyed_even_if_it_is_unknown() -> None:
     gone = order(desired="absent")
     assert decide_actions([gone], attempts_by_guest={}, states_by_guest={}, busy=set()) == Actions(destroy=[gone])
+
+
+def test_memory_that_is_being_copied_is_taken_over_at_once_when_that_is_asked_for() -> None:
+    copying = order(desired="incoming")
+    hurried = replace(copying, hurry=True)
+    nothing_there: Any = {"attempts_by_guest": {}, "states_by_guest": {}}
+    assert decide_actions([hurried], **nothing_there, busy={copying.id}) == Actions(hurry=[hurried])
+    assert decide_actions([hurried], **nothing_there, busy={copying.id, hurried.id}).none
+    assert decide_actions([hurried], **nothing_there, busy=set()) == Actions(launch=[hurried])
 
 
 def test_a_launch_at_work_is_interrupted_when_the_guest_is_to_go_or_a_later_attempt_comes() -> None:

@@ -251,6 +251,8 @@ class Agent:
         )
         for key in actions.interrupt:
             self._tasks[key].cancel()
+        for order in actions.hurry:
+            self._hurry(order)
         for order in actions.launch:
             self._start(group, order, self._launch)
         for order in actions.change:
@@ -260,6 +262,11 @@ class Agent:
         for order in actions.destroy:
             self._start(group, order, self._make_absent)
         return not actions.none
+
+    def _hurry(self, order: GuestOrder) -> None:
+        self._driver.hurry(order.key)
+        self._busy.add(order.id)
+        self._tasks[order.key].add_done_callback(lambda _done: self._busy.discard(order.id))
 
     def _start(self, group: asyncio.TaskGroup, order: GuestOrder, work: Any) -> None:
         self._busy.add(order.id)

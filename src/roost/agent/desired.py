@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from roost.seams.agent import GuestKey, GuestOrder, OrderId
 
 
@@ -12,6 +14,7 @@ class Actions:
     it should be, say so. destroy: have it gone, say so.
 
     interrupt: guests whose launch is at work and no longer wanted: they are to go, or a later attempt is in force.
+    hurry: have the launch that is at work take over the memory now.
     """
 
     launch: list[GuestOrder] = field(default_factory=list)
@@ -19,11 +22,12 @@ class Actions:
     confirm: list[GuestOrder] = field(default_factory=list)
     destroy: list[GuestOrder] = field(default_factory=list)
     interrupt: list[GuestKey] = field(default_factory=list)
+    hurry: list[GuestOrder] = field(default_factory=list)
 
     @property
     def none(self) -> bool:
         """Return whether there is nothing to do."""
-        return not (self.launch or self.change or self.confirm or self.destroy)
+        return not (self.launch or self.change or self.confirm or self.destroy or self.hurry)
 
 
 def decide_actions(
@@ -48,6 +52,9 @@ def decide_actions(
     for order in orders:
         key = order.key
         if order.id in busy or order.attempt < latest_by_guest.get(key, 0):
+            continue
+        if order.hurry and replace(order.id, hurry=False) in busy:
+            actions.hurry.append(order)
             continue
         if key in launching:
             actions.interrupt.append(key)

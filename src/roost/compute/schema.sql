@@ -141,6 +141,8 @@ CREATE TABLE compute.guest (
     lost_at timestamptz,
     -- Its host was forced down while it may have had the guest: nothing waits for it, the host destroys it when it is back.
     fenced boolean NOT NULL DEFAULT false,
+    -- A guest that takes over another's memory does so now, at the price of a longer pause.
+    hurry boolean NOT NULL DEFAULT false,
     PRIMARY KEY (server_id, host)
 ) WITH (fillfactor = 70);
 CREATE INDEX guest_host_pending ON compute.guest (host) WHERE reported IS DISTINCT FROM desired;

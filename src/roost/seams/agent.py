@@ -69,9 +69,10 @@ class GuestAttempt(Struct, frozen=True, kw_only=True):
 
 
 class OrderId(GuestAttempt, frozen=True, kw_only=True):
-    """What tells an order from all others."""
+    """What tells an order from all others. hurry: memory is to be taken over now, at the price of a longer pause."""
 
     desired: Desired
+    hurry: bool = False
 
 
 class GuestOrder(OrderId, frozen=True, kw_only=True):
@@ -86,7 +87,9 @@ class GuestOrder(OrderId, frozen=True, kw_only=True):
     @property
     def id(self) -> OrderId:
         """Return what tells it from all others."""
-        return OrderId(server_id=self.server_id, host=self.host, attempt=self.attempt, desired=self.desired)
+        return OrderId(
+            server_id=self.server_id, host=self.host, attempt=self.attempt, desired=self.desired, hurry=self.hurry
+        )
 
 
 class GuestReport(GuestAttempt, frozen=True, kw_only=True):

@@ -38,6 +38,12 @@ class Driver(Protocol):
         Raises LaunchFailed. It may be cancelled: `destroy` is called then, and after every failure.
         """
 
+    def hurry(self, key: GuestKey) -> None:
+        """Have the launch that takes over another guest's memory end now, at the price of a longer pause.
+
+        One that is not at work is fine. Called on the event loop: it must not block.
+        """
+
     async def change(self, order: GuestOrder) -> None:
         """Have the guest of this attempt in the state that is desired: stopped, running, and so on.
 

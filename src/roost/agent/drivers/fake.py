@@ -80,6 +80,7 @@ class FakeDriver:
         self._instance_id = _read_instance_id(directory / "agent.id")
         self._attempts: dict[GuestKey, int] = {}
         self._states: dict[GuestKey, str] = {}
+        self._copies: dict[GuestKey, asyncio.Event] = {}  # of memory, until they end
         self._stale = 0
         for line in _read_lines(directory / "guests.journal"):
             self._note(line)
@@ -111,11 +112,26 @@ class FakeDriver:
                 self._fail_left -= 1
                 await asyncio.sleep(self._faults.delay_s)
                 raise LaunchFailed("fake driver: told to fail")
-        delay_s = self._faults.pre_copy_s if order.desired == "incoming" else self._faults.delay_s
-        if delay_s:
-            await asyncio.sleep(delay_s)
+        if order.desired == "incoming" and not order.hurry:
+            await self._copy_memory(order.key)
+        elif self._faults.delay_s:
+            await asyncio.sleep(self._faults.delay_s)
         self._refuse(order)
         self._write(line)
+
+    async def _copy_memory(self, key: GuestKey) -> None:
+        hurried = self._copies[key] = asyncio.Event()
+        try:
+            await asyncio.wait_for(hurried.wait(), self._faults.pre_copy_s)
+        except TimeoutError:
+            pass
+        finally:
+            self._copies.pop(key, None)
+
+    def hurry(self, key: GuestKey) -> None:
+        """End the pretended copying of memory."""
+        if key in self._copies:
+            self._copies[key].set()
 
     async def change(self, order: GuestOrder) -> None:
         """Write the new state down, unless it is to be refused."""

@@ -6,6 +6,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from roost.compute.api.access import access_of
 from roost.compute.api.answers import MigrationAnswer, MigrationsAnswer, ServerMigrationsAnswer
 from roost.compute.api.pages import read_page
 from roost.compute.api.requests import (
@@ -26,6 +27,7 @@ from roost.compute.errors import MigrationNotFound
 from roost.compute.model import Migration, MigrationFilter, MoveKind
 from roost.compute.service import Compute
 from roost.compute.service import moves as service
+from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, is_uuid, json_response
 from roost.platform.operations import Operation, Operations
@@ -56,8 +58,9 @@ class ForceCompleteBody(Struct, frozen=True, forbid_unknown_fields=True):
 class Migrations:
     """The operations of migrations."""
 
-    def __init__(self, compute: Compute) -> None:
+    def __init__(self, compute: Compute, policy: Policy) -> None:
         self.compute = compute
+        self.policy = policy
 
     def operations(self) -> Operations:
         """Return them by path below /v2.1."""
@@ -100,7 +103,7 @@ class Migrations:
             },
             f"{one}/action": {
                 "POST": Operation(
-                    summary="have a live migration end now: nothing can be forced here",
+                    summary="have the memory of a live migration taken over now, at the price of a longer pause",
                     endpoint=self._act,
                     rule=f"{SERVER_RULES}force_complete",
                     since=(2, 22),
@@ -140,8 +143,10 @@ class Migrations:
 
     async def _act(self, request: Request) -> Response:
         await read_body(request, ForceCompleteBody)
-        migration = await service.get_migration(self.compute, request.state.server.id, _migration_id(request))
-        raise BadRequest(f"Migration {migration.id}: its memory is copied as fast as it can be: nothing to force.")
+        requester = access_of(self.compute, self.policy, request).requester
+        server_id = request.state.server.id
+        await service.force_complete(self.compute, server_id, _migration_id(request), requester)
+        return json_response(None, 202)
 
 
 def _migration_id(request: Request) -> int:

@@ -42,7 +42,7 @@ def operations(compute: Compute, policy: Policy = UNRESTRICTED) -> Operations:
         **aggregate_operations(compute),
         **zone_operations(compute),
         **Interfaces(compute, policy).operations(),
-        **Migrations(compute).operations(),
+        **Migrations(compute, policy).operations(),
         **extensions.OPERATIONS,
     }
     served: Operations = {

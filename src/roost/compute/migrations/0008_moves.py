@@ -15,6 +15,8 @@ ALTER TABLE compute.server ADD COLUMN power text NOT NULL DEFAULT 'running',
 ALTER TABLE compute.guest DROP CONSTRAINT guest_desired_check, DROP CONSTRAINT guest_reported_check,
     ADD CONSTRAINT guest_desired_check
         CHECK (desired IN ('running', 'stopped', 'paused', 'suspended', 'incoming', 'absent')),
+    -- hurry: a guest that takes over another's memory does so now.
+    ADD COLUMN hurry boolean NOT NULL DEFAULT false,
     ADD CONSTRAINT guest_reported_check
         CHECK (reported IN ('running', 'stopped', 'paused', 'suspended', 'incoming', 'failed', 'absent'));
 -- A server on its way from one state or host to another. open: until all that it held is given back.

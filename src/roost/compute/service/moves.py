@@ -28,7 +28,7 @@ from roost.compute.service.context import Compute, reading
 from roost.compute.service.servers import find_flavor, find_forced_host, read_requirements
 from roost.compute.store import moves as store
 from roost.compute.store import work as work_rows
-from roost.compute.store.actions import insert_action, set_task_state
+from roost.compute.store.actions import insert_action, lock_guests, set_task_state
 from roost.seams.compute import ForcedHost
 
 TASK_STATES = {
@@ -188,6 +188,20 @@ async def get_migration(compute: Compute, server_id: str, migration_id: int) -> 
         if migration.id == migration_id:
             return migration
     raise MigrationNotFound(f"In-progress live migration {migration_id} is not found for server {server_id}.")
+
+
+async def force_complete(compute: Compute, server_id: str, migration_id: int, by: Requester) -> None:
+    """Have a live migration's memory taken over now. Raises MigrationNotFound, MigrationRefused unless it is copied."""
+    migration = await get_migration(compute, server_id, migration_id)
+    async with compute.database.transaction() as tx:
+        await lock_guests(tx, server_id)
+        if not await store.hurry(tx, server_id):
+            raise MigrationRefused(
+                f"Migration {migration_id} of instance {server_id} is {migration.status}: "
+                "there is nothing to force but while its memory is copied."
+            )
+        await insert_action(tx, server_id, "live_migration_force_complete", by, event="api_force", finished=True)
+    compute.wake(GUEST_CHANNEL)
 
 
 async def abort_migration(compute: Compute, server_id: str, migration_id: int) -> None:

@@ -40,7 +40,7 @@ async def list_pending_hosts(tx: Connection) -> set[str]:
 # that is back destroys guests whose servers are elsewhere by now before it makes any.
 ORDERS = """
 -- compute.list_orders
-SELECT g.server_id, g.host, g.attempt, g.desired, coalesce(s.name, '') AS name, s.spec, s.network_info
+SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') AS name, s.spec, s.network_info
 FROM compute.guest g
 LEFT JOIN compute.server s ON s.id = g.server_id
 WHERE g.host = ANY($1::text[]) AND g.reported IS DISTINCT FROM g.desired
@@ -48,8 +48,10 @@ WHERE g.host = ANY($1::text[]) AND g.reported IS DISTINCT FROM g.desired
   AND (g.desired = 'absent' OR NOT EXISTS (
     SELECT FROM compute.guest f WHERE f.host = g.host AND f.fenced AND (f.agent_id IS NULL OR f.agent_id = $7)))
   AND NOT EXISTS (
-    SELECT FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[]) AS b (server_id, host, attempt, desired)
-    WHERE b.server_id = g.server_id AND b.host = g.host AND b.attempt = g.attempt AND b.desired = g.desired)
+    SELECT FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[], $8::boolean[])
+        AS b (server_id, host, attempt, desired, hurry)
+    WHERE b.server_id = g.server_id AND b.host = g.host AND b.attempt = g.attempt AND b.desired = g.desired
+        AND b.hurry = g.hurry)
 ORDER BY g.created_at, g.server_id
 LIMIT $6
 """
@@ -63,9 +65,11 @@ async def list_orders(
     tx: Connection, hosts: Sequence[str], *, agent_id: str, busy: Collection[OrderId], limit: int
 ) -> list[GuestOrder]:
     """Return what the agent should change on its hosts, oldest first. busy: those to leave out."""
-    columns = [[getattr(order, name) for order in busy] for name in ("server_id", "host", "attempt", "desired")]
+    *columns, hurries = [
+        [getattr(order, name) for order in busy] for name in ("server_id", "host", "attempt", "desired", "hurry")
+    ]
     orders = []
-    for row in await tx.fetch(ORDERS, hosts, *columns, limit, agent_id):
+    for row in await tx.fetch(ORDERS, hosts, *columns, limit, agent_id, hurries):
         spec = _NOTHING if row["spec"] is None else _spec.decode(row["spec"])
         orders.append(
             GuestOrder(
@@ -73,6 +77,7 @@ async def list_orders(
                 host=row["host"],
                 attempt=row["attempt"],
                 desired=row["desired"],
+                hurry=row["hurry"],
                 name=row["name"],
                 vcpus=spec.vcpus,
                 ram_mb=spec.memory_mb,

@@ -223,6 +223,18 @@ async def find_migration_id(tx: Connection, uuid: str) -> int | None:
     return migration_id
 
 
+HURRY = """-- compute.hurry_copy
+UPDATE compute.guest g SET hurry = true FROM compute.work w
+WHERE w.server_id = $1 AND w.stage = 'copy' AND g.server_id = w.server_id AND g.host = w.placed ->> 'host'
+    AND g.attempt = w.attempt AND g.desired = 'incoming'
+"""
+
+
+async def hurry(tx: Connection, server_id: str) -> bool:
+    """Have the memory of a locked server taken over now; return False where it is not being copied."""
+    return bool(await tx.execute(HURRY, server_id) == "UPDATE 1")
+
+
 # A move that is being copied is waited for by nobody's lease; whoever has it looks at the mark when it goes on.
 ABORT = """-- compute.abort_move
 UPDATE compute.work w SET must_fail = $2::jsonb, run_at = now()

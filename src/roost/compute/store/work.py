@@ -146,7 +146,7 @@ SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::text[])
 ON CONFLICT (server_id, host) DO UPDATE
 SET attempt = excluded.attempt, desired = excluded.desired, begun_at = NULL, reported = NULL, created_at = now(),
     agent_id = CASE WHEN guest.lost_at IS NULL AND guest.reported IS DISTINCT FROM 'absent' THEN guest.agent_id END,
-    running_at = NULL, lost_at = NULL, fenced = false
+    running_at = NULL, lost_at = NULL, fenced = false, hurry = false
 WHERE guest.attempt < excluded.attempt
 """
 
