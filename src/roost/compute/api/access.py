@@ -23,13 +23,17 @@ from roost.platform.request_ids import request_id_of
 
 
 class Access(Struct, frozen=True):
-    """A caller and the rules. project_id, user_id: whose is what the caller makes. request_id: of the request."""
+    """A caller and the rules. project_id, user_id: whose is what the caller makes. request_id: of the request.
+
+    token: as the caller sent it, None without authentication.
+    """
 
     policy: Policy
     caller: Caller
     project_id: str
     user_id: str
     request_id: str = ""
+    token: str | None = None
 
     def enforce(self, rule: str, server: Server | None = None) -> None:
         """Raise Forbidden unless the rule lets the caller do this to the server; None: in the caller's project."""
@@ -66,9 +70,10 @@ class Access(Struct, frozen=True):
 def access_of(compute: Compute, policy: Policy, request: Request) -> Access:
     """Return what the request's caller may do."""
     caller, request_id = caller_of(request.scope), request_id_of(request.scope)
+    token = None if caller == OPERATOR else request.headers.get("x-auth-token")
     if caller == OPERATOR or caller.project_id is None:
-        return Access(policy, caller, compute.default_project, compute.default_user, request_id)
-    return Access(policy, caller, caller.project_id, caller.user_id or compute.default_user, request_id)
+        return Access(policy, caller, compute.default_project, compute.default_user, request_id, token)
+    return Access(policy, caller, caller.project_id, caller.user_id or compute.default_user, request_id, token)
 
 
 def checks(compute: Compute, policy: Policy) -> ChecksOf:

@@ -112,7 +112,7 @@ async def _rebuild(compute: Compute, server: Server, body: RebuildBody, access: 
         description=None if body.description is UNSET else body.description or "",
         metadata=None if body.metadata is UNSET else body.metadata,
     )
-    await service.rebuild(compute, server.id, update, access.requester)
+    await service.rebuild(compute, server.id, update, access.requester, token=access.token)
 
 
 async def _lock(compute: Compute, server: Server, body: Any, access: Access) -> None:
