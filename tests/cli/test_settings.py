@@ -42,6 +42,16 @@ def test_what_nothing_reads_is_an_error(
     assert all(name in sentence for name in variables)
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:9292", "file:///etc", "glance"])
+def test_an_image_service_needs_an_address(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("ROOST_COMPUTE_IMAGE_URL", address)
+    with pytest.raises(BadRequest) as caught:
+        read_settings(None)
+    assert str(caught.value) == (
+        f"ROOST_COMPUTE_IMAGE_URL: [compute] image_url '{address}': expected an address: http://127.0.0.1:9292"
+    )
+
+
 def test_serve_ends_with_the_names_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROOST_CONDUCTOR_LEASES_S", "3")
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))

@@ -115,14 +115,18 @@ def as_caller(callers: list[Caller]) -> Callable[[Caller], None]:
 
 @pytest.fixture
 def call(compute: Compute, callers: list[Caller]) -> Call:
-    """`await call("GET", "/v2.1/servers", body, version="2.41")` on the API, without a socket."""
+    """`await call("GET", "/v2.1/servers", body, version="2.41", token="t")` on the API, without a socket."""
     app = Starlette(routes=[mount("/compute", routes(compute, OsloPolicy(rules())))])
 
-    async def answer(method: str, target: str, body: Any = None, *, version: str | None = None) -> Answer:
+    async def answer(
+        method: str, target: str, body: Any = None, *, version: str | None = None, token: str | None = None
+    ) -> Answer:
         path, _, query = target.partition("?")
         headers = [(b"host", b"cloud:8778")]
         if version is not None:
             headers.append((b"openstack-api-version", f"compute {version}".encode()))
+        if token is not None:
+            headers.append((b"x-auth-token", token.encode()))
         sent: list[dict[str, Any]] = []
         content = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
 

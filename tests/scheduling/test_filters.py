@@ -10,6 +10,7 @@ from roost.scheduling.filters import (
     disabled_hosts,
     flavor_requirements,
     forced_host,
+    image_traits,
     ip_aware,
     routed_networks,
 )
@@ -189,12 +190,33 @@ def test_a_network_without_addresses_is_impossible_for_who_needs_one(needs_addre
     assert list(changes) == ([] if possible else ["impossible"])
 
 
-def test_a_host_that_is_forced_may_be_disabled_and_lack_the_flavors_traits() -> None:
+@pytest.mark.parametrize(
+    ("traits", "before", "after"),
+    [
+        ({"B", "A"}, set(), {"A", "B"}), ({"A"}, {"A"}, {"A"}), ({"A"}, {"C"}, {"A", "C"}),
+    ],
+)  # fmt: skip
+def test_an_image_asks_for_its_traits_by_name(traits: set[str], before: set[str], after: set[str]) -> None:
+    request = replace(BARE, image_traits=frozenset(traits), required_traits=frozenset(before))
+    assert image_traits(request, SETTINGS).required_traits == after
+    assert words(image_traits, request) == [
+        (f"with trait {trait} that the image requires", Requirement.TRAIT, "", (trait,)) for trait in sorted(traits)
+    ]
+    forced = replace(request, forced_host=ForcedHost(name="h1", provider_uuid="u1"))
+    assert image_traits(forced, SETTINGS).required_traits == after
+
+
+def test_the_image_comes_right_after_the_flavor() -> None:
+    assert REQUEST_FILTERS.index(image_traits) == REQUEST_FILTERS.index(flavor_requirements) + 1
+
+
+def test_a_host_that_is_forced_may_be_disabled_and_lack_the_flavors_and_the_images_traits() -> None:
     host = ForcedHost(name="h1", provider_uuid="u1", anyway=True)
     traits = (FlavorGroup(suffix="", resources={}, required=frozenset({"FAST"})),)
-    request = replace(BARE, forced_host=host, flavor_groups=traits)
+    request = replace(BARE, forced_host=host, flavor_groups=traits, image_traits=frozenset({"FAST"}))
     assert asked(disabled_hosts, request) == {}
     assert asked(flavor_requirements, request) == {}
+    assert asked(image_traits, request) == {}
     assert asked(forced_host, request) == {"in_tree": "u1"}
 
 

@@ -140,19 +140,20 @@ def test_too_many_combinations_are_refused_with_the_reason() -> None:
     assert apply_filters(request).impossible == request.impossible
 
 
-def test_a_forced_host_and_what_a_flavor_asks_for_are_parts_of_the_query() -> None:
+def test_a_forced_host_and_what_a_flavor_and_an_image_ask_for_are_parts_of_the_query() -> None:
     own = FlavorGroup(
         suffix="", resources=(("CUSTOM_GPU", 1), ("VCPU", 4)), required=frozenset("BA"), forbidden=frozenset("C")
     )
     numbered = FlavorGroup(suffix="1", resources=(("VGPU", 2),), required=frozenset("D"), forbidden=frozenset("E"))
     spec = replace(
-        SPEC, isolated=True, forced_host=ForcedHost(name="h1", provider_uuid="p1"), flavor_groups=(own, numbered)
-    )
+        SPEC, isolated=True, forced_host=ForcedHost(name="h1", provider_uuid="p1"), flavor_groups=(own, numbered),
+        image_traits=frozenset("AF"),
+    )  # fmt: skip
     (request,) = alternatives(build_request(spec, [a_port()], NETWORKS))
     query = build_query(apply_filters(request), limit=10)
     host, granular, nic = query.groups
     assert host.resources == {"VCPU": 4, "MEMORY_MB": 512, "CUSTOM_GPU": 1}
-    assert (host.required, host.forbidden) == ((frozenset("A"), frozenset("B")), {"C", DISABLED})
+    assert (host.required, host.forbidden) == ((frozenset("A"), frozenset("B"), frozenset("F")), {"C", DISABLED})
     assert (host.in_tree, query.group_policy) == ("p1", "isolate")
     assert (granular.suffix, granular.resources) == ("1", {"VGPU": 2})
     assert (granular.required, granular.forbidden) == ((frozenset("D"),), frozenset("E"))

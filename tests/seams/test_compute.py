@@ -1,5 +1,6 @@
 """What a server asks of its host."""
 
+import msgspec
 import pytest
 
 from roost.seams.compute import FlavorGroup, RequestSpec
@@ -30,3 +31,9 @@ def test_a_server_asks_its_host_for(
 ) -> None:
     spec = RequestSpec(**{**SIZE, **size}, flavor_groups=groups)
     assert spec.host_resources == asked
+
+
+def test_what_was_kept_before_images_were_looked_at_requires_no_traits() -> None:
+    kept = b'{"vcpus": 2, "memory_mb": 512, "disk_gb": 10, "nics": [], "flavor_groups": [], "isolated": false}'
+    spec = msgspec.json.decode(kept, type=RequestSpec)
+    assert (spec, spec.image_traits) == (RequestSpec(**SIZE), frozenset())

@@ -9,6 +9,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from roost.cli.settings import Settings
+from roost.clients.glance import GlanceImages
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
@@ -46,6 +47,7 @@ class CloudParts:
     conductor: Conductor
     network_policy: Policy
     compute_policy: Policy
+    images: GlanceImages | None = None
 
     @classmethod
     def wire(
@@ -58,13 +60,19 @@ class CloudParts:
     ) -> "CloudParts":
         """Build them on the ledger's pool of connections; network and compute know each other, through their seams."""
         database, env, placement = ledger.database, ledger.env, LocalPlacement(ledger)
-        compute = Compute(database, env, placement, wakeups=wakeups, settings=settings.compute)
+        images = GlanceImages(settings.compute.image_url) if settings.compute.image_url else None
+        compute = Compute(database, env, placement, wakeups=wakeups, images=images, settings=settings.compute)
         networks = Networks(database, env, placement, LocalCompute(compute), settings=settings.network)
         compute.network = network = LocalNetwork(networks)
         conductor = Conductor(
             compute, placement, network, network, env, wakeups, settings.conductor, settings.scheduling
         )
-        return cls(networks, compute, conductor, network_policy, compute_policy)
+        return cls(networks, compute, conductor, network_policy, compute_policy, images)
+
+    async def close(self) -> None:
+        """Close the connections to other services."""
+        if self.images:
+            await self.images.close()
 
     def apis(self) -> dict[str, Callable[[], list[Route]]]:
         """Return the routes of each service, for the main listener."""

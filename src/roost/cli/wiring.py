@@ -93,6 +93,8 @@ class Parts:
         self.health.close()
         if self.keystone:
             await self.keystone.close()
+        if self.cloud:
+            await self.cloud.close()
 
 
 def main_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:

@@ -11,11 +11,18 @@ class ComputeSettings(Struct, frozen=True, kw_only=True):
     host_down_after_s: a host that was not heard of for so long is down, and gets no server until its next poll. How
     often hosts are heard of, and looked at, follows from it. allow_resize_to_same_host: a resize may stay on the host
     of the server. resize_confirm_window: seconds after which a resize that nobody confirmed is confirmed; 0: never.
+    image_url: the endpoint of the image service; "": there is none, and images are not looked at.
     """
 
     host_down_after_s: Annotated[float, Meta(ge=1)] = 30.0
     allow_resize_to_same_host: bool = False
     resize_confirm_window: Annotated[float, Meta(ge=0)] = 0
+    image_url: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError when the image service's endpoint is no address."""
+        if self.image_url and not self.image_url.startswith(("http://", "https://")):
+            raise ValueError(f"image_url {self.image_url!r}: expected an address: http://127.0.0.1:9292")
 
     @property
     def poll_wait_max_s(self) -> float:

@@ -18,7 +18,7 @@ DEFAULTS = SchedulingSettings()
 
 def disabled_hosts(request: Request, _settings: SchedulingSettings) -> Request:
     """Leave out hosts that their operator disabled or forced down; the compute service gives them the trait."""
-    if request.forced_host is not None and request.forced_host.anyway:
+    if _is_forced_anyway(request):
         return request
     enabled = Narrowing(words=ENABLED, requirement=Requirement.NO_TRAIT, names=(DISABLED,))
     return request.narrowed(enabled, forbidden_traits=request.forbidden_traits | {DISABLED})
@@ -38,7 +38,7 @@ def flavor_requirements(request: Request, _settings: SchedulingSettings) -> Requ
 
     How its groups share providers holds for all groups of the query: with `isolate` also two NICs need two segments.
     """
-    anyway = request.forced_host is not None and request.forced_host.anyway
+    anyway = _is_forced_anyway(request)
     for group in request.flavor_groups:
         if group.suffix == "" and anyway:
             continue
@@ -57,6 +57,18 @@ def flavor_requirements(request: Request, _settings: SchedulingSettings) -> Requ
         request = request.narrowed(groups=(*request.groups, granular))
     if request.isolated:
         request = request.narrowed(group_policy="isolate")
+    return request
+
+
+def image_traits(request: Request, _settings: SchedulingSettings) -> Request:
+    """Ask for the traits that the server's image requires of the host."""
+    if _is_forced_anyway(request):
+        return request
+    for trait in sorted(request.image_traits):
+        required = Narrowing(
+            words=f"with trait {trait} that the image requires", requirement=Requirement.TRAIT, names=(trait,)
+        )
+        request = request.narrowed(required, required_traits=request.required_traits | {trait})
     return request
 
 
@@ -122,10 +134,16 @@ def _address_narrowings(nic: NicRequest) -> list[Narrowing]:
     ]
 
 
+def _is_forced_anyway(request: Request) -> bool:
+    """Return whether an operator wants the one host also without what is said against it."""
+    return request.forced_host is not None and request.forced_host.anyway
+
+
 REQUEST_FILTERS: tuple[RequestFilter, ...] = (
     disabled_hosts,
     forced_host,
     flavor_requirements,
+    image_traits,
     routed_networks,
     ip_aware,
 )

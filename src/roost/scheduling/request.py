@@ -55,7 +55,7 @@ class Request(Struct, frozen=True, kw_only=True):
     """What one server, or many alike, ask of the ledger; servers with equal requests are placed together.
 
     resources: of the host itself. source_host: the excluded host that a move is to leave.
-    flavor_groups, isolated, forced_host: as in the request spec. required_traits,
+    flavor_groups, isolated, forced_host, image_traits: as in the request spec. required_traits,
     forbidden_traits, in_tree, member_of: what the filters ask of the host. groups: granular groups, each with its
     suffix; group_policy: how they share providers. narrowings: what each filter asked for.
     impossible: why no host can do, found without asking the ledger.
@@ -66,6 +66,7 @@ class Request(Struct, frozen=True, kw_only=True):
     flavor_groups: tuple[FlavorGroup, ...] = ()
     isolated: bool = False
     forced_host: ForcedHost | None = None
+    image_traits: frozenset[str] = frozenset()
     excluded_hosts: frozenset[str] = frozenset()
     source_host: str | None = None
     required_traits: frozenset[str] = frozenset()
@@ -112,6 +113,7 @@ def build_request(
         flavor_groups=spec.flavor_groups,
         isolated=spec.isolated,
         forced_host=spec.forced_host,
+        image_traits=spec.image_traits,
         excluded_hosts=frozenset(excluded_hosts),
         source_host=source_host if source_host in excluded_hosts else None,
     )

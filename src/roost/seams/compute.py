@@ -30,7 +30,10 @@ class FlavorGroup(Struct, frozen=True, kw_only=True):
 
 
 class ForcedHost(Struct, frozen=True, kw_only=True):
-    """The one host that a server may be on, as an operator said. anyway: disabled, or without the flavor's traits."""
+    """The one host that a server may be on, as an operator said.
+
+    anyway: disabled, or without the traits of the flavor and the image.
+    """
 
     name: str
     provider_uuid: str
@@ -38,7 +41,10 @@ class ForcedHost(Struct, frozen=True, kw_only=True):
 
 
 class RequestSpec(Struct, frozen=True, kw_only=True):
-    """What a server asked for, kept with it for every later move. isolated: each flavor group from its own provider."""
+    """What a server asked for, kept with it for every later move.
+
+    isolated: each flavor group from its own provider. image_traits: what its image requires of the host.
+    """
 
     vcpus: int
     memory_mb: int
@@ -48,6 +54,7 @@ class RequestSpec(Struct, frozen=True, kw_only=True):
     flavor_groups: tuple[FlavorGroup, ...] = ()
     isolated: bool = False
     forced_host: ForcedHost | None = None
+    image_traits: frozenset[str] = frozenset()
 
     @property
     def host_resources(self) -> dict[str, int]:

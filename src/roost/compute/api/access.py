@@ -24,7 +24,10 @@ from roost.platform.request_ids import request_id_of
 
 
 class Access(Struct, frozen=True):
-    """A caller and the rules. project_id, user_id: whose is what the caller makes. Others: of the request."""
+    """A caller and the rules. project_id, user_id: whose is what the caller makes. request_id, version: of the request.
+
+    token: as the caller sent it, None without authentication.
+    """
 
     policy: Policy
     caller: Caller
@@ -32,6 +35,7 @@ class Access(Struct, frozen=True):
     user_id: str
     request_id: str = ""
     version: Version = MICROVERSIONS.lowest
+    token: str | None = None
 
     def enforce(self, rule: str, server: Server | None = None) -> None:
         """Raise Forbidden unless the rule lets the caller do this to the server; None: in the caller's project."""
@@ -68,9 +72,10 @@ class Access(Struct, frozen=True):
 def access_of(compute: Compute, policy: Policy, request: Request) -> Access:
     """Return what the request's caller may do."""
     caller, request_id, version = caller_of(request.scope), request_id_of(request.scope), request.state.microversion
+    token = None if caller == OPERATOR else request.headers.get("x-auth-token")
     if caller == OPERATOR or caller.project_id is None:
-        return Access(policy, caller, compute.default_project, compute.default_user, request_id, version)
-    return Access(policy, caller, caller.project_id, caller.user_id or compute.default_user, request_id, version)
+        return Access(policy, caller, compute.default_project, compute.default_user, request_id, version, token)
+    return Access(policy, caller, caller.project_id, caller.user_id or compute.default_user, request_id, version, token)
 
 
 def checks(compute: Compute, policy: Policy) -> ChecksOf:

@@ -7,6 +7,7 @@ from starlette.requests import Request
 
 from roost.compute.errors import ActionUnsupported, NotReported
 from roost.platform.http import Api, Microversions, Problem
+from roost.seams.image import ImageServiceUnavailable
 
 MICROVERSIONS = Microversions(
     service="compute", lowest=(2, 1), highest=(2, 96), legacy_header="X-OpenStack-Nova-API-Version"
@@ -36,6 +37,7 @@ def nova_fault(problem: Problem, detail: str, _request: Request) -> dict[str, An
 PROBLEMS: Mapping[type[Exception], Problem] = {
     NotReported: Problem(501, title="Not Implemented"),
     ActionUnsupported: Problem(501, title="Not Implemented"),
+    ImageServiceUnavailable: Problem(503, title="Service Unavailable"),
 }
 
 API = Api(problems=PROBLEMS, dialect=nova_fault, microversions=MICROVERSIONS)

@@ -123,7 +123,7 @@ async def _rebuild(compute: Compute, server: Server, body: RebuildBody, access: 
         metadata=None if body.metadata is UNSET else body.metadata,
         hostname=read_hostname(body.hostname, access.version),
     )
-    await service.rebuild(compute, server.id, update, access.requester)
+    await service.rebuild(compute, server.id, update, access.requester, token=access.token)
 
 
 async def _lock(compute: Compute, server: Server, body: Any, access: Access) -> None:

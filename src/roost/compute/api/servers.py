@@ -106,6 +106,7 @@ class Servers:
             user_id=access.user_id,
             permissions=access.permissions,
             request_id=access.request_id,
+            token=access.token,
         )
         if reservation_only:
             return json_response({"reservation_id": accepted.reservation_id}, 202)

@@ -5,10 +5,13 @@ What a host does for it is desired of the guest; its agent's report ends the act
 
 import asyncio
 
+from msgspec.structs import replace
+
 from roost.compute.errors import ActionNotFound, ActionRefused, FilterInvalid, ServerNotFound
 from roost.compute.model import (
     GUEST_CHANNEL,
     ActionFilter,
+    Flavor,
     Requester,
     Server,
     ServerAction,
@@ -17,6 +20,7 @@ from roost.compute.model import (
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import ActionRule
 from roost.compute.service.context import Compute, reading
+from roost.compute.service.images import get_rebuild_traits
 from roost.compute.store import actions as store
 from roost.compute.store import server_changes as changes_store
 from roost.compute.store import servers as servers_store
@@ -55,13 +59,30 @@ async def change_power(compute: Compute, server_id: str, rule: ActionRule, by: R
     compute.wake(GUEST_CHANNEL)
 
 
-async def rebuild(compute: Compute, server_id: str, update: ServerUpdate, by: Requester) -> None:
-    """Have the server's guest made again, from another image. Raises ServerNotFound, ActionRefused."""
+async def rebuild(
+    compute: Compute, server_id: str, update: ServerUpdate, by: Requester, *, token: str | None = None
+) -> None:
+    """Have the server's guest made again, from another image. token: the caller's, for the image service.
+
+    Raises ServerNotFound, ActionRefused (its state, or its host lacks a trait that a new image requires), ServerRefused
+    (a new image that is not there, or too large) and ImageServiceUnavailable.
+    """
+    async with compute.database.transaction() as tx:
+        server_checked = await lock_for_action(tx, server_id, rules.REBUILD, is_admin=by.is_admin)
+    image_traits = await get_rebuild_traits(compute, server_checked, update.image_ref, token=token)
     async with compute.database.transaction() as tx:
         server = await lock_for_action(tx, server_id, rules.REBUILD, is_admin=by.is_admin)
-        await changes_store.update_server(tx, server_id, update)
+        if _image_basis(server) != _image_basis(server_checked):
+            raise ActionRefused(f"Instance {server_id} changed while its image was looked at: ask again.")
+        spec = replace(server.spec, image_traits=image_traits)
+        await changes_store.update_server(tx, server_id, update, spec=spec)
         await _begin(tx, server, rules.REBUILD, by)
     compute.wake(GUEST_CHANNEL)
+
+
+def _image_basis(server: Server) -> tuple[str | None, str, Flavor]:
+    """Return what decides whether an image will do for the server."""
+    return server.host, server.image_ref, server.flavor
 
 
 async def _begin(tx: Connection, server: Server, rule: ActionRule, by: Requester) -> None:

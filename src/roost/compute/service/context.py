@@ -10,6 +10,7 @@ from roost.platform.database import Connection, Database
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups
 from roost.seams.audit import AuditedNetwork, AuditedPlacement
+from roost.seams.image import ImageClient
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,7 +24,7 @@ class Compute:
     """The compute service.
 
     network: set once by whoever wires the services, for compute and network know each other. wakeups: None where
-    nobody waits, as in tests.
+    nobody waits, as in tests. images: None where there is no image service, so that images are not looked at.
     default_project, default_user: who every caller is without authentication.
     """
 
@@ -32,6 +33,7 @@ class Compute:
     placement: AuditedPlacement
     network: AuditedNetwork = field(default=cast(AuditedNetwork, None))
     wakeups: Wakeups | None = None
+    images: ImageClient | None = None
     settings: ComputeSettings = field(default_factory=ComputeSettings)
     default_project: str = DEFAULT_PROJECT
     default_user: str = DEFAULT_USER

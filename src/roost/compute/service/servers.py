@@ -30,6 +30,7 @@ from roost.compute.rules.permissions import find_refusal, sees_network
 from roost.compute.rules.servers import SERVERS_MAX, make_hostname, nic_problem, number_nics, server_names
 from roost.compute.service.context import Compute
 from roost.compute.service.flavors import FLAVORS_NAMED_MAX
+from roost.compute.service.images import get_image, read_image_traits
 from roost.compute.store import flavors as flavors_store
 from roost.compute.store import hosts as hosts_store
 from roost.compute.store import servers as store
@@ -47,24 +48,20 @@ async def create_servers(
     user_id: str,
     permissions: Permissions | None = None,
     request_id: str = "",
+    token: str | None = None,
 ) -> NewServers:
     """Accept `request.count` servers, all of them with the work that makes them, or none.
 
-    permissions: None where nobody is asked, so that every network, port and flavor is there. Raises ServerRefused
-    (NICs, a network without a subnet, an unknown flavor, network, port or host, extra specs that are not served),
-    NicForbidden, NetworkAmbiguous (no NIC named, several networks) and HostClosed (the host that it names is disabled
-    or down). What a port can do is looked at later, by the conductor, as it reserves it.
+    permissions: None where nobody is asked, so that every network, port and flavor is there. token: the caller's, for
+    the image service. Raises ServerRefused (NICs, a network without a subnet, an unknown flavor, network, port, image
+    or host, extra specs that are not served, a flavor too small for the image), NicForbidden, NetworkAmbiguous (no NIC
+    named, several networks), ImageServiceUnavailable and HostClosed (the host that it names is disabled or down). What
+    a port can do is looked at later, by the conductor, as it reserves it.
     """
     if not 1 <= request.count <= SERVERS_MAX:
         raise ServerRefused(f"{request.count} servers were asked for: one request can make 1 to {SERVERS_MAX}.")
-    nics = request.nics
-    if nics is None:
-        only_of = None if permissions is None else project_id
-        nics = await find_only_network(compute, only_of, must_exist=request.auto)
-    problem = nic_problem(nics, count=request.count)
-    if problem:
-        raise ServerRefused(problem)
-    await check_nics(compute, nics, project_id, permissions)
+    nics = await find_nics(compute, request, project_id, permissions)
+    image = await get_image(compute, request.image_ref, token=token)
     ids = tuple(compute.env.new_uuid() for _ in range(request.count))
     reservation_id = f"r-{compute.env.new_uuid().replace('-', '')[:8]}"
     async with compute.database.transaction() as tx:
@@ -81,6 +78,7 @@ async def create_servers(
             flavor_groups=requirements.groups,
             isolated=requirements.isolated,
             forced_host=await find_forced_host(compute, tx, request.host),
+            image_traits=read_image_traits(image, flavor),
         )
         names = server_names(request.name, request.count)
         new = NewServers(
@@ -98,6 +96,21 @@ async def create_servers(
         await store.insert_servers(tx, new)
     compute.wake(WORK_CHANNEL)
     return new
+
+
+async def find_nics(
+    compute: Compute, request: ServerRequest, project_id: str, permissions: Permissions | None
+) -> tuple[NicAsked, ...]:
+    """Return the NICs that the servers are to have. Raises ServerRefused, NicForbidden, NetworkAmbiguous."""
+    nics = request.nics
+    if nics is None:
+        only_of = None if permissions is None else project_id
+        nics = await find_only_network(compute, only_of, must_exist=request.auto)
+    problem = nic_problem(nics, count=request.count)
+    if problem:
+        raise ServerRefused(problem)
+    await check_nics(compute, nics, project_id, permissions)
+    return nics
 
 
 async def find_only_network(compute: Compute, project_id: str | None, *, must_exist: bool) -> tuple[NicAsked, ...]:

@@ -5,19 +5,29 @@ from collections.abc import Mapping, Sequence
 from roost.compute.model import ServerUpdate
 from roost.compute.store.rows import encode, encode_or_null
 from roost.platform.database import Connection
+from roost.seams.compute import RequestSpec
 
 UPDATE_SERVER = """-- compute.update_server
 UPDATE compute.server SET name = coalesce($2, name), image_ref = coalesce($3, image_ref),
     description = CASE WHEN $4::text IS NULL THEN description ELSE nullif($4, '') END,
-    metadata = coalesce($5::jsonb, metadata), hostname = coalesce($6, hostname), updated_at = now()
+    metadata = coalesce($5::jsonb, metadata), hostname = coalesce($6, hostname), spec = coalesce($7::jsonb, spec),
+    updated_at = now()
 WHERE id = $1"""
 
 
-async def update_server(tx: Connection, server_id: str, update: ServerUpdate) -> None:
-    """Write what is said anew of the server."""
-    metadata = encode_or_null(update.metadata)
+async def update_server(
+    tx: Connection, server_id: str, update: ServerUpdate, *, spec: RequestSpec | None = None
+) -> None:
+    """Write what is said anew of the server, and the request spec that follows from it; None: the one that it has."""
     await tx.execute(
-        UPDATE_SERVER, server_id, update.name, update.image_ref, update.description, metadata, update.hostname
+        UPDATE_SERVER,
+        server_id,
+        update.name,
+        update.image_ref,
+        update.description,
+        encode_or_null(update.metadata),
+        update.hostname,
+        encode_or_null(spec),
     )
 
 

@@ -1,0 +1,86 @@
+"""The image service over HTTP: one call of Glance, made with the token of the caller whom it is for.
+
+Source: Image API v2, GET /v2/images/{image_id}.
+"""
+
+from typing import Annotated, Any
+
+import aiohttp
+import msgspec
+from msgspec import Meta, Struct
+
+from roost.platform.errors import reason_of
+from roost.platform.http import canonical_uuid, is_uuid
+from roost.seams.image import Image, ImageServiceUnavailable
+
+TIMEOUT_S = 5.0
+CONNECTIONS_MAX = 20
+NOT_SEEN = frozenset({403, 404})
+"""What Glance answers of an image that is not there, or not for that caller."""
+
+
+class _Document(Struct, frozen=True):
+    """What Roost reads of an image, beside its own properties, which are members too."""
+
+    status: str
+    min_ram: Annotated[int, Meta(ge=0)] = 0
+    min_disk: Annotated[int, Meta(ge=0)] = 0
+
+
+class GlanceImages:
+    """Implements roost.seams.image.ImageClient for one Glance, on a pool of connections that the first call opens."""
+
+    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._url = url.rstrip("/").removesuffix("/v2")
+        self._timeout_s = timeout_s
+        self._session: aiohttp.ClientSession | None = None
+
+    async def find_image(self, image_id: str, *, token: str | None) -> Image | None:
+        """See ImageClient.find_image. An id that is no UUID is none of Glance's, and not asked for."""
+        if not is_uuid(image_id):
+            return None
+        try:
+            status, body = await self._get(f"{self._url}/v2/images/{canonical_uuid(image_id)}", token)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._unavailable(image_id, reason_of(error)) from error
+        if status in NOT_SEEN:
+            return None
+        if status != 200:
+            raise self._unavailable(image_id, f"it answers {status}")
+        try:
+            return _read_image(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise self._unavailable(image_id, f"its answer is no image: {error}") from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _get(self, url: str, token: str | None) -> tuple[int, bytes]:
+        """Return (status, body). No redirection gets the token, and no caller another one's cookies."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=self._timeout_s),
+            )
+        headers = {"Accept": "application/json"} | ({} if token is None else {"X-Auth-Token": token})
+        async with self._session.get(url, headers=headers, allow_redirects=False) as response:
+            return response.status, await response.read()
+
+    def _unavailable(self, image_id: str, cause: str) -> ImageServiceUnavailable:
+        return ImageServiceUnavailable(
+            f"The image service at {self._url} cannot be asked for image {image_id}: {cause}."
+        )
+
+
+def _read_image(body: bytes) -> Image:
+    members = msgspec.json.decode(body, type=dict[str, Any])
+    document = msgspec.convert(members, _Document)
+    return Image(
+        status=document.status,
+        min_ram_mb=document.min_ram,
+        min_disk_gb=document.min_disk,
+        properties={name: value for name, value in members.items() if isinstance(value, str)},
+    )

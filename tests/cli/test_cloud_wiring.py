@@ -1,0 +1,48 @@
+"""What the configuration makes of the parts beyond the ledger: which other services they speak to."""
+
+from typing import Any
+
+import pytest
+from tests.fake_glance import a_glance
+
+from roost.cli.cloud_wiring import CloudParts
+from roost.cli.settings import read_settings
+from roost.cli.wiring import Parts
+from roost.compute.service import Compute
+from roost.placement.service.ledger import Ledger
+from roost.platform.health import Health
+
+NOTHING: Any = None
+IMAGE = "11111111-1111-4111-8111-111111111111"
+
+
+def wired() -> tuple[Parts, Compute]:
+    """The parts of a process, without a database."""
+    settings = read_settings(None)
+    cloud = CloudParts.wire(Ledger(NOTHING), NOTHING, settings, NOTHING)
+    parts = Parts(
+        database=NOTHING, health=Health(""), wakeups=NOTHING, telemetry=NOTHING, settings=settings, ledger=NOTHING,
+        policy=NOTHING, keystone=None, cloud=cloud,
+    )  # fmt: skip
+    return parts, cloud.compute
+
+
+async def test_without_an_endpoint_there_is_no_image_service() -> None:
+    parts, compute = wired()
+    assert compute.images is None
+    await parts.close()
+
+
+async def test_the_image_service_is_the_one_that_is_named_until_the_process_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_glance() as (glance, _):
+        glance.add(IMAGE)
+        monkeypatch.setenv("ROOST_COMPUTE_IMAGE_URL", glance.url)
+        parts, compute = wired()
+        assert compute.images is not None
+        assert await compute.images.find_image(IMAGE, token="t") is not None
+        assert glance.asked == [(IMAGE, "t")]
+        await parts.close()
+        with pytest.raises(RuntimeError, match="Session is closed"):
+            await compute.images.find_image(IMAGE, token="t")
