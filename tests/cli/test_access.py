@@ -187,7 +187,7 @@ async def test_load_takes_a_token_or_the_variables_of_a_cloud(keystone: FakeKeys
     ("arguments", "status", "said"),
     [
         (("--auth", "basic"), 2, "expected none, noauth2, keystone"),
-        (("--auth", "keystone"), 1, "[keystone] auth_url '': expected an address"),
+        (("--auth", "keystone"), 1, "[keystone] auth_url is needed, in the file of --config: expected an address"),
         (("--policy", "default"), 2, "--policy needs callers that are known"),
         (("--auth", "noauth2", "--policy", "nosuch"), 2, "no file nosuch: expected default, legacy-rbac"),
         (("--auth", "noauth2", "--policy", "broken.yaml"), 1, "broken.yaml is not YAML"),

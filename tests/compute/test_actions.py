@@ -123,7 +123,7 @@ async def test_a_server_stays_as_it_was_when_its_host_cannot_do_what_is_asked(
     path = f"/v2.1/servers/{server_id}/os-instance-actions"
     (action, *_) = (await call("GET", path, version=V)).body["instanceActions"]
     shown_action = (await call("GET", f"{path}/{action['request_id']}", version=V)).body["instanceAction"]
-    assert (action["action"], action["message"]) == ("pause", "Error")
+    assert (action["action"], action["message"]) == ("pause", "no disk")
     assert shown_action["events"][0]["result"] == "Error"
     async with compute.database.connection() as connection:
         details = "SELECT events -> 0 ->> 'details' FROM compute.action WHERE name = 'pause'"
@@ -152,7 +152,11 @@ async def test_a_hard_reboot_overtakes_what_does_not_end(call: Any, compute: Com
     assert (await act("reboot", {"type": "HARD"})).status == 202
     await tell(compute, server_id, "running", attempt=2)
     log = (await call("GET", f"/v2.1/servers/{server_id}/os-instance-actions", version=V)).body["instanceActions"]
-    assert [(one["action"], one["message"]) for one in log] == [("reboot", None), ("pause", "Error"), ("create", None)]
+    assert [(one["action"], one["message"]) for one in log] == [
+        ("reboot", None),
+        ("pause", "reboot overtook it"),
+        ("create", None),
+    ]
 
 
 async def test_the_log_says_why_a_move_failed(call: Any, compute: Compute, server_id: str) -> None:
@@ -302,7 +306,11 @@ async def test_a_guest_that_is_gone_is_made_again_by_a_hard_reboot(
     assert await shown(call, server_id) == ("ACTIVE", "active", None)
     assert "fault" not in (await call("GET", f"/v2.1/servers/{server_id}", version=V)).body["server"]
     log = (await call("GET", f"/v2.1/servers/{server_id}/os-instance-actions", version=V)).body["instanceActions"]
-    assert [(one["action"], one["message"]) for one in log] == [("reboot", None), ("reboot", "Error"), ("create", None)]
+    assert [(one["action"], one["message"]) for one in log] == [
+        ("reboot", None),
+        ("reboot", "its guest is gone from host h1"),
+        ("create", None),
+    ]
 
 
 async def test_a_list_of_guests_does_not_undo_what_is_asked_for(compute: Compute, server_id: str, act: Act) -> None:
