@@ -197,7 +197,8 @@ class Cluster:
                 process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe:
-                    pipe.close()
+                    with contextlib.suppress(BrokenPipeError):
+                        pipe.close()
         self.processes.clear()
 
 

@@ -166,6 +166,7 @@ def test_the_sdk_lists_hosts_as_operators_do(cloud: Connection) -> None:
     assert cloud.network.find_extension("segment", ignore_missing=False).alias == "segment"
 
 
+@pytest.mark.timeout(600)
 def test_every_command_of_the_how_to_works(roost: Cluster, clouds_file: Path) -> None:
     printed = _printed(clouds_file, HOWTO)
     assert re.search(
