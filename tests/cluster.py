@@ -202,11 +202,16 @@ class Cluster:
         self.processes.clear()
 
 
+AT_END: list[Callable[[], None]] = []
+"""What is done when the tests of this process are over; a worker of pytest-xdist ends without `atexit`."""
+
+
 @functools.cache
 def _template() -> str:
     """What every cluster's data directory begins as a copy of: an empty database with all schemas."""
     directory = Path(tempfile.mkdtemp(prefix="roost-template-", dir=roomy_memory()))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    AT_END.append(lambda: shutil.rmtree(directory, ignore_errors=True))
+    atexit.register(AT_END[-1])
     directory.chmod(0o711)
     server = PrivatePostgres(directory, pg_bin=PG_BIN)
     server.start()

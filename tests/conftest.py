@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -34,6 +35,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item: next((n for n, one in enumerate(LONGEST) if item.nodeid.startswith(one)), len(LONGEST)) for item in items
     }
     items.sort(key=rank.__getitem__)
+
+
+def pytest_sessionfinish() -> None:
+    """Remove what clusters began as copies of."""
+    if made := sys.modules.get("tests.cluster"):
+        for end in made.AT_END:
+            end()
 
 
 @pytest.fixture(scope="session")
