@@ -36,7 +36,7 @@ async def test_an_order_is_polled_begun_and_reported(compute: Compute, http: aio
     assert status == 200
     assert answer["orders"] == [
         {
-            "server_id": server, "host": "h1", "attempt": 1, "desired": "running", "name": "a server",
+            "server_id": server, "host": "h1", "attempt": 1, "desired": "running", "hurry": False, "name": "a server",
             "vcpus": 1, "ram_mb": 512, "disk_gb": 1, "ports": [],
         }
     ]  # fmt: skip
