@@ -231,7 +231,8 @@ async def list_launches(tx: Connection, server_ids: Sequence[str]) -> dict[str, 
 
 
 GET_SERVER_STATES = """-- compute.get_server_states
-SELECT id, coalesce(status NOT IN ('BUILD', 'ERROR') OR placed, false) OR (status IS NOT NULL AND unfinished) OR guest
+SELECT id, coalesce(status <> 'BUILD' AND (status <> 'ERROR' OR placed), false) OR (status IS NOT NULL AND unfinished)
+    OR guest
     AS claiming, unfinished
 FROM (
     SELECT asked.id, (SELECT s.status FROM compute.server s WHERE s.id = asked.id) AS status,
