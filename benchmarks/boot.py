@@ -2,8 +2,11 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
-from tests.cluster import boot, cluster, network_ids, settle
+from tests.cluster import Cluster, boot, cluster, network_ids, settle
 
 from benchmarks.machine import Server, get_server
 from benchmarks.rows import Row
@@ -15,6 +18,9 @@ LOOK_S = 0.02
 PATIENCE_S = 120.0
 COUNT_ACTIVE = """-- benchmarks.count_active
 SELECT count(*) FROM compute.server WHERE status = 'ACTIVE'
+"""
+COUNT_UNPUBLISHED = """-- benchmarks.count_unpublished
+SELECT count(*) FROM compute.host WHERE published < wanted
 """
 
 
@@ -47,6 +53,29 @@ async def measure(row: Row) -> tuple[list[float], Server]:
 
 
 async def _one_round(row: Row) -> tuple[float, Server]:
+    async with world_of(row) as world:
+        await boot_until_active(world, row, row.held, held=0)
+        started = time.monotonic()
+        await boot_until_active(world, row, row.amount, held=row.held)
+        seconds = time.monotonic() - started
+        server = await get_server(world.connection)
+        await settle(world.made)
+    return row.amount / seconds, server
+
+
+@dataclass(frozen=True)
+class World:
+    """A Roost with the row's hosts, all of which take servers, and who looks at it. network: the id of the one."""
+
+    made: Cluster
+    client: CloudClient
+    connection: Connection
+    network: str
+
+
+@asynccontextmanager
+async def world_of(row: Row) -> AsyncIterator[World]:
+    """Yield it; it is gone afterwards."""
     with cluster() as made:
         made.serve()
         made.load(cloud(row))
@@ -54,30 +83,23 @@ async def _one_round(row: Row) -> tuple[float, Server]:
         database = await Database.open(made.dsn, size=1)
         try:
             async with CloudClient.connect(made.url) as client, database.connection() as connection:
-                network = (await network_ids(client))["public"]
-                await boot_until_active(client, connection, network, row, row.held, held=0)
-                started = time.monotonic()
-                await boot_until_active(client, connection, network, row, row.amount, held=row.held)
-                seconds = time.monotonic() - started
-                server = await get_server(connection)
+                while await connection.fetchval(COUNT_UNPUBLISHED):  # the ledger hears of hosts after they are up
+                    await asyncio.sleep(LOOK_S)
+                yield World(made, client, connection, (await network_ids(client))["public"])
         finally:
             await database.close()
-        await settle(made)
-    return row.amount / seconds, server
 
 
-async def boot_until_active(
-    client: CloudClient, connection: Connection, network: str, row: Row, amount: int, *, held: int
-) -> None:
+async def boot_until_active(world: World, row: Row, amount: int, *, held: int) -> None:
     """Boot, and wait. Looks straight into the database, so that looking costs next to nothing."""
     places = asyncio.Semaphore(CLIENTS)
 
     async def ask(first: int) -> None:
         async with places:
-            await boot(client, network, count=min(row.batch, amount - first), name=f"s{held + first}")
+            await boot(world.client, world.network, count=min(row.batch, amount - first), name=f"s{held + first}")
 
     async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
         for first in range(0, amount, row.batch):
             tasks.create_task(ask(first))
-        while await connection.fetchval(COUNT_ACTIVE) < held + amount:
+        while await world.connection.fetchval(COUNT_ACTIVE) < held + amount:
             await asyncio.sleep(LOOK_S)

@@ -4,13 +4,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from tests.cluster import cluster, network_ids, settle
+from tests.cluster import settle
 
-from benchmarks.boot import CLIENTS, LOOK_S, PATIENCE_S, boot_until_active, cloud
+from benchmarks.boot import CLIENTS, LOOK_S, PATIENCE_S, boot_until_active, world_of
 from benchmarks.machine import Server, get_server
 from benchmarks.rows import Kind, Row
 from roost.cli.cloud_client import CloudClient
-from roost.platform.database import Connection, Database
+from roost.platform.database import Connection
 
 COUNT_MOVED = """-- benchmarks.count_moved
 SELECT count(*) FROM compute.server WHERE status = 'VERIFY_RESIZE'
@@ -33,26 +33,15 @@ async def measure(row: Row) -> tuple[list[float], Server]:
 
 
 async def _one_round(row: Row) -> tuple[float, Server]:
-    with cluster() as made:
-        made.serve()
-        made.load(cloud(row))
-        made.agent()
-        database = await Database.open(made.dsn, size=1)
-        try:
-            async with CloudClient.connect(made.url) as client, database.connection() as connection:
-                network = (await network_ids(client))["public"]
-                await boot_until_active(client, connection, network, row, row.amount, held=0)
-                if row.kind is Kind.MIGRATE:
-                    figure = row.amount / await _migrate(client, connection, row)
-                    await _act(client, await _ids(connection, None), {"confirmResize": None})
-                else:
-                    figure = await _evacuate(client, connection, row)
-                server = await get_server(connection)
-        finally:
-            await database.close()
-        if row.kind is Kind.MIGRATE:
-            await settle(made)
-    return figure, server
+    async with world_of(row) as world:
+        await boot_until_active(world, row, row.amount, held=0)
+        server = await get_server(world.connection)
+        if row.kind is Kind.EVACUATE:
+            return await _evacuate(world.client, world.connection, row), server
+        seconds = await _migrate(world.client, world.connection, row)
+        await _act(world.client, await _ids(world.connection, None), {"confirmResize": None})
+        await settle(world.made)
+        return row.amount / seconds, server
 
 
 async def _migrate(client: CloudClient, connection: Connection, row: Row) -> float:

@@ -42,6 +42,21 @@ def _start(clouds_file: Path) -> subprocess.Popen[str]:
         )
 
 
+def openstack(clouds_file: Path, *lines: str) -> list[str]:
+    """What the commands print; all must end well."""
+    done = run_openstack(clouds_file, lines)
+    failed = [one for one in done if one["status"] != 0]
+    assert not failed, "\n".join(f"{one['line']}: {one['err']}" for one in failed)
+    return [str(one["out"]) for one in done]
+
+
+def refused(clouds_file: Path, line: str) -> str:
+    """What the command, which must end badly, says."""
+    [one] = run_openstack(clouds_file, [line])
+    assert one["status"] == 1, one
+    return str(one["err"])
+
+
 def run_openstack(clouds_file: Path, lines: Sequence[str]) -> list[dict[str, Any]]:
     """What each of the lines says and prints, and its status."""
     client = _clients[clouds_file]

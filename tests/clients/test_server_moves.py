@@ -11,7 +11,7 @@ import pytest
 from openstack import exceptions
 from openstack.config import OpenStackConfig
 from openstack.connection import Connection
-from tests.clients.running import run_openstack, write_clouds_file
+from tests.clients.running import openstack, refused, write_clouds_file
 from tests.cluster import Cluster, cluster, settle
 
 CLOUD = """
@@ -70,20 +70,6 @@ def web(roost: Cluster, cloud: Connection, clouds_file: Path) -> Iterator[Any]:
     yield wait(cloud, "ACTIVE")
     openstack(clouds_file, f"{SERVER} delete web")
     asyncio.run(settle(roost))
-
-
-def openstack(clouds_file: Path, *lines: str) -> list[str]:
-    """What the commands print; all must end well."""
-    done = run_openstack(clouds_file, lines)
-    failed = [one for one in done if one["status"] != 0]
-    assert not failed, "\n".join(f"{one['line']}: {one['err']}" for one in failed)
-    return [str(one["out"]) for one in done]
-
-
-def refused(clouds_file: Path, line: str) -> str:
-    [one] = run_openstack(clouds_file, [line])
-    assert one["status"] == 1, one
-    return str(one["err"])
 
 
 def wait(cloud: Connection, status: str) -> Any:

@@ -1,7 +1,7 @@
 """POST /servers/{server_id}/action: one operation, whose body has one key, the action's name.
 
 Each action has a policy rule, microversions and a body of its own: a row of a table. What they do is elsewhere:
-`power_actions.py`.
+`power_actions.py`, `move_actions.py`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

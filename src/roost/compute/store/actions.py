@@ -17,13 +17,6 @@ async def lock_guests(tx: Connection, server_id: str) -> None:
     await tx.execute(LOCK_GUESTS, server_id)
 
 
-GET_SURROUNDINGS = """-- compute.get_surroundings
-SELECT (SELECT stage FROM compute.work WHERE server_id = $1) AS stage,
-    EXISTS (SELECT FROM compute.move WHERE server_id = $1 AND open) AS moving,
-    guest.desired AS power_desired, guest.lost_at IS NOT NULL AS guest_lost
-FROM (VALUES (1)) AS one LEFT JOIN compute.guest ON guest.server_id = $1 AND guest.host = $2"""
-
-
 IS_SETTLING = """-- compute.is_settling
 SELECT EXISTS (SELECT FROM compute.work WHERE server_id = $1 AND stage = 'settle')"""
 
@@ -31,6 +24,13 @@ SELECT EXISTS (SELECT FROM compute.work WHERE server_id = $1 AND stage = 'settle
 async def is_settling(tx: Connection, server_id: str) -> bool:
     """Return whether the last of a build or a move is still to be done."""
     return bool(await tx.fetchval(IS_SETTLING, server_id))
+
+
+GET_SURROUNDINGS = """-- compute.get_surroundings
+SELECT (SELECT stage FROM compute.work WHERE server_id = $1) AS stage,
+    EXISTS (SELECT FROM compute.move WHERE server_id = $1 AND open) AS moving,
+    guest.desired AS power_desired, guest.lost_at IS NOT NULL AS guest_lost
+FROM (VALUES (1)) AS one LEFT JOIN compute.guest ON guest.server_id = $1 AND guest.host = $2"""
 
 
 async def get_surroundings(tx: Connection, server_id: str, host: str | None) -> Surroundings:
