@@ -93,7 +93,7 @@ async def test_a_publisher_that_was_overtaken_publishes_again(compute: Compute) 
             await service.register_hosts(compute, [report_of("h1", vcpus=16)], agent=None)
             # What the slower of the two wrote last is the older state.
             [now] = await service.list_hosts(compute)
-            await compute.placement.ensure_providers([service.provider_state(replace(now, vcpus=8))])
+            await compute.placement.ensure_providers([service.provider_state(replace(now, vcpus=8), {})])
         await real(physical_networks_by_host)
 
     network.set_hosts = set_hosts

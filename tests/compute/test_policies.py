@@ -17,7 +17,7 @@ from roost.cli.access import api_policy
 from roost.clients.local_network import LocalNetwork
 from roost.compute.api import operations, routes
 from roost.compute.api.move_actions import MOVE_ACTIONS
-from roost.compute.api.policies import ACTIONS, OPERATIONS, PARTS, rules
+from roost.compute.api.policies import ACTIONS, AGGREGATE_ACTIONS, OPERATIONS, PARTS, rules
 from roost.compute.api.power_actions import POWER_ACTIONS
 from roost.compute.service import Compute
 from roost.compute.service import hosts as hosts_service
@@ -223,6 +223,13 @@ TABLE: list[tuple[str, str, Any, dict[str, int]]] = [
     ("DELETE", "/servers/{server}/migrations/1", None, MOVER | {"admin": 404}),
     ("POST", "/servers/{server}/migrations/1/action", {"force_complete": None}, MOVER | {"admin": 404}),
     ("GET", "/os-aggregates", None, ADMIN), ("GET", "/os-aggregates/1", None, ADMIN),
+    ("POST", "/os-aggregates", {"aggregate": {"name": "gpu"}}, ADMIN),
+    ("PUT", "/os-aggregates/1", {"aggregate": {"name": "a"}}, ADMIN | {"admin": 409}),
+    ("DELETE", "/os-aggregates/1", None, ADMIN | {"admin": 409}),
+    ("POST", "/os-aggregates/1/action", {"add_host": {"host": "h1"}}, ADMIN | {"admin": 409}),
+    ("POST", "/os-aggregates/1/action", {"remove_host": {"host": "h1"}}, ADMIN | {"admin": 409}),
+    ("POST", "/os-aggregates/1/action", {"set_metadata": {"metadata": {}}}, ADMIN | {"admin": 409}),
+    ("POST", "/os-aggregates/1/images", {"cache": [{"id": "i"}]}, ADMIN | {"admin": 400}),
     ("GET", "/os-availability-zone/detail", None, ADMIN),
     ("DELETE", "/flavors/small", None, ADMIN | {"admin": 202}),
     # Roost's own.
@@ -266,7 +273,7 @@ async def test_who_may_do_what(compute: Compute, world: World) -> None:
         if method == "DELETE" and 204 in expected.values():
             status, answer = await api.boot("member", {"uuid": world.mine})
             world = replace(world, server=answer["server"]["id"])
-    assert recording.asked >= set(OPERATIONS) | set(ACTIONS)
+    assert recording.asked >= set(OPERATIONS) | set(ACTIONS) | set(AGGREGATE_ACTIONS)
 
 
 async def test_a_list_is_of_the_own_project_unless_all_are_asked_for(api: Guarded, world: World) -> None:

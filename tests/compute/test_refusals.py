@@ -33,8 +33,8 @@ async def boot(call: Any, flavor: str, *, version: str = "2.1", hints: Any = Non
 
 
 REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
-    ("2.1", {"availability_zone": "rack1"}, "zone is not available: rack1. There is one: nova."),
-    ("2.1", {"availability_zone": "rack1:h1"}, "zone is not available: rack1. There is one: nova."),
+    ("2.1", {"availability_zone": "rack1"}, "zone is not available: rack1. There are: nova."),
+    ("2.1", {"availability_zone": "rack1:h1"}, "zone is not available: rack1. There are: nova."),
     ("2.1", {"availability_zone": "nova:h9"}, "Compute host h9 could not be found."),
     ("2.1", {"availability_zone": "nova:h1:h2"}, "h1 and h2 are two hosts"),
     ("2.1", {"availability_zone": "a:b:c:d"}, "Unable to parse availability_zone a:b:c:d"),
@@ -133,7 +133,7 @@ async def test_unknown_filters_and_sort_keys_are_refused_by_name(call: Any, flav
         ("2.72", "locked=false", "locked"), ("2.73", "locked=perhaps", "locked"),
         ("2.1", "config_drive=1", "config_drive"),
         ("2.1", "sort_key=display_name", "sort_key=display_name"), ("2.1", "sort_key=vcpus", "sort_key=vcpus"),
-        ("2.1", "sort_dir=up", "sort_dir=up"), ("2.1", "availability_zone=rack1", "There is one: nova"),
+        ("2.1", "sort_dir=up", "sort_dir=up"),
         ("2.1", "name=a&name=b", "name: expected once"), ("2.1", "name=a&display_name=b", "display_name=b"),
         ("2.1", "ip=(", "ip=("), ("2.1", "metadata=%7B%7D", "metadata"), ("2.1", "launch_index=1", "launch_index"),
     ):  # fmt: skip
@@ -160,7 +160,8 @@ async def test_every_filter_that_is_served_narrows(call: Any, compute: Compute, 
         )
         await tx.execute("UPDATE compute.server SET status = 'ERROR', user_id = 'u' WHERE id = $1", ids[1])
     for query, names in (
-        ("", "cba"), ("deleted=False&soft_deleted=0", "cba"), ("availability_zone=nova", "cba"), ("user_id=u", "b"),
+        ("", "cba"), ("deleted=False&soft_deleted=0", "cba"), ("availability_zone=nova", "a"),
+        ("availability_zone=mars", ""), ("user_id=u", "b"),
         ("status=ACTIVE", "a"), ("status=active&status=error", "ba"), ("vm_state=building", "c"), ("vm_state=x", ""),
         ("task_state=scheduling", "cb"), ("host=h1", "a"), ("node=h1", "a"), ("image=i", "a"), ("image_ref=x", ""),
         ("ip=10.0.0.7", "a"), ("ip=10.0", "ba"), ("ip=2001", ""), ("ip6=2001", "c"), ("ip6=10", ""),

@@ -82,7 +82,9 @@ def test_what_a_hostname_may_be(hostname: str, unqualified: bool, qualified: boo
 
 
 def test_a_zone_that_there_is_not_is_named() -> None:
-    assert zone_sentence("z") == "The requested availability zone is not available: z. There is one: nova."
+    assert (
+        zone_sentence("z", ["a", "nova"]) == "The requested availability zone is not available: z. There are: a, nova."
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,8 +119,8 @@ def test_nics_that_cannot_be(nics: Any, count: int, part: str) -> None:
         (None, "h1", None, Destination(None, "h1")),
         (None, None, "h1", Destination(None, "h1")),
         ("nova", "h1", "h1", Destination("nova", "h1")),
-        ("mars", None, None, "The requested availability zone is not available: mars."),
-        ("mars:h1", None, None, "The requested availability zone is not available: mars."),
+        ("mars", None, None, Destination("mars", None)),
+        ("mars:h1", None, None, Destination("mars", "h1")),
         ("nova:h1:h1:h1", None, None, "Unable to parse availability_zone nova:h1:h1:h1"),
         ("nova:h1", "h1", None, "mutually exclusive"),
         ("nova::h1", None, "h1", "mutually exclusive"),

@@ -32,6 +32,22 @@ class HostAggregateExists(Conflict):
     """There is another host aggregate with that name."""
 
 
+class HostAggregateProtected(Conflict):
+    """The network service keeps that host aggregate."""
+
+
+class HostAggregateRefused(BadRequest):
+    """The host aggregate cannot be changed so."""
+
+
+class HostZoneConflict(Conflict):
+    """The host's availability zone would be two, or would change below its servers."""
+
+
+class HostNotInAggregate(NotFound):
+    """The host is not in that aggregate."""
+
+
 class HostAggregatesBusy(Conflict):
     """Others kept changing the aggregates of the same hosts."""
 

@@ -42,7 +42,9 @@ CREATE TABLE compute.host (
     silent boolean NOT NULL DEFAULT true,
     -- For clients below microversion 2.53.
     id bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
-    disabled_reason text
+    disabled_reason text,
+    -- Whether the ledger was last told that the host is down.
+    down_told boolean NOT NULL DEFAULT true
 );
 
 CREATE TABLE compute.host_aggregate (
@@ -51,7 +53,16 @@ CREATE TABLE compute.host_aggregate (
     name text NOT NULL UNIQUE,
     metadata jsonb NOT NULL DEFAULT '{}',
     created_at timestamptz NOT NULL DEFAULT now(),
-    updated_at timestamptz NOT NULL DEFAULT now()
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    -- Whether an operator keeps its members; else the network service does, for a segment.
+    of_operator boolean NOT NULL DEFAULT false
+);
+
+-- Operators' aggregates that were deleted: a provider that is still in one was not told.
+CREATE TABLE compute.former_aggregate (
+    uuid uuid PRIMARY KEY,
+    name text NOT NULL,
+    deleted_at timestamptz NOT NULL DEFAULT now()
 );
 
 CREATE TABLE compute.host_aggregate_host (

@@ -7,6 +7,7 @@ its claim or a fresh search finds no host: a claim conflict is nobody's failure.
 from collections.abc import Mapping, Sequence
 
 from roost.compute.model import WORK_CHANNEL, Failure, MoveKind, Placed, Stage, StageChange
+from roost.compute.service.aggregates import list_with_metadata
 from roost.compute.service.hosts import count_closed_hosts, list_empty_aggregates, list_quiet_hosts
 from roost.compute.service.work import get_host_cells
 from roost.conductor.context import Build, Lease, end_of, staged
@@ -18,6 +19,7 @@ from roost.conductor.resume import HostSearch, adopt_claims, begin_searches, rel
 from roost.platform.crash import crash_point
 from roost.scheduling.explain import ClosedHosts, addresses_asked, explain
 from roost.scheduling.filters import apply_filters
+from roost.scheduling.host_aggregates import aggregates_asked
 from roost.scheduling.request import Request, alternatives, build_query, build_request, reached_through, suffix_of
 from roost.scheduling.selection import join, select
 from roost.seams.network import NetworkView, PortsRefused
@@ -56,6 +58,15 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         search.overtaken = not search.network_ids <= networks.keys()
     await adopt_claims(lease, [search for search in searches if not search.overtaken], networks)
     quiet = await _list_quiet(lease, searches)
+    aggregates = await list_with_metadata(conductor.compute)
+    for search in searches:
+        work = search.build.work
+        search.aggregates = aggregates_asked(
+            aggregates,
+            zone=work.spec.availability_zone,
+            default_zone=conductor.compute.settings.default_availability_zone,
+            project_id=work.project_id,
+        )
     for _ in range(ROUNDS_MAX):
         waiting = [search for search in searches if not _is_over(search)]
         if not waiting:
@@ -182,6 +193,7 @@ def _request(search: HostSearch, networks: Mapping[str, NetworkView]) -> Request
         excluded_hosts=work.excluded_hosts,
         source_host=work.move.source_host if work.move else None,
         free_to_leave=search.leaving,
+        aggregates=search.aggregates,
     )
 
 

@@ -14,6 +14,7 @@ from roost.compute.service.work import get_host_names
 from roost.conductor.context import Build, Lease
 from roost.conductor.ports import ensure_ports, ports_held
 from roost.conductor.readdress import free_ports, may_readdress
+from roost.scheduling.host_aggregates import NOTHING_ASKED, AggregatesAsked
 from roost.scheduling.request import kinds_of, stays
 from roost.seams.network import EnsuredPorts, NetworkView, Port
 from roost.seams.placement import IPV4_ADDRESS, VCPU, Claimed, ClaimGroup, ConsumerState, Resources
@@ -26,7 +27,7 @@ class HostSearch:
     ports: with the provider of an address that is claimed or assigned already. consumers: as read under the lease.
     leaving: it may leave the segment of an address that this build assigned. freed_ids: ports that may get other
     addresses. overtaken: a consumer changed under it. full_host: the host that was chosen for it without a look at
-    addresses, and has none.
+    addresses, and has none. aggregates: what operators' host aggregates ask of its host.
     """
 
     build: Build
@@ -36,6 +37,7 @@ class HostSearch:
     freed_ids: frozenset[str] = frozenset()
     overtaken: bool = False
     full_host: str | None = None
+    aggregates: AggregatesAsked = NOTHING_ASKED
     outcome: Placed | Failure | None = None
 
     @property

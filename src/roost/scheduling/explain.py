@@ -29,6 +29,7 @@ SEGMENTS_MAX = 32
 """Segments of one network that a sentence lists one by one."""
 
 CLASS_WORDS = {VCPU: "CPU", MEMORY_MB: "memory", DISK_GB: "disk"}
+HOST_AGGREGATES = frozenset({Requirement.MEMBER_OF, Requirement.NOT_MEMBER_OF})
 SHAPE = frozenset({Requirement.INVENTORY, Requirement.IN_TREE, Requirement.MEMBER_OF})
 
 
@@ -106,7 +107,9 @@ def addresses_asked(request: Request) -> list[str]:
 def _rows(request: Request, answer: Candidates, closed: ClosedHosts) -> Iterator[Row]:
     if answer.candidates:
         roots = {candidate.root_uuid for candidate in answer.candidates}
-        yield Row("with all that was asked for", len(roots))
+        # Whole groups of hosts that are out of the question are named: the others would be the way out.
+        groups = [one.words for one in request.narrowings if one.nic is None and one.requirement in HOST_AGGREGATES]
+        yield Row(", ".join(["with all that was asked for", *groups]), len(roots))
         only_leaves = request.excluded_hosts == {request.source_host}
         yield Row("where the server is not already" if only_leaves else "where the server has not failed before", 0)
         return

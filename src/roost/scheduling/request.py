@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from roost.scheduling.host_aggregates import NOTHING_ASKED, AggregatesAsked
 from roost.seams.compute import FlavorGroup, ForcedHost, RequestSpec
 from roost.seams.network import NetworkView, Port, Segment
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS, CandidateQuery, RequestGroup, Requirement
@@ -56,7 +57,8 @@ class Request(Struct, frozen=True, kw_only=True):
 
     resources: of the host itself. source_host: the excluded host that a move is to leave.
     flavor_groups, isolated, forced_host, image_traits: as in the request spec. required_traits,
-    forbidden_traits, in_tree, member_of: what the filters ask of the host. groups: granular groups, each with its
+    forbidden_traits, in_tree, member_of, forbidden_aggregates: what the filters ask of the host. aggregates: what
+    operators' host aggregates ask of it. groups: granular groups, each with its
     suffix; group_policy: how they share providers. narrowings: what each filter asked for.
     impossible: why no host can do, found without asking the ledger.
     """
@@ -67,12 +69,14 @@ class Request(Struct, frozen=True, kw_only=True):
     isolated: bool = False
     forced_host: ForcedHost | None = None
     image_traits: frozenset[str] = frozenset()
+    aggregates: AggregatesAsked = NOTHING_ASKED
     excluded_hosts: frozenset[str] = frozenset()
     source_host: str | None = None
     required_traits: frozenset[str] = frozenset()
     forbidden_traits: frozenset[str] = frozenset()
     in_tree: str | None = None
     member_of: tuple[frozenset[str], ...] = ()
+    forbidden_aggregates: frozenset[str] = frozenset()
     groups: tuple[RequestGroup, ...] = ()
     group_policy: str = "none"
     narrowings: tuple[Narrowing, ...] = ()
@@ -81,6 +85,17 @@ class Request(Struct, frozen=True, kw_only=True):
     def narrowed(self, *narrowings: Narrowing, **changes: object) -> "Request":
         """Return the request with changes, and what they ask for."""
         return replace(self, narrowings=(*self.narrowings, *narrowings), **changes)
+
+    def outside(self, words: str, aggregates: frozenset[str]) -> "Request":
+        """Return the request for hosts in none of these placement aggregates; the funnel counts all such as one."""
+        earlier = [one for one in self.narrowings if one.requirement is Requirement.NOT_MEMBER_OF]
+        others = tuple(one for one in self.narrowings if one.requirement is not Requirement.NOT_MEMBER_OF)
+        words_all = " and ".join([one.words for one in earlier] + [words])
+        return replace(
+            self,
+            narrowings=(*others, Narrowing(words=words_all, requirement=Requirement.NOT_MEMBER_OF)),
+            forbidden_aggregates=self.forbidden_aggregates | aggregates,
+        )
 
 
 def build_request(
@@ -91,9 +106,11 @@ def build_request(
     excluded_hosts: Sequence[str] = (),
     source_host: str | None = None,
     free_to_leave: bool = False,
+    aggregates: AggregatesAsked = NOTHING_ASKED,
 ) -> Request:
     """Return the request of a server with these ports.
 
+    aggregates: what operators' host aggregates ask of its host.
     free_to_leave: an address that this very build assigned does not hold the port to its segment any more.
     """
     nics = []
@@ -114,6 +131,7 @@ def build_request(
         isolated=spec.isolated,
         forced_host=spec.forced_host,
         image_traits=spec.image_traits,
+        aggregates=aggregates,
         excluded_hosts=frozenset(excluded_hosts),
         source_host=source_host if source_host in excluded_hosts else None,
     )
@@ -220,6 +238,7 @@ def build_query(request: Request, *, limit: int) -> CandidateQuery:
         required=tuple(frozenset({trait}) for trait in sorted(request.required_traits)),
         forbidden=request.forbidden_traits,
         member_of=request.member_of,
+        forbidden_aggregates=request.forbidden_aggregates,
         in_tree=request.in_tree,
     )
     return CandidateQuery(

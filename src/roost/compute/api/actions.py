@@ -77,7 +77,7 @@ def action_operations(compute: Compute, policy: Policy, actions: Actions) -> Ope
         answer = await action.run(compute, server, body, access)
         if action.shows_server:
             changed = await service.get_server(compute, server.id)
-            answer = {"server": show_changed(request, changed, Shown.of(access))}
+            answer = {"server": show_changed(request, changed, Shown.of(access, compute))}
         return json_response(answer, action.status)
 
     results = [action.result for action in actions.values() if action.result is not None]

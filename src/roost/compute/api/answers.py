@@ -189,6 +189,14 @@ Aggregate = _document(
     },
 )
 AggregateAnswer = _answer("AggregateAnswer", "aggregate", Aggregate)
+AggregateCreated = _document(
+    "AggregateCreated",
+    {
+        **{"id": int, "uuid": Uuid, "name": str, "availability_zone": str | None},
+        **{"created_at": Moment, "updated_at": None, "deleted": bool, "deleted_at": None},
+    },
+)
+AggregateCreatedAnswer = _answer("AggregateCreatedAnswer", "aggregate", AggregateCreated)
 AggregatesAnswer = _answer("AggregatesAnswer", "aggregates", _list(Aggregate))
 
 _ZONE = {"zoneName": str, "zoneState": _document("ZoneState", {"available": bool})}

@@ -219,8 +219,8 @@ def host_id(host: Host, request: Request) -> int | str:
 
 
 def host_state(host: Host) -> str:
-    """Return whether the host is up."""
-    return "down" if host.down else "up"
+    """Return whether the host is up; one that is up again only when the ledger gives it servers."""
+    return "down" if host.down or host.down_told else "up"
 
 
 def host_status(host: Host) -> str:

@@ -91,8 +91,8 @@ OPERATIONS = {
     **{f"os_compute_api:os-attach-interfaces:{name}": MEMBER for name in ("create", "delete")},
     "os_compute_api:os-migrations:index": ADMIN,
     **{f"os_compute_api:servers:migrations:{name}": ADMIN for name in ("index", "show", "delete", "force_complete")},
-    "os_compute_api:os-aggregates:index": ADMIN,
-    "os_compute_api:os-aggregates:show": ADMIN,
+    **{f"os_compute_api:os-aggregates:{name}": ADMIN for name in ("index", "show", "create", "update", "delete")},
+    "compute:aggregates:images": ADMIN,
     "os_compute_api:os-availability-zone:list": ANYBODY,
     "os_compute_api:os-availability-zone:detail": ADMIN,
     "os_compute_api:extensions": ANYBODY,
@@ -135,6 +135,11 @@ ACTIONS = {
 }
 """What POST /servers/{id}/action enforces, each action its own."""
 
+AGGREGATE_ACTIONS = {
+    f"os_compute_api:os-aggregates:{name}": ADMIN for name in ("add_host", "remove_host", "set_metadata")
+}
+"""What POST /os-aggregates/{id}/action enforces, each action its own."""
+
 PARTS = {
     f"{SERVERS}index:get_all_tenants": ADMIN,
     f"{SERVERS}detail:get_all_tenants": SERVICE,
@@ -159,4 +164,4 @@ def rules() -> list["RuleDefault"]:
     """Return every rule with its default, as oslo.policy takes them."""
     from roost.platform.policy import make_rules  # with oslo.policy, 0.2 s, for which who asks nobody need not wait
 
-    return [*make_rules(CHECKS), *make_rules(OPERATIONS | ACTIONS | PARTS, scope_types=SCOPES)]
+    return [*make_rules(CHECKS), *make_rules(OPERATIONS | ACTIONS | AGGREGATE_ACTIONS | PARTS, scope_types=SCOPES)]

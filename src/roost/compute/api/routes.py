@@ -6,7 +6,7 @@ from roost.compute.api import extensions, versions
 from roost.compute.api.access import checks
 from roost.compute.api.action_log import ActionLog
 from roost.compute.api.actions import action_operations
-from roost.compute.api.aggregates import aggregate_operations
+from roost.compute.api.aggregates import Aggregates
 from roost.compute.api.builds import build_operations
 from roost.compute.api.declared_hosts import declared_host_operations
 from roost.compute.api.errors import API, UNVERSIONED
@@ -39,7 +39,7 @@ def operations(compute: Compute, policy: Policy = UNRESTRICTED) -> Operations:
         **ServerAttributes(compute, policy).operations(),
         **Hypervisors(compute).operations(),
         **Services(compute).operations(),
-        **aggregate_operations(compute),
+        **Aggregates(compute, policy).operations(),
         **zone_operations(compute),
         **Interfaces(compute, policy).operations(),
         **Migrations(compute, policy).operations(),

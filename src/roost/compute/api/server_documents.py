@@ -11,7 +11,8 @@ from roost.compute.api.access import Access
 from roost.compute.api.policies import HOST_ATTRIBUTES, HOST_STATUS, SERVER_EXTRA_SPECS
 from roost.compute.api.requests import links, timestamp, timestamp_with_microseconds
 from roost.compute.model import Flavor, Server, ServerFault
-from roost.compute.rules.servers import ZONE, fault_details, power_state
+from roost.compute.rules.servers import fault_details, power_state
+from roost.compute.service import Compute
 
 
 def show_brief(request: Request, server: Server) -> dict[str, Any]:
@@ -20,17 +21,19 @@ def show_brief(request: Request, server: Server) -> dict[str, Any]:
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """What a caller is shown of servers, beyond what everybody is who sees them."""
+    """What a caller is shown of servers, beyond what everybody is who sees them. default_zone: of hosts in no other."""
 
+    default_zone: str
     host: bool
     host_status: bool
     extra_specs: bool
     fault_details: bool
 
     @classmethod
-    def of(cls, access: Access) -> "Shown":
+    def of(cls, access: Access, compute: Compute) -> "Shown":
         """Return what policy says of the caller."""
         return cls(
+            default_zone=compute.settings.default_availability_zone,
             host=access.allows(HOST_ATTRIBUTES),
             host_status=access.allows(HOST_STATUS),
             extra_specs=access.allows(SERVER_EXTRA_SPECS),
@@ -58,7 +61,9 @@ def show_server(request: Request, server: Server, shown_to: Shown) -> dict[str, 
         "key_name": None,
         "config_drive": "",
         "OS-DCF:diskConfig": "MANUAL",
-        "OS-EXT-AZ:availability_zone": server.spec.availability_zone or (ZONE if server.host else ""),
+        "OS-EXT-AZ:availability_zone": server.zone or shown_to.default_zone
+        if server.host
+        else server.spec.availability_zone or "",
         "OS-EXT-STS:task_state": server.task_state,
         "OS-EXT-STS:vm_state": server.vm_state,
         "OS-EXT-STS:power_state": power_state(server.vm_state),

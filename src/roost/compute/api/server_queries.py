@@ -21,7 +21,6 @@ from roost.compute.api.requests import (
     text_parameter,
 )
 from roost.compute.model import ServerFilter
-from roost.compute.rules.servers import ZONE, zone_sentence
 from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, is_uuid
 
@@ -33,7 +32,7 @@ PARAMETERS: Parameters = {
     "sort_dir": Parameter(schema={"enum": ["asc", "desc"]}, repeated=True),
     "status": Parameter(repeated=True),
     **dict.fromkeys(("marker", "uuid"), Parameter(schema={"type": "string", "format": "uuid"})),
-    "availability_zone": Parameter(schema={"const": ZONE}),
+    "availability_zone": Parameter(),
     **dict.fromkeys(("project_id", "tenant_id", "user_id", "image", "image_ref", "flavor"), Parameter()),
     **dict.fromkeys(("host", "node", "reservation_id", "name", "display_name"), Parameter()),
     **dict.fromkeys(("vm_state", "task_state", "ip", "ip6"), Parameter()),
@@ -79,12 +78,10 @@ def _read_filter(request: Request) -> ServerFilter:
     for name in NEVER_TRUE:
         if flag(text_parameter(request, name), name, default=False):
             raise BadRequest(f"{name}: Roost keeps no such servers: expected false")
-    zone = text_parameter(request, "availability_zone")
-    if zone not in (None, ZONE):
-        raise BadRequest(zone_sentence(str(zone)))
     return ServerFilter(
         project_id=_either(request, "project_id", "tenant_id"),
         user_id=text_parameter(request, "user_id"),
+        zone=text_parameter(request, "availability_zone"),
         name=_either(request, "name", "display_name"),
         statuses=_read_statuses(request),
         vm_state=None if (vm_state := text_parameter(request, "vm_state")) is None else vm_state.lower(),

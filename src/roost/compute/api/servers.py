@@ -126,18 +126,18 @@ class Servers:
 
     async def _list_detail(self, request: Request) -> Response:
         servers, more = await self._page(request, f"{SERVERS}detail")
-        shown = Shown.of(self._access(request))
+        shown = Shown.of(self._access(request), self.compute)
         return json_response({"servers": [show_server(request, server, shown) for server in servers]} | more)
 
     async def _show(self, request: Request) -> Response:
-        shown = Shown.of(self._access(request))
+        shown = Shown.of(self._access(request), self.compute)
         return json_response({"server": show_server(request, request.state.server, shown)})
 
     async def _update(self, request: Request) -> Response:
         update = read_update(await read_body(request, UpdateBody), request.state.microversion)
         server: Server = request.state.server
         changed = await changes_service.update_server(self.compute, server.id, update)
-        return json_response({"server": show_changed(request, changed, Shown.of(self._access(request)))})
+        return json_response({"server": show_changed(request, changed, Shown.of(self._access(request), self.compute))})
 
     async def _delete(self, request: Request) -> Response:
         server: Server = request.state.server

@@ -23,9 +23,10 @@ from roost.compute.api.requests import (
 )
 from roost.compute.errors import HostNotFound
 from roost.compute.model import Host
-from roost.compute.rules.servers import ZONE
+from roost.compute.rules.aggregates import zones_by_host
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
+from roost.compute.service.aggregates import list_with_metadata
 from roost.platform.errors import BadRequest
 from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Versions
@@ -114,7 +115,8 @@ class Services:
         hosts = (
             [] if binary not in (None, BINARY) else await service.list_hosts(self.compute, None if not name else [name])
         )
-        return json_response({"services": [_show_service(host, request) for host in hosts]})
+        zones = zones_by_host(await list_with_metadata(self.compute)) if hosts else {}
+        return json_response({"services": [self._show_service(host, request, zones) for host in hosts]})
 
     async def _change_service(self, request: Request) -> Response:
         if request.state.microversion >= UUIDS_FROM:
@@ -156,20 +158,20 @@ class Services:
             host = await service.disable_host(self.compute, host.name, reason=body.disabled_reason)
         if down is not None:
             host = await service.force_down(self.compute, host.name, down)
-        return json_response({"service": _show_service(host, request)})
+        zones = zones_by_host(await list_with_metadata(self.compute))
+        return json_response({"service": self._show_service(host, request, zones)})
 
-
-def _show_service(host: Host, request: Request) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "id": host_id(host, request),
-        "binary": BINARY,
-        "host": host.name,
-        "zone": ZONE,
-        "status": host_status(host),
-        "state": host_state(host),
-        "updated_at": timestamp_with_microseconds(host.seen_at),
-        "disabled_reason": host.disabled_reason,
-    }
-    if request.state.microversion >= (2, 11):
-        shown["forced_down"] = host.forced_down
-    return shown
+    def _show_service(self, host: Host, request: Request, zones: Mapping[str, str]) -> dict[str, Any]:
+        shown: dict[str, Any] = {
+            "id": host_id(host, request),
+            "binary": BINARY,
+            "host": host.name,
+            "zone": zones.get(host.name, self.compute.settings.default_availability_zone),
+            "status": host_status(host),
+            "state": host_state(host),
+            "updated_at": timestamp_with_microseconds(host.seen_at),
+            "disabled_reason": host.disabled_reason,
+        }
+        if request.state.microversion >= (2, 11):
+            shown["forced_down"] = host.forced_down
+        return shown

@@ -1,4 +1,4 @@
-"""Availability zones in the Compute API's shapes: there is one, and every host is in it."""
+"""Availability zones in the Compute API's shapes: the default one, and those that host aggregates make."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from starlette.responses import Response
 from roost.compute.api.answers import Zones, ZonesDetail
 from roost.compute.api.requests import timestamp_with_microseconds
 from roost.compute.model import Host
-from roost.compute.rules.servers import ZONE
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
+from roost.compute.service.aggregates import list_hosts_by_zone
 from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations
 
@@ -19,19 +19,22 @@ def zone_operations(compute: Compute) -> Operations:
     """Return the operations of availability zones, by path below /v2.1."""
 
     async def list_zones(_request: Request) -> Response:
-        available = await service.has_enabled_host(compute)
-        return json_response({"availabilityZoneInfo": [_show(available=available) | {"hosts": None}]})
+        zones = await list_hosts_by_zone(compute, await service.list_hosts(compute))
+        shown = [_show(zone, hosts) | {"hosts": None} for zone, hosts in zones.items()]
+        return json_response({"availabilityZoneInfo": shown})
 
     async def list_zones_detail(_request: Request) -> Response:
-        hosts = await service.list_hosts(compute)
-        available = any(not host.disabled for host in hosts)
-        shown = {host.name: {"nova-compute": _show_service(host)} for host in hosts}
-        return json_response({"availabilityZoneInfo": [_show(available=available) | {"hosts": shown}]})
+        zones = await list_hosts_by_zone(compute, await service.list_hosts(compute))
+        shown = [
+            _show(zone, hosts) | {"hosts": {host.name: {"nova-compute": _show_service(host)} for host in hosts}}
+            for zone, hosts in zones.items()
+        ]
+        return json_response({"availabilityZoneInfo": shown})
 
     return {
         "/os-availability-zone": {
             "GET": Operation(
-                summary="the one zone",
+                summary="zones, and whether they have a host that is enabled",
                 endpoint=list_zones,
                 rule="os_compute_api:os-availability-zone:list",
                 result=Zones,
@@ -39,7 +42,7 @@ def zone_operations(compute: Compute) -> Operations:
         },
         "/os-availability-zone/detail": {
             "GET": Operation(
-                summary="the one zone, with every host",
+                summary="zones, with every host",
                 endpoint=list_zones_detail,
                 rule="os_compute_api:os-availability-zone:detail",
                 result=ZonesDetail,
@@ -48,10 +51,14 @@ def zone_operations(compute: Compute) -> Operations:
     }
 
 
-def _show(*, available: bool) -> dict[str, Any]:
-    return {"zoneName": ZONE, "zoneState": {"available": available}}
+def _show(zone: str, hosts: list[Host]) -> dict[str, Any]:
+    return {"zoneName": zone, "zoneState": {"available": any(not host.disabled for host in hosts)}}
 
 
 def _show_service(host: Host) -> dict[str, Any]:
     updated_at = timestamp_with_microseconds(host.seen_at)
-    return {"available": not host.down, "active": not host.disabled, "updated_at": updated_at}
+    return {
+        "available": not (host.down or host.down_told),
+        "active": not host.disabled,
+        "updated_at": updated_at,
+    }

@@ -153,12 +153,17 @@ def _facts(port: ServerPort | AttachedPort) -> frozenset[str]:
 
 
 def judge_host(
-    host: Host, state_wanted: ProviderState, state_found: ProviderState | None, reach_told: HostReach | None
+    host: Host,
+    state_wanted: ProviderState,
+    state_found: ProviderState | None,
+    reach_told: HostReach | None,
+    *,
+    ratios: Mapping[str, float] | None = None,
 ) -> Drift | None:
     """Return the drift of a host that the ledger or the network service has otherwise than it is.
 
-    state_found, reach_told: None where they have none. What part of an inventory is reserved, and its ratio, are an
-    operator's.
+    state_found, reach_told: None where they have none. ratios: resource class -> the allocation ratio that the host's
+    aggregates say. Other ratios, and what part of an inventory is reserved, are an operator's.
     """
     differences = []
     if state_found is None:
@@ -171,6 +176,12 @@ def judge_host(
             differences.append(f"the name of its provider is {state_found.name}")
         if has != should:
             differences.append(f"its provider has {_show_sizes(has)}, should have {_show_sizes(should)}")
+        for name, ratio in sorted((ratios or {}).items()):
+            inventory = (state_found.inventories or {}).get(name)
+            if inventory is not None and inventory.allocation_ratio != ratio:
+                differences.append(
+                    f"the ratio of {name} is {inventory.allocation_ratio:g}, its aggregates say {ratio:g}"
+                )
         if closed != state_wanted.traits:
             differences.append(f"{'has' if closed else 'lacks'} the traits {', '.join(sorted(managed))}")
     reach = HostReach(frozenset(host.physical_networks), host.cell)

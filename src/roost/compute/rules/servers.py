@@ -12,9 +12,6 @@ from roost.seams.network import Nic
 SERVERS_MAX = 1000
 """How many servers one request can make."""
 
-ZONE = "nova"
-"""The one availability zone that there is."""
-
 NICS_MAX = 64
 TAG_LENGTH_MAX = 60
 
@@ -57,13 +54,12 @@ def read_destination(availability_zone: str | None, *, host: str | None, hypervi
     """Return where a request wants its servers, or the sentence why that cannot be.
 
     availability_zone: ZONE, ZONE:HOST, ZONE:HOST:NODE or ZONE::NODE. A host has one hypervisor, of its own name.
+    Whether there is such a zone is looked at with the servers.
     Source: Nova, compute/api.py, parse_availability_zone; api/openstack/compute/servers.py, its texts.
     """
     zone, *forced = (availability_zone or "").split(":")
     if len(forced) > 2:
         return f"Unable to parse availability_zone {availability_zone}: expected ZONE, ZONE:HOST or ZONE:HOST:NODE."
-    if zone not in ("", ZONE):
-        return zone_sentence(zone)
     named = {name for name in forced if name}
     named_apart = {name for name in (host, hypervisor) if name}
     if named and named_apart:
@@ -77,9 +73,9 @@ def read_destination(availability_zone: str | None, *, host: str | None, hypervi
     return Destination(zone or None, names[0] if names else None)
 
 
-def zone_sentence(zone: str) -> str:
-    """Return the refusal of a zone that there is not. Source: Nova, compute/api.py, its text."""
-    return f"The requested availability zone is not available: {zone}. There is one: {ZONE}."
+def zone_sentence(zone: str, zones: Sequence[str]) -> str:
+    """Return the refusal of a zone that is none of those there are. Source: Nova, compute/api.py, its text."""
+    return f"The requested availability zone is not available: {zone}. There are: {', '.join(zones)}."
 
 
 def nic_problem(nics: Sequence[NicAsked], *, count: int) -> str | None:

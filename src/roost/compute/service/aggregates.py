@@ -6,8 +6,8 @@ Aggregates that somebody else put a provider into are never touched.
 from collections.abc import Mapping, Sequence
 
 from roost.compute.errors import HostAggregateExists, HostAggregateNotFound, HostAggregatesBusy
-from roost.compute.model import HostAggregate
-from roost.compute.rules.aggregates import decide_memberships
+from roost.compute.model import Host, HostAggregate
+from roost.compute.rules.aggregates import decide_memberships, list_zones, zones_by_host
 from roost.compute.service.context import Compute, reading
 from roost.compute.store import aggregates as store
 from roost.seams.compute import HostAggregateState
@@ -15,6 +15,7 @@ from roost.seams.compute import HostAggregateState
 MIRROR_ROUNDS_MAX = 5
 
 _list_provider_aggregates = reading(store.list_provider_aggregates)
+_list_mirrored = reading(store.list_mirrored)
 
 
 async def ensure_host_aggregates(compute: Compute, aggregates: Sequence[HostAggregateState]) -> None:
@@ -54,12 +55,16 @@ async def set_segment_aggregates(
     await mirror_hosts(compute, hosts, managed=managed)
 
 
-async def mirror_hosts(compute: Compute, hosts: Sequence[str], *, managed: frozenset[str]) -> None:
+async def mirror_hosts(compute: Compute, hosts: Sequence[str], *, managed: frozenset[str] | None = None) -> None:
     """Put the hosts' providers into those `managed` placement aggregates that mirror the hosts', and into no others.
 
-    Each writer reads the state again after it wrote, so that of two writers none leaves an older state. Raises
-    HostAggregatesBusy when the state changes every time.
+    managed: None for all that Roost keeps. Each writer reads the state again after it wrote, so that of two writers
+    none leaves an older state. Raises HostAggregatesBusy when the state changes every time.
     """
+    if managed is None:
+        managed = frozenset(await _list_mirrored(compute))
+    if not managed:
+        return
     state = await _list_provider_aggregates(compute, hosts, managed=managed)
     for _ in range(MIRROR_ROUNDS_MAX):
         if not state:
@@ -72,11 +77,27 @@ async def mirror_hosts(compute: Compute, hosts: Sequence[str], *, managed: froze
 
 
 list_host_aggregates = reading(store.list_host_aggregates)
+list_with_metadata = reading(store.list_with_metadata)
+
+
+async def list_hosts_by_zone(compute: Compute, hosts: Sequence[Host]) -> dict[str, list[Host]]:
+    """Return zone -> those of the hosts that are in it, by name; zones of aggregates without hosts have none."""
+    default = compute.settings.default_availability_zone
+    aggregates = await list_with_metadata(compute)
+    zones, named = zones_by_host(aggregates), list_zones(aggregates, default=default)
+    by_zone: dict[str, list[Host]] = {zone: [] for zone in named}
+    for host in hosts:
+        by_zone[zones.get(host.name, default)].append(host)
+    return by_zone if by_zone[default] or len(by_zone) == 1 else {k: v for k, v in by_zone.items() if k != default}
 
 
 async def get_host_aggregate(compute: Compute, aggregate_id: int) -> HostAggregate:
     """Return the host aggregate with that number. Raises HostAggregateNotFound."""
     aggregates = await list_host_aggregates(compute, aggregate_id)
     if not aggregates:
-        raise HostAggregateNotFound(f"Aggregate {aggregate_id} could not be found.")
+        raise _missing(aggregate_id)
     return aggregates[0]
+
+
+def _missing(aggregate_id: int) -> HostAggregateNotFound:
+    return HostAggregateNotFound(f"Aggregate {aggregate_id} could not be found.")

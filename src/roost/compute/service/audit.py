@@ -10,10 +10,11 @@ from msgspec import Struct
 
 from roost.compute.model import GUEST_CHANNEL
 from roost.compute.rules import drift as rules
-from roost.compute.service.aggregates import mirror_hosts
+from roost.compute.rules.aggregates import ratios_by_host
 from roost.compute.service.context import Compute
 from roost.compute.service.hosts import provider_state, publish_hosts
 from roost.compute.service.work import get_server_states
+from roost.compute.store import aggregates as aggregate_rows
 from roost.compute.store import audit as store
 from roost.compute.store import hosts as host_rows
 from roost.compute.store import nics as nic_rows
@@ -41,14 +42,16 @@ async def _find_hosts(compute: Compute, names: Sequence[str]) -> list[Finding[st
     async with compute.database.transaction(snapshot=True) as tx:
         aggregates = await store.list_host_aggregates(tx, names)
         hosts = await host_rows.list_hosts(tx, after="", limit=None, names=list(aggregates))
-        aggregate_names = await store.list_aggregate_names(tx)
+        aggregate_names = await aggregate_rows.list_mirrored(tx)
+        ratios = ratios_by_host(names, await aggregate_rows.list_with_metadata(tx))
     providers = await compute.placement.get_providers([host.provider_uuid for host in hosts])
     reaches_by_host = await compute.network.get_hosts(list(aggregates))
     settled = aggregate_names.keys() - unsettled - await compute.network.list_unsettled_aggregates()
     findings = []
     for host in hosts:
         state = providers.get(host.provider_uuid)
-        drifts = [rules.judge_host(host, provider_state(host), state, reaches_by_host.get(host.name))]
+        wanted = provider_state(host, ratios[host.name])
+        drifts = [rules.judge_host(host, wanted, state, reaches_by_host.get(host.name), ratios=ratios[host.name])]
         if state is not None:
             has = (state.placement_aggregates or frozenset()) & settled
             drifts.append(rules.judge_mirror(host.name, aggregates[host.name] & settled, has, aggregate_names))
@@ -59,10 +62,8 @@ async def _find_hosts(compute: Compute, names: Sequence[str]) -> list[Finding[st
 async def _publish_hosts(compute: Compute, findings: Sequence[Finding[str, None]]) -> list[str]:
     names = sorted(finding.item for finding in findings)
     async with compute.database.transaction() as tx:
-        await store.want_hosts(tx, names)
-        managed = frozenset(await store.list_aggregate_names(tx))
+        await aggregate_rows.want_hosts(tx, names)
     await publish_hosts(compute, names)
-    await mirror_hosts(compute, names, managed=managed)
     return names
 
 

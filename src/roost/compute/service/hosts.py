@@ -4,7 +4,7 @@ A host's row says which state is wanted and which was published, so a crash betw
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 from msgspec import Struct
@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from roost.compute.errors import HostHeld, HostNotFound
 from roost.compute.model import WORK_CHANNEL, Host
+from roost.compute.rules.aggregates import ratios_by_host
 from roost.compute.rules.leases import list_held_elsewhere
 from roost.compute.service.aggregates import mirror_hosts
 from roost.compute.service.context import Compute, reading
@@ -105,8 +106,11 @@ async def publish_hosts(compute: Compute, names: Sequence[str] | None = None) ->
 
 async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:
     """Publish one batch; returns who is behind again since. A host that is refused holds up no other."""
+    names = [row.host.name for row in rows]
+    async with compute.database.connection() as connection:
+        ratios = ratios_by_host(names, await aggregates_store.list_with_metadata(connection))
     try:
-        await compute.placement.ensure_providers([provider_state(row.host) for row in rows])
+        await compute.placement.ensure_providers([provider_state(row.host, ratios[row.host.name]) for row in rows])
     except (Conflict, BadRequest) as refusal:
         if len(rows) == 1:
             log.warning(
@@ -115,11 +119,7 @@ async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:
             return set()
         half = len(rows) // 2
         return await _publish(compute, rows[:half]) | await _publish(compute, rows[half:])
-    names = [row.host.name for row in rows]
-    async with compute.database.connection() as connection:
-        managed = await aggregates_store.list_aggregates_of(connection, names)
-    if managed:
-        await mirror_hosts(compute, names, managed=managed)
+    await mirror_hosts(compute, names)
     await compute.network.set_hosts(
         {row.host.name: row.host.physical_networks for row in rows},
         cells_by_host={row.host.name: row.host.cell for row in rows},
@@ -128,14 +128,19 @@ async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:
         return await store.mark_hosts_published(connection, rows)
 
 
-def provider_state(host: Host) -> ProviderState:
-    """Return what the ledger is to have of a host, but for its placement aggregates."""
+def provider_state(host: Host, ratios: Mapping[str, float]) -> ProviderState:
+    """Return what the ledger is to have of a host, but for its placement aggregates.
+
+    ratios: resource class -> the allocation ratio that its aggregates say; others have ALLOCATION_RATIO.
+    """
     amounts = {VCPU: host.vcpus, MEMORY_MB: host.ram_mb, DISK_GB: host.disk_gb}
     return ProviderState(
         uuid=host.provider_uuid,
         name=host.name,
         inventories={
-            resource_class: Inventory(total=total, max_unit=total, allocation_ratio=ALLOCATION_RATIO)
+            resource_class: Inventory(
+                total=total, max_unit=total, allocation_ratio=ratios.get(resource_class, ALLOCATION_RATIO)
+            )
             for resource_class, total in amounts.items()
             if total > 0
         },
@@ -198,7 +203,7 @@ async def _set_state(
     if host is None:
         raise HostNotFound(f"Compute host {name} could not be found.")
     await publish_hosts(compute, [name])
-    return host
+    return (await list_hosts(compute, [name]))[0]
 
 
 class HostLoad(Struct, frozen=True, kw_only=True):

@@ -22,10 +22,9 @@ from roost.compute.model import (
 )
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import ActionRule
-from roost.compute.rules.servers import ZONE, zone_sentence
 from roost.compute.service.actions import lock_for_action, wait_until_settled
 from roost.compute.service.context import Compute, reading
-from roost.compute.service.servers import find_flavor, find_forced_host, read_requirements
+from roost.compute.service.servers import check_zone, find_flavor, find_forced_host, read_requirements
 from roost.compute.store import moves as store
 from roost.compute.store import work as work_rows
 from roost.compute.store.actions import insert_action, lock_guests, set_task_state
@@ -80,10 +79,9 @@ async def begin_move(compute: Compute, server_id: str, request: MoveRequest, by:
     or zone, its own host, the flavor that it has) and HostClosed.
     """
     kind = request.kind
-    if request.zone not in (None, ZONE):
-        raise ServerRefused(zone_sentence(str(request.zone)))
     await wait_until_settled(compute, server_id)
     async with compute.database.transaction() as tx:
+        await check_zone(compute, tx, request.zone)
         target = await find_forced_host(compute, tx, request.host, anyway=request.anyway)
         flavor = (
             None

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import asyncpg
+from msgspec.structs import replace
 
 from roost.compute.errors import (
     ActionRefused,
@@ -25,12 +26,21 @@ from roost.compute.model import (
     ServerRequest,
 )
 from roost.compute.rules.actions import locked_sentence
+from roost.compute.rules.aggregates import list_zones
 from roost.compute.rules.extra_specs import FlavorRequirements, read_extra_specs
 from roost.compute.rules.permissions import find_refusal, sees_network
-from roost.compute.rules.servers import SERVERS_MAX, make_hostname, nic_problem, number_nics, server_names
+from roost.compute.rules.servers import (
+    SERVERS_MAX,
+    make_hostname,
+    nic_problem,
+    number_nics,
+    server_names,
+    zone_sentence,
+)
 from roost.compute.service.context import Compute
 from roost.compute.service.flavors import FLAVORS_NAMED_MAX
 from roost.compute.service.images import get_image, read_image_traits
+from roost.compute.store import aggregates as aggregates_store
 from roost.compute.store import flavors as flavors_store
 from roost.compute.store import hosts as hosts_store
 from roost.compute.store import servers as store
@@ -69,6 +79,7 @@ async def create_servers(
             tx, request.flavor_ref, public_only=permissions is not None and not permissions.others
         )
         requirements = read_requirements(flavor)
+        await check_zone(compute, tx, request.availability_zone)
         spec = RequestSpec(
             vcpus=flavor.vcpus,
             memory_mb=flavor.ram_mb,
@@ -171,6 +182,16 @@ def read_requirements(flavor: Flavor) -> FlavorRequirements:
     return requirements
 
 
+async def check_zone(compute: Compute, tx: Connection, zone: str | None) -> None:
+    """Raise ServerRefused for a zone that there is not."""
+    if zone is None:
+        return
+    default = compute.settings.default_availability_zone
+    zones = list_zones(await aggregates_store.list_with_metadata(tx), default=default)
+    if zone not in zones:
+        raise ServerRefused(zone_sentence(zone, list(zones)))
+
+
 async def find_forced_host(
     compute: Compute, tx: Connection, name: str | None, *, anyway: bool = False
 ) -> ForcedHost | None:
@@ -225,6 +246,7 @@ async def list_servers(
                 if after is None:
                     raise FilterInvalid(f"marker [{marker}] not found")
             limit = min(limit, SERVERS_PAGE_MAX)
+            only = replace(only, default_zone=compute.settings.default_availability_zone)
             return await store.list_servers(tx, only, after_sequence=after, limit=limit, descending=descending)
     except asyncpg.InvalidRegularExpressionError as error:
         patterns = {"name": only.name, "ip": only.ip, "ip6": only.ip6}

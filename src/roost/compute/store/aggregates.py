@@ -1,11 +1,12 @@
 """SQL of host aggregates and of who is in them."""
+# ruff: noqa: S608 - what is put into a statement are constants of this file.
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from roost.compute.model import HostAggregate
 from roost.compute.rules.aggregates import Membership, Memberships
-from roost.compute.store.rows import read_row
+from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
 from roost.seams.compute import HostAggregateState
 
@@ -57,15 +58,6 @@ async def list_memberships(tx: Connection, hosts: Sequence[str], *, managed: Ite
     return {host: frozenset(uuids) for host, uuids in aggregates.items()}
 
 
-LIST_AGGREGATES_OF = """-- compute.list_aggregates_of
-SELECT DISTINCT aggregate_uuid FROM compute.host_aggregate_host WHERE host = ANY($1::text[])"""
-
-
-async def list_aggregates_of(tx: Connection, hosts: Sequence[str]) -> frozenset[str]:
-    """Return every host aggregate that one of the hosts is in."""
-    return frozenset(row["aggregate_uuid"] for row in await tx.fetch(LIST_AGGREGATES_OF, hosts))
-
-
 INSERT_MEMBERSHIPS = """-- compute.insert_memberships
 INSERT INTO compute.host_aggregate_host (aggregate_uuid, host)
 SELECT aggregate_uuid, host FROM unnest($1::uuid[], $2::text[]) AS new (aggregate_uuid, host)
@@ -101,16 +93,99 @@ async def list_provider_aggregates(
     return {row["provider_uuid"]: frozenset(row["aggregates"]) for row in rows}
 
 
-LIST_HOST_AGGREGATES = """-- compute.list_host_aggregates
-SELECT aggregate.id, aggregate.uuid, aggregate.name, aggregate.metadata, aggregate.created_at, aggregate.updated_at,
+LIST_MIRRORED = """-- compute.list_mirrored_aggregates
+SELECT uuid, name FROM compute.host_aggregate
+UNION ALL SELECT uuid, name || ' (deleted)' FROM compute.former_aggregate"""
+
+
+async def list_mirrored(tx: Connection) -> dict[str, str]:
+    """Return UUID -> name of every placement aggregate that Roost keeps: those there are, and those deleted."""
+    return {row["uuid"]: row["name"] for row in await tx.fetch(LIST_MIRRORED)}
+
+
+COLUMNS = """aggregate.id, aggregate.uuid, aggregate.name, aggregate.metadata, aggregate.created_at,
+    aggregate.updated_at, aggregate.of_operator,
     ARRAY(SELECT host FROM compute.host_aggregate_host AS member
-        WHERE member.aggregate_uuid = aggregate.uuid ORDER BY host) AS hosts
+        WHERE member.aggregate_uuid = aggregate.uuid ORDER BY host) AS hosts"""
+
+LIST_HOST_AGGREGATES = f"""-- compute.list_host_aggregates
+SELECT {COLUMNS}
 FROM compute.host_aggregate AS aggregate WHERE $1::integer IS NULL OR aggregate.id = $1 ORDER BY aggregate.id"""
 
 
 async def list_host_aggregates(tx: Connection, aggregate_id: int | None = None) -> list[HostAggregate]:
     """Return all host aggregates with their hosts, or the one with that id."""
     return [_host_aggregate(row) for row in await tx.fetch(LIST_HOST_AGGREGATES, aggregate_id)]
+
+
+LOCK_HOST_AGGREGATE = """-- compute.lock_host_aggregate
+SELECT FROM compute.host_aggregate WHERE id = $1 FOR NO KEY UPDATE"""
+
+
+async def lock_host_aggregate(tx: Connection, aggregate_id: int) -> HostAggregate | None:
+    """Lock the aggregate, and return it as it is then; None where there is none."""
+    await tx.execute(LOCK_HOST_AGGREGATE, aggregate_id)
+    return next(iter(await list_host_aggregates(tx, aggregate_id)), None)
+
+
+LIST_WITH_METADATA = f"""-- compute.list_aggregates_with_metadata
+SELECT {COLUMNS} FROM compute.host_aggregate AS aggregate WHERE aggregate.metadata <> '{{}}' ORDER BY aggregate.id"""
+
+
+async def list_with_metadata(tx: Connection) -> list[HostAggregate]:
+    """Return the host aggregates that have some metadata: what scheduling, zones and ratios follow from."""
+    return [_host_aggregate(row) for row in await tx.fetch(LIST_WITH_METADATA)]
+
+
+LOCK_MEMBERS = """-- compute.lock_members
+SELECT name FROM compute.host WHERE name = ANY($1::text[]) ORDER BY name FOR NO KEY UPDATE"""
+
+
+async def lock_hosts(tx: Connection, names: Sequence[str]) -> list[str]:
+    """Lock and return those hosts that exist: what aggregates they are in does not change meanwhile by an operator."""
+    return [row["name"] for row in await tx.fetch(LOCK_MEMBERS, names)]
+
+
+INSERT_HOST_AGGREGATE = """-- compute.insert_host_aggregate
+INSERT INTO compute.host_aggregate (uuid, name, metadata, of_operator) VALUES ($1, $2, $3::jsonb, true)
+ON CONFLICT DO NOTHING RETURNING id"""
+
+
+async def insert_host_aggregate(tx: Connection, uuid: str, name: str, metadata: Mapping[str, str]) -> int | None:
+    """Insert an operator's aggregate and return its id; None where the name is taken."""
+    aggregate_id: int | None = await tx.fetchval(INSERT_HOST_AGGREGATE, uuid, name, encode(metadata))
+    return aggregate_id
+
+
+UPDATE_HOST_AGGREGATE = """-- compute.update_host_aggregate
+UPDATE compute.host_aggregate SET name = $2, metadata = $3::jsonb, updated_at = now() WHERE id = $1
+    AND NOT EXISTS (SELECT FROM compute.host_aggregate AS other WHERE other.name = $2 AND other.id <> $1)
+RETURNING id"""
+
+
+async def update_host_aggregate(tx: Connection, aggregate_id: int, name: str, metadata: Mapping[str, str]) -> bool:
+    """Set name and metadata; return False where the name is another's. Raises asyncpg's UniqueViolationError."""
+    return await tx.fetchval(UPDATE_HOST_AGGREGATE, aggregate_id, name, encode(metadata)) is not None
+
+
+RETIRE_HOST_AGGREGATE = """-- compute.retire_host_aggregate
+WITH gone AS (DELETE FROM compute.host_aggregate WHERE id = $1 RETURNING uuid, name)
+INSERT INTO compute.former_aggregate (uuid, name) SELECT uuid, name FROM gone"""
+
+
+async def retire_host_aggregate(tx: Connection, aggregate_id: int) -> None:
+    """Delete an operator's aggregate, and remember that placement may still have it."""
+    await tx.execute(RETIRE_HOST_AGGREGATE, aggregate_id)
+
+
+WANT_HOSTS = """-- compute.want_hosts
+UPDATE compute.host SET wanted = wanted + 1 WHERE name IN (
+    SELECT name FROM compute.host WHERE name = ANY($1::text[]) ORDER BY name FOR NO KEY UPDATE)"""
+
+
+async def want_hosts(tx: Connection, names: Sequence[str]) -> None:
+    """Have all about these hosts published again."""
+    await tx.execute(WANT_HOSTS, names)
 
 
 def _host_aggregate(row: Any) -> HostAggregate:

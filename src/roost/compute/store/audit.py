@@ -102,22 +102,3 @@ async def list_host_aggregates(tx: Connection, names: Sequence[str]) -> dict[str
     """Return those of the hosts of which all is published, by name: the host aggregates that each is in."""
     rows = await tx.fetch(LIST_HOST_AGGREGATES, names)
     return {row["name"]: frozenset(row["aggregates"]) for row in rows}
-
-
-LIST_AGGREGATE_NAMES = """-- compute.audit_aggregate_names
-SELECT uuid, name FROM compute.host_aggregate"""
-
-
-async def list_aggregate_names(tx: Connection) -> dict[str, str]:
-    """Return UUID -> name of every host aggregate."""
-    return {row["uuid"]: row["name"] for row in await tx.fetch(LIST_AGGREGATE_NAMES)}
-
-
-WANT_HOSTS = """-- compute.audit_want_hosts
-UPDATE compute.host SET wanted = wanted + 1 WHERE name IN (
-    SELECT name FROM compute.host WHERE name = ANY($1::text[]) ORDER BY name FOR NO KEY UPDATE)"""
-
-
-async def want_hosts(tx: Connection, names: Sequence[str]) -> None:
-    """Have all about these hosts published again."""
-    await tx.execute(WANT_HOSTS, names)

@@ -30,7 +30,10 @@ class HostUpsert(HostReport, frozen=True, kw_only=True):
 COLUMNS = """host.id, host.disabled_reason,
     host.name, host.provider_uuid, host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell,
     host.declared, host.disabled, host.forced_down, host.service_version, host.seen_at, host.wanted, host.published,
-    host.forced_down OR host.silent AS down"""
+    host.forced_down OR host.silent AS down, host.down_told"""
+
+# down_told differs also where a release that does not write it published the host.
+BEHIND = "(host.published < host.wanted OR host.down_told <> (host.forced_down OR host.silent))"
 
 UPSERT_HOSTS = f"""-- compute.upsert_hosts
 INSERT INTO compute.host AS host
@@ -65,7 +68,7 @@ async def upsert_hosts(tx: Connection, hosts: Sequence[HostUpsert], *, declared:
 
 LIST_UNPUBLISHED = f"""-- compute.list_unpublished_hosts
 SELECT {COLUMNS} FROM compute.host
-WHERE published < wanted AND name > $1 AND ($3::text[] IS NULL OR name = ANY($3)) ORDER BY name LIMIT $2"""
+WHERE {BEHIND} AND name > $1 AND ($3::text[] IS NULL OR name = ANY($3)) ORDER BY name LIMIT $2"""
 
 
 async def list_unpublished_hosts(
@@ -76,8 +79,8 @@ async def list_unpublished_hosts(
 
 
 # A publisher that was overtaken may have written an older state last: then the host is behind again.
-LIST_BEHIND = """-- compute.list_hosts_behind
-SELECT name FROM compute.host WHERE published < wanted"""
+LIST_BEHIND = f"""-- compute.list_hosts_behind
+SELECT name FROM compute.host WHERE {BEHIND}"""
 
 
 async def list_behind(tx: Connection) -> set[str]:
@@ -87,7 +90,8 @@ async def list_behind(tx: Connection) -> set[str]:
 
 MARK_PUBLISHED = """-- compute.mark_hosts_published
 UPDATE compute.host AS host
-SET published = CASE WHEN host.wanted = done.wanted THEN done.wanted ELSE least(host.published, done.wanted) END
+SET published = CASE WHEN host.wanted = done.wanted THEN done.wanted ELSE least(host.published, done.wanted) END,
+    down_told = CASE WHEN host.wanted = done.wanted THEN host.forced_down OR host.silent ELSE host.down_told END
 FROM (SELECT host.name, done.wanted FROM compute.host
     JOIN unnest($1::text[], $2::bigint[]) AS done (name, wanted) USING (name)
     ORDER BY host.name FOR NO KEY UPDATE OF host) AS done

@@ -103,13 +103,17 @@ STATUS = """CASE
     ELSE upper(server.power) END"""
 """What clients are shown as the status. Source: nova/api/openstack/common.py, _STATE_MAP."""
 
+ZONE = """(SELECT aggregate.metadata ->> 'availability_zone' FROM compute.host_aggregate_host AS member
+    JOIN compute.host_aggregate AS aggregate ON aggregate.uuid = member.aggregate_uuid
+    WHERE member.host = server.host AND aggregate.metadata ? 'availability_zone' LIMIT 1)"""
+
 COLUMNS = f"""server.id, server.name, server.project_id, server.user_id, server.flavor, server.image_ref,
     server.metadata, server.description, server.reservation_id, server.launch_index, server.spec,
     server.network_info AS ports, {STATUS} AS status, {VM_STATE} AS vm_state, server.task_state, server.host,
     server.fault, server.created_at, server.updated_at, server.launched_at, server.power,
     server.locked, server.locked_reason, server.tags,
     server.request_id, coalesce(server.hostname, server.name) AS hostname,
-    coalesce(host.forced_down OR host.silent, false) AS host_down
+    coalesce(host.forced_down OR host.silent, false) AS host_down, {ZONE} AS zone
 FROM compute.server LEFT JOIN compute.host ON host.name = server.host"""
 
 FIND_SERVER = f"""-- compute.find_server
@@ -137,15 +141,16 @@ CONDITIONS = f"""server.deleted_at IS NULL
     AND ($11::text IS NULL OR server.reservation_id = $11) AND ($12::uuid IS NULL OR server.id = $12)
     AND ($13::text IS NULL OR ({VM_STATE}) = $13) AND ($14::boolean IS NULL OR server.locked = $14)
     AND ($15::text[] IS NULL OR server.tags @> $15) AND ($16::text[] IS NULL OR server.tags && $16)
-    AND ($17::text[] IS NULL OR NOT server.tags @> $17) AND ($18::text[] IS NULL OR NOT server.tags && $18)"""
+    AND ($17::text[] IS NULL OR NOT server.tags @> $17) AND ($18::text[] IS NULL OR NOT server.tags && $18)
+    AND ($19::text IS NULL OR server.host IS NOT NULL AND coalesce({ZONE}, $20::text) = $19)"""
 
 LIST_SERVERS_DESCENDING = f"""-- compute.list_servers
-SELECT {COLUMNS} WHERE {CONDITIONS} AND ($19::bigint IS NULL OR server.sequence < $19)
-ORDER BY server.sequence DESC LIMIT $20"""
+SELECT {COLUMNS} WHERE {CONDITIONS} AND ($21::bigint IS NULL OR server.sequence < $21)
+ORDER BY server.sequence DESC LIMIT $22"""
 
 LIST_SERVERS_ASCENDING = f"""-- compute.list_servers
-SELECT {COLUMNS} WHERE {CONDITIONS} AND ($19::bigint IS NULL OR server.sequence > $19)
-ORDER BY server.sequence LIMIT $20"""
+SELECT {COLUMNS} WHERE {CONDITIONS} AND ($21::bigint IS NULL OR server.sequence > $21)
+ORDER BY server.sequence LIMIT $22"""
 
 
 async def list_servers(
