@@ -7,12 +7,13 @@ import os
 import re
 import sys
 from collections.abc import Coroutine
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from roost.cli import agent_tokens, endings
+from roost.cli import agent_tokens, aggregates, endings
 from roost.cli.asking import AsJson
 from roost.cli.audit import audit, destroy_guest
 from roost.cli.endings import Result
@@ -34,6 +35,17 @@ agent_token_app = typer.Typer(
     cls=PlainGroup, help="The tokens by which agents authenticate, where --auth is not none.", no_args_is_help=True
 )
 app.add_typer(agent_token_app, name="agent-token")
+placement_app = typer.Typer(cls=PlainGroup, help="What nova-manage does to Placement.", no_args_is_help=True)
+app.add_typer(placement_app, name="placement")
+
+
+class ResourceClass(Enum):
+    """The inventories whose ratio an aggregate can say."""
+
+    VCPU = "VCPU"
+    MEMORY_MB = "MEMORY_MB"
+    DISK_GB = "DISK_GB"
+
 
 DataDir = Annotated[Path | None, typer.Option(help="Where Roost's private PostgreSQL lives.", show_default="./roost")]
 DatabaseUrl = Annotated[
@@ -139,6 +151,81 @@ def _destroy_guest(
     if not yes and not typer.confirm(f"Destroy the guest of server {server} on host {host}?"):
         raise typer.Exit(1)
     raise typer.Exit(_run(destroy_guest(target, server, host, config=config)))
+
+
+@placement_app.command("sync_aggregates", cls=PlainCommand)
+@app.command("sync_placement_aggregates", cls=PlainCommand)
+def _sync_aggregates(
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    config: ConfigFile = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Also take providers out of aggregates that Roost put them into.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what differs; write nothing.")] = False,
+    host: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this host; may be repeated.")] = None,
+    aggregate: Annotated[
+        list[str] | None, typer.Option(metavar="NAME|UUID", help="Only this aggregate; may be repeated.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print each host that was written.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put every host's provider into the placement aggregates that mirror its host aggregates.
+
+    It asks once for each aggregate, writes only hosts that differ, and may be repeated.
+
+    Exit status 0: all is so now. 2: Placement failed. 3: it refused a host. 5: a member is no host. 6: Placement has no
+    provider of a host. 7: --dry-run found something to do.
+
+    Example: `roost-manage sync_placement_aggregates --prune --dry-run --data-dir /var/lib/roost`
+    """
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    work = aggregates.sync(
+        target,
+        table_console(),
+        config=config,
+        prune=prune,
+        dry_run=dry_run,
+        hosts=host or [],
+        aggregates=aggregate or [],
+        verbose=verbose,
+        as_json=as_json,
+    )
+    raise typer.Exit(_run(work))
+
+
+@app.command("set_allocation_ratio", cls=PlainCommand)
+def _set_allocation_ratio(
+    aggregate: Annotated[str, typer.Option(metavar="NAME|UUID", help="Whose hosts, now and later.")],
+    resource_class: Annotated[ResourceClass, typer.Option(help="Of which inventory.")],
+    allocation_ratio: Annotated[
+        float | None, typer.Option(min=0.000001, max=999999.0, help="How much more than there is may be claimed: 1.5.")
+    ] = None,
+    unset: Annotated[bool, typer.Option("--unset", help="The default again.")] = False,
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    config: ConfigFile = None,
+) -> None:
+    """Set the allocation ratio of a host aggregate: hosts have it as long as they are in it.
+
+    It is kept in the aggregate's metadata. Of several aggregates of a host the smallest ratio counts.
+
+    Example: `roost-manage set_allocation_ratio --aggregate dense --resource-class VCPU --allocation-ratio 4`
+    """
+    if (allocation_ratio is None) != unset:
+        raise typer.BadParameter("expected --allocation-ratio or --unset, one of them")
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    work = aggregates.set_ratio(
+        target,
+        table_console(),
+        config=config,
+        aggregate=aggregate,
+        resource_class=resource_class.value,
+        ratio=allocation_ratio,
+    )
+    raise typer.Exit(_run(work))
 
 
 @agent_token_app.command("create", cls=PlainCommand)

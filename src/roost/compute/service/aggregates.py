@@ -55,11 +55,18 @@ async def set_segment_aggregates(
     await mirror_hosts(compute, hosts, managed=managed)
 
 
-async def mirror_hosts(compute: Compute, hosts: Sequence[str], *, managed: frozenset[str] | None = None) -> None:
+async def mirror_hosts(
+    compute: Compute,
+    hosts: Sequence[str],
+    *,
+    managed: frozenset[str] | None = None,
+    leave: frozenset[str] | None = None,
+) -> None:
     """Put the hosts' providers into those `managed` placement aggregates that mirror the hosts', and into no others.
 
-    managed: None for all that Roost keeps. Each writer reads the state again after it wrote, so that of two writers
-    none leaves an older state. Raises HostAggregatesBusy when the state changes every time.
+    managed: None for all that Roost keeps. leave: those that a provider may be taken out of, None for all the managed.
+    Each writer reads the state again after it wrote, so that of two writers none leaves an older state. Raises
+    HostAggregatesBusy when the state changes every time.
     """
     if managed is None:
         managed = frozenset(await _list_mirrored(compute))
@@ -69,7 +76,7 @@ async def mirror_hosts(compute: Compute, hosts: Sequence[str], *, managed: froze
     for _ in range(MIRROR_ROUNDS_MAX):
         if not state:
             return
-        await compute.placement.set_placement_aggregates(state, managed=managed)
+        await compute.placement.set_placement_aggregates(state, managed=managed if leave is None else leave)
         state, state_sent = await _list_provider_aggregates(compute, hosts, managed=managed), state
         if state == state_sent:
             return
