@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import boot, ledger, moves, network, polls
+from benchmarks import boot, ledger, mirror, moves, network, polls
 from benchmarks.machine import Machine, Server, this_machine
 from benchmarks.rows import ROWS, Kind, Row
 
@@ -49,6 +49,7 @@ def run(row: Row) -> Result:
     measure = network.measure if row.kind in network.MEASUREMENTS else ledger.measure
     processes = {
         **{Kind.BOOT: boot.measure, Kind.POLL: polls.measure},
+        Kind.MIRROR: mirror.measure,
         **{Kind.MIGRATE: moves.measure, Kind.EVACUATE: moves.measure},
     }
     return Result(row, *asyncio.run(processes.get(row.kind, measure)(row)))

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     PORT_CREATE = "POST ports, eight clients"
     PORT_LIST = "GET ports of one device"
     POLL = "CPU for an idle agent's poll"
+    MIRROR = "sync_placement_aggregates"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,5 +116,7 @@ ROWS = (
     Row(name="device-10000", kind=Kind.PORT_LIST, hosts=0, segments=1, held=10000, amount=200, unit="ms", ceiling=10,
         rounds=3),
     Row(name="polls-small", kind=Kind.POLL, hosts=40, segments=1, unit="ms", rounds=1, small=True),
+    Row(name="mirror-small", kind=Kind.MIRROR, hosts=20, segments=4, unit="s", rounds=1, small=True),
+    Row(name="mirror-10000", kind=Kind.MIRROR, hosts=10000, segments=100, unit="s", ceiling=30, rounds=3),
     Row(name="polls-10000", kind=Kind.POLL, hosts=10000, segments=1, unit="ms", rounds=3),
 )  # fmt: skip

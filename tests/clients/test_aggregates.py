@@ -1,4 +1,4 @@
-"""`openstack aggregate …` and `openstack availability zone list --compute` as a user runs them, and openstacksdk beside them."""
+"""`openstack aggregate …` and `openstack availability zone list --compute`, as users run them, on real processes."""
 
 import asyncio
 import json
