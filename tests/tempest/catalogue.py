@@ -1,6 +1,6 @@
-"""Makes what a fresh Keystone lacks: Roost's user in the project `service`, and the endpoint of its Network API.
+"""Makes what a fresh Keystone lacks: Roost's user in the project `service`, and the endpoints of its APIs.
 
-catalogue.py KEYSTONE_URL NETWORK_URL
+catalogue.py KEYSTONE_URL TYPE=URL...
 """
 
 import sys
@@ -13,7 +13,7 @@ ROLES = ("member", "reader", "service")
 
 def main() -> None:
     """Make each of them."""
-    keystone_url, network_url = sys.argv[1:]
+    keystone_url, *endpoints = sys.argv[1:]
     auth = Password(
         keystone_url, username="admin", password="secret", project_name="admin",
         user_domain_id="default", project_domain_id="default",
@@ -31,8 +31,10 @@ def main() -> None:
     project = make("project", name="service", domain_id="default")
     user = make("user", name="roost", password="secret", domain_id="default")
     session.put(f"{keystone_url}/projects/{project}/users/{user}/roles/{roles['service']}")
-    service = make("service", type="network", name="roost")
-    make("endpoint", service_id=service, interface="public", url=network_url, region_id="RegionOne")
+    for endpoint in endpoints:
+        kind, url = endpoint.split("=", 1)
+        service = make("service", type=kind, name=f"roost-{kind}")
+        make("endpoint", service_id=service, interface="public", url=url, region_id="RegionOne")
 
 
 main()

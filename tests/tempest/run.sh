@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Runs tempest's and neutron-tempest-plugin's network tests against a Roost with a real Keystone: run.sh VENV FOLDER
+# With `compute` as a third word: tempest's tests of host aggregates and availability zones instead, on all of Roost.
 # Everything listens on 127.0.0.1, and is stopped at the end; FOLDER is made anew and keeps configuration and logs.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-venv=$1 work=$2
+venv=$1 work=$2 what=${3:-network}
 python=${ROOST_PYTHON:-$here/../../.venv/bin/python}
-read -r keystone_port roost_port < <("$python" - <<'PYTHON'
+read -r keystone_port roost_port agent_port < <("$python" - <<'PYTHON'
 import socket
 
-with socket.socket() as one, socket.socket() as two:
-    one.bind(("127.0.0.1", 0)), two.bind(("127.0.0.1", 0))
-    print(one.getsockname()[1], two.getsockname()[1])
+with socket.socket() as one, socket.socket() as two, socket.socket() as three:
+    one.bind(("127.0.0.1", 0)), two.bind(("127.0.0.1", 0)), three.bind(("127.0.0.1", 0))
+    print(one.getsockname()[1], two.getsockname()[1], three.getsockname()[1])
 PYTHON
 )
 keystone_url=http://127.0.0.1:$keystone_port
@@ -65,7 +66,11 @@ env OS_KEYSTONE_CONFIG_FILES="$work/keystone.conf" OS_KEYSTONE_CONFIG_DIR="$work
 pids+=($!)
 until_answers "$keystone_url/v3"
 
-"$venv/bin/python" "$here/catalogue.py" "$keystone_url/v3" "$roost_url/network"
+endpoints=("network=$roost_url/network") services=(placement network)
+if [ "$what" = compute ]; then
+    endpoints+=("compute=$roost_url/compute/v2.1") services=(all --agent-listen "127.0.0.1:$agent_port")
+fi
+"$venv/bin/python" "$here/catalogue.py" "$keystone_url/v3" "${endpoints[@]}"
 
 cat >"$work/roost.toml" <<CONF
 [keystone]
@@ -73,18 +78,27 @@ auth_url = "$keystone_url"
 username = "roost"
 password = "secret"
 CONF
-(cd "$work" && exec "$python" -c "from roost.cli.main import main; main()" serve placement network \
+(cd "$work" && exec "$python" -c "from roost.cli.main import main; main()" serve "${services[@]}" \
     --listen "127.0.0.1:$roost_port" --auth keystone --config "$work/roost.toml" --data-dir "$work/data") \
     >"$work/roost.log" 2>&1 &
 pids+=($!)
 until_answers "$roost_url/network/"
 
-sed -e "s|@@KEYSTONE@@|$keystone_url/v3|; s|@@WORK@@|$work|; s|@@ROOST@@|$roost_url|" "$here/tempest.conf.in" >"$work/tempest.conf"
+nova=false
+if [ "$what" = compute ]; then
+    nova=true
+    "$python" -c "from roost.cli.manage import main; main()" agent-token create --host '*' --data-dir "$work/data" >"$work/token"
+    (cd "$work" && exec "$python" -c "from roost.cli.main import main; main()" agent --api "$roost_url" --host h1 --host h2 \
+        --token-file "$work/token") >"$work/agent.log" 2>&1 &
+    pids+=($!)
+fi
+sed -e "s|@@NOVA@@|$nova|; s|@@KEYSTONE@@|$keystone_url/v3|; s|@@WORK@@|$work|; s|@@ROOST@@|$roost_url|" "$here/tempest.conf.in" >"$work/tempest.conf"
 "$venv/bin/python" "$here/extensions.py" "$keystone_url/v3" "$roost_url/network" >>"$work/tempest.conf"
 cd "$work"
 "$venv/bin/tempest" init --workspace-path "$work/workspaces.yaml" "$work/workspace" >"$work/init.log" 2>&1
 cp "$work/tempest.conf" "$work/workspace/etc/tempest.conf"
 cd "$work/workspace"
+[ "$what" = compute ] && TEMPEST_REGEX=${TEMPEST_REGEX:-'^tempest\.api\.compute\.(admin\.test_(aggregates|availability_zone)|test_availability_zone)'}
 regex=${TEMPEST_REGEX:-$(grep -v '^#' "$here/tests.txt" | paste -sd'|')}
 "$venv/bin/tempest" run --concurrency "${TEMPEST_CONCURRENCY:-1}" --regex "$regex" >"$work/tempest.log" 2>&1 || true
 "$venv/bin/stestr" last --subunit | "$venv/bin/python" "$here/summary.py"
