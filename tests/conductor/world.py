@@ -78,9 +78,7 @@ class World:
     running: set[tuple[str, str]] = field(default_factory=set)
 
     @classmethod
-    async def make(
-        cls, database: Database, *, seed: int = 1, arrangement: Arrangement = ARRANGEMENT
-    ) -> "World":
+    async def make(cls, database: Database, *, seed: int = 1, arrangement: Arrangement = ARRANGEMENT) -> "World":
         """Wire the services as a process does."""
         env = Env(random=Random(seed))
         ledger = Ledger(database, env)

@@ -1,6 +1,6 @@
 """Sections of roost.toml for what stands in front of the APIs.
 
-They are `[api]`, `[listeners]`, `[keystone]`, `[proxy]` and `[cors]`; and `[placement_client]`, a service that Roost asks.
+They are `[api]`, `[listeners]`, `[keystone]`, `[proxy]` and `[cors]`. `[placement_client]` is of a service that is asked.
 """
 
 from pathlib import Path
