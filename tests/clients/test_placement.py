@@ -53,7 +53,7 @@ WEB, PORT, MOVE, LATER = (uuid(number) for number in range(101, 105))
 NOWHERE = uuid(999)
 HOSTS = (
     ProviderState(
-        uuid=HOST, name="r1-1", 
+        uuid=HOST, name="r1-1",
         inventories={"VCPU": Inventory(4, max_unit=3), "MEMORY_MB": Inventory(1024, step_size=64)},
         traits=frozenset({"HW_CPU_X86_AVX", "CUSTOM_GOLD"}), placement_aggregates=frozenset({RACK}),
     ),

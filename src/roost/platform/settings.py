@@ -1,6 +1,6 @@
 """Sections of roost.toml for what stands in front of the APIs.
 
-They are `[api]`, `[listeners]`, `[keystone]`, `[proxy]` and `[cors]`. `[placement_client]` is of a service that is asked.
+They are `[api]`, `[listeners]`, `[keystone]`, `[proxy]`, `[cors]`, and `[placement_client]`, of a service asked.
 """
 
 from pathlib import Path
