@@ -112,7 +112,8 @@ class Cluster:
         """`roost serve` on a free port, up when this returns; with the option `database`, on that one."""
         if self.arrangement != "local" and services != ("placement",):
             self._serve_placement(**{name: options[name] for name in options if name == "database"})
-            services = services if services and "all" not in services else ("network", "compute", "conductor")
+            everything = not services or "all" in services
+            services = ("network", "compute", "conductor") if everything else tuple(set(services) - {"placement"})
         if "database" not in options:
             options = {"data-dir": str(self.data_dir), **({"pg-bin": str(PG_BIN)} if PG_BIN else {}), **options}
         words = [f"--{name}={value}" for name, value in options.items()]

@@ -11,9 +11,12 @@ from uuid import UUID
 import msgspec
 import pytest
 import structlog
+import structlog.testing
 from aiohttp import web
 from tests.placements import ARRANGEMENT, close_placements, open_placement
 
+from roost.cli.placement_check import CredentialsRequired, check_placement
+from roost.cli.settings import read_settings
 from roost.clients.placement import RemotePlacement, find_credentials_fault
 from roost.clients.placement_bodies import query_string
 from roost.clients.placement_claims import RELEASES_MAX
@@ -614,6 +617,26 @@ def test_every_part_of_a_query_has_its_parameter() -> None:
 def test_settings_that_cannot_work_are_named(options: Any, sentence: str) -> None:
     with pytest.raises(BadRequest, match=sentence):
         PlacementClientSettings(**{"url": "http://p", **options}).check()
+
+
+@pytest.mark.parametrize("credentials", ["warn", "require"])
+async def test_a_start_without_credentials_warns_or_is_refused(
+    credentials: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROOST_PLACEMENT_CREDENTIALS", credentials)
+    services = ("network", "compute", "conductor")
+    async with scripted(says(401)) as (placement, _):
+        settings = read_settings(None, placement_url=placement.service.http.url)
+        if credentials == "require":
+            with pytest.raises(CredentialsRequired, match=r"a credential is missing .* give Roost a user or a token"):
+                await check_placement(settings, services)
+        else:
+            with structlog.testing.capture_logs() as logs:
+                assert "a credential is missing" in (await check_placement(settings, services) or "")
+            assert [line["log_level"] for line in logs] == ["warning"]
+        with pytest.raises(BadRequest, match="without placement"):
+            await check_placement(settings, ("placement", "network"))
+    assert await check_placement(settings, services) is None  # it is merely down
 
 
 @pytest.fixture(autouse=True)

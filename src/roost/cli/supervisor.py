@@ -24,7 +24,7 @@ import structlog
 from roost.cli.ledger_target import LedgerTarget, connect
 from roost.cli.roles import PRESETS, SCHEMAS, ProcessConfig, Serving, is_placement_alone
 from roost.cli.settings import read_settings
-from roost.platform.errors import BadRequest, RoostError
+from roost.platform.errors import RoostError
 from roost.platform.migrate import list_outdated, upgrade
 from roost.platform.postgres import PostgresError, PrivatePostgres
 from roost.platform.tls import ListenerTls, unverified_context
@@ -84,7 +84,11 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     _check_settings(options)
-    await _check_placement(options)
+    settings = read_settings(options.config, placement_url=options.placement_url)
+    if settings.placement_client.url:
+        from roost.cli.placement_check import check_placement  # an HTTP client takes long to import
+
+        await check_placement(settings, options.services)
     _check_listeners(options)
     with contextlib.ExitStack() as stack:
         port = _hold_port(stack, options.host, options.port, option="--listen") if options.listens else 0
@@ -109,33 +113,6 @@ def _check_settings(options: ServeOptions) -> None:
         settings.keystone.check()
     if options.auth == "noauth2":
         log.warning("--auth noauth2 believes whatever a client says of itself: it is for tests only")
-
-
-async def _check_placement(options: ServeOptions) -> None:
-    """Ask the Placement service that is used instead of the ledger next door whether it lets Roost in.
-
-    Raises BadRequest for one that cannot be used, ServeError where credentials are required and do not work.
-    """
-    settings = read_settings(options.config, placement_url=options.placement_url)
-    if not settings.placement_client.url:
-        return
-    if "placement" in options.services:
-        raise BadRequest(
-            "a Placement service elsewhere is used (--placement-url, or url in [placement_client]): "
-            "serve network, compute and conductor, without placement"
-        )
-    settings.placement_client.check()
-    from roost.clients.placement import RemotePlacement, find_credentials_fault
-
-    placement = RemotePlacement.connect(settings.placement_client)
-    try:
-        fault = await find_credentials_fault(placement)
-    finally:
-        await placement.close()
-    if fault and settings.placement.credentials == "require":
-        raise ServeError(f"{fault}; [placement] credentials is require: give working ones in [placement_client]")
-    if fault:
-        log.warning("Roost goes on without its Placement service: nothing can be placed", reason=fault)
 
 
 def _check_listeners(options: ServeOptions) -> None:
