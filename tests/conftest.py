@@ -97,4 +97,6 @@ async def database(dsn: str) -> AsyncIterator[Database]:
     """A pool on an empty, migrated database."""
     opened = await Database.open(dsn)
     yield opened
+    if placements := sys.modules.get("tests.placements"):
+        await placements.close_placements()
     await opened.close()

@@ -20,6 +20,8 @@ auth_strategy = noauth2
 [placement_database]
 connection = sqlite:///{directory}/placement.sqlite
 sync_on_startup = true
+[oslo_policy]
+enforce_new_defaults = false
 """
 SERVER = """
 import sys

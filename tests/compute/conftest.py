@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from starlette.applications import Starlette
 from tests.described import Described
+from tests.placements import open_placement
 
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
-from roost.clients.local_placement import LocalPlacement
 from roost.compute.api import operations, routes
 from roost.compute.api.openapi import ABOUT
 from roost.compute.api.policies import rules
@@ -60,22 +60,28 @@ class NetworkRows:
         return {row["name"]: tuple(row["physical_networks"]) for row in rows}
 
 
-class Ledgers(LocalPlacement):
-    """The ledger next door, with `broken` set away."""
+class Ledgers:
+    """The ledger, with `broken` set away."""
 
     broken: Exception | None = None
+
+    def __init__(self, placement: AuditedPlacement) -> None:
+        self._placement = placement
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._placement, name)
 
     async def ensure_providers(self, states: Sequence[Any]) -> None:
         if self.broken:
             raise self.broken
-        await super().ensure_providers(states)
+        await self._placement.ensure_providers(states)
 
 
 @pytest.fixture
 async def compute(database: Database) -> Compute:
     ledger = Ledger(database)
     await sync_standard_names(ledger)
-    placement = cast("AuditedPlacement", Ledgers(ledger))
+    placement = cast("AuditedPlacement", Ledgers(await open_placement(ledger)))
     made = Compute(database=database, env=Env(), placement=placement)
     made.network = LocalNetwork(Networks(database=database, env=Env(), placement=placement, compute=LocalCompute(made)))
     return made

@@ -13,10 +13,10 @@ from tests.agent.cloud import AGENT
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud
 from tests.next_call import instead
+from tests.placements import ARRANGEMENT, Arrangement, open_placement
 
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
-from roost.clients.local_placement import LocalPlacement
 from roost.compute.model import CHANNELS, MoveKind, NicAsked, Requester, ServerRequest
 from roost.compute.rules.silence import Listening
 from roost.compute.service import Compute, guests
@@ -78,12 +78,12 @@ class World:
     running: set[tuple[str, str]] = field(default_factory=set)
 
     @classmethod
-    async def make(cls, database: Database, *, seed: int = 1) -> "World":
+    async def make(cls, database: Database, *, seed: int = 1, arrangement: Arrangement = ARRANGEMENT) -> "World":
         """Wire the services as a process does."""
         env = Env(random=Random(seed))
         ledger = Ledger(database, env)
         await sync_standard_names(ledger)
-        placement = LocalPlacement(ledger)
+        placement = await open_placement(ledger, arrangement)
         compute = Compute(database, env, placement)
         networks = Networks(database, env, placement, LocalCompute(compute))
         compute.network = LocalNetwork(networks)

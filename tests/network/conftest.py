@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 from tests.network.cloud import Cloud
+from tests.placements import open_placement
 
 from roost.clients.local_network import LocalNetwork
-from roost.clients.local_placement import LocalPlacement
 from roost.network.service import Networks
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
@@ -71,7 +71,7 @@ async def compute() -> MemberCompute:
 async def networks(database: Database, compute: MemberCompute) -> Networks:
     ledger = Ledger(database)
     await sync_standard_names(ledger)
-    return Networks(database=database, env=Env(), placement=LocalPlacement(ledger), compute=compute)
+    return Networks(database=database, env=Env(), placement=await open_placement(ledger), compute=compute)
 
 
 @pytest.fixture

@@ -118,7 +118,11 @@ async def open_records(target: LedgerTarget, config: Path | None) -> AsyncIterat
         ledger = Ledger(database, Env(), settings.placement)
         await sync_standard_names(ledger)
         cloud = CloudParts.wire(ledger, Wakeups(database, CHANNELS), settings, Unrestricted()) if not missing else None
-        yield Records(ledger, cloud)
+        try:
+            yield Records(ledger, cloud)
+        finally:
+            if cloud is not None:
+                await cloud.close()
 
 
 async def _repair(records: Records) -> tuple[list[Drift], list[Drift]]:

@@ -13,6 +13,7 @@ from roost.clients.glance import GlanceImages
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
+from roost.clients.placement import RemotePlacement
 from roost.compute import api as compute_api
 from roost.compute.api import agent as agent_api
 from roost.compute.api.agent_access import AgentAuthentication
@@ -33,6 +34,7 @@ from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.repeat import repeat
 from roost.platform.wakeup import Wakeups
+from roost.seams.audit import AuditedPlacement
 
 PUBLISH_HOSTS_S = 5.0
 UNRESTRICTED = Unrestricted()
@@ -48,6 +50,7 @@ class CloudParts:
     network_policy: Policy
     compute_policy: Policy
     images: GlanceImages | None = None
+    elsewhere: RemotePlacement | None = None
 
     @classmethod
     def wire(
@@ -59,7 +62,9 @@ class CloudParts:
         compute_policy: Policy = UNRESTRICTED,
     ) -> "CloudParts":
         """Build them on the ledger's pool of connections; network and compute know each other, through their seams."""
-        database, env, placement = ledger.database, ledger.env, LocalPlacement(ledger)
+        database, env = ledger.database, ledger.env
+        elsewhere = RemotePlacement.connect(settings.placement_client) if settings.placement_client.url else None
+        placement: AuditedPlacement = elsewhere or LocalPlacement(ledger)
         images = GlanceImages(settings.compute.image_url) if settings.compute.image_url else None
         compute = Compute(database, env, placement, wakeups=wakeups, images=images, settings=settings.compute)
         networks = Networks(database, env, placement, LocalCompute(compute), settings=settings.network)
@@ -67,12 +72,14 @@ class CloudParts:
         conductor = Conductor(
             compute, placement, network, network, env, wakeups, settings.conductor, settings.scheduling
         )
-        return cls(networks, compute, conductor, network_policy, compute_policy, images)
+        return cls(networks, compute, conductor, network_policy, compute_policy, images, elsewhere)
 
     async def close(self) -> None:
         """Close the connections to other services."""
         if self.images:
             await self.images.close()
+        if self.elsewhere:
+            await self.elsewhere.close()
 
     def apis(self) -> dict[str, Callable[[], list[Route]]]:
         """Return the routes of each service, for the main listener."""

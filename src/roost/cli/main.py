@@ -84,6 +84,10 @@ State = Annotated[
     ),
 ]
 
+PlacementUrl = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="Place on this Placement service, upstream's or another Roost's, from 1.38 on."),
+]
 ConfigFile = Annotated[Path | None, typer.Option(help="A roost.toml; ROOST_SECTION_OPTION in the environment wins.")]
 
 app = new_program("roost", "Roost places virtual machines where their network has room.")
@@ -111,6 +115,7 @@ def _serve(
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
     agent_ca: AgentCa = None,
+    placement_url: PlacementUrl = None,
     pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
     pg_template: Template = None,
     config: ConfigFile = None,
@@ -146,6 +151,7 @@ def _serve(
         auth=auth,
         policy=_policy(auth, policy),
         tls=listener_tls(tls_cert, tls_key, agent_ca),
+        placement_url=placement_url,
     )
     _begin("supervisor", until_stdin_ends=until_stdin_ends)
     run(serve(options, ready=lambda url: _print(_serving_text(chosen, url, as_json=as_json))))

@@ -84,6 +84,11 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     _check_settings(options)
+    settings = read_settings(options.config, placement_url=options.placement_url)
+    if settings.placement_client.url:
+        from roost.cli.placement_check import check_placement  # an HTTP client takes long to import
+
+        await check_placement(settings, options.services)
     _check_listeners(options)
     with contextlib.ExitStack() as stack:
         port = _hold_port(stack, options.host, options.port, option="--listen") if options.listens else 0
@@ -98,7 +103,7 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
 
 def _check_settings(options: ServeOptions) -> None:
     """Read what the children will read, so that a mistake ends this with one sentence. Raises BadRequest."""
-    settings = read_settings(options.config)
+    settings = read_settings(options.config, placement_url=options.placement_url)
     if options.auth != "none" and options.policy not in PRESETS and (options.policy or settings.placement.policy_file):
         from roost.cli.access import read_policy  # oslo.policy, which only a file that may be wrong is worth
 

@@ -58,7 +58,7 @@ class Parts:
     @classmethod
     async def wire(cls, database: Database, config: ProcessConfig) -> "Parts":
         """Build the parts that these services need, on one pool of connections."""
-        settings = read_settings(config.config)
+        settings = read_settings(config.config, placement_url=config.placement_url)
         policy_of = partial(
             access.read_policy, settings=settings, auth=config.auth, policy=config.policy, config=config.config
         )
@@ -161,7 +161,8 @@ def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any,
 def _ledger_audits(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
     """Return the audits of a process that reconciles: of a placement service alone, its first worker does."""
     alone = is_placement_alone(config.services) and config.number == 1
-    if config.role not in ("conductor", "reconciler") and not alone:
+    elsewhere = bool(parts.settings.placement_client.url) and "placement" not in config.services
+    if elsewhere or (config.role not in ("conductor", "reconciler") and not alone):
         return []
     audit = partial(ledger_audit.AUDIT.reconcile, parts.ledger)
     return [repeat(audit, "auditing the ledger", interval_s=parts.settings.placement.audit_s)]

@@ -16,6 +16,9 @@ class PlacementSettings(Struct, frozen=True, kw_only=True):
     the next. Upstream's default is depth-first, but it applies a query's limit to what was generated in full; here the
     limit ends the search, and depth-first would give one host only. randomize_allocation_candidates: the host that
     comes first is drawn by lot. audit_s: how often the ledger is audited; Roost's own.
+
+    credentials: what a start does when the Placement service that is used instead of the ledger does not let Roost in:
+    warn and go on, or refuse (require).
     """
 
     policy_file: str = ""
@@ -24,6 +27,7 @@ class PlacementSettings(Struct, frozen=True, kw_only=True):
     allocation_candidates_generation_strategy: Literal["depth-first", "breadth-first"] = "breadth-first"
     randomize_allocation_candidates: bool = False
     audit_s: float = 300.0
+    credentials: Literal["warn", "require"] = "warn"
 
     @property
     def depth_first(self) -> bool:

@@ -27,7 +27,7 @@ from starlette.datastructures import Headers
 
 from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
 from roost.platform.errors import reason_of
-from roost.platform.settings import KeystoneSettings
+from roost.platform.settings import KeystoneSettings, PlacementClientSettings
 
 LOOKS_LIKE_ONE = r"[\x21-\x7e]{1,2048}"
 """Longer ones would be refused by Keystone's own server, which must not look like an outage."""
@@ -198,7 +198,7 @@ class Keystone:
         """Return Roost's own token, a new one shortly before it expires, or when Keystone has just refused this one."""
         async with self._own_lock:
             if self._own_token in ("", refused) or self._now() >= self._own_renewed_at:
-                status, headers, body = await self._request("POST", body=_credentials(self._settings))
+                status, headers, body = await self._request("POST", body=credentials_body(self._settings))
                 if status != 201 or "X-Subject-Token" not in headers:
                     raise self._failed(f"Keystone refuses Roost's own credentials: it answers {status}")
                 life = self._decoded(body).expires_at - self._now()
@@ -265,7 +265,7 @@ def _caller_of(token: _Token) -> Caller:
     )
 
 
-def _credentials(settings: KeystoneSettings) -> dict[str, Any]:
+def credentials_body(settings: KeystoneSettings | PlacementClientSettings) -> dict[str, Any]:
     """Return the body of POST /v3/auth/tokens."""
     if settings.application_credential_id:
         credential = {"id": settings.application_credential_id, "secret": settings.application_credential_secret}

@@ -1,6 +1,6 @@
 """Sections of roost.toml for what stands in front of the APIs.
 
-They are `[api]`, `[listeners]`, `[keystone]`, `[proxy]` and `[cors]`.
+They are `[api]`, `[listeners]`, `[keystone]`, `[proxy]`, `[cors]`, and `[placement_client]`, of a service asked.
 """
 
 from pathlib import Path
@@ -58,6 +58,51 @@ class KeystoneSettings(Struct, frozen=True, kw_only=True):
             )
         if self.cafile and not Path(self.cafile).is_file():
             raise BadRequest(f"[keystone] cafile: there is no file {self.cafile}")
+
+
+class PlacementClientSettings(Struct, frozen=True, kw_only=True):
+    """The section `[placement_client]` of roost.toml: the Placement service that Roost uses instead of its own ledger.
+
+    url: its endpoint; "": the ledger next door. auth_url and what follows: a user of Keystone; token: sent as it is.
+    timeout_s: of one request; what is tried again is given up after about as long. connections_max: of each process.
+    """
+
+    url: str = ""
+    auth_url: str = ""
+    username: str = ""
+    password: str = ""
+    user_domain_name: str = "Default"
+    project_name: str = "service"
+    project_domain_name: str = "Default"
+    application_credential_id: str = ""
+    application_credential_secret: str = ""
+    token: str = ""
+    cafile: str = ""
+    insecure: bool = False
+    timeout_s: Annotated[float, Meta(gt=0)] = 10
+    connections_max: Annotated[int, Meta(ge=1, le=1000)] = 16
+
+    def check(self) -> None:
+        """Raise BadRequest, which names the option, for what cannot work."""
+        for option, address in (("url", self.url), ("auth_url", self.auth_url or "http://")):
+            if not address.startswith(("http://", "https://")):
+                raise BadRequest(
+                    f"[placement_client] {option} {address!r}: expected an address: https://placement.example"
+                )
+        ways = [
+            bool(self.username or self.password),
+            bool(self.application_credential_id or self.application_credential_secret),
+            bool(self.token),
+        ]
+        if sum(ways) > 1:
+            raise BadRequest(
+                "[placement_client] expected one of: username and password, "
+                "application_credential_id and application_credential_secret, token"
+            )
+        if (ways[0] or ways[1]) and not self.auth_url:
+            raise BadRequest("[placement_client] auth_url is needed: the address of the Keystone that knows the user")
+        if self.cafile and not Path(self.cafile).is_file():
+            raise BadRequest(f"[placement_client] cafile: there is no file {self.cafile}")
 
 
 class ProxySettings(Struct, frozen=True, kw_only=True):
