@@ -114,6 +114,9 @@ def _serve(
     pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
     pg_template: Template = None,
     config: ConfigFile = None,
+    beside: Annotated[
+        bool, typer.Option("--beside", help="An older release goes on: leave it all that it needs of the database.")
+    ] = False,
     until_stdin_ends: UntilStdinEnds = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
@@ -142,6 +145,7 @@ def _serve(
         agent_workers=agent_workers,
         conductors=conductors,
         listens=chosen != ("conductor",) or listen is not None,
+        beside=beside,
         config=path_text(config),
         auth=auth,
         policy=_policy(auth, policy),
