@@ -96,6 +96,7 @@ def test_the_kept_release_is_upgraded_under_load_there_and_back_as_it_is_printed
         with under_load(url, flavor=flavor, network=network) as load:
             for step in steps:
                 reader.follow_text(step)
+        print(load.client.done)  # noqa: T201 - what the load was
         assert load.client.wrong == []
         assert set(load.client.done) >= {"boot", "migrate", "confirmResize", "os-migrateLive", "delete"}
         asyncio.run(check_servers(url, empty_dsn))
