@@ -73,9 +73,7 @@ class Hosts:
 
     async def send(self, reports: list[GuestReport]) -> None:
         """Report; guests that are superseded are destroyed."""
-        for report, answer in zip(
-            reports, await guests.report(self.compute, reports, agent=AGENT), strict=True
-        ):
+        for report, answer in zip(reports, await guests.report(self.compute, reports, agent=AGENT), strict=True):
             if answer.refusal is Refusal.SUPERSEDED:
                 guest = self.guests.get(report.key)
                 if guest is not None and guest.attempt == report.attempt:

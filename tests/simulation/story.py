@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
 from tests.conductor.world import BY, World
-from tests.invariants import NOTE_OVERCLAIMS, assert_books_agree
+from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT
 from tests.simulation.chance import SKEW_S_MAX, SeededEnv
 from tests.simulation.effects import Fate, Plan, advances_planned, run_planned
@@ -70,6 +71,17 @@ SELECT s.status, w.stage, EXISTS (SELECT FROM compute.move m WHERE m.server_id =
     EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id AND g.lost_at IS NOT NULL) AS guest_lost
 FROM compute.server s LEFT JOIN compute.work w ON w.server_id = s.id WHERE s.id = $1
 """
+
+LEFT = (
+    "SELECT id, status, task_state, host, power, fault FROM compute.server ORDER BY sequence",
+    "SELECT server_id, stage, attempt, failures, deleting, lease_until FROM compute.work",
+    "SELECT server_id, kind, status FROM compute.move WHERE open",
+    "SELECT * FROM compute.guest WHERE reported IS DISTINCT FROM desired",
+    "SELECT * FROM network.release",
+    "SELECT * FROM network.intent",
+    "SELECT * FROM network.notice",
+)
+"""What is shown of a world that does not come to rest."""
 
 
 class Story:
@@ -153,9 +165,7 @@ class Story:
         count = self.random.choice((1, 1, 2)) if not any(nic.port_id for nic in nics) else 1
         request = ServerRequest(name="web", flavor_ref=self.random.choice(("small", "large")), nics=nics, count=count)
         try:
-            made = await server_service.create_servers(
-                self.world.compute, request, project_id=PROJECT, user_id="user"
-            )
+            made = await server_service.create_servers(self.world.compute, request, project_id=PROJECT, user_id="user")
         except RoostError as error:
             self.note("boot refused:", type(error).__name__)
             assert any(nic.port_id for nic in nics), error
@@ -178,7 +188,11 @@ class Story:
         if port is None:
             return
         changes = self.random.choice(
-            (PortChanges(name="other"), PortChanges(fixed_ips=()), PortChanges(mac_address=f"fa:16:3e:00:00:{self.random.randrange(16):02x}"))
+            (
+                PortChanges(name="other"),
+                PortChanges(fixed_ips=()),
+                PortChanges(mac_address=f"fa:16:3e:00:00:{self.random.randrange(16):02x}"),
+            )
         )
         await self._ask_port("change", port, lambda: port_service.update_port(self.world.networks, port, changes))
 
@@ -223,7 +237,9 @@ class Story:
         await self._ask(name, server, lambda: moves.begin_move(self.world.compute, server, request, BY))
 
     async def end_move(self) -> None:
-        waiting = [server for server, status in sorted((await self.world.statuses()).items()) if status == "VERIFY_RESIZE"]
+        waiting = [
+            server for server, status in sorted((await self.world.statuses()).items()) if status == "VERIFY_RESIZE"
+        ]
         if (server := self._some(waiting or self.servers)) is not None:
             revert = self.random.random() < 0.5
             name = "revert" if revert else "confirm"
@@ -389,10 +405,10 @@ class Story:
             await self.reconcile()
             if await self._decide() and await self._is_quiet():
                 return
-        raise AssertionError("it does not come to rest")
+        raise AssertionError(f"it does not come to rest: {await self._list_left()}")
 
     async def _decide(self) -> bool:
-        """Have every server running, or in ERROR; whether they are."""
+        """Have every server running, or in ERROR without a host; whether they are."""
         done = True
         for server_id, status in sorted((await self.world.statuses()).items()):
             view = await self._view(server_id)
@@ -400,6 +416,11 @@ class Story:
                 continue
             if status == "VERIFY_RESIZE":
                 await moves.end_move(self.world.compute, server_id, BY, revert=self.random.random() < 0.5)
+            elif view.status == "ERROR" and await self._has_guest(server_id):
+                await self._ask(
+                    "delete", server_id, partial(server_service.delete_server, self.world.compute, server_id)
+                )
+                self.deleted.append(server_id)
             elif view.status in WAYS_BACK:
                 await actions.change_power(self.world.compute, server_id, POWER[WAYS_BACK[view.status]], BY)
             else:
@@ -407,12 +428,22 @@ class Story:
             done = False
         return done
 
+    async def _has_guest(self, server_id: str) -> bool:
+        """Whether a host was asked for a guest of the server that it does not have: who rebuilt it, rebuilds or deletes it."""
+        async with self.world.database.connection() as connection:
+            return bool(await connection.fetchval("SELECT count(*) FROM compute.guest WHERE server_id = $1", server_id))
+
     async def _is_quiet(self) -> bool:
         async with self.world.database.connection() as connection:
             return not await connection.fetchval("""
                 SELECT EXISTS (SELECT FROM compute.work) OR EXISTS (SELECT FROM network.release)
                     OR EXISTS (SELECT FROM network.intent) OR EXISTS (SELECT FROM network.notice)
                     OR EXISTS (SELECT FROM compute.guest WHERE reported IS DISTINCT FROM desired)""")
+
+    async def _list_left(self) -> list[str]:
+        async with self.world.database.connection() as connection:
+            rows = [row for query in LEFT for row in await connection.fetch(query)]
+        return [str(dict(row)) for row in rows]
 
     async def _check(self) -> None:
         """Ledger = addresses = ports = servers = guests; and nobody lost what was promised to them."""
