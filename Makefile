@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test conformance format bench bench-placement clean
+.PHONY: demo test conformance format bench bench-placement keep-release release-notes clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -49,6 +49,12 @@ bench-placement: $(VENV)/.dev  ## Roost beside upstream Placement, which UPSTREA
 	@test -n "$(UPSTREAM_VENV)" || { echo "name upstream's virtual environment: UPSTREAM_VENV=DIR" >&2; exit 1; }
 	$(BIN)/python -m benchmarks.placement side-by-side --upstream-venv $(UPSTREAM_VENV)
 	$(BIN)/python -m benchmarks.placement alone
+
+keep-release: $(VENV)/.dev  ## Keep a release (RELEASE=commit) as what every later commit is an upgrade of.
+	$(BIN)/python -m tests.upgrade.kept "$(or $(RELEASE),HEAD)"
+
+release-notes: $(VENV)/.dev  ## What changes/ says of the next release, VERSION=x.y.z; with WRITE=1 into NEWS.md, and changes/ is emptied.
+	$(BIN)/towncrier build --version "$(or $(VERSION),next)" $(if $(WRITE),--yes,--draft)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -20,6 +20,7 @@ from roost.platform.postgres import PrivatePostgres
 
 LONGEST = (
     "tests/test_postgres_versions.py",
+    "tests/upgrade/",
     "tests/howto/",
     "tests/schemathesis/",
     "tests/clients/",

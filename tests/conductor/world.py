@@ -78,9 +78,11 @@ class World:
     running: set[tuple[str, str]] = field(default_factory=set)
 
     @classmethod
-    async def make(cls, database: Database, *, seed: int = 1, arrangement: Arrangement = ARRANGEMENT) -> "World":
-        """Wire the services as a process does."""
-        env = Env(random=Random(seed))
+    async def make(
+        cls, database: Database, *, seed: int = 1, env: Env | None = None, arrangement: Arrangement = ARRANGEMENT
+    ) -> "World":
+        """Wire the services as a process does. env: of a seeded clock and UUIDs, where chance is to be repeatable."""
+        env = env or Env(random=Random(seed))
         ledger = Ledger(database, env)
         await sync_standard_names(ledger)
         placement = await open_placement(ledger, arrangement)

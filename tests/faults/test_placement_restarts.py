@@ -72,7 +72,7 @@ async def _cut_connections(made: Cluster) -> None:
             await asyncio.sleep(random.random() * 0.1)  # claims are under way
             await connection.execute(
                 """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-                WHERE application_name = 'roost' AND pid <> pg_backend_pid()"""
+                WHERE application_name LIKE 'roost %' AND pid <> pg_backend_pid()"""
             )
     await database.close()
 

@@ -3,7 +3,8 @@
 What a document's code blocks mean here, and to readers:
 
     console   commands, one a line; `roost serve`, `dev` and `agent` go on while the next ones run, as in another
-              terminal, and are awaited until they say that they are there; `Ctrl-C` ends the youngest of them
+              terminal, and are awaited until they say that they are there; `Ctrl-C` ends the youngest of them, or the
+              one of a terminal: both are followed by `# terminal NAME` then
     text      what the commands before printed: every word of it in this order, `...` for whatever was there
     others    a file if their first line is a comment with its name (`# roost.toml: ...`), else only for reading
 
@@ -26,8 +27,9 @@ from pathlib import Path
 from tests.howto.openstack_server import write_client
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE_NAME = re.compile(r"^# ([\w./-]+\.(?:toml|yaml))\b")
-GOING_ON = re.compile(r"^roost (serve|dev|agent)\b")
+FILE_NAME = re.compile(r"^# ([\w./-]+\.(?:toml|yaml|cfg))\b")
+GOING_ON = re.compile(r"^(?:/\S+/)?roost (serve|dev|agent)\b")
+TERMINAL = re.compile(r" +# terminal (\S+)$")
 THERE = {"serve": "Roost serves", "dev": "Ask it from another terminal", "agent": "the API is found"}
 TIMEOUT_S = 90.0
 BIN = Path(sys.executable).parent
@@ -72,12 +74,16 @@ class Rehearsal:
     skipped: Mapping[str, str]
     printed: str = ""
     """What the last block of commands printed."""
-    running: list[tuple[int, Path]] = field(default_factory=list)
-    """What goes on in other terminals: pid and log, the youngest last."""
+    running: dict[str, tuple[int, Path]] = field(default_factory=dict)
+    """What goes on in other terminals, by their names: pid and log, the youngest last."""
 
     def follow(self, document: Path) -> None:
         """Do all that the document says. AssertionError names the command and what it said."""
-        for kind, block in BLOCK.findall(document.read_text()):
+        self.follow_text(document.read_text())
+
+    def follow_text(self, document: str) -> None:
+        """Do all that a part of a document says."""
+        for kind, block in BLOCK.findall(document):
             text = self.at_home(block)
             if kind == "console":
                 self.printed = "".join(self.do(line) for line in _commands(text))
@@ -103,21 +109,22 @@ class Rehearsal:
         """One command, to its end or until it is there; what it printed."""
         if command in self.skipped:
             return ""
-        if command == "Ctrl-C":
-            return self._end_youngest()
+        terminal = match[1] if (match := TERMINAL.search(command)) else None
+        if re.match(r"Ctrl-C\b", command):
+            return self._end(terminal) if terminal else self._end_youngest()
         if going_on := GOING_ON.match(command):
-            return self._start(command, THERE[going_on[1]])
+            return self._start(TERMINAL.sub("", command), THERE[going_on[1]], terminal)
         status, printed = self.shell.run(command)
         expected = int(match[1]) if (match := re.search(r"# exit status (\d+)$", command)) else 0
         assert status == expected, f"{command}\nended with {status}:\n{printed}"
         return printed
 
-    def _start(self, command: str, there: str) -> str:
+    def _start(self, command: str, there: str, terminal: str | None) -> str:
         log = self.directory / f"terminal-{len(list(self.directory.glob('terminal-*')))}.log"
         log.touch()
         _, printed = self.shell.run(f"{command} > {log} 2>&1 &\necho pid $!")
         pid = int(printed.rsplit("pid ", 1)[1].split()[0])
-        self.running.append((pid, log))
+        self.running[terminal or log.name] = (pid, log)
         deadline_s = time.monotonic() + TIMEOUT_S
         while there not in log.read_text():
             assert _is_alive(pid), f"{command}\n{log.read_text()}"
@@ -126,7 +133,10 @@ class Rehearsal:
         return log.read_text()
 
     def _end_youngest(self) -> str:
-        pid, log = self.running.pop()
+        return self._end(list(self.running)[-1])
+
+    def _end(self, terminal: str) -> str:
+        pid, log = self.running.pop(terminal)
         os.kill(pid, signal.SIGINT)
         status, _ = self.shell.run(f"wait {pid}")
         assert status == 0, log.read_text()
@@ -186,7 +196,7 @@ def rehearsal(
         yield desk
         desk.end()
     finally:
-        for pid, _ in desk.running:
+        for pid, _ in desk.running.values():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
             shell.run(f"wait {pid}")

@@ -26,7 +26,7 @@ def a_database(postgres: PrivatePostgres) -> Iterator[str]:
 def dump(postgres: PrivatePostgres, dsn: str, schema: str) -> list[str]:
     """What pg_dump says of a schema, without the random key that it puts there and what Alembic keeps."""
     words = [postgres._bin_dir() / "pg_dump", "--schema-only", "--no-owner", "--schema", schema]
-    words += ["--exclude-table", f"{schema}.alembic_version", "--dbname", dsn]
+    words += ["--exclude-table", f"{schema}.alembic_*", "--dbname", dsn]
     text = subprocess.run(words, check=True, capture_output=True, text=True).stdout
     return [line for line in text.splitlines() if line and not line.startswith(("\\", "--"))]
 

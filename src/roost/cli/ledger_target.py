@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from roost.platform.database import Database
 from roost.platform.errors import RoostError
-from roost.platform.migrate import list_outdated, upgrade
+from roost.platform.migrate import bring_up_to_date
 from roost.platform.postgres import PrivatePostgres
 
 
@@ -89,6 +89,6 @@ async def connect(dsn: str, *, pool_size: int = 1) -> AsyncIterator[Database]:
 @asynccontextmanager
 async def _connect(dsn: str, *, create: bool, pool_size: int) -> AsyncIterator[Database]:
     async with connect(dsn, pool_size=pool_size) as database:
-        if create and await list_outdated(database, ("placement",)):
-            await asyncio.to_thread(upgrade, dsn, ("placement",))
+        if create:
+            await bring_up_to_date(database, ("placement",), contract=False)
         yield database

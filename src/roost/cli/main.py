@@ -72,6 +72,9 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="Where the private PostgreSQL lives; several Roosts may share one.", show_default="./roost"),
 ]
+Beside = Annotated[
+    bool, typer.Option("--beside", help="An older release goes on: leave it all that it needs of the database.")
+]
 Template = Annotated[
     Path | None,
     typer.Option(envvar="ROOST_PG_TEMPLATE", help="A data directory, not in use, of which a new one begins as a copy."),
@@ -119,6 +122,7 @@ def _serve(
     pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
     pg_template: Template = None,
     config: ConfigFile = None,
+    beside: Beside = False,
     until_stdin_ends: UntilStdinEnds = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
@@ -147,6 +151,7 @@ def _serve(
         agent_workers=agent_workers,
         conductors=conductors,
         listens=chosen != ("conductor",) or listen is not None,
+        beside=beside,
         config=path_text(config),
         auth=auth,
         policy=_policy(auth, policy),

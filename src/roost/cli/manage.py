@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from roost.cli import agent_tokens, aggregates, endings
+from roost.cli import agent_tokens, aggregates, endings, upgrading
 from roost.cli.asking import AsJson
 from roost.cli.audit import audit, destroy_guest
 from roost.cli.endings import Result
@@ -37,6 +37,8 @@ agent_token_app = typer.Typer(
 app.add_typer(agent_token_app, name="agent-token")
 placement_app = typer.Typer(cls=PlainGroup, help="What nova-manage does to Placement.", no_args_is_help=True)
 app.add_typer(placement_app, name="placement")
+db_app = typer.Typer(cls=PlainGroup, help="The database between two releases of Roost.", no_args_is_help=True)
+app.add_typer(db_app, name="db")
 
 
 class ResourceClass(Enum):
@@ -276,6 +278,40 @@ def _revoke_agent_token(
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     _run(agent_tokens.revoke(target, token_id, as_json=as_json))
+
+
+@db_app.command("upgrade", cls=PlainCommand)
+def _upgrade_db(
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    expand: Annotated[bool, typer.Option("--expand", help="Only add: an older release goes on beside.")] = False,
+) -> None:
+    """Bring the database up to date for this release: both steps, or only the one that an older release survives.
+
+    Without --expand it also takes away what only older releases need, and refuses to while one of them is connected.
+
+    Example: `roost-manage db upgrade --expand --database postgresql://roost@db.example/roost`
+    """
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    _run(upgrading.upgrade(target, table_console(), expand=expand))
+
+
+@db_app.command("check", cls=PlainCommand)
+def _check_db(
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as one JSON object.")] = False,
+) -> None:
+    """Say how far the database is, which step comes next, and who still uses an older release.
+
+    Exit status 0: up to date. 3: it is to be expanded. 4: it is expanded, and to be contracted.
+
+    Example: `roost-manage db check --database postgresql://roost@db.example/roost`
+    """
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    raise typer.Exit(_run(upgrading.check(target, table_console(), as_json=as_json)))
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:

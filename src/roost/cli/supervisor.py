@@ -25,7 +25,7 @@ from roost.cli.ledger_target import LedgerTarget, connect
 from roost.cli.roles import PRESETS, SCHEMAS, ProcessConfig, Serving, is_placement_alone
 from roost.cli.settings import read_settings
 from roost.platform.errors import RoostError
-from roost.platform.migrate import list_outdated, upgrade
+from roost.platform.migrate import bring_up_to_date
 from roost.platform.postgres import PostgresError, PrivatePostgres
 from roost.platform.tls import ListenerTls, unverified_context
 
@@ -50,7 +50,7 @@ class ServeOptions(Serving, frozen=True, kw_only=True):
     """What `roost serve` is asked for.
 
     port, agent_port: 0 takes a free one. listens: False for a conductor alone, which answers nobody. workers,
-    agent_workers, conductors: processes of each role.
+    agent_workers, conductors: processes of each role. beside: an older release goes on with the same database.
     """
 
     target: LedgerTarget
@@ -59,6 +59,7 @@ class ServeOptions(Serving, frozen=True, kw_only=True):
     conductors: int
     agent_workers: int
     listens: bool
+    beside: bool
 
 
 Opening = asyncio.Task[str]
@@ -149,10 +150,9 @@ async def _open_database(options: ServeOptions, postgres: PrivatePostgres | None
         await asyncio.to_thread(postgres.start)
         dsn = postgres.dsn
     assert dsn is not None
+    schemas = ("placement",) if is_placement_alone(options.services) else SCHEMAS
     async with connect(dsn) as database:  # so that no migration begins that could not end
-        outdated = await list_outdated(database, ("placement",) if is_placement_alone(options.services) else SCHEMAS)
-    if outdated:
-        await asyncio.to_thread(upgrade, dsn, outdated)
+        await bring_up_to_date(database, schemas, contract=not options.beside)
     return dsn
 
 

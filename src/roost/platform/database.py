@@ -28,6 +28,7 @@ from roost.platform.errors import (
 )
 from roost.platform.logs import EachMinute
 from roost.platform.postgres import OLDEST_MAJOR
+from roost.platform.release import session_name
 from roost.platform.timeouts import LEASE_S, Timeouts
 
 POOL_SIZE = 8
@@ -36,7 +37,7 @@ CONNECT_TIMEOUT_S = 10.0
 Connection = Any
 """An asyncpg connection inside a transaction; asyncpg is not typed."""
 
-SETTINGS = {"application_name": "roost", "jit": "off", "timezone": "UTC"}
+SETTINGS = {"application_name": session_name(), "jit": "off", "timezone": "UTC"}
 LOOKUP_SETTINGS = {**SETTINGS, "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
 """For statements that find a few rows by key: planned once, whether the tables were empty then or are now."""
 

@@ -11,6 +11,17 @@ from roost.platform.timeouts import LEASE_S, Timeouts
 
 LOCK_KEY = 0x526F6F7374  # "Roost"; two processes that start at once migrate one after the other
 
+STEPS = """
+DO $$ BEGIN
+    CREATE TABLE IF NOT EXISTS {schema}.alembic_version (version_num varchar(32) PRIMARY KEY);
+    IF to_regclass('{schema}.alembic_step') IS NULL THEN
+        CREATE TABLE {schema}.alembic_step AS SELECT version_num FROM {schema}.alembic_version;
+        ALTER TABLE {schema}.alembic_step ADD PRIMARY KEY (version_num);
+    END IF;
+END $$
+"""
+"""Releases before there were two steps have `alembic_version` alone."""
+
 
 def _migrate(connection: Connection) -> None:
     schema = context.config.attributes["schema"]
@@ -19,9 +30,13 @@ def _migrate(connection: Connection) -> None:
         connection.execute(text("SELECT set_config(:name, :value, false)"), {"name": name, "value": value})
     connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK_KEY})"))
     connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
-    context.configure(connection=connection, version_table_schema=schema)
+    connection.execute(text(STEPS.format(schema=schema)))
+    context.configure(connection=connection, version_table="alembic_step", version_table_schema=schema)
     with context.begin_transaction():
         context.run_migrations()
+    if oldest := context.config.attributes["oldest"]:
+        connection.execute(text(f"DELETE FROM {schema}.alembic_version"))  # noqa: S608
+        connection.execute(text(f"INSERT INTO {schema}.alembic_version VALUES (:oldest)"), {"oldest": oldest})  # noqa: S608
 
 
 async def _run(dsn: str) -> None:

@@ -1,0 +1,123 @@
+"""Hosts that a story plays: they lose reports, repeat them, send them late, fail launches, are cut off, lose power.
+
+What a host has is never wrong; what is heard of it may be. No two guests of a server ever have their NICs up at once.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tests.agent.cloud import AGENT
+
+from roost.compute.service import Compute, guests
+from roost.platform.errors import RoostError
+from roost.seams.agent import NICS_UP, GuestOrder, GuestReport, Refusal
+
+
+class Turn(Enum):
+    """How a host's turn goes."""
+
+    FINE = "fine"
+    FAILS = "fails launches"
+    LOST = "reports are lost"
+    REPEATED = "reports come twice"
+    LATE = "reports come later"
+    STUBBORN = "changes nothing"
+
+
+@dataclass
+class Guest:
+    """What a host has of a server. dark: since the host lost its power."""
+
+    attempt: int
+    state: str
+    dark: bool = False
+
+
+@dataclass
+class Hosts:
+    """All hosts. cut: nothing is heard of them; off: they have no power either."""
+
+    compute: Compute
+    names: tuple[str, ...]
+    guests: dict[tuple[str, str], Guest] = field(default_factory=dict)
+    cut: set[str] = field(default_factory=set)
+    off: set[str] = field(default_factory=set)
+    late: list[GuestReport] = field(default_factory=list)
+
+    def lose_power(self, host: str) -> None:
+        """All that runs there stops."""
+        self.off.add(host)
+        for (_, on), guest in self.guests.items():
+            guest.dark = guest.dark or on == host
+
+    def come_back(self, host: str) -> None:
+        """The host is heard again, with what it had; what is not to go goes on after its next turn."""
+        self.cut.discard(host)
+        self.off.discard(host)
+
+    async def turn(self, host: str, how: Turn) -> int:
+        """Ask for orders, carry them out and report; how many there were."""
+        if host in self.cut | self.off:
+            return 0
+        polled = await guests.Polls(self.compute).poll([host], agent=AGENT, busy=[], wait_s=0)
+        reports = [report for order in polled.orders if (report := await self._carry_out(order, how)) is not None]
+        for (server_id, on), guest in self.guests.items():
+            if on == host and guest.dark:  # nobody wants it gone
+                guest.dark = False
+                self._check_nics(server_id)
+        if how is Turn.LATE:
+            self.late += reports
+        elif how is not Turn.LOST:
+            await self.send(reports * (2 if how is Turn.REPEATED else 1))
+        return len(polled.orders)
+
+    async def send(self, reports: list[GuestReport]) -> None:
+        """Report; guests that are superseded are destroyed."""
+        for report, answer in zip(reports, await guests.report(self.compute, reports, agent=AGENT), strict=True):
+            if answer.refusal is Refusal.SUPERSEDED:
+                guest = self.guests.get(report.key)
+                if guest is not None and guest.attempt == report.attempt:
+                    del self.guests[report.key]
+
+    async def _carry_out(self, order: GuestOrder, how: Turn) -> GuestReport | None:
+        key, state = order.key, str(order.desired)
+        guest = self.guests.get(key)
+        if state == "absent":
+            self.guests.pop(key, None)
+        elif guest is None or guest.attempt != order.attempt:
+            if not await self._begin(order):
+                return None
+            if how is Turn.FAILS:
+                self.guests.pop(key, None)
+                state = "failed"
+            else:
+                self.guests[key] = Guest(order.attempt, state)
+        elif how is Turn.STUBBORN:
+            state = "failed" if guest.state == "incoming" else "unchanged"
+            if state == "failed":
+                del self.guests[key]
+        else:
+            guest.state, guest.dark = state, False
+        self._check_nics(order.server_id)
+        return self._report(order, state)
+
+    async def _begin(self, order: GuestOrder) -> bool:
+        try:
+            (answer,) = await guests.report(self.compute, [self._report(order, "begun")], agent=AGENT)
+        except RoostError:
+            return False
+        return answer.accepted
+
+    def _report(self, order: GuestOrder, state: str) -> GuestReport:
+        return GuestReport(
+            server_id=order.server_id, host=order.host, attempt=order.attempt, state=state, message="told to fail",
+            desired=order.desired,
+        )  # fmt: skip
+
+    def _check_nics(self, server_id: str) -> None:
+        up = [
+            host
+            for (server, host), guest in self.guests.items()
+            if server == server_id and guest.state in NICS_UP and not guest.dark and host not in self.off
+        ]
+        assert len(up) < 2, f"two guests of {server_id} have their NICs up: on {up}"

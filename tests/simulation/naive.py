@@ -1,0 +1,60 @@
+"""What each request of a server should have been answered, by a table that knows nothing of how Roost works."""
+
+from typing import NamedTuple
+
+STANDING = frozenset({"ACTIVE", "SHUTOFF", "PAUSED", "SUSPENDED"})
+ALLOWED: dict[str, frozenset[str]] = {
+    "stop": frozenset({"ACTIVE"}),
+    "start": frozenset({"SHUTOFF"}),
+    "pause": frozenset({"ACTIVE"}),
+    "unpause": frozenset({"PAUSED"}),
+    "suspend": frozenset({"ACTIVE"}),
+    "resume": frozenset({"SUSPENDED"}),
+    "reboot-soft": frozenset({"ACTIVE"}),
+    "reboot-hard": STANDING,
+    "rebuild": frozenset({"ACTIVE", "SHUTOFF"}),
+    "migrate": frozenset({"ACTIVE", "SHUTOFF"}),
+    "resize": frozenset({"ACTIVE", "SHUTOFF"}),
+    "live-migrate": frozenset({"ACTIVE", "PAUSED"}),
+    "evacuate": frozenset({"ACTIVE", "SHUTOFF"}),
+    "shelve": STANDING,
+    "unshelve": frozenset({"SHELVED_OFFLOADED"}),
+    "confirm": frozenset({"VERIFY_RESIZE"}),
+    "revert": frozenset({"VERIFY_RESIZE"}),
+    "attach": frozenset({"ACTIVE", "SHUTOFF", "PAUSED"}),
+    "detach": frozenset({"ACTIVE", "SHUTOFF", "PAUSED"}),
+}
+"""Action -> the statuses in which a server that is doing nothing takes it. Source: Nova's API guide, server concepts."""
+POWER = frozenset({"stop", "start", "pause", "unpause", "suspend", "resume", "reboot-soft", "reboot-hard", "rebuild"})
+
+
+class View(NamedTuple):
+    """What anybody can see of a server, and whether somebody is at work on it."""
+
+    status: str
+    task_state: str | None
+    stage: str | None
+    moving: bool
+    guest_lost: bool
+    host_down: bool
+
+
+def expect(action: str, view: View | None) -> bool | None:
+    """Return whether the action is accepted: True, False, or None where a table this naive cannot tell."""
+    if view is None:
+        return False
+    if action == "delete":
+        return True
+    if view.status in ("ERROR", "SHELVED") or view.guest_lost:
+        return None
+    if action in ("confirm", "revert"):
+        return view.status == "VERIFY_RESIZE" and view.task_state is None and view.stage is None
+    if action == "reboot-hard" and view.task_state is not None:
+        return None
+    if view.task_state is not None or view.moving:
+        return False
+    if view.stage is not None and not (view.stage == "settle" and action in POWER):
+        return False
+    if action == "evacuate" and not view.host_down:
+        return False
+    return view.status in ALLOWED[action]
