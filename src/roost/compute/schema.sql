@@ -96,7 +96,9 @@ CREATE TABLE compute.server (
     locked_reason text,
     tags text[] NOT NULL DEFAULT '{}',
     -- As it calls itself; null for those that are older than the column: their names.
-    hostname text
+    hostname text,
+    -- How it is built: roost.compute.model.BuildOrder; null until a conductor has chosen it.
+    build_order jsonb
 ) WITH (fillfactor = 70);
 CREATE INDEX server_host ON compute.server (host);
 

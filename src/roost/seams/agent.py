@@ -25,6 +25,9 @@ Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
 NameOrNone = Annotated[str, Meta(max_length=255, pattern=r"^[^\x00]*$")]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
+SERVICE_VERSION = 4
+"""Of this release's agents."""
+
 Desired = Literal["running", "stopped", "paused", "suspended", "incoming", "absent"]
 """What a guest is to be. stopped, suspended: its NICs are down. incoming: with its NICs down it takes over the memory
 of the guest on the server's source. absent: nothing is left of it."""
@@ -37,10 +40,15 @@ GuestKey = tuple[str, str]
 
 
 class AgentIdentity(Struct, frozen=True, kw_only=True):
-    """An agent instance: its id stays with its guests over restarts; label: what people know it by."""
+    """An agent instance: its id stays with its guests over restarts; label: what people know it by.
+
+    service_version: whose contract it speaks. 1: it makes, binds and deletes ports itself; 2: it binds those that it is
+    given; 3 and later: they are bound for it. An agent that does not say so is of the release that had version 4.
+    """
 
     id: Uuid
     label: NameOrNone = ""
+    service_version: Count = SERVICE_VERSION
 
 
 class HostReport(Struct, frozen=True, kw_only=True):
@@ -52,7 +60,7 @@ class HostReport(Struct, frozen=True, kw_only=True):
     disk_gb: Count
     physical_networks: tuple[Name, ...] = ()
     cell: Name = "cell1"
-    service_version: Count = 4
+    service_version: Count = SERVICE_VERSION
 
 
 class GuestAttempt(Struct, frozen=True, kw_only=True):

@@ -99,12 +99,14 @@ def decide_reservations(
     lost: Mapping[str, str] | None = None,
     *,
     placed: bool = False,
+    make: bool = True,
 ) -> list[Reservation | seam.PortsRefused]:
     """For each server, in order: what to make and to reserve, or why a NIC cannot be had.
 
     networks, ports: those that exist, as locked by this transaction. claiming: ports that are just getting an address
     by a client's request. lost: servers whose port a client deleted during the build, which ends. placed: their hosts
-    are chosen, so they get ports on flat networks too. The first server that wants a port gets it.
+    are chosen, so they get ports on flat networks too. make: False where nothing is to be made or reserved. The first
+    server that wants a port gets it.
     """
     taken: dict[str, str] = {}
     answers: list[Reservation | seam.PortsRefused] = []
@@ -125,9 +127,9 @@ def decide_reservations(
             if port is None:
                 assert nic.network_id is not None
                 tag = nic.tag if networks[nic.network_id].flat else None
-                if placed or tag is None:
+                if make and (placed or tag is None):
                     new.append(NewPort(wanted, nic.network_id, server.project_id, server.server_id, owner, tag))
-            elif port.device_id != server.server_id:
+            elif make and port.device_id != server.server_id:
                 origin = PortOrigin(
                     device_id=port.device_id, device_owner=port.device_owner, host=port.host, vif_type=port.vif_type
                 )
@@ -175,6 +177,7 @@ def view(port: Port, nic: seam.Nic, server_id: str) -> seam.Port:
         addresses=tuple(item.address for item in port.addresses),
         provider_uuid=port.provider_uuid,
         pinned=any(item.assigned_for != server_id for item in port.addresses),
+        held=port.device_id == server_id,
     )
 
 
