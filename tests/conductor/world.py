@@ -199,6 +199,17 @@ class World:
             wake.set()
             await sleeper
 
+    async def orders(self, *, silent: Sequence[str] = ()) -> list[GuestOrder]:
+        """What hosts are asked for, but for silent ones."""
+        names = await guests.list_host_names(self.compute, declared_only=False)
+        heard = [name for name in names if name not in silent]
+        orders: list[GuestOrder] = []
+        for version in sorted({self.versions.get(name) for name in heard}, key=str):
+            agent = AGENT if version is None else replace(AGENT, service_version=version)
+            theirs = [name for name in heard if self.versions.get(name) == version]
+            orders += (await guests.Polls(self.compute).poll(theirs, agent=agent, busy=[], wait_s=0)).orders
+        return orders
+
     async def serve_hosts(
         self, *, failing: Sequence[str] = (), silent: Sequence[str] = (), refused: Sequence[str] = ()
     ) -> int:
@@ -206,13 +217,7 @@ class World:
 
         refused: states into which no host brings a guest that is there.
         """
-        names = await guests.list_host_names(self.compute, declared_only=False)
-        heard = [name for name in names if name not in silent]
-        orders = []
-        for version in sorted({self.versions.get(name) for name in heard}, key=str):
-            agent = AGENT if version is None else replace(AGENT, service_version=version)
-            theirs = [name for name in heard if self.versions.get(name) == version]
-            orders += (await guests.Polls(self.compute).poll(theirs, agent=agent, busy=[], wait_s=0)).orders
+        orders = await self.orders(silent=silent)
         reports = []
         for order in orders:
             state = order.desired
@@ -220,7 +225,7 @@ class World:
             if state != "absent" and present != order.attempt:
                 self.launches.append((order.server_id, order.host))
                 await self.report(order.server_id, order.host, order.attempt, "begun")
-                state = "failed" if order.host in failing or not await self._take_ports(order) else state
+                state = state if await self._take_ports(order) and order.host not in failing else "failed"
             elif state in refused:
                 state = "failed" if self.states[order.server_id, order.host] == "incoming" else "unchanged"
             self._note(order.server_id, order.host, order.attempt, state)

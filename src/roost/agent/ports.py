@@ -75,7 +75,7 @@ class AgentPorts:
             host=order.host,
             tag=port.tag,
             network_id=port.network_id,
-            port_id=port.port_id,
+            port_id=None if port.binding == "none" else port.port_id,
             revision=port.revision or None,
             fixed_ip=port.fixed_ip,
         )

@@ -74,7 +74,7 @@ async def audit(
     confirm: asks the person at the terminal; None to go on without. Raises TargetRefused where there is no database, no
     ledger, or one of another version of Roost.
     """
-    async with _open_records(target, config) as records:
+    async with open_records(target, config) as records:
         drifts = await records.audit(Repairs.NONE)
         gaps = [] if records.cloud is None else await list_gaps(records.cloud.networks)
         if not as_json:
@@ -97,7 +97,7 @@ async def destroy_guest(target: LedgerTarget, server_id: str, host: str, *, conf
 
     Raises TargetRefused, GuestNotFound, GuestWanted.
     """
-    async with _open_records(target, config) as records:
+    async with open_records(target, config) as records:
         if records.cloud is None:
             raise TargetRefused(f"there are no hosts in the database of {target.database or target.data_dir}")
         await compute_guests.destroy_unknown_guest(records.cloud.compute, server_id, host)
@@ -105,7 +105,7 @@ async def destroy_guest(target: LedgerTarget, server_id: str, host: str, *, conf
 
 
 @asynccontextmanager
-async def _open_records(target: LedgerTarget, config: Path | None) -> AsyncIterator[Records]:
+async def open_records(target: LedgerTarget, config: Path | None) -> AsyncIterator[Records]:
     """Yield the records of the target's database. Raises TargetRefused where it is not of this version of Roost."""
     settings = read_settings(config)
     async with open_existing(target, pool_size=POOL_SIZE) as database:

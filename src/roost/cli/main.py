@@ -69,6 +69,10 @@ TokenFile = Annotated[
     Path | None,
     typer.Option(help="The file that has the agent's token.", show_default="$ROOST_AGENT_TOKEN, if there is one"),
 ]
+Cells = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="The conductors carry on with servers of this cell only; may be repeated."),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(help="Where the private PostgreSQL lives; several Roosts may share one.", show_default="./roost"),
@@ -115,6 +119,7 @@ def _serve(
     pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
     pg_template: Template = None,
     config: ConfigFile = None,
+    cell: Cells = None,
     until_stdin_ends: UntilStdinEnds = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
@@ -147,6 +152,7 @@ def _serve(
         auth=auth,
         policy=_policy(auth, policy),
         tls=listener_tls(tls_cert, tls_key, agent_ca),
+        cells=tuple(cell or ()),
     )
     _begin("supervisor", until_stdin_ends=until_stdin_ends)
     run(serve(options, ready=lambda url: _print(_serving_text(chosen, url, as_json=as_json))))

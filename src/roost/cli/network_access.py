@@ -5,11 +5,21 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import aiohttp
+import structlog
 
 from roost.cli.keystone import Credentials, KeystoneAway, KeystoneRefused, credentials_of, get_token
 from roost.clients.neutron import NetworkApi, TokenGiver
-from roost.platform.errors import BadRequest
+from roost.network.settings import NetworkSettings
+from roost.platform.errors import BadRequest, RoostError
 from roost.seams.agent import NetworkAway, NetworkRefused
+
+CHECK_TIMEOUT_S = 5.0
+
+log = structlog.get_logger()
+
+
+class CredentialsMissing(RoostError):
+    """A conductor must have network credentials and has none."""
 
 
 def network_api(
@@ -31,6 +41,35 @@ def network_api(
         raise BadRequest(str(error)) from error
     give_token = None if credentials is None else _from_keystone(credentials)
     return NetworkApi(url, give_token, timeout_s=timeout_s, tls=tls)
+
+
+def conductor_network_api(settings: NetworkSettings, environment: Mapping[str, str]) -> NetworkApi | None:
+    """Return the Network API that conductors have credentials for; None where it is the same Roost's. BadRequest."""
+    if not settings.url:
+        return None
+    token_file = Path(settings.token_file) if settings.token_file else None
+    return network_api(settings.url, token_file, environment, timeout_s=CHECK_TIMEOUT_S)
+
+
+async def require_credentials(settings: NetworkSettings, environment: Mapping[str, str]) -> None:
+    """Raise CredentialsMissing where conductors must have network credentials and have none.
+
+    A service that does not answer is no reason.
+    """
+    api = conductor_network_api(settings, environment)
+    if api is None or settings.credentials != "require":
+        return
+    try:
+        await api.check()
+    except NetworkAway as error:
+        log.warning("network credentials are tried later", reason=str(error))
+    except NetworkRefused as error:
+        raise CredentialsMissing(
+            f'[network] credentials = "require", and the conductor has none for {settings.url}: {error}. Set '
+            "[network] token_file, or OS_AUTH_URL and what belongs to it"
+        ) from error
+    finally:
+        await api.close()
 
 
 def _from_file(file: Path) -> TokenGiver:

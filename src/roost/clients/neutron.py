@@ -72,7 +72,12 @@ class NetworkApi:
 
     async def check(self) -> None:
         """Return if the credentials are let in. Raises NetworkRefused, NetworkAway."""
-        await self._call("GET", "/ports?fields=id&limit=1", None)
+        try:
+            await self._call("GET", "/ports?fields=id&limit=1", None)
+        except NetworkRefused as error:
+            if error.is_credentials:
+                raise
+            raise NetworkAway(f"{self._url} is no Network API: {error}") from error
 
     async def take_port(self, wanted: PortWanted) -> PortTaken:
         """See AgentNetwork.take_port."""

@@ -131,7 +131,7 @@ class Host(Struct, frozen=True, kw_only=True):
     """A hypervisor and its provider. declared: by a cloud file, so an agent's report changes no capacity.
 
     down: forced down, or noted as silent: not heard of for too long, or never. id: what clients below microversion 2.53
-    call it. disabled_reason: as its operator gave it.
+    call it. disabled_reason: as its operator gave it. cell_silent: no conductor of its cell is there.
     """
 
     id: int
@@ -149,6 +149,7 @@ class Host(Struct, frozen=True, kw_only=True):
     service_version: int
     seen_at: datetime | None
     down: bool = False
+    cell_silent: bool = False
 
 
 class HostAggregate(Struct, frozen=True, kw_only=True):

@@ -42,7 +42,18 @@ CREATE TABLE compute.host (
     silent boolean NOT NULL DEFAULT true,
     -- For clients below microversion 2.53.
     id bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
-    disabled_reason text
+    disabled_reason text,
+    -- No conductor of its cell is alive: the ledger is to keep servers from it.
+    cell_silent boolean NOT NULL DEFAULT false
+);
+
+CREATE TABLE compute.conductor_heartbeat (
+    id uuid PRIMARY KEY,
+    -- Empty: all.
+    cells text[] NOT NULL,
+    -- Of the network service, as this conductor found them last: roost.compute.model.Credentials.
+    credentials jsonb NOT NULL,
+    seen_at timestamptz NOT NULL DEFAULT now()
 );
 
 CREATE TABLE compute.host_aggregate (

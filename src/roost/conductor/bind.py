@@ -169,7 +169,7 @@ def _information(
     """Return what the host is told of a port. bound: None where its agent is to make or bind it."""
     maker = "conductor" if build.work.stages.makes_ports else "agent"
     return ServerPort(
-        port_id=None if port.pools or port.revision == 0 else port.id,
+        port_id=None if port.pools else port.id,
         tag=port.tag,
         network_id=port.network_id,
         network_name=networks[port.network_id].name,

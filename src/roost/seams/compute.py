@@ -71,7 +71,7 @@ class ServerPort(Struct, frozen=True, kw_only=True):
 
     port_id: None on a flat network of the legacy kind, which has no ports. segment: the provider of its addresses.
     created_by: user, conductor, agent, or roost where that is not known any more. binding: of the port to the server's
-    host; none: there is no port yet, its host's agent makes it. revision: of the port when this was written. fixed_ip:
+    host; none: its host's agent makes it, under this id. revision: of the port when this was written. fixed_ip:
     the address that the agent is to ask for.
     """
 

@@ -1,5 +1,6 @@
 """What the network service does for the conductor and the compute service."""
 
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -21,6 +22,10 @@ class Nic(Struct, frozen=True, kw_only=True):
     network_id: str | None = None
     port_id: str | None = None
     fixed_ip: str | None = None
+
+    def port_id_of(self, server_id: str) -> str:
+        """Return the user's port, or the derived id of Roost's own: the same for the same server and NIC, always."""
+        return self.port_id or str(uuid.uuid5(uuid.UUID(server_id), self.tag))
 
 
 class ServerNics(Struct, frozen=True, kw_only=True):

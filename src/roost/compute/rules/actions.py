@@ -201,6 +201,15 @@ def creation_of(server: Server) -> ServerAction | None:
     )
 
 
+def wait_for_cell(cell: str, since: datetime) -> ActionEvent:
+    """Return the event of a server whose work waits for conductors of its host's cell."""
+    return ActionEvent(
+        name="conductor_wait_for_cell",
+        started_at=since,
+        details=f"no conductor of cell {cell} is there; one is started by `roost serve conductor --cell {cell}`",
+    )
+
+
 def _choice(order: BuildOrder, since: datetime) -> ActionEvent:
     """Return the event that says which order the build has, and why."""
     return ActionEvent(

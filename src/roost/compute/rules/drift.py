@@ -101,12 +101,17 @@ def own_ports(project_id: str, ports: Sequence[AttachedPort]) -> tuple[AttachedP
     return tuple(port for port in ports if port.project_id in (None, project_id))
 
 
-def network_information(kept: Sequence[ServerPort], ports: Sequence[AttachedPort]) -> tuple[ServerPort, ...]:
-    """Return what is kept with the server of its ports, as they are: those known first, in their order."""
+def network_information(
+    kept: Sequence[ServerPort], ports: Sequence[AttachedPort], tags: Mapping[str, str] = {}
+) -> tuple[ServerPort, ...]:
+    """Return what is kept with the server of its ports, as they are: those known first, in their order.
+
+    tags: port id -> the tag of its NIC, in the order of the NICs, for what is not kept any more.
+    """
     known = {_key(port.port_id, port.tag): port for port in kept}
-    order = {key: number for number, key in enumerate(known)}
+    order = {key: number for number, key in enumerate((*known, *(key for key in tags if key not in known)))}
     return tuple(
-        _information(known.get(key), port)
+        _information(known.get(key), port, tags.get(key, port.tag))
         for key, port in sorted(
             ((_key(port.id, port.tag), port) for port in ports),
             key=lambda pair: (order.get(pair[0], len(order)), pair[0]),
@@ -114,12 +119,12 @@ def network_information(kept: Sequence[ServerPort], ports: Sequence[AttachedPort
     )
 
 
-def _information(kept: ServerPort | None, port: AttachedPort) -> ServerPort:
+def _information(kept: ServerPort | None, port: AttachedPort, tag: str) -> ServerPort:
     """Return what is kept of a port as it is; a revision alone is no change."""
     known = kept.created_by if kept is not None and kept.created_by not in ("", "user") else "roost"
     now = ServerPort(
         port_id=port.id,
-        tag=kept.tag if kept else port.tag,
+        tag=kept.tag if kept else tag,
         network_id=port.network_id,
         network_name=port.network_name,
         mac_address=port.mac_address,

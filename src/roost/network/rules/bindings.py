@@ -3,7 +3,6 @@
 Which address a port gets is decided in `addressing`; that there is one, in the ledger.
 """
 
-import uuid
 from collections.abc import Mapping, Sequence, Set
 
 import msgspec
@@ -87,8 +86,8 @@ def is_of_server(device_owner: str) -> bool:
 
 
 def port_id(server_id: str, nic: seam.Nic) -> str:
-    """The user's port, or the derived id of Roost's own: the same for the same server and NIC, always."""
-    return nic.port_id or str(uuid.uuid5(uuid.UUID(server_id), nic.tag))
+    """The port of a server's NIC, whether it exists or not."""
+    return nic.port_id_of(server_id)
 
 
 def decide_reservations(
