@@ -1,6 +1,8 @@
 """Agents' own way to the Network API: ports made, bound and given back over a real socket, tokens, and outages."""
 
 import asyncio
+import os
+import subprocess
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -16,6 +18,7 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from tests.agent.cloud import free_port, until_true
+from tests.cluster import ROOST
 from tests.network.cloud import PROJECT, Cloud
 from tests.network.conftest import MemberCompute
 
@@ -302,3 +305,21 @@ async def test_a_service_that_is_down_stops_no_start() -> None:
 def test_half_of_keystones_variables_are_named() -> None:
     with pytest.raises(BadRequest, match="OS_AUTH_URL is set, and OS_PASSWORD is not"):
         network_api("http://127.0.0.1:1", None, {"OS_AUTH_URL": "http://k", "OS_USERNAME": "nova"}, timeout_s=1)
+
+
+async def test_serve_says_which_credentials_are_missing_and_starts_nothing(listener: Listener, tmp_path: Path) -> None:
+    listener.token = TOKEN
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
+        "ROOST_NETWORK_URL": listener.url,
+        "ROOST_NETWORK_CREDENTIALS": "require",
+    }
+    command = [*ROOST, "serve", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
+    done = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, check=False, timeout=60, env=environment
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert '[network] credentials = "require", and the conductor has none for' in done.stderr
+    assert "Set [network] token_file, or OS_AUTH_URL and what belongs to it" in done.stderr
+    assert not (tmp_path / "data").exists()
