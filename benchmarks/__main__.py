@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import boot, ledger, mirror, moves, network, polls
+from benchmarks import boot, ledger, mirror, moves, network, orders, polls
 from benchmarks.machine import Machine, Server, this_machine
 from benchmarks.rows import ROWS, Kind, Row
 
@@ -48,8 +48,7 @@ def run(row: Row) -> Result:
     """Build the row's world, measure, and take the world down again."""
     measure = network.measure if row.kind in network.MEASUREMENTS else ledger.measure
     processes = {
-        **{Kind.BOOT: boot.measure, Kind.POLL: polls.measure},
-        Kind.MIRROR: mirror.measure,
+        **{Kind.BOOT: boot.measure, Kind.POLL: polls.measure, Kind.ORDER: orders.measure, Kind.MIRROR: mirror.measure},
         **{Kind.MIGRATE: moves.measure, Kind.EVACUATE: moves.measure},
     }
     return Result(row, *asyncio.run(processes.get(row.kind, measure)(row)))

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.cluster import Cluster, boot, cluster, network_ids, settle
 
@@ -71,15 +71,21 @@ class World:
     client: CloudClient
     connection: Connection
     network: str
+    looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def fetch(self, query: str, *arguments: object) -> object:
+        """Return the query's one value; for several tasks, which share the connection."""
+        async with self.looking:
+            return await self.connection.fetchval(query, *arguments)
 
 
 @asynccontextmanager
-async def world_of(row: Row) -> AsyncIterator[World]:
+async def world_of(row: Row, *agent_options: str) -> AsyncIterator[World]:
     """Yield it; it is gone afterwards."""
     with cluster() as made:
         made.serve()
         made.load(cloud(row))
-        made.agent()
+        made.agent(*agent_options)
         database = await Database.open(made.dsn, size=1)
         try:
             async with CloudClient.connect(made.url) as client, database.connection() as connection:

@@ -8,6 +8,7 @@ class Kind(StrEnum):
     """What is measured; the text is the heading of a row's figures."""
 
     BOOT = "first POST to all ACTIVE"
+    ORDER = "POST to ACTIVE, one by one, p50"
     MIGRATE = "first POST to all migrated"
     EVACUATE = "first POST to the last off hosts that died"
     CLAIMS = "claim(groups)"
@@ -65,6 +66,11 @@ ROWS = (
     Row(name="boot-small", kind=Kind.BOOT, hosts=20, segments=2, held=20, amount=40, batch=20, unit="servers/s",
         rounds=1, small=True),
     Row(name="boot-1000", kind=Kind.BOOT, hosts=1000, segments=25, amount=1000, batch=50, unit="servers/s", floor=300),
+    Row(name="order-late-small", kind=Kind.ORDER, hosts=4, segments=2, held=2, amount=6, unit="ms", rounds=1,
+        small=True),
+    Row(name="order-late", kind=Kind.ORDER, hosts=60, segments=3, held=20, amount=200, unit="ms", rounds=3),
+    Row(name="order-early-create", kind=Kind.ORDER, hosts=60, segments=3, held=20, amount=200, unit="ms", rounds=3),
+    Row(name="order-early", kind=Kind.ORDER, hosts=60, segments=3, held=20, amount=200, unit="ms", rounds=3),
     Row(name="migrate-small", kind=Kind.MIGRATE, hosts=20, segments=2, amount=20, batch=20, unit="servers/s", rounds=1,
         small=True),
     Row(name="migrate-1000", kind=Kind.MIGRATE, hosts=1000, segments=25, amount=1000, batch=50, unit="servers/s",

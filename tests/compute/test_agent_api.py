@@ -37,6 +37,7 @@ async def test_an_order_is_polled_begun_and_reported(compute: Compute, http: aio
     assert answer["orders"] == [
         {
             "server_id": server, "host": "h1", "attempt": 1, "desired": "running", "hurry": False, "name": "a server",
+            "project_id": "p",
             "vcpus": 1, "ram_mb": 512, "disk_gb": 1, "ports": [],
         }
     ]  # fmt: skip

@@ -33,7 +33,7 @@ PORT = AttachedPort(
 FLAT = replace(PORT, id=None, tag="1", project_id=None, mac_address="fa:01", addresses=("10.1.0.2",))
 KEPT = ServerPort(
     port_id="port0", tag="0", network_id="n", network_name="net", mac_address="fa:00", addresses=("10.0.0.2",),
-    preserve_on_delete=False,
+    preserve_on_delete=False, created_by="roost", revision=1,
 )  # fmt: skip
 KEPT_FLAT = replace(KEPT, port_id=None, tag="1", mac_address="fa:01", addresses=("10.1.0.2",))
 
@@ -59,7 +59,8 @@ def test_a_port_of_another_project_is_none_of_the_servers(project_id: str | None
         pytest.param((KEPT_FLAT,), (PORT, FLAT), (KEPT_FLAT, KEPT), id="what is new comes last"),
         pytest.param((replace(KEPT, tag="eth0"),), (PORT,), (replace(KEPT, tag="eth0"),), id="its tag is kept"),
         pytest.param((KEPT,), (replace(PORT, network_name="other", mac_address="fa:02", preserve_on_delete=True),),
-                     (replace(KEPT, network_name="other", mac_address="fa:02", preserve_on_delete=True),),
+                     (replace(KEPT, network_name="other", mac_address="fa:02", preserve_on_delete=True,
+                                 created_by="user"),),
                      id="all else is as the port is"),
         pytest.param((KEPT,), (replace(PORT, addresses=("2001:db8::2", "10.0.0.10", "10.0.0.9")),),
                      (replace(KEPT, addresses=("10.0.0.9", "10.0.0.10", "2001:db8::2")),),

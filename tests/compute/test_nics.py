@@ -8,7 +8,7 @@ from roost.compute.rules.nics import end_builds
 
 NOW = {Stage.LAUNCH}
 """It waits for a host, and nobody works on it: it ends at once."""
-MARKED = {Stage.CREATE_PORTS, Stage.PLACE, Stage.ALLOCATE, Stage.BIND, Stage.RETRY}
+MARKED = {Stage.CREATE_PORTS, Stage.PLACE, Stage.ALLOCATE, Stage.BIND, Stage.ASK, Stage.RETRY}
 """A conductor carries it on, and ends it."""
 
 

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from msgspec.structs import replace
 from tests.agent.cloud import AGENT
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud
@@ -33,12 +34,15 @@ from roost.conductor.pipeline import carry, run_once
 from roost.conductor.settings import ConductorSettings
 from roost.network.model import Network
 from roost.network.service import Networks
+from roost.network.service.agent_ports import AgentPort, take_port
 from roost.network.service.reconciler import reconcile_once as reconcile_ports
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
+from roost.platform.errors import Conflict
 from roost.platform.wakeup import Wakeups
-from roost.seams.agent import GuestReport, HostReport
+from roost.seams.agent import GuestOrder, GuestReport, HostReport
+from roost.seams.network import Nic
 
 LEASE_S = 30.0
 BY = Requester(request_id="req-1", project_id=PROJECT, user_id="user", is_admin=True)
@@ -76,6 +80,8 @@ class World:
     guests: dict[tuple[str, str], int] = field(default_factory=dict)
     states: dict[tuple[str, str], str] = field(default_factory=dict)
     running: set[tuple[str, str]] = field(default_factory=set)
+    versions: dict[str, int] = field(default_factory=dict)
+    refusals: list[str] = field(default_factory=list)
 
     @classmethod
     async def make(
@@ -130,6 +136,12 @@ class World:
         async with self.database.connection() as connection:
             now = await connection.fetchval("SELECT now()")
         return await SilenceWatch(self.compute, Listening(since=now - timedelta(hours=1), last=now)).look()
+
+    async def set_version(self, host: str, version: int) -> None:
+        """The agent of this host speaks the contract of that service version from now on."""
+        self.versions[host] = version
+        agent = replace(AGENT, service_version=version)
+        await guests.Polls(self.compute).poll([host], agent=agent, busy=[], wait_s=0)
 
     async def routed(self, **cidr_by_physical_network: str) -> Network:
         """A routed network with one segment for each physical network."""
@@ -189,6 +201,17 @@ class World:
             wake.set()
             await sleeper
 
+    async def orders(self, *, silent: Sequence[str] = ()) -> list[GuestOrder]:
+        """What hosts are asked for, but for silent ones."""
+        names = await guests.list_host_names(self.compute, declared_only=False)
+        heard = [name for name in names if name not in silent]
+        orders: list[GuestOrder] = []
+        for version in sorted({self.versions.get(name) for name in heard}, key=str):
+            agent = AGENT if version is None else replace(AGENT, service_version=version)
+            theirs = [name for name in heard if self.versions.get(name) == version]
+            orders += (await guests.Polls(self.compute).poll(theirs, agent=agent, busy=[], wait_s=0)).orders
+        return orders
+
     async def serve_hosts(
         self, *, failing: Sequence[str] = (), silent: Sequence[str] = (), refused: Sequence[str] = ()
     ) -> int:
@@ -196,9 +219,7 @@ class World:
 
         refused: states into which no host brings a guest that is there.
         """
-        names = await guests.list_host_names(self.compute, declared_only=False)
-        heard = [name for name in names if name not in silent]
-        orders = (await guests.Polls(self.compute).poll(heard, agent=AGENT, busy=[], wait_s=0)).orders
+        orders = await self.orders(silent=silent)
         reports = []
         for order in orders:
             state = order.desired
@@ -206,13 +227,38 @@ class World:
             if state != "absent" and present != order.attempt:
                 self.launches.append((order.server_id, order.host))
                 await self.report(order.server_id, order.host, order.attempt, "begun")
-                state = "failed" if order.host in failing else state
+                state = state if await self._take_ports(order) and order.host not in failing else "failed"
             elif state in refused:
                 state = "failed" if self.states[order.server_id, order.host] == "incoming" else "unchanged"
             self._note(order.server_id, order.host, order.attempt, state)
             reports.append(self._report(order.server_id, order.host, order.attempt, state, desired=order.desired))
         await guests.report(self.compute, reports, agent=AGENT)
         return len(orders)
+
+    async def _take_ports(self, order: GuestOrder) -> bool:
+        """The host's agent makes and binds what is missing; whether it could."""
+        tasks = []
+        for port in order.ports:
+            if port.binding == "bound":
+                continue
+            nic = Nic(tag=port.tag, network_id=port.network_id, fixed_ip=port.fixed_ip)
+            if port.preserve_on_delete:
+                nic = Nic(tag=port.tag, port_id=port.port_id)
+            wanted = AgentPort(
+                server_id=order.server_id,
+                project_id=PROJECT,
+                nic=nic,
+                host=order.host,
+                revision=port.revision or None,
+            )
+            tasks.append(wanted)
+        for wanted in tasks:
+            try:
+                await take_port(self.networks, wanted)
+            except Conflict as error:
+                self.refusals.append(str(error))
+                return False
+        return True
 
     def _note(self, server_id: str, host: str, attempt: int, state: str) -> None:
         """A host does what it was asked for: no two guests of one server ever have their NICs up."""

@@ -23,12 +23,15 @@ from roost.agent.connection import Connection, NotLetIn, Refused
 from roost.agent.desired import decide_actions
 from roost.agent.drivers import Driver, LaunchFailed
 from roost.agent.lease import Lease, now_s
+from roost.agent.ports import AgentPorts
 from roost.agent.token import TokenSource
 from roost.platform.crash import crash_point
 from roost.platform.errors import RoostError
 from roost.seams.agent import (
     NICS_UP,
+    SERVICE_VERSION,
     AgentIdentity,
+    AgentNetwork,
     GuestAttempt,
     GuestKey,
     GuestOrder,
@@ -89,12 +92,15 @@ async def run(
     stop: asyncio.Event | None = None,
     token: TokenSource | None = None,
     tls: ssl.SSLContext | None = None,
+    network: AgentNetwork | None = None,
+    service_version: int = SERVICE_VERSION,
 ) -> None:
     """Work until cancelled. Raises ServedElsewhere.
 
     hosts: registered as they are; None for every host that a cloud file declared, now or later. token: None where the
-    API asks for none. tls: None to trust whom the machine trusts. Raises TokenRefused if the first call is not let in,
-    and ServedElsewhere when, at the start, another agent has one of the hosts, or all declared ones.
+    API asks for none. tls: None to trust whom the machine trusts. network: for ports that are this agent's to make or
+    bind. service_version: whose contract it speaks. Raises TokenRefused if the first call is not let in, and
+    ServedElsewhere when, at the start, another agent has one of the hosts, or all declared ones.
     """
     if stop is None:
         stop = asyncio.Event()
@@ -103,7 +109,8 @@ async def run(
             loop.add_signal_handler(number, stop.set)
     try:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=tls or True)) as session:
-            agent = Agent(Connection(session, api_url, token), hosts, driver)
+            ports = AgentPorts(network, service_version=service_version)
+            agent = Agent(Connection(session, api_url, token), hosts, driver, ports, service_version)
             work = asyncio.create_task(agent.run())
             try:
                 await _first(stop.wait(), work)
@@ -127,7 +134,15 @@ def fleet(count: int, *, like: HostReport) -> list[HostReport]:
 class Agent:
     """Orders being worked on, and reports that are not answered yet."""
 
-    def __init__(self, connection: Connection, hosts: Sequence[HostReport] | None, driver: Driver) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        hosts: Sequence[HostReport] | None,
+        driver: Driver,
+        ports: AgentPorts,
+        service_version: int,
+    ) -> None:
+        self._ports = ports
         self._connection = connection
         self._hosts = hosts
         self._driver = driver
@@ -144,7 +159,7 @@ class Agent:
         self._returns_seen = 0
         self._was_refused = False
         label = f"process {os.getpid()} on {socket.gethostname()}"
-        self._agent = AgentIdentity(id=driver.instance_id, label=label)
+        self._agent = AgentIdentity(id=driver.instance_id, label=label, service_version=service_version)
 
     async def run(self) -> None:
         """Work until cancelled. Raises ServedElsewhere."""
@@ -294,7 +309,7 @@ class Agent:
         crash_point("agent.after-begin")
         async with self._slots:
             try:
-                await self._driver.launch(order)
+                await self._driver.launch(await self._ports.take(order))
             except Exception as error:
                 if not isinstance(error, LaunchFailed):
                     log.exception("the driver failed", server_id=order.server_id, host=order.host)
@@ -347,6 +362,7 @@ class Agent:
             log.error("a guest of a higher attempt stays", server_id=order.server_id, host=order.host)
             await asyncio.sleep(DESTROY_RETRY_S)  # the order is of an older database, and comes again
             return
+        await self._ports.give_back(order)
         await self._report(order, "absent")
 
     async def _destroy(self, key: GuestKey, attempt: int) -> None:

@@ -1,18 +1,21 @@
 """What is built beyond the ledger: networks, compute, the conductor. A placement service alone imports none of it."""
 
+import os
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from roost.cli.network_access import conductor_network_api
 from roost.cli.settings import Settings
 from roost.clients.glance import GlanceImages
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
+from roost.clients.neutron import NetworkApi
 from roost.clients.placement import RemotePlacement
 from roost.compute import api as compute_api
 from roost.compute.api import agent as agent_api
@@ -22,14 +25,17 @@ from roost.compute.service import audit as compute_audit
 from roost.compute.service.agent_tokens import AgentTokens
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.moves import confirm_due
+from roost.compute.service.network_info import NetworkInfoHealer
 from roost.compute.service.silence import SilenceWatch
 from roost.conductor import pipeline
 from roost.conductor.context import Conductor
+from roost.conductor.credentials import CredentialsWatch, Presence
 from roost.conductor.reconcile import reconcile_once as reconcile_claims
 from roost.network import api as network_api
 from roost.network.service import Networks
 from roost.network.service import audit as network_audit
 from roost.network.service.reconciler import reconcile_once as reconcile_network
+from roost.network.settings import NetworkSettings
 from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.repeat import repeat
@@ -51,6 +57,9 @@ class CloudParts:
     compute_policy: Policy
     images: GlanceImages | None = None
     elsewhere: RemotePlacement | None = None
+    network_api: NetworkApi | None = None
+    watch: CredentialsWatch = field(default_factory=CredentialsWatch)
+    network_settings: NetworkSettings = field(default_factory=NetworkSettings)
 
     @classmethod
     def wire(
@@ -69,10 +78,23 @@ class CloudParts:
         compute = Compute(database, env, placement, wakeups=wakeups, images=images, settings=settings.compute)
         networks = Networks(database, env, placement, LocalCompute(compute), settings=settings.network)
         compute.network = network = LocalNetwork(networks)
+        api = conductor_network_api(settings.network, os.environ)
+        watch = CredentialsWatch(api.check if api else None)
         conductor = Conductor(
-            compute, placement, network, network, env, wakeups, settings.conductor, settings.scheduling
+            compute, placement, network, network, env, wakeups, settings.conductor, settings.scheduling, watch.current
         )
-        return cls(networks, compute, conductor, network_policy, compute_policy, images, elsewhere)
+        return cls(
+            networks,
+            compute,
+            conductor,
+            network_policy,
+            compute_policy,
+            images=images,
+            elsewhere=elsewhere,
+            network_api=api,
+            watch=watch,
+            network_settings=settings.network,
+        )
 
     async def close(self) -> None:
         """Close the connections to other services."""
@@ -80,6 +102,8 @@ class CloudParts:
             await self.images.close()
         if self.elsewhere:
             await self.elsewhere.close()
+        if self.network_api:
+            await self.network_api.close()
 
     def apis(self) -> dict[str, Callable[[], list[Route]]]:
         """Return the routes of each service, for the main listener."""
@@ -96,6 +120,11 @@ class CloudParts:
         """Return the listener of the agents behind their tokens."""
         return AgentAuthentication(app, AgentTokens(self.compute.database))
 
+    async def _conduct(self) -> None:
+        """Try the credentials before the first server is carried on with: its order depends on them."""
+        await self.watch.look()
+        await pipeline.run(self.conductor)
+
     def background_tasks(self, role: str) -> list[Coroutine[Any, Any, None]]:
         """Return what a process of this role does besides answering requests; none of these ever returns."""
         compute, networks, conductor = self.compute, self.networks, self.conductor
@@ -105,8 +134,13 @@ class CloudParts:
         if role == "conductor":
             audit = partial(compute_audit.AUDIT.reconcile, compute)
             reconcile_s, audit_s = conductor.settings.reconcile_s, conductor.settings.audit_s
+            healer = NetworkInfoHealer(compute, repairs_max=conductor.settings.repairs_max)
+            beat_s, check_s = compute.settings.heard_again_s, self.network_settings.credentials_check_s
             work += [
-                pipeline.run(conductor),
+                self._conduct(),
+                repeat(Presence(conductor, self.watch).beat, "saying that a conductor is there", interval_s=beat_s),
+                repeat(self.watch.look, "trying network credentials", interval_s=check_s),
+                repeat(healer.heal_round, "rebuilding network info", interval_s=audit_s),
                 repeat(partial(reconcile_claims, conductor), "returning leaked claims", interval_s=reconcile_s),
                 repeat(audit, "auditing servers and hosts", interval_s=audit_s),
                 repeat(partial(publish_hosts, compute), "publishing hosts", interval_s=PUBLISH_HOSTS_S),

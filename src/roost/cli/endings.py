@@ -12,17 +12,17 @@ from roost.platform.errors import RoostError
 Result = TypeVar("Result")
 
 
-def run(work: Coroutine[Any, Any, Result], *, program: str = "roost") -> Result:
-    """Run to the end; an expected error is printed as its sentence, with exit status 1."""
+def run(work: Coroutine[Any, Any, Result], *, program: str = "roost", failed: int = 1) -> Result:
+    """Run to the end; an expected error is printed as its sentence, with the exit status `failed`."""
     try:
         return uvloop.run(work)
     except RoostError as error:
-        fail(error, program=program)
+        fail(error, program=program, status=failed)
     except ExceptionGroup as errors:
         expected = errors.subgroup(RoostError)
         if expected is None:
             raise
-        fail(_first(expected), program=program)
+        fail(_first(expected), program=program, status=failed)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
@@ -32,7 +32,7 @@ def _first(errors: ExceptionGroup[RoostError]) -> RoostError:
     return _first(error) if isinstance(error, ExceptionGroup) else error
 
 
-def fail(error: RoostError, *, program: str = "roost") -> NoReturn:
-    """End with the error's sentence and exit status 1."""
+def fail(error: RoostError, *, program: str = "roost", status: int = 1) -> NoReturn:
+    """End with the error's sentence."""
     print(f"{program}: {error}", file=sys.stderr)  # noqa: T201
-    raise typer.Exit(1) from None
+    raise typer.Exit(status) from None

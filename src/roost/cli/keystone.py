@@ -14,6 +14,10 @@ class KeystoneRefused(RoostError):
     """Keystone gives no token for the OS_… variables."""
 
 
+class KeystoneAway(KeystoneRefused):
+    """Keystone does not answer now."""
+
+
 class Credentials(Struct, frozen=True):
     """Where tokens are had, and the body that asks for one."""
 
@@ -77,10 +81,11 @@ async def get_token(session: aiohttp.ClientSession, credentials: Credentials) ->
                 raise KeystoneRefused(f"Keystone at {url} refuses the OS_… variables: {culprit}")
             if response.status != 201 or "X-Subject-Token" not in response.headers:
                 detail = detail_of(await response.read())
-                raise KeystoneRefused(f"POST {url} was answered {response.status}: {detail}")
+                kind = KeystoneAway if response.status >= 500 else KeystoneRefused
+                raise kind(f"POST {url} was answered {response.status}: {detail}")
             return response.headers["X-Subject-Token"]
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise KeystoneRefused(f"POST {url} failed: {reason_of(error)}") from error
+        raise KeystoneAway(f"POST {url} failed: {reason_of(error)}") from error
 
 
 def _user(environment: Mapping[str, str]) -> dict[str, Any]:

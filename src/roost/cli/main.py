@@ -18,10 +18,11 @@ import typer
 from roost.cli import asking
 from roost.cli.asking import DEFAULT_API, DEFAULT_LISTEN, Api, CaFile, Token, check_api
 from roost.cli.crash_points import CRASH_POINTS
-from roost.cli.endings import fail, run
+from roost.cli.endings import run
 from roost.cli.fake_options import FakeDelay, FakeFail, FakePreCopy, FakeRefuse, read_faults
 from roost.cli.help_text import PlainCommand, new_program
 from roost.cli.lifeline import end_with_stdin
+from roost.cli.network_options import NetworkTokenFile, NetworkUrl, ServiceVersion
 from roost.cli.roles import AUTHS, PRESETS, SERVICES, check_policy_word
 from roost.cli.tls_options import (
     AgentCa,
@@ -35,7 +36,7 @@ from roost.cli.tls_options import (
     path_text,
 )
 from roost.platform.crash import check_crash_point
-from roost.platform.errors import BadRequest, RoostError, reason_of
+from roost.platform.errors import BadRequest
 from roost.platform.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -67,6 +68,10 @@ AgentListen = Annotated[
 TokenFile = Annotated[
     Path | None,
     typer.Option(help="The file that has the agent's token.", show_default="$ROOST_AGENT_TOKEN, if there is one"),
+]
+Cells = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="The conductors carry on with servers of this cell only; may be repeated."),
 ]
 DataDir = Annotated[
     Path | None,
@@ -123,6 +128,7 @@ def _serve(
     pg_template: Template = None,
     config: ConfigFile = None,
     beside: Beside = False,
+    cell: Cells = None,
     until_stdin_ends: UntilStdinEnds = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
@@ -157,6 +163,7 @@ def _serve(
         policy=_policy(auth, policy),
         tls=listener_tls(tls_cert, tls_key, agent_ca),
         placement_url=placement_url,
+        cells=tuple(cell or ()),
     )
     _begin("supervisor", until_stdin_ends=until_stdin_ends)
     run(serve(options, ready=lambda url: _print(_serving_text(chosen, url, as_json=as_json))))
@@ -186,6 +193,9 @@ def _agent(
     fake_fail: FakeFail = None,
     fake_refuse: FakeRefuse = None,
     token_file: TokenFile = None,
+    service_version: ServiceVersion = None,
+    network_url: NetworkUrl = None,
+    network_token_file: NetworkTokenFile = None,
     ca_file: CaFile = None,
     cert: ClientCert = None,
     key: ClientKey = None,
@@ -198,32 +208,29 @@ def _agent(
 
     Example: `roost agent --fleet all --api http://127.0.0.1:8778`
     """
-    from roost.agent.agent import run as run_agent
-    from roost.agent.drivers.fake import FakeDriver, StateInUse
-    from roost.agent.token import TokenSource
-    from roost.seams.agent import HostReport
+    from roost.cli.agent_command import AgentOptions, run_agent_command
+    from roost.seams.agent import SERVICE_VERSION, HostReport
 
     if driver != "fake":
         _misused(f"--driver {driver}: expected fake")
     check_api(api)
-    shape = {"vcpus": vcpus, "ram_mb": ram_mb, "disk_gb": disk_gb}
+    version = service_version or SERVICE_VERSION
+    shape = {"vcpus": vcpus, "ram_mb": ram_mb, "disk_gb": disk_gb, "service_version": version}
     like = HostReport(name="", **shape, physical_networks=tuple(physical_network or ()), cell=cell or "cell1")
-    hosts = _agent_hosts(host, fleet, like)
-    tls = client_tls(ca_file, cert, key)
-    state = state or (Path("agent") if host is None else Path("agent", host[0]))
+    options = AgentOptions(
+        api=api,
+        hosts=_agent_hosts(host, fleet, like),
+        state=state or (Path("agent") if host is None else Path("agent", host[0])),
+        token_file=token_file,
+        service_version=version,
+        network_url=network_url or f"{api.rstrip('/')}/network",
+        network_token_file=network_token_file,
+        tls=client_tls(ca_file, cert, key),
+        faults=lambda: read_faults(fake_delay, fake_pre_copy, fake_fail, fake_refuse),
+    )
     _begin("agent", until_stdin_ends=until_stdin_ends)
-    try:
-        faults = read_faults(fake_delay, fake_pre_copy, fake_fail, fake_refuse)
-        token = TokenSource(token_file, os.environ)
-        fake = FakeDriver(state, faults)
-    except BadRequest as error:
-        _misused(str(error))
-    except RoostError as error:
-        fail(error)
-    except (StateInUse, OSError) as error:
-        fail(RoostError(f"--state {state}: {reason_of(error)}"))
-    run(run_agent(api_url=api, hosts=hosts, driver=fake, token=token, tls=tls))
-    _note(f"The agent has stopped. What its hosts run is kept in {state.absolute()}.")
+    run_agent_command(options)
+    _note(f"The agent has stopped. What its hosts run is kept in {options.state.absolute()}.")
 
 
 @app.command("load", cls=PlainCommand)

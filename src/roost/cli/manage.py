@@ -21,9 +21,11 @@ from roost.cli.help_text import PlainCommand, PlainGroup, new_program
 from roost.cli.import_report import exit_status, print_report, report_json
 from roost.cli.keystone import credentials_of
 from roost.cli.ledger_target import LedgerTarget, open_ledger
+from roost.cli.network_info import heal
 from roost.cli.placement_source import Source, read_placement
 from roost.cli.story_output import Bars
 from roost.cli.tables import table_console
+from roost.cli.upgrade_check import ERROR, upgrade_check
 from roost.placement.service.imports import compare_ledger, import_ledger
 from roost.placement.service.ledger import Ledger
 from roost.platform.logs import configure_logging
@@ -39,6 +41,8 @@ placement_app = typer.Typer(cls=PlainGroup, help="What nova-manage does to Place
 app.add_typer(placement_app, name="placement")
 db_app = typer.Typer(cls=PlainGroup, help="The database between two releases of Roost.", no_args_is_help=True)
 app.add_typer(db_app, name="db")
+status_app = typer.Typer(cls=PlainGroup, help="Whether this Roost is ready for the next release.", no_args_is_help=True)
+app.add_typer(status_app, name="status")
 
 
 class ResourceClass(Enum):
@@ -312,6 +316,51 @@ def _check_db(
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     raise typer.Exit(_run(upgrading.check(target, table_console(), as_json=as_json)))
+
+
+@status_app.command("upgrade-check", cls=PlainCommand)
+def _upgrade_check(
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    config: ConfigFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the checks as one JSON object.")] = False,
+) -> None:
+    """Say in which order servers are built and why, and what the next release will require.
+
+    Exit status 0: ready. 1: a warning. 2: a failure. 255: the check itself failed.
+
+    Example: `roost-manage status upgrade-check --data-dir /var/lib/roost`
+    """
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    configure_logging("manage")
+    work = upgrade_check(target, table_console(), config=config, as_json=as_json)
+    raise typer.Exit(endings.run(work, program="roost-manage", failed=ERROR))
+
+
+@app.command("heal_network_info", cls=PlainCommand)
+def _heal_network_info(
+    server: Annotated[str | None, typer.Option(metavar="ID", help="Of this server.", show_default="all")] = None,
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    config: ConfigFile = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what differs; write nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every server that differed as JSON.")] = False,
+) -> None:
+    """Rebuild what is kept with servers of their ports, as conductors do every so often.
+
+    Ports are only read. A server that is being worked on is left alone: who works on it writes it.
+
+    Exit status 0: all is as the ports are. 3: something differs on --dry-run, or could not be written now.
+
+    Example: `roost-manage heal_network_info --data-dir /var/lib/roost --dry-run`
+    """
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    if server is not None and not UUID.fullmatch(server):
+        raise typer.BadParameter(f"--server {server}: expected the id of a server")
+    work = heal(target, table_console(), server=server, dry_run=dry_run, config=config, as_json=as_json)
+    raise typer.Exit(_run(work))
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:

@@ -28,7 +28,8 @@ class Serving(Struct, frozen=True, kw_only=True):
 
     services: of SERVICES. host, port: the main listener; agent_host, agent_port: the agents'. config: the roost.toml.
     auth: of AUTHS. policy: a name of PRESETS, or a file. tls: None for listeners that speak http. placement_url: the
-    Placement service to use instead of the ledger next door; None: as `[placement_client]` says.
+    Placement service to use instead of the ledger next door; None: as `[placement_client]` says. cells: whose servers
+    the conductors carry on with; none: as roost.toml says.
     """
 
     services: tuple[str, ...]
@@ -41,6 +42,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     policy: str | None = None
     tls: ListenerTls | None = None
     placement_url: str | None = None
+    cells: tuple[str, ...] = ()
 
 
 class ProcessConfig(Serving, frozen=True, kw_only=True):

@@ -91,6 +91,7 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
 
         await check_placement(settings, options.services)
     _check_listeners(options)
+    await _check_credentials(options)
     with contextlib.ExitStack() as stack:
         port = _hold_port(stack, options.host, options.port, option="--listen") if options.listens else 0
         agent_port = 0
@@ -122,6 +123,15 @@ def _check_listeners(options: ServeOptions) -> None:
         options.tls.check()
     if "compute" in options.services and _is_loopback(options.agent_host) and not _is_loopback(options.host):
         log.warning("only agents of this machine reach their listener: --agent-listen gives it another address")
+
+
+async def _check_credentials(options: ServeOptions) -> None:
+    """Raise CredentialsMissing, BadRequest where the conductors could not work with the network service they must."""
+    settings = read_settings(options.config).network
+    if settings.url and "conductor" in options.services:
+        from roost.cli.network_access import require_credentials
+
+        await require_credentials(settings, os.environ)
 
 
 def _is_loopback(host: str) -> bool:

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -59,6 +60,8 @@ class Parts:
     async def wire(cls, database: Database, config: ProcessConfig) -> "Parts":
         """Build the parts that these services need, on one pool of connections."""
         settings = read_settings(config.config, placement_url=config.placement_url)
+        if config.cells:
+            settings = replace(settings, conductor=replace(settings.conductor, cells=config.cells))
         policy_of = partial(
             access.read_policy, settings=settings, auth=config.auth, policy=config.policy, config=config.config
         )

@@ -1,6 +1,6 @@
-"""The words of the compute service: flavors, hosts, servers, their actions, moves, guests, and the pipeline's rows.
+"""The words of the compute service, in one file because all its rooms speak them.
 
-Above 500 lines, for the words of one wing are looked up in one place.
+Flavors, hosts, servers, their actions, moves, guests, and the pipeline's rows.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,8 @@ CHANNELS = (WORK_CHANNEL, GUEST_CHANNEL)
 class Stage(Enum):
     """Where a server's work stands; docs/design.md section 6.
 
-    ALLOCATE: it gets its addresses on flat networks; without any it goes from PLACE to BIND.
+    ALLOCATE: it gets its addresses on flat networks; without any it goes from PLACE on. ASK: its host is asked for the
+    guest with the ports as they are, which the host's agent then makes and binds (BuildOrder).
     LAUNCH waits for the agent; a conductor leases it once its time is over. SETTLE: it is ACTIVE, its reservations of
     ports end. RETRY and FAIL follow a failure; FAIL and DELETE wait until no host has a guest of the server any more.
     Of moves alone: HOLD notes what the server has, COPY waits for a guest that takes over the memory of the one that
@@ -33,6 +34,7 @@ class Stage(Enum):
     PLACE = "place"
     ALLOCATE = "allocate"
     BIND = "bind"
+    ASK = "ask"
     LAUNCH = "launch"
     SETTLE = "settle"
     RETRY = "retry"
@@ -44,6 +46,50 @@ class Stage(Enum):
     RESTORE = "restore"
     CONFIRM = "confirm"
     OFFLOAD = "offload"
+
+
+class BuildOrder(Struct, frozen=True, kw_only=True):
+    """The stages that a server's build goes through, chosen once, at its beginning; `compute/rules/orders.py`.
+
+    reason: why this order, in words for operators.
+    """
+
+    name: str
+    stages: tuple[Stage, ...]
+    reason: str = ""
+    chosen_at: datetime | None = None
+
+    @property
+    def makes_ports(self) -> bool:
+        """Return whether the ports are made before a host is chosen."""
+        return Stage.CREATE_PORTS in self.stages
+
+    def after(self, stage: Stage) -> Stage:
+        """Return the stage that follows."""
+        return self.stages[self.stages.index(stage) + 1]
+
+    def sentence(self) -> str:
+        """Return the order in words; who asks the host for the guest is no matter of operators."""
+        shown = " -> ".join(stage.value for stage in self.stages if stage is not Stage.ASK)
+        return f"{self.name}: {shown}, since {self.reason}"
+
+
+EARLY = BuildOrder(
+    name="early",
+    stages=(Stage.CREATE_PORTS, Stage.PLACE, Stage.BIND, Stage.LAUNCH),
+    reason="every live agent understands it and the conductor has network credentials",
+)
+"""Also the order of servers that are older than the choice."""
+
+
+class Credentials(Struct, frozen=True):
+    """Whether a conductor may work with the network service. reason: why not, or what they are."""
+
+    usable: bool
+    reason: str = ""
+
+
+LOCAL_CREDENTIALS = Credentials(True, "the network service is of the same Roost")
 
 
 class MoveKind(Enum):
@@ -86,7 +132,7 @@ class Host(Struct, frozen=True, kw_only=True):
 
     down: forced down, or noted as silent: not heard of for too long, or never. id: what clients below microversion 2.53
     call it. disabled_reason: as its operator gave it. down_told: the ledger was last told that it is down, so that it
-    gets no server yet, also if it is up again.
+    gets no server yet, also if it is up again. cell_silent: no conductor of its cell is there.
     """
 
     id: int
@@ -105,6 +151,7 @@ class Host(Struct, frozen=True, kw_only=True):
     seen_at: datetime | None
     down: bool = False
     down_told: bool = False
+    cell_silent: bool = False
 
 
 class HostAggregate(Struct, frozen=True, kw_only=True):
@@ -226,7 +273,8 @@ class Work(Struct, frozen=True, kw_only=True):
     """A leased work row with what its stages need to know of its server.
 
     attempt: the fence. failures: launches that failed or did not begin in time, and refused binds.
-    active: whether the server ever ran. host: where it is now. move: what it is on its way to.
+    active: whether the server ever ran. host: where it is now. move: what it is on its way to. order: None for one that
+    is still to be chosen, or that is older than the choice.
     """
 
     server_id: str
@@ -244,6 +292,12 @@ class Work(Struct, frozen=True, kw_only=True):
     active: bool
     host: str | None = None
     move: Move | None = None
+    order: BuildOrder | None = None
+
+    @property
+    def stages(self) -> BuildOrder:
+        """Return the order of its stages."""
+        return self.order or EARLY
 
 
 class Marks(Struct, frozen=True):
@@ -329,6 +383,7 @@ class Server(Struct, frozen=True, kw_only=True):
     request_id: str = ""
     hostname: str = ""
     zone: str | None = None
+    order: BuildOrder | None = None
 
 
 class Requester(Struct, frozen=True, kw_only=True):

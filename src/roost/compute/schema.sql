@@ -44,7 +44,18 @@ CREATE TABLE compute.host (
     id bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
     disabled_reason text,
     -- Whether the ledger was last told that the host is down.
-    down_told boolean NOT NULL DEFAULT true
+    down_told boolean NOT NULL DEFAULT true,
+    -- No conductor of its cell is alive: the ledger is to keep servers from it.
+    cell_silent boolean NOT NULL DEFAULT false
+);
+
+CREATE TABLE compute.conductor_heartbeat (
+    id uuid PRIMARY KEY,
+    -- Empty: all.
+    cells text[] NOT NULL,
+    -- Of the network service, as this conductor found them last: roost.compute.model.Credentials.
+    credentials jsonb NOT NULL,
+    seen_at timestamptz NOT NULL DEFAULT now()
 );
 
 CREATE TABLE compute.host_aggregate (
@@ -107,7 +118,9 @@ CREATE TABLE compute.server (
     locked_reason text,
     tags text[] NOT NULL DEFAULT '{}',
     -- As it calls itself; null for those that are older than the column: their names.
-    hostname text
+    hostname text,
+    -- How it is built: roost.compute.model.BuildOrder; null until a conductor has chosen it.
+    build_order jsonb
 ) WITH (fillfactor = 70);
 CREATE INDEX server_host ON compute.server (host);
 

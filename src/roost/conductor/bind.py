@@ -1,4 +1,7 @@
-"""The stage `bind`: ports get their host and address, and the host is asked to launch the server."""
+"""The stages `bind` and `ask`: ports get their host and address, and the host is asked to launch the server.
+
+Where the host's agent binds, `ask` comes instead of `bind`.
+"""
 
 from collections.abc import Mapping, Sequence, Set
 
@@ -32,6 +35,21 @@ async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     for build, ports_known in builds_with_ports:
         changes.append(_launch(build, ports_known, [answers[port.id] for port in ports_known], networks, lease))
     crash_point("launch.before-desire")
+    advanced = await lease.advance(builds, changes, ports=ports)
+    crash_point("launch.after-desire")
+    return advanced.going_on
+
+
+async def ask(lease: Lease, builds: Sequence[Build]) -> list[Build]:
+    """Send the servers to their hosts with the ports as they are: their agents make and bind what is missing."""
+    ports, changes = await _read_ports(lease, builds)
+    networks = await lease.conductor.network.get_networks(
+        sorted({port.network_id for ports_known in ports.values() for port in ports_known})
+    )
+    crash_point("launch.before-desire")
+    for build in builds:
+        if (ports_known := ports.get(build.work.server_id)) is not None:
+            changes.append(_asked(build, [_information(build, port, networks) for port in ports_known], lease))
     advanced = await lease.advance(builds, changes, ports=ports)
     crash_point("launch.after-desire")
     return advanced.going_on
@@ -113,18 +131,18 @@ def _launch(
             keep=True,
         )
     info = [
-        ServerPort(
-            port_id=None if port.pools else port.id,
-            tag=port.tag,
-            network_id=port.network_id,
-            network_name=networks[port.network_id].name,
-            mac_address=port.mac_address,
-            addresses=answer.addresses,
-            preserve_on_delete=port.preserve_on_delete,
-        )
+        _information(build, port, networks, answer)
         for port, answer in zip(ports, answers, strict=True)
         if isinstance(answer, Bound)
     ]
+    return _asked(build, info, lease, note=_note(placed, answers))
+
+
+def _asked(build: Build, info: Sequence[ServerPort], lease: Lease, *, note: str | None = None) -> StageChange:
+    """Return the change by which the host that was chosen is asked for the guest, with these ports."""
+    work = build.work
+    placed = work.placed
+    assert placed is not None, "place comes before bind"
     delay_s = begin_wait_s(lease.conductor.settings)
     server = ServerChange(status="BUILD", task_state="spawning", host=placed.host, network_info=tuple(info))
     if work.move is not None:
@@ -141,5 +159,26 @@ def _launch(
         desired="running" if work.move is None else work.move.plan.power_wanted,
         delay_s=delay_s,
         server=server,
-        note=_note(placed, answers),
+        note=note,
+    )
+
+
+def _information(
+    build: Build, port: Port, networks: Mapping[str, NetworkView], bound: Bound | None = None
+) -> ServerPort:
+    """Return what the host is told of a port. bound: None where its agent is to make or bind it."""
+    maker = "conductor" if build.work.stages.makes_ports else "agent"
+    return ServerPort(
+        port_id=None if port.pools else port.id,
+        tag=port.tag,
+        network_id=port.network_id,
+        network_name=networks[port.network_id].name,
+        mac_address=port.mac_address,
+        addresses=port.addresses if bound is None else bound.addresses,
+        preserve_on_delete=port.preserve_on_delete,
+        segment=port.provider_uuid,
+        created_by="user" if port.preserve_on_delete else maker,
+        binding="bound" if bound else "none" if port.revision == 0 else "unbound",
+        revision=bound.revision if bound else port.revision,
+        fixed_ip=None if bound else port.fixed_ip,
     )

@@ -1,11 +1,11 @@
 """What a conductor works with, and what its stages hand to each other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
-from roost.compute.model import Stage, StageChange, Work
+from roost.compute.model import LOCAL_CREDENTIALS, Credentials, Stage, StageChange, Work
 from roost.compute.service import Compute
 from roost.compute.service.work import change_stages, list_held
 from roost.conductor.settings import ConductorSettings
@@ -21,7 +21,7 @@ PROGRESS = ("attempt", "failures", "excluded_hosts", "placed", "failure")
 
 @dataclass
 class Conductor:
-    """One conductor: its neighbours, its settings, its clock and chance."""
+    """One conductor: its neighbours, its settings, its clock and chance. credentials: as they were found last."""
 
     compute: Compute
     placement: ClaimClient
@@ -31,6 +31,7 @@ class Conductor:
     wakeups: Wakeups
     settings: ConductorSettings = field(default_factory=ConductorSettings)
     scheduling: SchedulingSettings = field(default_factory=SchedulingSettings)
+    credentials: Callable[[], Credentials] = lambda: LOCAL_CREDENTIALS
 
 
 @dataclass(frozen=True)

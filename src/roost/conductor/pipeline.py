@@ -3,6 +3,8 @@
     create_ports -> place -> bind -> launch ... settle, or retry -> place, or fail; and delete, from anywhere
                        (allocate, on flat networks, before bind)
 
+That is the early order; orders.py chooses it or one of those in which agents make or bind the ports.
+
 A stage is a function of a batch: it makes its outside effects, which can be repeated, then moves its rows on in one
 transaction under their lease. Any conductor may take over any row at any time. See docs/design.md section 6.
 """
@@ -15,10 +17,11 @@ import structlog
 
 from roost.compute.model import WORK_CHANNEL, Stage
 from roost.compute.service.work import lease_work
-from roost.conductor.bind import bind
+from roost.conductor.bind import ask, bind
 from roost.conductor.context import Build, Conductor, Lease
 from roost.conductor.finish import delete, fail, launch_timeout, retry, settle
 from roost.conductor.moves import confirm, copy, hold, offload, restore, stop
+from roost.conductor.orders import give_orders
 from roost.conductor.place import place
 from roost.conductor.ports import allocate, create_ports
 from roost.platform.errors import DatabaseUnavailable, TransactionVictim
@@ -48,6 +51,7 @@ STAGES: tuple[tuple[Stage, StageFunction], ...] = (
     (Stage.COPY, copy),
     (Stage.STOP, stop),
     (Stage.BIND, bind),
+    (Stage.ASK, ask),
 )
 
 log = structlog.get_logger()
@@ -95,7 +99,7 @@ async def carry(lease: Lease, builds: Sequence[Build]) -> None:
     """Take a batch through its stages until every server waits, is done, or was lost to another conductor."""
     waiting = [
         Build(msgspec.structs.replace(build.work, stage=Stage.DELETE)) if build.work.deleting else build
-        for build in builds
+        for build in await give_orders(lease, builds)
     ]
     for _ in range(ROUNDS_MAX):
         if not waiting:

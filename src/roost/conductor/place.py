@@ -116,7 +116,8 @@ def _leave(search: HostSearch, full_host: str) -> StageChange:
 def _next_stage(search: HostSearch) -> Stage:
     move = search.build.work.move
     if move is None:
-        return Stage.ALLOCATE if any(port.pools for port in search.ports) else Stage.BIND
+        has_pools = any(port.pools for port in search.ports)
+        return Stage.ALLOCATE if has_pools else search.build.work.stages.after(Stage.PLACE)
     if move.kind is MoveKind.LIVE:
         return Stage.COPY
     return Stage.BIND if move.kind is MoveKind.UNSHELVE else Stage.STOP
@@ -301,13 +302,15 @@ def _claims(search: HostSearch, candidate: Candidate, networks: Mapping[str, Net
     """
     work = search.build.work
     of_server = {port.id for port in search.ports if port.pools}
-    of_ports = {
+    chosen = {
         port_id: {provider_uuid: resources}
         for port_id, (provider_uuid, resources) in _claimed_here(search, candidate, networks).items()
         if port_id not in of_server
     }
+    # What agents make themselves is claimed when they do: nobody holds those ports yet.
+    of_ports = {port.id: chosen[port.id] for port in search.ports if port.id in chosen and port.held}
     kept = add_allocations(*({pool: {IPV4_ADDRESS: 1}} for pool in search.pools_kept.values()))
-    own = subtract_allocations(add_allocations(candidate.allocations, kept), add_allocations(*of_ports.values()))
+    own = subtract_allocations(add_allocations(candidate.allocations, kept), add_allocations(*chosen.values()))
     port_claims: Mapping[str, Allocations] = of_ports
     if may_readdress(work):
         port_claims = claim_both(search.ports, search.consumers, of_ports)

@@ -71,7 +71,7 @@ class HostSearch:
     @property
     def providers_unassigned(self) -> dict[str, str]:
         """Return the providers of addresses that ports have claimed themselves and were not assigned, by port id."""
-        unassigned = [port for port in self.ports if not port.addresses and not port.pools]
+        unassigned = [port for port in self.ports if port.held and not port.addresses and not port.pools]
         return {port.id: port.provider_uuid for port in unassigned if port.provider_uuid}
 
     @property
@@ -155,7 +155,10 @@ async def adopt_claims(lease: Lease, searches: Sequence[HostSearch], networks: M
     for search in searches:
         own = search.consumers.get(search.server_id)
         whole = all(
-            port.provider_uuid or not port.needs_address or () in kinds_of(networks[port.network_id])
+            port.provider_uuid
+            or not port.needs_address
+            or (not port.held and not port.pools)
+            or () in kinds_of(networks[port.network_id])
             for port in search.ports
         )
         # What a moving server claims is what it has, until its move holds that.

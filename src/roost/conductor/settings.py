@@ -1,6 +1,8 @@
 """The section `[conductor]` of roost.toml."""
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 
 class ConductorSettings(Struct, frozen=True, kw_only=True):
@@ -10,6 +12,7 @@ class ConductorSettings(Struct, frozen=True, kw_only=True):
     ERROR. lease_s: how long a conductor that died holds its servers up. begin_timeout_s: how long an attempt may take
     until its host begins; launch_timeout_s: how long a launch may take in all. cells: those whose servers it carries on
     with once they are placed; none: all. audit_s: how often servers and hosts are audited.
+    repairs_max: servers whose network info is rebuilt in one such round.
     """
 
     max_attempts: int = 3
@@ -22,4 +25,5 @@ class ConductorSettings(Struct, frozen=True, kw_only=True):
     audit_s: float = 300.0
     batch_rows: int = 256
     batches_at_once: int = 2
+    repairs_max: Annotated[int, Meta(ge=1)] = 1000
     cells: tuple[str, ...] = ()

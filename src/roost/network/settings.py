@@ -1,8 +1,8 @@
 """The section `[network]` of roost.toml."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 
 class NetworkSettings(Struct, frozen=True, kw_only=True):
@@ -13,7 +13,10 @@ class NetworkSettings(Struct, frozen=True, kw_only=True):
     reconcile_s: how often what a killed process left behind is looked for. audit_s: how often everything is audited.
     intent_s: how long a claim without an address is left alone, unless its port's build is at work. publish_lease_s:
     how long a killed publisher holds a segment up. quota_*: how many a project may have that has no quota of its own;
-    -1 for any number.
+    -1 for any number. url: the Network API that conductors have credentials for; "": it is served by the same Roost,
+    and none are needed. token_file: has the token for it; "": Keystone gives one for the OS_… variables.
+    credentials: what a conductor does that has none: it builds servers in the late order and says so ("warn"), or does
+    not start ("require"). credentials_check_s: how often they are tried.
     """
 
     assignment: Literal["packed", "spread"] = "packed"
@@ -24,3 +27,12 @@ class NetworkSettings(Struct, frozen=True, kw_only=True):
     quota_network: int = -1
     quota_subnet: int = -1
     quota_port: int = -1
+    url: str = ""
+    token_file: str = ""
+    credentials: Literal["warn", "require"] = "warn"
+    credentials_check_s: Annotated[float, Meta(gt=0)] = 10.0
+
+    def __post_init__(self) -> None:
+        """Raise ValueError when the Network API's endpoint is no address."""
+        if self.url and not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"url {self.url!r}: expected an address: http://127.0.0.1:9696")

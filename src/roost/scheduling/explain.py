@@ -47,6 +47,14 @@ class ClosedHosts(Struct, frozen=True):
 
     down: int = 0
     disabled: int = 0
+    of_silent_cells: int = 0
+
+    @property
+    def words(self) -> str:
+        """Return what besides being disabled keeps servers from hosts."""
+        down = [f"{self.down} down"] if self.down else []
+        cells = [f"{self.of_silent_cells} in a cell whose conductors are gone"] if self.of_silent_cells else []
+        return ", ".join(down + cells)
 
 
 ALL_OPEN = ClosedHosts()
@@ -144,7 +152,7 @@ def _take_narrowing(waiting: list[Narrowing], step: FunnelStep) -> Narrowing | N
 def _words(request: Request, step: FunnelStep, narrowing: Narrowing | None, closed: ClosedHosts) -> str:
     """Return the step as operators read it: as its filter says, or in placement's words."""
     if narrowing is not None:
-        return f"up and enabled ({closed.down} down)" if narrowing.words == ENABLED and closed.down else narrowing.words
+        return f"up and enabled ({closed.words})" if narrowing.words == ENABLED and closed.words else narrowing.words
     match step.requirement:
         case Requirement.HOSTS:
             return "considered"
@@ -221,6 +229,8 @@ def _advice(request: Request, empty: Row | None, rows: Sequence[Row], closed: Cl
             )
         case Row(requirement=Requirement.HOSTS):
             yield "There is no host at all: start an agent on one."
+        case Row(requirement=Requirement.NO_TRAIT, nic=None) if closed.of_silent_cells:
+            yield "Conductors of a cell are gone: start one, as by `roost serve conductor --cell NAME`."
         case Row(requirement=Requirement.NO_TRAIT, words="enabled"):
             yield "Every host is disabled: enable one."
         case Row(requirement=Requirement.NO_TRAIT, nic=None) if closed.down:

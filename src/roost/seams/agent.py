@@ -8,10 +8,11 @@ No other project's service could take the API's place: Nova speaks to its agents
 """
 
 from enum import Enum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta, Struct
 
+from roost.platform.errors import Retry, RoostError
 from roost.seams.compute import ServerPort
 
 HOSTS_MAX = 20_000
@@ -25,6 +26,12 @@ Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
 NameOrNone = Annotated[str, Meta(max_length=255, pattern=r"^[^\x00]*$")]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
+SERVICE_VERSION = 4
+"""Of this release's agents."""
+
+GuestPort = ServerPort
+"""One NIC of a guest, as its agent is told of it."""
+
 Desired = Literal["running", "stopped", "paused", "suspended", "incoming", "absent"]
 """What a guest is to be. stopped, suspended: its NICs are down. incoming: with its NICs down it takes over the memory
 of the guest on the server's source. absent: nothing is left of it."""
@@ -37,10 +44,15 @@ GuestKey = tuple[str, str]
 
 
 class AgentIdentity(Struct, frozen=True, kw_only=True):
-    """An agent instance: its id stays with its guests over restarts; label: what people know it by."""
+    """An agent instance: its id stays with its guests over restarts; label: what people know it by.
+
+    service_version: whose contract it speaks. 1: it makes, binds and deletes ports itself; 2: it binds those that it is
+    given; 3 and later: they are bound for it. An agent that does not say so is of the release that had version 4.
+    """
 
     id: Uuid
     label: NameOrNone = ""
+    service_version: Count = SERVICE_VERSION
 
 
 class HostReport(Struct, frozen=True, kw_only=True):
@@ -52,7 +64,7 @@ class HostReport(Struct, frozen=True, kw_only=True):
     disk_gb: Count
     physical_networks: tuple[Name, ...] = ()
     cell: Name = "cell1"
-    service_version: Count = 4
+    service_version: Count = SERVICE_VERSION
 
 
 class GuestAttempt(Struct, frozen=True, kw_only=True):
@@ -76,9 +88,13 @@ class OrderId(GuestAttempt, frozen=True, kw_only=True):
 
 
 class GuestOrder(OrderId, frozen=True, kw_only=True):
-    """What a host is to do: have this guest in a state, or have it gone. ports: the server's NICs as they are bound."""
+    """What a host is to do: have this guest in a state, or have it gone. ports: the server's NICs as they are bound.
+
+    Of a guest that is to be gone there are ports where its server is deleted and no other host has a guest of it.
+    """
 
     name: str = ""
+    project_id: str = ""
     vcpus: int = 0
     ram_mb: int = 0
     disk_gb: int = 0
@@ -211,3 +227,78 @@ class ReleaseBody(Struct, frozen=True, kw_only=True):
     """POST /release: other agents may have the hosts."""
 
     agent: AgentIdentity
+
+
+# The network service, where an agent works with it itself.
+
+
+class NetworkRefused(RoostError):
+    """The network service refuses what the agent, or the conductor, asks of it.
+
+    status: of its answer. repeat: the same may do at once.
+    """
+
+    def __init__(self, detail: str, *, status: int, repeat: bool = False) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.repeat = repeat
+
+    @property
+    def is_credentials(self) -> bool:
+        """Return whether the credentials are what is wrong."""
+        return self.status in (401, 403)
+
+
+class NetworkAway(RoostError):
+    """The network service does not answer now."""
+
+    retry = Retry.NOW
+
+
+class PortWanted(Struct, frozen=True, kw_only=True):
+    """A port that an agent wants on its host for a NIC. port_id: None where there is none yet.
+
+    revision: of the port as the order has it; if it is another by now, somebody else has bound it.
+    """
+
+    server_id: str
+    project_id: str
+    host: str
+    tag: str
+    network_id: str
+    port_id: str | None = None
+    revision: int | None = None
+    fixed_ip: str | None = None
+
+
+class PortTaken(Struct, frozen=True, kw_only=True):
+    """A port that is on the host, with its addresses."""
+
+    id: str
+    mac_address: str
+    addresses: tuple[str, ...]
+
+
+class AgentNetwork(Protocol):
+    """The network service as agents know it that make, bind or delete ports themselves.
+
+    Every call can be repeated. Raises NetworkRefused, NetworkAway.
+    """
+
+    async def take_port(self, wanted: PortWanted) -> PortTaken:
+        """Make the port if it is not there, and bind it.
+
+        Remote: POST /v2.0/ports with binding:host_id; of one that is there PUT /v2.0/ports/{id}.
+        """
+
+    async def delete_port(self, port_id: str) -> None:
+        """Delete a port that was made for a server.
+
+        Remote: DELETE /v2.0/ports/{id}.
+        """
+
+    async def detach_port(self, port_id: str) -> None:
+        """Take a user's port off its server.
+
+        Remote: PUT /v2.0/ports/{id} with an empty device_id.
+        """

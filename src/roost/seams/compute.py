@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -69,7 +69,10 @@ class RequestSpec(Struct, frozen=True, kw_only=True):
 class ServerPort(Struct, frozen=True, kw_only=True):
     """One NIC of a server as last bound. preserve_on_delete: the user's own port, kept when the server goes.
 
-    port_id: None on a flat network of the legacy kind, which has no ports.
+    port_id: None on a flat network of the legacy kind, which has no ports. segment: the provider of its addresses.
+    created_by: user, conductor, agent, or roost where that is not known any more. binding: of the port to the server's
+    host; none: its host's agent makes it, under this id. revision: of the port when this was written. fixed_ip:
+    the address that the agent is to ask for.
     """
 
     port_id: str | None
@@ -79,6 +82,11 @@ class ServerPort(Struct, frozen=True, kw_only=True):
     mac_address: str
     addresses: tuple[str, ...]
     preserve_on_delete: bool
+    segment: str | None = None
+    created_by: str = ""
+    binding: Literal["none", "unbound", "bound"] = "bound"
+    revision: int = 0
+    fixed_ip: str | None = None
 
 
 class HostAggregateMembers(Struct, frozen=True):

@@ -1,5 +1,6 @@
 """What the network service does for the conductor and the compute service."""
 
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -22,6 +23,10 @@ class Nic(Struct, frozen=True, kw_only=True):
     port_id: str | None = None
     fixed_ip: str | None = None
 
+    def port_id_of(self, server_id: str) -> str:
+        """Return the user's port, or the derived id of Roost's own: the same for the same server and NIC, always."""
+        return self.port_id or str(uuid.uuid5(uuid.UUID(server_id), self.tag))
+
 
 class ServerNics(Struct, frozen=True, kw_only=True):
     """All NICs of one server, and who it belongs to. Of a server, never of a part of its NICs."""
@@ -39,7 +44,8 @@ class Port(Struct, frozen=True, kw_only=True):
     pinned: has an address that must stay, so only hosts that reach provider_uuid will do.
     pools: on a flat network the providers from one of which its address comes, which its server claims itself; such a
     port exists once its server's host is known, before that its revision is 0. fixed_ip: the address that it is to get
-    there.
+    there, or wherever its server's agent makes it. held: it exists and is reserved for the server's build; a port that
+    the agent is to make, or to reserve, is not.
     """
 
     id: str
@@ -56,6 +62,7 @@ class Port(Struct, frozen=True, kw_only=True):
     pinned: bool = False
     pools: tuple[str, ...] = ()
     fixed_ip: str | None = None
+    held: bool = True
 
 
 class EnsuredPorts(Struct, frozen=True):
@@ -145,6 +152,7 @@ class AttachedPort(Struct, frozen=True, kw_only=True):
 
     id: None on a flat network, where its tag names the NIC. project_id: whose the port is, which need not be whose the
     server is: clients may write any device; None on a flat network, where the server itself holds the address.
+    provider_uuid: that its addresses are on.
     """
 
     id: str | None
@@ -157,6 +165,7 @@ class AttachedPort(Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...]
     preserve_on_delete: bool
     revision: int
+    provider_uuid: str | None = None
 
 
 class PortAttachment(Struct, frozen=True, kw_only=True):
@@ -246,7 +255,7 @@ class BuildClient(NetworkClient, Protocol):
     """The ports of servers that come and go."""
 
     async def ensure_ports(
-        self, servers: Sequence[ServerNics], *, placed: bool = False
+        self, servers: Sequence[ServerNics], *, placed: bool = False, make: bool = True
     ) -> list[EnsuredPorts | PortsRefused]:
         """Make each server's missing ports and reserve its user's own for its build, whole or not at all; in order.
 
@@ -254,7 +263,8 @@ class BuildClient(NetworkClient, Protocol):
         A network must exist and have a subnet. No address is assigned here unless the NIC or the port names it; a
         server that is refused for such an address keeps its ports until they are released.
 
-        placed: the servers' hosts are chosen, so that ports on flat networks are made as well.
+        placed: the servers' hosts are chosen, so that ports on flat networks are made as well. make: False to make and
+        reserve nothing, and to return what is not there as it would be made.
 
         Remote: POST /v2.0/ports without a host, by which a routed network defers the address; of the user's own
         PUT /v2.0/ports/{id} with device_id.

@@ -252,7 +252,7 @@ async def _show_hypervisors(compute: Compute, hosts: list[Host], request: Reques
 
 def _show_hypervisor(host: Host, request: Request) -> dict[str, Any]:
     return _show_brief(host, request) | {
-        "hypervisor_type": "roost",
+        "hypervisor_type": f"roost ({host.cell})",
         "hypervisor_version": host.service_version,
         "host_ip": None,
         "service": {"id": host_id(host, request), "host": host.name, "disabled_reason": host.disabled_reason},

@@ -4,15 +4,20 @@ Source: Nova, compute/api.py, check_instance_state, check_instance_lock; compute
 are those of api/openstack/common.py.
 """
 
+from datetime import datetime
+
 from msgspec import Struct
 
-from roost.compute.model import ActionEvent, ActionFilter, Server, ServerAction, Stage
+from roost.compute.model import ActionEvent, ActionFilter, BuildOrder, Server, ServerAction, Stage
 
 QUIET: frozenset[str | None] = frozenset({None})
 REBOOTABLE: frozenset[str | None] = QUIET | {
     *("rebooting", "reboot_pending", "reboot_started", "rebooting_hard"),
     *("resuming", "unpausing", "pausing", "suspending"),
 }
+
+ORDER_EVENT = "conductor_choose_order"
+"""Roost's own event: in which order a server is built."""
 
 
 class ActionRule(Struct, frozen=True, kw_only=True):
@@ -175,6 +180,8 @@ def creation_of(server: Server) -> ServerAction | None:
         return None
     failed = server.launched_at is None and server.status == "ERROR"
     ended_at = server.updated_at if failed else server.launched_at
+    order = server.order
+    chosen = () if order is None or order.chosen_at is None else (_choice(order, server.created_at),)
     event = ActionEvent(
         name="compute__do_build_and_run_instance",
         started_at=server.created_at,
@@ -190,7 +197,27 @@ def creation_of(server: Server) -> ServerAction | None:
         started_at=server.created_at,
         updated_at=ended_at or server.created_at,
         message="Error" if failed else None,
-        events=(event,),
+        events=(*chosen, event),
+    )
+
+
+def wait_for_cell(cell: str, since: datetime) -> ActionEvent:
+    """Return the event of a server whose work waits for conductors of its host's cell."""
+    return ActionEvent(
+        name="conductor_wait_for_cell",
+        started_at=since,
+        details=f"no conductor of cell {cell} is there; one is started by `roost serve conductor --cell {cell}`",
+    )
+
+
+def _choice(order: BuildOrder, since: datetime) -> ActionEvent:
+    """Return the event that says which order the build has, and why."""
+    return ActionEvent(
+        name=ORDER_EVENT,
+        started_at=since,
+        finished_at=order.chosen_at,
+        result="Success",
+        details=order.sentence(),
     )
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from roost.compute.model import Host
 from roost.platform.drift import Drift, Kind, RepairedBy
@@ -100,25 +101,41 @@ def own_ports(project_id: str, ports: Sequence[AttachedPort]) -> tuple[AttachedP
     return tuple(port for port in ports if port.project_id in (None, project_id))
 
 
-def network_information(kept: Sequence[ServerPort], ports: Sequence[AttachedPort]) -> tuple[ServerPort, ...]:
-    """Return what is kept with the server of its ports, as they are: those known first, in their order."""
+def network_information(
+    kept: Sequence[ServerPort], ports: Sequence[AttachedPort], tags: Mapping[str, str] = {}
+) -> tuple[ServerPort, ...]:
+    """Return what is kept with the server of its ports, as they are: those known first, in their order.
+
+    tags: port id -> the tag of its NIC, in the order of the NICs, for what is not kept any more.
+    """
     known = {_key(port.port_id, port.tag): port for port in kept}
-    order = {key: number for number, key in enumerate(known)}
+    order = {key: number for number, key in enumerate((*known, *(key for key in tags if key not in known)))}
     return tuple(
-        ServerPort(
-            port_id=port.id,
-            tag=known[key].tag if key in known else port.tag,
-            network_id=port.network_id,
-            network_name=port.network_name,
-            mac_address=port.mac_address,
-            addresses=tuple(sorted(port.addresses, key=lambda text: _number(text))),
-            preserve_on_delete=port.preserve_on_delete,
-        )
+        _information(known.get(key), port, tags.get(key, port.tag))
         for key, port in sorted(
             ((_key(port.id, port.tag), port) for port in ports),
             key=lambda pair: (order.get(pair[0], len(order)), pair[0]),
         )
     )
+
+
+def _information(kept: ServerPort | None, port: AttachedPort, tag: str) -> ServerPort:
+    """Return what is kept of a port as it is; a revision alone is no change."""
+    known = kept.created_by if kept is not None and kept.created_by not in ("", "user") else "roost"
+    now = ServerPort(
+        port_id=port.id,
+        tag=kept.tag if kept else tag,
+        network_id=port.network_id,
+        network_name=port.network_name,
+        mac_address=port.mac_address,
+        addresses=tuple(sorted(port.addresses, key=lambda text: _number(text))),
+        preserve_on_delete=port.preserve_on_delete,
+        segment=port.provider_uuid,
+        created_by="user" if port.preserve_on_delete else known,
+        binding="bound" if port.host is not None or port.id is None else "unbound",
+        revision=port.revision,
+    )
+    return kept if kept is not None and kept == replace(now, revision=kept.revision) else now
 
 
 def judge_ports(server: QuietServer, ports: Sequence[AttachedPort]) -> list[Drift]:

@@ -8,7 +8,7 @@ from roost.compute.model import Failure, Stage
 from roost.compute.rules.guests import WorkState
 from roost.seams.network import LOST_PORT
 
-BUILDING = (Stage.CREATE_PORTS, Stage.PLACE, Stage.ALLOCATE, Stage.BIND, Stage.RETRY)
+BUILDING = (Stage.CREATE_PORTS, Stage.PLACE, Stage.ALLOCATE, Stage.BIND, Stage.ASK, Stage.RETRY)
 """Stages that a conductor carries on by itself."""
 
 

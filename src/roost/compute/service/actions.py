@@ -22,6 +22,7 @@ from roost.compute.rules.actions import ActionRule
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.images import get_rebuild_traits
 from roost.compute.store import actions as store
+from roost.compute.store import cells as cell_rows
 from roost.compute.store import server_changes as changes_store
 from roost.compute.store import servers as servers_store
 from roost.platform.database import Connection
@@ -153,10 +154,15 @@ async def list_actions(
 async def get_action(compute: Compute, server: Server, request_id: str) -> ServerAction:
     """Return what that request asked of the server. Raises ActionNotFound."""
     creation = rules.creation_of(server)
-    if creation is not None and request_id == creation.request_id:
-        return creation
     async with compute.database.connection() as connection:
-        action = await store.find_action(connection, server.id, request_id)
+        wait = await cell_rows.find_wait(connection, server.id)
+        if creation is not None and request_id == creation.request_id:
+            action: ServerAction | None = creation
+            waits = wait if server.launched_at is None else None
+        else:
+            action = await store.find_action(connection, server.id, request_id)
+            latest = await store.list_actions(connection, server.id, ActionFilter(), before_id=None, limit=1)
+            waits = wait if latest and latest[0].request_id == request_id else None
     if action is None:
         raise ActionNotFound(f"Action {request_id} not found")
-    return action
+    return action if waits is None else replace(action, events=(*action.events, rules.wait_for_cell(*waits)))

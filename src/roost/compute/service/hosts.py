@@ -147,7 +147,7 @@ def provider_state(host: Host, ratios: Mapping[str, float]) -> ProviderState:
         # Other inventories are an operator's, such as CUSTOM_GPU, for flavors that ask for them.
         managed_classes=frozenset(amounts),
         # Every search forbids this trait, so that a closed or silent host gets no server.
-        traits=frozenset({DISABLED}) if host.disabled or host.down else frozenset(),
+        traits=frozenset({DISABLED}) if host.disabled or host.down or host.cell_silent else frozenset(),
         managed_traits=frozenset({DISABLED}),
     )
 

@@ -8,6 +8,7 @@ from roost.compute.rules import silence as rules
 from roost.compute.rules.silence import Listening
 from roost.compute.service.context import Compute
 from roost.compute.service.hosts import publish_hosts
+from roost.compute.store import cells as cell_rows
 from roost.compute.store import hosts as store
 
 NAMES_LOGGED_MAX = 20
@@ -32,13 +33,18 @@ class SilenceWatch:
         async with compute.database.transaction() as tx:
             listening = self._listen_on(before, await store.read_clock(tx))
             silent_after_s = settings.host_down_after_s - settings.look_s  # noted before it is too late, at this look
-            names = []
+            names, cells_by_host = [], {}
             if rules.has_listened(listening, for_s=silent_after_s):
                 names = await store.note_silent_hosts(tx, silent_after_s=silent_after_s)
+                cells_by_host = await cell_rows.note_silent_cells(tx, silent_after_s=silent_after_s)
         self._listening = listening
+        if cells_by_host:
+            cells = sorted(set(cells_by_host.values()))
+            log.warning("no conductor of these cells is there", cells=cells, hosts=len(cells_by_host))
         if names:
             log.warning("hosts have fallen silent", hosts=len(names), names=names[:NAMES_LOGGED_MAX])
-            await publish_hosts(compute, names)
+        if names or cells_by_host:
+            await publish_hosts(compute, sorted({*names, *cells_by_host}))
             async with compute.database.connection() as connection:
                 self._listening = Listening(listening.since, await store.read_clock(connection))  # that was no gap
         return names

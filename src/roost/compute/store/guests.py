@@ -40,7 +40,11 @@ async def list_pending_hosts(tx: Connection) -> set[str]:
 # that is back destroys guests whose servers are elsewhere by now before it makes any.
 ORDERS = """
 -- compute.list_orders
-SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') AS name, s.spec, s.network_info
+SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') AS name, s.project_id, s.spec,
+    CASE WHEN g.desired <> 'absent' OR (EXISTS (
+        SELECT FROM compute.work w WHERE w.server_id = g.server_id AND (w.deleting OR w.stage = 'delete'))
+        AND NOT EXISTS (SELECT FROM compute.guest o WHERE o.server_id = g.server_id AND o.host <> g.host
+            AND NOT o.fenced)) THEN s.network_info END AS network_info
 FROM compute.guest g
 LEFT JOIN compute.server s ON s.id = g.server_id
 WHERE g.host = ANY($1::text[]) AND g.reported IS DISTINCT FROM g.desired
@@ -79,6 +83,7 @@ async def list_orders(
                 desired=row["desired"],
                 hurry=row["hurry"],
                 name=row["name"],
+                project_id=row["project_id"] or "",
                 vcpus=spec.vcpus,
                 ram_mb=spec.memory_mb,
                 disk_gb=spec.disk_gb,

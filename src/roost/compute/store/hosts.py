@@ -30,7 +30,7 @@ class HostUpsert(HostReport, frozen=True, kw_only=True):
 COLUMNS = """host.id, host.disabled_reason,
     host.name, host.provider_uuid, host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell,
     host.declared, host.disabled, host.forced_down, host.service_version, host.seen_at, host.wanted, host.published,
-    host.forced_down OR host.silent AS down, host.down_told"""
+    host.forced_down OR host.silent AS down, host.down_told, host.cell_silent"""
 
 # down_told differs also where a release that does not write it published the host.
 BEHIND = "(host.published < host.wanted OR host.down_told <> (host.forced_down OR host.silent))"
@@ -136,14 +136,15 @@ async def read_clock(tx: Connection) -> datetime:
 
 
 COUNT_CLOSED = """-- compute.count_closed_hosts
-SELECT count(*) FILTER (WHERE silent OR forced_down) AS down, count(*) FILTER (WHERE disabled) AS disabled
+SELECT count(*) FILTER (WHERE silent OR forced_down) AS down, count(*) FILTER (WHERE disabled) AS disabled,
+    count(*) FILTER (WHERE cell_silent) AS cell_silent
 FROM compute.host"""
 
 
-async def count_closed_hosts(tx: Connection) -> tuple[int, int]:
-    """Return how many hosts are down, and how many are disabled; some may be both."""
+async def count_closed_hosts(tx: Connection) -> tuple[int, int, int]:
+    """Return how many hosts are down, disabled, and of a cell without conductors; some may be counted twice."""
     row = await tx.fetchrow(COUNT_CLOSED)
-    return (row["down"], row["disabled"]) if row else (0, 0)
+    return (row["down"], row["disabled"], row["cell_silent"]) if row else (0, 0, 0)
 
 
 LIST_EMPTY_AGGREGATES = """-- compute.list_empty_aggregates

@@ -27,15 +27,18 @@ class LeasesRead(Struct, frozen=True, kw_only=True):
 # One statement takes leases that are free or of silent agents, renews those that were not renewed lately, and reads
 # all: those that it took as they are now, all others as of its beginning. One that it did not take is another agent's.
 RENEW_LEASES = f"""-- compute.renew_leases
-WITH asked AS (SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[]) AS a (name, agent_id, agent_label)),
-due AS MATERIALIZED (
-    SELECT host.name, asked.agent_id, asked.agent_label FROM compute.host JOIN asked USING (name)
+WITH asked AS (
+    SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $5::integer[])
+        AS a (name, agent_id, agent_label, service_version)
+), due AS MATERIALIZED (
+    SELECT host.name, asked.agent_id, asked.agent_label, asked.service_version FROM compute.host JOIN asked USING (name)
     WHERE (host.agent_id = asked.agent_id OR host.agent_id IS NULL OR silent)
-        AND (host.agent_id IS DISTINCT FROM asked.agent_id OR silent OR NOT {HEARD_WITHIN.format("$4")})
+        AND (host.agent_id IS DISTINCT FROM asked.agent_id OR silent
+            OR host.service_version <> asked.service_version OR NOT {HEARD_WITHIN.format("$4")})
     ORDER BY host.name FOR NO KEY UPDATE OF host
 ), taken AS (
     UPDATE compute.host SET seen_at = now(), wanted = wanted + silent::integer, silent = false,
-        agent_id = due.agent_id, agent_label = due.agent_label,
+        agent_id = due.agent_id, agent_label = due.agent_label, service_version = due.service_version,
         agent_since = CASE WHEN host.agent_id = due.agent_id THEN agent_since ELSE now() END
     FROM due WHERE host.name = due.name RETURNING host.name, published < wanted AS behind
 )
@@ -57,6 +60,7 @@ async def renew_leases(
         [agent.id for agent in agents],
         [agent.label for agent in agents],
         timedelta(seconds=renew_after_s),
+        [agent.service_version for agent in agents],
     )
     return LeasesRead(
         leases_by_host={

@@ -112,7 +112,7 @@ COLUMNS = f"""server.id, server.name, server.project_id, server.user_id, server.
     server.network_info AS ports, {STATUS} AS status, {VM_STATE} AS vm_state, server.task_state, server.host,
     server.fault, server.created_at, server.updated_at, server.launched_at, server.power,
     server.locked, server.locked_reason, server.tags,
-    server.request_id, coalesce(server.hostname, server.name) AS hostname,
+    server.request_id, coalesce(server.hostname, server.name) AS hostname, server.build_order AS order,
     coalesce(host.forced_down OR host.silent, false) AS host_down, {ZONE} AS zone
 FROM compute.server LEFT JOIN compute.host ON host.name = server.host"""
 
@@ -182,4 +182,4 @@ async def lock_server(tx: Connection, server_id: str) -> Server | None:
 
 
 def _server(row: Any) -> Server:
-    return read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault", tags=tuple(row["tags"]))
+    return read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault", "order", tags=tuple(row["tags"]))

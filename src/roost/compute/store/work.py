@@ -23,7 +23,7 @@ WITH due AS (
     RETURNING w.*
 )
 SELECT w.server_id, w.stage, w.attempt, w.failures, w.excluded_hosts, w.placed, w.failure, w.deleting,
-    s.name, s.project_id, s.user_id, s.spec, s.host, s.launched_at IS NOT NULL AS active,
+    s.name, s.project_id, s.user_id, s.spec, s.host, s.launched_at IS NOT NULL AS active, s.build_order AS order,
     CASE WHEN m.uuid IS NOT NULL THEN jsonb_build_object('uuid', m.uuid, 'kind', m.kind, 'status', m.status,
         'source_host', m.source_host, 'plan', m.plan) END AS move
 FROM leased w JOIN compute.server s ON s.id = w.server_id
@@ -45,7 +45,15 @@ async def lease_work(
 def _work(row: Any) -> Work:
     excluded_hosts = tuple(row["excluded_hosts"])
     work = read_row(
-        Work, row, "placed", "failure", "spec", "move", stage=Stage(row["stage"]), excluded_hosts=excluded_hosts
+        Work,
+        row,
+        "placed",
+        "failure",
+        "spec",
+        "move",
+        "order",
+        stage=Stage(row["stage"]),
+        excluded_hosts=excluded_hosts,
     )
     return work if work.move is None else replace(work, spec=work.move.plan.spec)
 

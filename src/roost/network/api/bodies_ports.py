@@ -7,15 +7,22 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network.api.bodies import BULK_MAX, Items, Text, Unserved, parse_project, parse_uuid, refuse_unserved, said
 from roost.network.errors import InvalidInput
-from roost.network.model import FixedIpRequest, PortChanges, PortRequest
+from roost.network.model import COMPUTE_OWNER, FixedIpRequest, Port, PortChanges, PortRequest
 from roost.network.rules import addressing, requests
+from roost.network.rules.bindings import port_id
 from roost.network.rules.tags import TAGS_MAX, replaced
+from roost.network.service.agent_ports import AgentPort
+from roost.seams.network import Nic
 
 VnicType = Literal[
     "normal", "direct", "macvtap", "baremetal", "direct-physical", "virtio-forwarder", "smart-nic", "vdpa",
     "accelerator-direct", "accelerator-direct-physical", "remote-managed",
 ]  # fmt: skip
 """Source: extension binding, binding:vnic_type."""
+
+NIC_KEY = "roost_nic"
+"""Of a binding:profile: the tag of the NIC of the device for which its host's agent wants the port."""
+NicTag = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[^\x00]+$")]
 
 Profile = dict[str, msgspec.Raw]
 """A binding:profile, of which only the keys are read with the body."""
@@ -158,6 +165,51 @@ def port_changes(body: PortUpdateBody, revision: int | None) -> PortChanges:
         vnic_type=said(body.vnic_type),
         binding_profile=None if body.profile is None else profile_text(body.profile),
         fixed_ips=_fixed_ips(said(body.fixed_ips)),
+        revision=revision,
+    )
+
+
+def nic_tag(profile: Profile | None) -> str | None:
+    """The NIC of a server for which its host's agent wants a port; None for a port of a client. Raises InvalidInput."""
+    given = (profile or {}).get(NIC_KEY)
+    if given is None:
+        return None
+    try:
+        return msgspec.json.decode(given, type=NicTag)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"binding:profile: {NIC_KEY}: expected the tag of a NIC: {error}") from error
+
+
+def new_agent_port(body: PortBody, tag: str, default_project: str) -> AgentPort:
+    """A port that an agent has made for a NIC of a server on its host. Raises InvalidInput, BadRequest."""
+    request = port(body, default_project)
+    named = [item.ip_address for item in request.fixed_ips or () if item.ip_address]
+    nic = Nic(tag=tag, network_id=request.network_id, fixed_ip=named[0] if named else None)
+    return _agent_port(nic, request.device_id, request.project_id, request.device_owner, request.host)
+
+
+def agent_port(body: PortUpdateBody, tag: str, there: Port, revision: int | None) -> AgentPort:
+    """A port that is there and that an agent has bound to its host. Raises InvalidInput, BadRequest."""
+    changes = port_changes(body, revision)
+    server_id = parse_uuid("device_id", changes.device_id or "")
+    nic = Nic(tag=tag, network_id=there.network_id)
+    if port_id(server_id, nic) != there.id:
+        nic = Nic(tag=tag, port_id=there.id)
+    revision = there.revision if revision is None else revision
+    return _agent_port(nic, server_id, there.project_id, changes.device_owner or "", changes.host, revision)
+
+
+def _agent_port(
+    nic: Nic, server_id: str, project_id: str, device_owner: str, host: str | None, revision: int | None = None
+) -> AgentPort:
+    if not host:
+        raise InvalidInput(f"binding:profile: {NIC_KEY} is for a port on a host: name it as binding:host_id.")
+    return AgentPort(
+        server_id=parse_uuid("device_id", server_id),
+        project_id=project_id,
+        nic=nic,
+        host=host,
+        availability_zone=device_owner.removeprefix(COMPUTE_OWNER) or "nova",
         revision=revision,
     )
 

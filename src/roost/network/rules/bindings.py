@@ -3,7 +3,6 @@
 Which address a port gets is decided in `addressing`; that there is one, in the ledger.
 """
 
-import uuid
 from collections.abc import Mapping, Sequence, Set
 
 import msgspec
@@ -87,8 +86,8 @@ def is_of_server(device_owner: str) -> bool:
 
 
 def port_id(server_id: str, nic: seam.Nic) -> str:
-    """The user's port, or the derived id of Roost's own: the same for the same server and NIC, always."""
-    return nic.port_id or str(uuid.uuid5(uuid.UUID(server_id), nic.tag))
+    """The port of a server's NIC, whether it exists or not."""
+    return nic.port_id_of(server_id)
 
 
 def decide_reservations(
@@ -99,12 +98,14 @@ def decide_reservations(
     lost: Mapping[str, str] | None = None,
     *,
     placed: bool = False,
+    make: bool = True,
 ) -> list[Reservation | seam.PortsRefused]:
     """For each server, in order: what to make and to reserve, or why a NIC cannot be had.
 
     networks, ports: those that exist, as locked by this transaction. claiming: ports that are just getting an address
     by a client's request. lost: servers whose port a client deleted during the build, which ends. placed: their hosts
-    are chosen, so they get ports on flat networks too. The first server that wants a port gets it.
+    are chosen, so they get ports on flat networks too. make: False where nothing is to be made or reserved. The first
+    server that wants a port gets it.
     """
     taken: dict[str, str] = {}
     answers: list[Reservation | seam.PortsRefused] = []
@@ -125,9 +126,9 @@ def decide_reservations(
             if port is None:
                 assert nic.network_id is not None
                 tag = nic.tag if networks[nic.network_id].flat else None
-                if placed or tag is None:
+                if make and (placed or tag is None):
                     new.append(NewPort(wanted, nic.network_id, server.project_id, server.server_id, owner, tag))
-            elif port.device_id != server.server_id:
+            elif make and port.device_id != server.server_id:
                 origin = PortOrigin(
                     device_id=port.device_id, device_owner=port.device_owner, host=port.host, vif_type=port.vif_type
                 )
@@ -175,6 +176,7 @@ def view(port: Port, nic: seam.Nic, server_id: str) -> seam.Port:
         addresses=tuple(item.address for item in port.addresses),
         provider_uuid=port.provider_uuid,
         pinned=any(item.assigned_for != server_id for item in port.addresses),
+        held=port.device_id == server_id,
     )
 
 

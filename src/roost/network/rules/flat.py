@@ -91,7 +91,7 @@ def pools_of(nic: seam.Nic, pools: Pools) -> Sequence[Subnet] | None:
 
 
 def planned_port(server: seam.ServerNics, nic: seam.Nic, port_id: str) -> seam.Port:
-    """The port that a NIC on a flat network gets once the server's host is known."""
+    """The port that a NIC gets once the server's host is known: on a flat network, or where its agent makes it."""
     return seam.Port(
         id=port_id,
         tag=nic.tag,
@@ -101,6 +101,7 @@ def planned_port(server: seam.ServerNics, nic: seam.Nic, port_id: str) -> seam.P
         revision=0,
         preserve_on_delete=False,
         needs_address=True,
+        held=False,
     )
 
 

@@ -5,19 +5,19 @@ All in sets, in a fixed number of statements. Claims for these ports are the con
 
 from collections.abc import Mapping, Sequence
 
-from roost.network.errors import InvalidInput, PortChanged
-from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortFilter, PortOrigin
+from roost.network.errors import PortChanged
+from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortOrigin
 from roost.network.rules import addressing, bindings
 from roost.network.rules.bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.rules.flat import Pools, planned_port, pools_of, with_pools
 from roost.network.service import Networks, assignments, exhaustions, flat, notices, quotas, releases
 from roost.network.service.macs import new_mac
+from roost.network.service.named import assign_named, plan_named
 from roost.network.store import addresses, claims, ports, subnets
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
-from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
 from roost.seams import network as seam
 
 SERVERS_MAX = 500
@@ -33,30 +33,31 @@ class _ReleasesPending(Exception):
 
 
 async def ensure_ports(
-    networks: Networks, servers: Sequence[seam.ServerNics], *, placed: bool = False
+    networks: Networks, servers: Sequence[seam.ServerNics], *, placed: bool = False, make: bool = True
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
     """See BuildClient.ensure_ports."""
     pools, refused = await flat.check_nics(networks, servers)
     going = [server for server in servers if server.server_id not in refused]
-    answers = iter(await _ensure_all(networks, going, pools, placed=placed))
+    answers = iter(await _ensure_all(networks, going, pools, placed=placed, make=make))
     return [refused.get(server.server_id) or next(answers) for server in servers]
 
 
 async def _ensure_all(
-    networks: Networks, servers: Sequence[seam.ServerNics], pools: Pools, *, placed: bool
+    networks: Networks, servers: Sequence[seam.ServerNics], pools: Pools, *, placed: bool, make: bool
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
     answers: list[seam.EnsuredPorts | seam.PortsRefused] = []
     for start in range(0, len(servers), SERVERS_MAX):
         batch = servers[start : start + SERVERS_MAX]
         for _ in range(ROUNDS_MAX):
             try:
-                answers += await _ensure_batch(networks, batch, pools, placed=placed)
+                answers += await _ensure_batch(networks, batch, pools, placed=placed, make=make)
                 break
             except _ReleasesPending as pending:
                 await releases.work_off(networks, sorted(pending.port_ids))
         else:
             raise PortChanged("Claims of the ports are still being given back: repeat the request.")
-    return [await _assign_named(networks, server, answer) for server, answer in zip(servers, answers, strict=True)]
+    named = assign_named if make else plan_named
+    return [await named(networks, server, answer) for server, answer in zip(servers, answers, strict=True)]
 
 
 async def bind_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list[seam.Bound | seam.BindRefused]:
@@ -133,7 +134,7 @@ async def _part(tx: Connection, found: Sequence[Port], *, restore: bool) -> list
 
 
 async def _ensure_batch(
-    networks: Networks, servers: Sequence[seam.ServerNics], pools: Pools, *, placed: bool
+    networks: Networks, servers: Sequence[seam.ServerNics], pools: Pools, *, placed: bool, make: bool
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
     ids = sorted({bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics})
     network_ids = sorted({nic.network_id for server in servers for nic in server.nics if nic.network_id})
@@ -145,7 +146,7 @@ async def _ensure_batch(
             if releasing:
                 raise _ReleasesPending(releasing)
             lost = await notice_rows.list_lost(tx, [server.server_id for server in servers])
-            decided = bindings.decide_reservations(servers, known, found, claiming, lost, placed=placed)
+            decided = bindings.decide_reservations(servers, known, found, claiming, lost, placed=placed, make=make)
             decided = await _within_quota(networks, tx, decided)
             new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
             macs = [new_mac(networks.env.random) for _ in new]
@@ -170,38 +171,6 @@ async def _within_quota(
     projects = sorted({port.project_id for port in new})
     usages = await quotas.lock_limited(networks, tx, "port", projects) if projects else {}
     return bindings.refuse_over_quota(decided, usages) if usages else decided
-
-
-async def _assign_named(
-    networks: Networks, server: seam.ServerNics, answer: seam.EnsuredPorts | seam.PortsRefused
-) -> seam.EnsuredPorts | seam.PortsRefused:
-    """Claim and assign the addresses that the server's NICs name; they stay, whatever becomes of the build's others.
-
-    Of a refused server nothing is given back here: its address may be taken because who took this build over has it.
-    """
-    if isinstance(answer, seam.PortsRefused):
-        return answer
-    pairs = zip(server.nics, answer.ports, strict=True)
-    named = {port.id: (nic, port, nic.fixed_ip) for nic, port in pairs if nic.fixed_ip and not port.pools}
-    if not named:
-        return answer
-    try:
-        for _, port, fixed_ip in named.values():
-            if port.needs_address:
-                await assignments.assign_address(networks, port.id, fixed_ip)
-            elif addressing.show(addressing.parse(fixed_ip)) not in port.addresses:
-                raise InvalidInput(f"Port {port.id} has {', '.join(port.addresses)}, not {fixed_ip}.")
-    except (BadRequest, Conflict, NotFound) as error:
-        if error.retry is Retry.NOW:
-            raise
-        return seam.PortsRefused(server.server_id, str(error))
-    async with networks.database.transaction() as tx:
-        found = {port.id: port for port in await ports.list_ports(tx, PortFilter(ids=tuple(named)))}
-    lost = [port_id for port_id in named if port_id not in found]
-    if lost:
-        return seam.PortsRefused(server.server_id, seam.LOST_PORT.format(lost[0]))
-    views = {port_id: bindings.view(found[port_id], nic, server.server_id) for port_id, (nic, _, _) in named.items()}
-    return seam.EnsuredPorts(server.server_id, tuple(views.get(port.id, port) for port in answer.ports))
 
 
 def _ensured(

@@ -100,6 +100,7 @@ async def list_attached_ports(
             addresses=tuple(item.address for item in port.addresses),
             preserve_on_delete=port.made_for is None,
             revision=port.revision,
+            provider_uuid=port.provider_uuid,
         )
         attached.setdefault(port.device_id, []).append(one)
     return {server_id: tuple(ports) for server_id, ports in attached.items()}

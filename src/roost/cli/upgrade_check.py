@@ -1,0 +1,161 @@
+"""`roost-manage status upgrade-check`: what the next release will require, and in which order servers are built.
+
+Exit status 0: ready; 1: a warning; 2: a failure; 255: the check itself failed. Source: Nova, nova-status.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from rich.console import Console
+
+from roost.cli.audit import open_records
+from roost.cli.ledger_target import LedgerTarget, TargetRefused
+from roost.cli.settings import read_settings
+from roost.cli.tables import new_table, print_table
+from roost.compute.model import BuildOrder, Credentials
+from roost.compute.rules.orders import LATE, VERSION_EARLY, order_of
+from roost.compute.service import Compute
+from roost.compute.service.cells import Heartbeat, count_silent_cells, list_heartbeats
+from roost.compute.service.network_info import heal_network_info, list_server_ids
+from roost.compute.service.orders import count_agent_versions, list_hosts_below
+from roost.network.settings import NetworkSettings
+
+READY, WARNING, FAILURE, ERROR = 0, 1, 2, 255
+WORDS = {READY: "ready", WARNING: "warning", FAILURE: "failure"}
+HOSTS_SHOWN = 10
+NEXT_RELEASE = "2.0"
+
+
+class CheckResult(Struct, frozen=True, kw_only=True):
+    """One check. result: READY, WARNING or FAILURE. details: sentences for operators."""
+
+    name: str
+    result: int
+    details: str
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What the checks are about. hosts_below: live hosts whose agents are too old for the early order, some of them.
+
+    conductors: those that are there. silent_cells: cell -> how many hosts. info_differs: how many servers have network
+    info that is not their ports, of the first page.
+    """
+
+    hosts_by_version: dict[int, int]
+    hosts_below: tuple[str, ...]
+    conductors: tuple[Heartbeat, ...]
+    silent_cells: dict[str, int]
+    info_differs: int
+    settings: NetworkSettings
+
+
+async def upgrade_check(target: LedgerTarget, console: Console, *, config: Path | None, as_json: bool) -> int:
+    """Make all checks and print them; return the exit status. Raises TargetRefused."""
+    settings = read_settings(config)
+    async with open_records(target, config) as records:
+        if records.cloud is None:
+            raise TargetRefused(f"there are no servers in the database of {target.database or target.data_dir}")
+        checks = list_checks(await _read(records.cloud.compute, settings.network))
+    status = max(check.result for check in checks)
+    if as_json:
+        rows = [{"name": c.name, "result": WORDS[c.result], "details": c.details} for c in checks]
+        console.file.write(msgspec.json.encode({"result": WORDS[status], "checks": rows}).decode() + "\n")
+        return status
+    table = new_table("check", "result", "details")
+    for check in checks:
+        table.add_row(check.name, WORDS[check.result], check.details)
+    print_table(console, table)
+    return status
+
+
+def list_checks(facts: Facts) -> list[CheckResult]:
+    """Return the checks, in the order in which an upgrade meets them."""
+    order = order_of(facts.hosts_by_version, _credentials(facts))
+    return [
+        _order(order, facts),
+        _promise(order, facts),
+        _credentials_check(facts),
+        _cells(facts),
+        _network_info(facts),
+    ]
+
+
+async def _read(compute: Compute, settings: NetworkSettings) -> Facts:
+    silent_after_s = compute.settings.host_down_after_s
+    differing = await heal_network_info(compute, await list_server_ids(compute, after=""), dry_run=True)
+    return Facts(
+        hosts_by_version=await count_agent_versions(compute),
+        hosts_below=tuple(await list_hosts_below(compute, VERSION_EARLY, limit=HOSTS_SHOWN)),
+        conductors=tuple(beat for beat in await list_heartbeats(compute) if beat.silent_s < silent_after_s),
+        silent_cells=await count_silent_cells(compute),
+        info_differs=len(differing),
+        settings=settings,
+    )
+
+
+def _credentials(facts: Facts) -> Credentials:
+    """Return the worst of what the conductors found."""
+    refused = [conductor.credentials for conductor in facts.conductors if not conductor.credentials.usable]
+    return refused[0] if refused else Credentials(True)
+
+
+def _order(order: BuildOrder, facts: Facts) -> CheckResult:
+    details = f"Servers are built in the order {order.sentence()}."
+    if facts.hosts_below:
+        details += f" Older agents: {_hosts(facts.hosts_below)}."
+    return CheckResult(name="order of builds", result=READY if order.name == "early" else WARNING, details=details)
+
+
+def _promise(order: BuildOrder, facts: Facts) -> CheckResult:
+    if order.name != LATE.name:
+        details = "An address is claimed before a host is asked to build."
+        return CheckResult(name="addresses are claimed first", result=READY, details=details)
+    which = f" on {_hosts(facts.hosts_below)}" if facts.hosts_below else " on every host"
+    details = (
+        "Hosts on full segments are left out, but the address is claimed only when the host's agent binds the port: "
+        f"of two servers that race for the last one, one is tried elsewhere. That is so{which}, and for servers that "
+        "other hosts get meanwhile."
+    )
+    return CheckResult(name="addresses are claimed first", result=WARNING, details=details)
+
+
+def _credentials_check(facts: Facts) -> CheckResult:
+    name = "network credentials"
+    if not facts.conductors:
+        return CheckResult(name=name, result=WARNING, details="No conductor is there that could say: start one.")
+    credentials = _credentials(facts)
+    if credentials.usable:
+        return CheckResult(name=name, result=READY, details=f"Every conductor has them. {_announced(facts)}".strip())
+    details = f"A conductor has none: {credentials.reason}. {_announced(facts)}"
+    return CheckResult(name=name, result=WARNING, details=details.strip())
+
+
+def _announced(facts: Facts) -> str:
+    if facts.settings.credentials == "require":
+        return ""
+    return (
+        f'Release {NEXT_RELEASE} does not start a conductor without them; [network] credentials = "require" does '
+        "so today."
+    )
+
+
+def _cells(facts: Facts) -> CheckResult:
+    if not facts.silent_cells:
+        return CheckResult(name="cells", result=READY, details="Every cell has a conductor.")
+    cells = ", ".join(f"{cell} ({count} hosts)" for cell, count in facts.silent_cells.items())
+    details = f"No conductor of {cells} is there: servers there wait, and get no new neighbours."
+    return CheckResult(name="cells", result=FAILURE, details=details)
+
+
+def _network_info(facts: Facts) -> CheckResult:
+    if not facts.info_differs:
+        details = "What is kept with servers of their ports is so, as far as was looked."
+        return CheckResult(name="network info", result=READY, details=details)
+    details = f"{facts.info_differs} servers or more have another than their ports: roost-manage heal_network_info"
+    return CheckResult(name="network info", result=WARNING, details=details)
+
+
+def _hosts(names: Sequence[str]) -> str:
+    return ", ".join(names) + (", ..." if len(names) == HOSTS_SHOWN else "")

@@ -1,0 +1,30 @@
+"""Cells and their conductors: who is there, and which hosts get no servers because nobody is.
+
+A conductor says that it is there as often as agents do; `silence.py` looks who has fallen silent.
+"""
+
+from collections.abc import Sequence
+
+import structlog
+
+from roost.compute.model import WORK_CHANNEL, Credentials
+from roost.compute.service.context import Compute, reading
+from roost.compute.service.hosts import publish_hosts
+from roost.compute.store import cells as store
+
+Heartbeat = store.Heartbeat
+
+log = structlog.get_logger()
+
+list_heartbeats = reading(store.list_heartbeats)
+count_silent_cells = reading(store.count_silent_cells)
+
+
+async def beat(compute: Compute, conductor_id: str, cells: Sequence[str], credentials: Credentials) -> None:
+    """Note that a conductor of these cells, is there; hosts of silent cells get servers again. cells: none for all."""
+    async with compute.database.transaction() as tx:
+        names = await store.beat(tx, conductor_id, cells, credentials)
+    if names:
+        log.info("conductors of a cell are back", hosts=len(names))
+        await publish_hosts(compute, names)
+        compute.wake(WORK_CHANNEL)

@@ -1,0 +1,43 @@
+"""SQL of the orders in which servers are built: the facts that decide, and what was chosen."""
+
+from collections.abc import Sequence
+
+from roost.compute.model import BuildOrder
+from roost.compute.store.rows import columns_of, encode
+from roost.platform.database import Connection
+
+COUNT_VERSIONS = """-- compute.count_agent_versions
+SELECT service_version, count(*) AS hosts FROM compute.host WHERE NOT silent AND NOT forced_down
+GROUP BY service_version"""
+
+
+async def count_agent_versions(tx: Connection) -> dict[int, int]:
+    """Return service version -> how many live hosts have an agent of it."""
+    return {row["service_version"]: row["hosts"] for row in await tx.fetch(COUNT_VERSIONS)}
+
+
+LIST_BELOW = """-- compute.list_hosts_below
+SELECT name FROM compute.host WHERE NOT silent AND NOT forced_down AND service_version > 0 AND service_version < $1
+ORDER BY name LIMIT $2"""
+
+
+async def list_hosts_below(tx: Connection, version: int, *, limit: int) -> list[str]:
+    """Return live hosts whose agents are of an older service version."""
+    return [row["name"] for row in await tx.fetch(LIST_BELOW, version, limit)]
+
+
+# The work row first, then the server.
+WRITE_ORDERS = """-- compute.write_orders
+WITH new AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::jsonb[]) AS n (server_id, stage, build_order)),
+begun AS (
+    UPDATE compute.work AS w SET stage = new.stage FROM new
+    WHERE w.server_id = new.server_id AND w.lease_owner = $4 AND NOT w.deleting RETURNING w.server_id
+)
+UPDATE compute.server AS s SET build_order = new.build_order || jsonb_build_object('chosen_at', now())
+FROM new JOIN begun USING (server_id) WHERE s.id = new.server_id AND s.build_order IS NULL RETURNING s.id"""
+
+
+async def write_orders(tx: Connection, orders: Sequence[tuple[str, BuildOrder]], *, owner: str) -> set[str]:
+    """Write the orders of servers that `owner` still has, and their first stages; return the servers' ids."""
+    rows = [(server_id, order.stages[0].value, encode(order)) for server_id, order in orders]
+    return {row["id"] for row in await tx.fetch(WRITE_ORDERS, *columns_of(rows), owner)}

@@ -1,0 +1,78 @@
+"""Whether this conductor may work with the network service: tried at its start, and again and again.
+
+A service that does not answer says nothing about credentials: what was found last goes on to hold.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+from prometheus_client import Gauge
+
+from roost.compute.model import LOCAL_CREDENTIALS, Credentials
+from roost.compute.service.cells import beat
+from roost.compute.service.orders import ORDERS, choose_order
+from roost.conductor.context import Conductor
+from roost.seams.agent import NetworkAway, NetworkRefused
+
+USABLE = Gauge("roost_network_credentials_usable", "1 while the network service lets this conductor in.")
+ORDER_NOW = Gauge("roost_build_order", "1 for the order in which a build would begin now.", ("order",))
+
+log = structlog.get_logger()
+
+Probe = Callable[[], Awaitable[None]]
+"""Tries the credentials. Raises NetworkRefused, NetworkAway."""
+
+
+class CredentialsWatch:
+    """One conductor's knowledge of its network credentials. probe: None where the network service is its own."""
+
+    def __init__(self, probe: Probe | None = None) -> None:
+        self._probe = probe
+        self._current = LOCAL_CREDENTIALS if probe is None else Credentials(True, "they are not tried yet")
+        self._is_away = False
+
+    def current(self) -> Credentials:
+        """Return what was found last."""
+        return self._current
+
+    async def look(self) -> Credentials:
+        """Try the credentials; say once when they are refused, and when they are taken again."""
+        if self._probe is None:
+            return self._current
+        before = self._current
+        try:
+            await self._probe()
+        except NetworkAway as error:
+            if not self._is_away:
+                log.warning("the network service is away; what is known of its credentials holds", reason=str(error))
+            self._is_away = True
+            return before
+        except NetworkRefused as error:
+            self._current = Credentials(False, str(error))
+            if before.usable:
+                log.warning("no network credentials: servers are built in the late order", reason=str(error))
+        else:
+            self._current = Credentials(True, "the network service lets the conductor in")
+            if not before.usable:
+                log.info("the network service lets the conductor in again")
+        self._is_away = False
+        return self._current
+
+
+class Presence:
+    """Says again and again that a conductor is there, which cells it serves, and in which order it builds."""
+
+    def __init__(self, conductor: Conductor, watch: CredentialsWatch) -> None:
+        self._conductor = conductor
+        self._watch = watch
+        self._id = conductor.env.new_uuid()
+
+    async def beat(self) -> None:
+        """Say so once."""
+        conductor = self._conductor
+        credentials = self._watch.current()
+        USABLE.set(credentials.usable)
+        order = await choose_order(conductor.compute, credentials)
+        for known in ORDERS:
+            ORDER_NOW.labels(known.name).set(known.name == order.name)
+        await beat(conductor.compute, self._id, conductor.settings.cells, credentials)

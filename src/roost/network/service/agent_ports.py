@@ -1,0 +1,132 @@
+"""Ports of servers' builds that a host's agent makes or binds: all that the conductor does otherwise, at one call.
+
+A port of Roost's own has the id that follows from its server and NIC, so it cannot be made twice, and is reserved for
+the build as one that the conductor makes. The network service claims for it when it is bound.
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from roost.network.errors import IpAddressGenerationFailure, PortInUse, RevisionNumberConstraintFailed
+from roost.network.model import COMPUTE_OWNER, Port, PortFilter
+from roost.network.rules import bindings, requests
+from roost.network.rules.requests import Placing
+from roost.network.service import Networks, assignments, builds, releases
+from roost.network.service import ports as port_service
+from roost.platform.errors import Conflict
+from roost.seams import network as seam
+
+
+class AgentPort(Struct, frozen=True, kw_only=True):
+    """A NIC that an agent wants on its host. revision: of the port as the agent was told; None: it made none before."""
+
+    server_id: str
+    project_id: str
+    nic: seam.Nic
+    host: str
+    availability_zone: str = "nova"
+    revision: int | None = None
+
+
+async def take_port(networks: Networks, wanted: AgentPort) -> Port:
+    """Return the NIC's port, made, reserved for the server's build and bound to the host, with claimed addresses.
+
+    A port that is so already is returned as it is. Raises NotFound, Conflict: it is another server's, it is bound to
+    another host and the revision is not the present one, or no segment that the host reaches has an address free.
+    """
+    port_id = bindings.port_id(wanted.server_id, wanted.nic)
+    before = await _find(networks, port_id)
+    if before is not None and before.device_id == wanted.server_id and _is_taken(before, wanted):
+        return before
+    if before is not None and wanted.revision not in (None, before.revision):
+        raise RevisionNumberConstraintFailed(
+            f"Constrained to {wanted.revision}, but current revision is {before.revision}"
+        )
+    if before is not None and wanted.revision is None and before.host not in (None, wanted.host):
+        raise PortInUse(
+            f"Port {port_id} is on {before.host} with server {before.device_id}: its revision is not named."
+        )
+    server = seam.ServerNics(
+        server_id=wanted.server_id,
+        project_id=wanted.project_id,
+        nics=(wanted.nic,),
+        availability_zone=wanted.availability_zone,
+    )
+    (answer,) = await builds.ensure_ports(networks, [server])
+    if isinstance(answer, seam.PortsRefused):
+        raise Conflict(answer.reason)
+    (port,) = answer.ports
+    if before is not None and before.device_id == wanted.server_id:
+        port = replace(port, revision=before.revision)  # who bound it meanwhile is not overruled
+    if port.needs_address:
+        await _claim_and_bind(networks, wanted, port)
+    else:
+        await _bind(networks, wanted, port, None)
+    return await port_service.get_port(networks, port_id)
+
+
+def _is_taken(port: Port, wanted: AgentPort) -> bool:
+    return port.host == wanted.host and (bool(port.addresses) or port.ip_allocation == requests.NONE)
+
+
+async def _claim_and_bind(networks: Networks, wanted: AgentPort, port: seam.Port) -> None:
+    """Bind with what was claimed at `place`, if the host reaches it; else claim what it reaches."""
+    consumers = await networks.placement.get_consumers([port.id])
+    for provider_uuid, resources in (consumers[port.id].allocations if port.id in consumers else {}).items():
+        bind = _port_bind(wanted, port, provider_uuid, tuple(resources))
+        if isinstance((await builds.bind_ports(networks, [bind]))[0], seam.Bound):
+            return
+        port = await _read_again(networks, wanted, port)
+    async with releases.abandoning(networks, port.id) as tickets:
+        async with networks.database.transaction() as tx:
+            state, host = await assignments.read_network(tx, port.network_id, wanted.host)
+            plan = requests.plan_addresses(
+                port.id,
+                state,
+                device_owner=COMPUTE_OWNER + wanted.availability_zone,
+                host=host,
+                host_name=wanted.host,
+                fixed_ips=None,
+            )
+            tickets.append(await assignments.open_intent(networks, tx, port.id))
+        if not plan.placings:
+            raise IpAddressGenerationFailure(f"No subnet of network {port.network_id} has an address for a server.")
+        placing = await assignments.claim_any(networks, port.id, port.project_id, plan.placings, ticket=tickets[0])
+        await _bind(networks, wanted, port, placing, ticket=tickets[0])
+
+
+async def _bind(
+    networks: Networks, wanted: AgentPort, port: seam.Port, placing: Placing | None, *, ticket: int | None = None
+) -> None:
+    """Raise Conflict where the port cannot be bound; then nothing is written."""
+    provider_uuid = placing.provider_uuid if placing and placing.claimed else None
+    bind = _port_bind(wanted, port, provider_uuid, tuple(placing.claimed) if placing else ())
+    async with networks.database.transaction() as tx:
+        if ticket is not None:
+            await assignments.close_intent(tx, port.id, ticket)
+        (answer,) = await builds.bind_batch(networks, tx, [bind])
+        if isinstance(answer, seam.BindRefused):
+            raise Conflict(answer.reason)
+
+
+def _port_bind(
+    wanted: AgentPort, port: seam.Port, provider_uuid: str | None, claimed: tuple[str, ...]
+) -> seam.PortBind:
+    return seam.PortBind(
+        port_id=port.id,
+        server_id=wanted.server_id,
+        host=wanted.host,
+        provider_uuid=provider_uuid,
+        revision=port.revision,
+        claimed=claimed,
+    )
+
+
+async def _read_again(networks: Networks, wanted: AgentPort, port: seam.Port) -> seam.Port:
+    """Return the port as it is after a refused bind, which raises its revision. Raises PortNotFound."""
+    return bindings.view(await port_service.get_port(networks, port.id), wanted.nic, wanted.server_id)
+
+
+async def _find(networks: Networks, port_id: str) -> Port | None:
+    found = await port_service.list_ports(networks, PortFilter(ids=(port_id,)))
+    return found[0] if found else None

@@ -1,0 +1,73 @@
+"""Addresses that the NICs of a server's build name: claimed and assigned at once, or planned where agents do."""
+
+from msgspec.structs import replace
+
+from roost.network.errors import InvalidInput
+from roost.network.model import COMPUTE_OWNER, FixedIpRequest, PortFilter
+from roost.network.rules import addressing, bindings, requests
+from roost.network.service import Networks, assignments
+from roost.network.store import ports
+from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
+from roost.seams import network as seam
+
+
+async def assign_named(
+    networks: Networks, server: seam.ServerNics, answer: seam.EnsuredPorts | seam.PortsRefused
+) -> seam.EnsuredPorts | seam.PortsRefused:
+    """Claim and assign the addresses that the server's NICs name; they stay, whatever becomes of the build's others.
+
+    Of a refused server nothing is given back here: its address may be taken because who took this build over has it.
+    """
+    if isinstance(answer, seam.PortsRefused):
+        return answer
+    pairs = zip(server.nics, answer.ports, strict=True)
+    named = {port.id: (nic, port, nic.fixed_ip) for nic, port in pairs if nic.fixed_ip and not port.pools}
+    if not named:
+        return answer
+    try:
+        for _, port, fixed_ip in named.values():
+            if port.needs_address:
+                await assignments.assign_address(networks, port.id, fixed_ip)
+            elif addressing.show(addressing.parse(fixed_ip)) not in port.addresses:
+                raise InvalidInput(f"Port {port.id} has {', '.join(port.addresses)}, not {fixed_ip}.")
+    except (BadRequest, Conflict, NotFound) as error:
+        if error.retry is Retry.NOW:
+            raise
+        return seam.PortsRefused(server.server_id, str(error))
+    async with networks.database.transaction() as tx:
+        found = {port.id: port for port in await ports.list_ports(tx, PortFilter(ids=tuple(named)))}
+    lost = [port_id for port_id in named if port_id not in found]
+    if lost:
+        return seam.PortsRefused(server.server_id, seam.LOST_PORT.format(lost[0]))
+    views = {port_id: bindings.view(found[port_id], nic, server.server_id) for port_id, (nic, _, _) in named.items()}
+    return seam.EnsuredPorts(server.server_id, tuple(views.get(port.id, port) for port in answer.ports))
+
+
+async def plan_named(
+    networks: Networks, server: seam.ServerNics, answer: seam.EnsuredPorts | seam.PortsRefused
+) -> seam.EnsuredPorts | seam.PortsRefused:
+    """Hold ports that are still to be made to the segment of the address that their NIC names; nothing is claimed."""
+    if isinstance(answer, seam.PortsRefused):
+        return answer
+    planned = []
+    for nic, port in zip(server.nics, answer.ports, strict=True):
+        if nic.fixed_ip is None or port.held or port.pools:
+            planned.append(port)
+            continue
+        try:
+            async with networks.database.transaction() as tx:
+                state, _ = await assignments.read_network(tx, port.network_id, "")
+                plan = requests.plan_addresses(
+                    port.id,
+                    state,
+                    device_owner=COMPUTE_OWNER + server.availability_zone,
+                    host=None,
+                    host_name="",
+                    fixed_ips=(FixedIpRequest(ip_address=nic.fixed_ip),),
+                )
+                await assignments.refuse_taken(tx, plan.placings)
+        except (BadRequest, Conflict, NotFound) as error:
+            return seam.PortsRefused(server.server_id, str(error))
+        provider_uuid = plan.placings[0].provider_uuid
+        planned.append(replace(port, provider_uuid=provider_uuid, pinned=True, fixed_ip=nic.fixed_ip))
+    return seam.EnsuredPorts(server.server_id, tuple(planned))

@@ -1,0 +1,106 @@
+"""`roost-manage status upgrade-check` and `heal_network_info`: what they say, and how they end."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.conductor.world import World
+
+from roost.cli.upgrade_check import FAILURE, READY, WARNING, Facts, list_checks
+from roost.compute.model import Credentials
+from roost.compute.service import cells
+from roost.compute.service.cells import Heartbeat
+from roost.network.settings import NetworkSettings
+from roost.platform.database import Database
+
+MANAGE = [sys.executable, "-c", "from roost.cli.manage import main; main()"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+CONDUCTOR = Heartbeat(cells=(), credentials=Credentials(True), silent_s=1.0)
+REFUSED = Heartbeat(cells=(), credentials=Credentials(False, "the token is refused"), silent_s=1.0)
+NAMES = ["order of builds", "addresses are claimed first", "network credentials", "cells", "network info"]
+
+
+def facts(**more: Any) -> Facts:
+    values: dict[str, Any] = {
+        "hosts_by_version": {4: 60}, "hosts_below": (), "conductors": (CONDUCTOR,), "silent_cells": {},
+        "info_differs": 0, "settings": NetworkSettings(),
+    }  # fmt: skip
+    return Facts(**values | more)
+
+
+@pytest.mark.parametrize(
+    ("changes", "not_ready", "says"),
+    [
+        pytest.param({}, {}, "Release 2.0 does not start a conductor without them", id="ready"),
+        pytest.param(
+            {"hosts_by_version": {2: 3, 4: 57}, "hosts_below": ("r1-h1", "r1-h2", "r1-h3")},
+            {"order of builds": WARNING}, "Older agents: r1-h1, r1-h2, r1-h3.", id="agents that bind",
+        ),
+        pytest.param(
+            {"hosts_by_version": {1: 1, 4: 59}, "hosts_below": ("r1-h1",)},
+            {"order of builds": WARNING, "addresses are claimed first": WARNING},
+            "That is so on r1-h1, and for servers that other hosts get meanwhile.", id="agents that make ports",
+        ),
+        pytest.param(
+            {"conductors": (CONDUCTOR, REFUSED)},
+            {"order of builds": WARNING, "addresses are claimed first": WARNING, "network credentials": WARNING},
+            "A conductor has none: the token is refused.", id="one conductor is refused",
+        ),
+        pytest.param({"conductors": ()}, {"network credentials": WARNING}, "No conductor is there", id="nobody to ask"),
+        pytest.param({"silent_cells": {"cell2": 4}}, {"cells": FAILURE}, "cell2 (4 hosts)", id="a cell without one"),
+        pytest.param({"info_differs": 7}, {"network info": WARNING}, "roost-manage heal_network_info", id="info"),
+    ],
+)  # fmt: skip
+def test_each_check_says_what_is_so(changes: dict[str, Any], not_ready: dict[str, int], says: str) -> None:
+    checks = list_checks(facts(**changes))
+    assert [check.name for check in checks] == NAMES
+    assert {check.name: check.result for check in checks if check.result != READY} == not_ready
+    assert says in " ".join(check.details for check in checks)
+
+
+def test_what_is_required_already_is_not_announced() -> None:
+    checks = list_checks(facts(settings=NetworkSettings(credentials="require")))
+    assert "Release" not in " ".join(check.details for check in checks)
+
+
+async def manage(*words: str) -> tuple[int, str, str]:
+    """(exit status, standard output, standard error)."""
+    done = await asyncio.to_thread(
+        subprocess.run, [*MANAGE, *words], capture_output=True, text=True, check=False, env=ENVIRONMENT
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+async def test_the_commands_say_the_order_and_heal_what_differs(database: Database, dsn: str) -> None:
+    world = await World.make(database)
+    await world.hosts("r1-h1", reach=["rack1"])
+    network = await world.routed(rack1="10.1.0.0/28")
+    (server,) = await world.boot(network.id)
+    await world.run()
+    await cells.beat(world.compute, "c0000000-0000-0000-0000-000000000001", [], Credentials(True))
+    status, text, _ = await manage("status", "upgrade-check", "--database", dsn, "--json")
+    report = msgspec.json.decode(text)
+    assert (status, report["result"], [check["name"] for check in report["checks"]]) == (0, "ready", NAMES)
+    assert "early: create_ports -> place -> bind -> launch" in report["checks"][0]["details"]
+    await world.set_version("r1-h1", 1)
+    async with database.connection() as connection:
+        await connection.execute("UPDATE compute.server SET network_info = '[]'")
+    status, text, _ = await manage("status", "upgrade-check", "--database", dsn)
+    assert status == 1, text
+    assert "late: place -> launch, since 1 live host has an agent" in text
+    status, text, _ = await manage("heal_network_info", "--database", dsn, "--dry-run")
+    assert (status, server in text, "differs" in text) == (3, True, True)
+    status, text, _ = await manage("heal_network_info", "--database", dsn, "--server", server, "--json")
+    assert (status, [item["written"] for item in msgspec.json.decode(text)["servers"]]) == (0, [True])
+    status, text, _ = await manage("heal_network_info", "--database", dsn)
+    assert (status, text) == (0, "The network info of every server is what its ports are.\n")
+
+
+async def test_a_check_that_cannot_be_made_ends_with_255(tmp_path: Path) -> None:
+    status, _, error = await manage("status", "upgrade-check", "--data-dir", str(tmp_path))
+    assert (status, "there is no database in" in error) == (255, True)

@@ -1,0 +1,57 @@
+"""Which order a build has, by the agents that live and the conductor's credentials."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from roost.compute.model import BuildOrder, Credentials, Stage
+from roost.compute.rules.actions import wait_for_cell
+from roost.compute.rules.orders import EARLY, EARLY_CREATE, LATE, ORDERS, order_of
+
+USABLE, REVOKED = Credentials(True), Credentials(False, "the token is refused")
+
+
+@pytest.mark.parametrize(
+    ("hosts_by_version", "credentials", "order", "says"),
+    [
+        pytest.param({}, USABLE, EARLY, "every live agent", id="no host is no old host"),
+        pytest.param({4: 60}, USABLE, EARLY, "every live agent", id="this release"),
+        pytest.param({3: 1, 4: 59}, USABLE, EARLY, "every live agent", id="version 3 will do"),
+        pytest.param({0: 2, 4: 9}, USABLE, EARLY, "every live agent", id="who says no version knows early alone"),
+        pytest.param(
+            {2: 1, 4: 59}, USABLE, EARLY_CREATE, "1 live host has an agent of a service version below 3", id="2"
+        ),
+        pytest.param({1: 3, 2: 7, 4: 9}, USABLE, LATE, "3 live hosts have agents of a service version below 2", id="1"),
+        pytest.param({1: 0, 4: 9}, USABLE, EARLY, "every live agent", id="hosts that went do not count"),
+        pytest.param({4: 60}, REVOKED, LATE, "no network credentials: the token is refused", id="revoked"),
+        pytest.param({1: 60}, REVOKED, LATE, "no network credentials", id="both"),
+    ],
+)
+def test_the_order_follows_from_the_oldest_agent_and_the_credentials(
+    hosts_by_version: dict[int, int], credentials: Credentials, order: BuildOrder, says: str
+) -> None:
+    chosen = order_of(hosts_by_version, credentials)
+    assert (chosen.name, chosen.stages) == (order.name, order.stages)
+    assert says in chosen.reason
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=lambda order: str(order.name))
+def test_every_order_places_before_it_launches(order: BuildOrder) -> None:
+    assert order.stages[-1] is Stage.LAUNCH
+    assert Stage.PLACE in order.stages
+    assert [order.after(stage) for stage in order.stages[:-1]] == list(order.stages[1:])
+
+
+def test_an_order_is_told_without_the_stage_that_only_asks() -> None:
+    assert order_of({1: 1}, USABLE).sentence() == (
+        "late: place -> launch, since 1 live host has an agent of a service version below 2"
+    )
+
+
+def test_a_wait_for_a_cell_names_it_with_what_to_do() -> None:
+    since = datetime(2026, 1, 2, tzinfo=UTC)
+    event = wait_for_cell("cell2", since)
+    assert (event.started_at, event.finished_at, event.result) == (since, None, None)
+    assert event.details == (
+        "no conductor of cell cell2 is there; one is started by `roost serve conductor --cell cell2`"
+    )

@@ -1,0 +1,78 @@
+"""What a conductor knows of its network credentials: refused, taken again, and a service that is only away."""
+
+import pytest
+from structlog.testing import capture_logs
+from tests.conductor.world import World
+
+from roost.compute.service.cells import list_heartbeats
+from roost.conductor.credentials import CredentialsWatch, Presence
+from roost.platform.database import Database
+from roost.seams.agent import NetworkAway, NetworkRefused
+
+REFUSED = NetworkRefused("the token is refused (401)", status=401)
+AWAY = NetworkAway("http://network does not answer: Connection refused")
+
+
+class Service:
+    """A network service as a conductor's probe meets it. answer: None to be let in."""
+
+    def __init__(self, answer: Exception | None = None) -> None:
+        self.answer = answer
+
+    async def check(self) -> None:
+        """Let it in, or not."""
+        if self.answer is not None:
+            raise self.answer
+
+
+@pytest.mark.parametrize(
+    ("answers", "usable", "warnings"),
+    [
+        pytest.param([None], True, 0, id="let in"),
+        pytest.param([REFUSED], False, 1, id="refused"),
+        pytest.param([AWAY], True, 1, id="a service that is away refuses nothing"),
+        pytest.param([REFUSED, AWAY], False, 2, id="nor does it let anybody in"),
+        pytest.param([None, REFUSED, REFUSED, REFUSED], False, 1, id="revoked, said once"),
+        pytest.param([None, AWAY, AWAY, None, AWAY], True, 2, id="away twice, said each time"),
+        pytest.param([REFUSED, None], True, 1, id="let in again"),
+    ],
+)
+async def test_credentials_are_what_the_service_said_last(
+    answers: list[Exception | None], usable: bool, warnings: int
+) -> None:
+    service = Service()
+    watch = CredentialsWatch(service.check)
+    with capture_logs() as logs:
+        for answer in answers:
+            service.answer = answer
+            await watch.look()
+    assert watch.current().usable == usable
+    assert len([line for line in logs if line["log_level"] == "warning"]) == warnings
+
+
+async def test_the_next_servers_are_built_late_once_credentials_are_revoked(database: Database) -> None:
+    world = await World.make(database)
+    await world.hosts("r1-h1", reach=["rack1"])
+    network = await world.routed(rack1="10.1.0.0/28")
+    service = Service()
+    watch = CredentialsWatch(service.check)
+    world.conductor.credentials = watch.current
+    presence = Presence(world.conductor, watch)
+    orders = []
+    for answer in (None, REFUSED, None):
+        service.answer = answer
+        await watch.look()
+        await presence.beat()
+        (server,) = await world.boot(network.id)
+        await world.run()
+        async with database.connection() as connection:
+            order = await connection.fetchval("SELECT build_order ->> 'name' FROM compute.server WHERE id = $1", server)
+        (heartbeat,) = await list_heartbeats(world.compute)
+        orders.append((order, heartbeat.credentials.usable))
+    assert orders == [("early", True), ("late", False), ("early", True)]
+    assert set((await world.statuses()).values()) == {"ACTIVE"}
+    await world.settled()
+
+
+async def test_without_a_network_api_of_others_there_is_nothing_to_try() -> None:
+    assert (await CredentialsWatch().look()).usable

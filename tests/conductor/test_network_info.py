@@ -1,0 +1,85 @@
+"""What is kept with servers of their ports: rebuilt where it differs, and nothing is deleted for what it says."""
+
+import pytest
+from tests.conductor.test_pipeline import ports_of
+from tests.conductor.world import World
+from tests.network.cloud import PROJECT
+
+from roost.compute.service.network_info import NetworkInfoHealer, heal_network_info
+from roost.network.model import PortRequest
+from roost.network.service.ports import create_port
+from roost.platform.database import Database
+
+
+@pytest.fixture
+async def world(database: Database) -> World:
+    made = await World.make(database)
+    await made.hosts("r1-h1", reach=["rack1"])
+    return made
+
+
+async def write_info(world: World, info: str = "[]") -> None:
+    """Lose what is kept, or have it say something else, for every server."""
+    async with world.database.connection() as connection:
+        await connection.execute("UPDATE compute.server SET network_info = $1::jsonb", info)
+
+
+async def infos(world: World) -> list[str]:
+    async with world.database.connection() as connection:
+        return [row[0] for row in await connection.fetch("SELECT network_info::text FROM compute.server ORDER BY id")]
+
+
+async def test_what_was_emptied_is_rebuilt_from_the_ports(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/28")
+    servers = await world.boot(network.id, count=3)
+    await world.run()
+    assert await heal_network_info(world.compute, servers) == []
+    before = await infos(world)
+    await write_info(world)
+    differing = await heal_network_info(world.compute, servers, dry_run=True)
+    assert ([item.written for item in differing], await infos(world)) == ([False] * 3, ["[]"] * 3)
+    healed = await heal_network_info(world.compute, servers)
+    assert [item.written for item in healed] == [True] * 3
+    rebuilt = [text.replace('"created_by": "roost"', '"created_by": "conductor"') for text in await infos(world)]
+    assert rebuilt == before
+    assert await heal_network_info(world.compute, servers) == []
+    await world.settled()
+
+
+async def test_a_round_goes_on_behind_the_last_one_and_begins_anew(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/28")
+    await world.boot(network.id, count=5)
+    await world.run()
+    await write_info(world)
+    healer = NetworkInfoHealer(world.compute, repairs_max=2)
+    assert [len(await healer.heal_round()) for _ in range(3)] == [2, 2, 1]
+    assert "[]" not in await infos(world)
+    await write_info(world)
+    assert len(await healer.heal_round()) == 2
+
+
+async def test_a_server_that_is_worked_on_is_left_alone(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/28")
+    servers = await world.boot(network.id)
+    await world.conduct()
+    await write_info(world)
+    assert await heal_network_info(world.compute, servers) == []
+
+
+@pytest.mark.parametrize("info", ["[]", "made for the server"])
+@pytest.mark.parametrize("version", [1, 3])
+async def test_a_users_port_is_kept_whatever_the_network_info_says(world: World, info: str, version: int) -> None:
+    await world.set_version("r1-h1", version)
+    network = await world.routed(rack1="10.1.0.0/28")
+    port = await create_port(world.networks, PortRequest(network_id=network.id, project_id=PROJECT))
+    (server,) = await world.boot(port_id=port.id)
+    await world.run()
+    if info == "[]":
+        await write_info(world)
+    else:
+        (kept,) = await infos(world)
+        await write_info(world, kept.replace('"preserve_on_delete": true', '"preserve_on_delete": false'))
+    await world.delete(server)
+    await world.run()
+    assert [one for one, _, _ in await ports_of(world)] == [port.id]
+    await world.settled()
