@@ -77,6 +77,9 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="Where the private PostgreSQL lives; several Roosts may share one.", show_default="./roost"),
 ]
+DatabaseUrl = Annotated[
+    str | None, typer.Option(help="Use this PostgreSQL instead: postgresql://user:password@host/name.")
+]
 Beside = Annotated[
     bool, typer.Option("--beside", help="An older release goes on: leave it all that it needs of the database.")
 ]
@@ -110,9 +113,7 @@ def main() -> None:
 def _serve(
     services: Services = None,
     data_dir: DataDir = None,
-    database: Annotated[
-        str | None, typer.Option(help="Use this PostgreSQL instead: postgresql://user:password@host/name.")
-    ] = None,
+    database: DatabaseUrl = None,
     listen: Listen = None,
     agent_listen: AgentListen = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="API processes.")] = 1,
