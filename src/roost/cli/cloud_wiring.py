@@ -1,13 +1,14 @@
 """What is built beyond the ledger: networks, compute, the conductor. A placement service alone imports none of it."""
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from roost.cli.notification_wiring import deliveries, outbox_of
 from roost.cli.settings import Settings
 from roost.clients.glance import GlanceImages
 from roost.clients.local_compute import LocalCompute
@@ -32,6 +33,7 @@ from roost.network.service.reconciler import reconcile_once as reconcile_network
 from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.repeat import repeat
+from roost.platform.settings import NotificationSettings
 from roost.platform.wakeup import Wakeups
 
 PUBLISH_HOSTS_S = 5.0
@@ -48,6 +50,7 @@ class CloudParts:
     network_policy: Policy
     compute_policy: Policy
     images: GlanceImages | None = None
+    notifications: NotificationSettings = field(default_factory=NotificationSettings)
 
     @classmethod
     def wire(
@@ -61,13 +64,24 @@ class CloudParts:
         """Build them on the ledger's pool of connections; network and compute know each other, through their seams."""
         database, env, placement = ledger.database, ledger.env, LocalPlacement(ledger)
         images = GlanceImages(settings.compute.image_url) if settings.compute.image_url else None
-        compute = Compute(database, env, placement, wakeups=wakeups, images=images, settings=settings.compute)
-        networks = Networks(database, env, placement, LocalCompute(compute), settings=settings.network)
+        outboxes = partial(outbox_of, settings.notifications)
+        compute = Compute(
+            database,
+            env,
+            placement,
+            wakeups=wakeups,
+            images=images,
+            settings=settings.compute,
+            outbox=outboxes("compute"),
+        )
+        networks = Networks(
+            database, env, placement, LocalCompute(compute), settings=settings.network, outbox=outboxes("network")
+        )
         compute.network = network = LocalNetwork(networks)
         conductor = Conductor(
             compute, placement, network, network, env, wakeups, settings.conductor, settings.scheduling
         )
-        return cls(networks, compute, conductor, network_policy, compute_policy, images)
+        return cls(networks, compute, conductor, network_policy, compute_policy, images, settings.notifications)
 
     async def close(self) -> None:
         """Close the connections to other services."""
@@ -107,11 +121,13 @@ class CloudParts:
             if window_s := compute.settings.resize_confirm_window:
                 confirm = partial(confirm_due, compute)
                 work.append(repeat(confirm, "confirming moves", interval_s=max(1.0, window_s / 10)))
+            work += deliveries(self.notifications, compute.outbox, compute.database, compute.env)
         if role in ("conductor", "reconciler"):
             audit_networks = partial(network_audit.AUDIT.reconcile, networks)
             reconcile_s, audit_s = networks.settings.reconcile_s, networks.settings.audit_s
             work += [
                 repeat(partial(reconcile_network, networks), "reconciling networks and ports", interval_s=reconcile_s),
                 repeat(audit_networks, "auditing networks and ports", interval_s=audit_s),
+                *deliveries(self.notifications, networks.outbox, networks.database, networks.env),
             ]
         return work

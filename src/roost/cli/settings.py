@@ -10,7 +10,14 @@ from roost.conductor.settings import ConductorSettings
 from roost.network.settings import NetworkSettings
 from roost.placement.settings import PlacementSettings
 from roost.platform.config import read_config
-from roost.platform.settings import ApiSettings, CorsSettings, KeystoneSettings, ListenerSettings, ProxySettings
+from roost.platform.settings import (
+    ApiSettings,
+    CorsSettings,
+    KeystoneSettings,
+    ListenerSettings,
+    NotificationSettings,
+    ProxySettings,
+)
 from roost.scheduling.settings import SchedulingSettings
 
 
@@ -27,6 +34,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     keystone: KeystoneSettings
     proxy: ProxySettings
     cors: CorsSettings
+    notifications: NotificationSettings
 
 
 def read_settings(file: Path | str | None) -> Settings:

@@ -105,12 +105,16 @@ LIST_HOST_AGGREGATES = """-- compute.list_host_aggregates
 SELECT aggregate.id, aggregate.uuid, aggregate.name, aggregate.metadata, aggregate.created_at, aggregate.updated_at,
     ARRAY(SELECT host FROM compute.host_aggregate_host AS member
         WHERE member.aggregate_uuid = aggregate.uuid ORDER BY host) AS hosts
-FROM compute.host_aggregate AS aggregate WHERE $1::integer IS NULL OR aggregate.id = $1 ORDER BY aggregate.id"""
+FROM compute.host_aggregate AS aggregate
+WHERE ($1::integer IS NULL OR aggregate.id = $1) AND ($2::uuid[] IS NULL OR aggregate.uuid = ANY($2))
+ORDER BY aggregate.id"""
 
 
-async def list_host_aggregates(tx: Connection, aggregate_id: int | None = None) -> list[HostAggregate]:
-    """Return all host aggregates with their hosts, or the one with that id."""
-    return [_host_aggregate(row) for row in await tx.fetch(LIST_HOST_AGGREGATES, aggregate_id)]
+async def list_host_aggregates(
+    tx: Connection, aggregate_id: int | None = None, *, uuids: Sequence[str] | None = None
+) -> list[HostAggregate]:
+    """Return all host aggregates with their hosts, or the one with that id, or those with these UUIDs."""
+    return [_host_aggregate(row) for row in await tx.fetch(LIST_HOST_AGGREGATES, aggregate_id, uuids)]
 
 
 def _host_aggregate(row: Any) -> HostAggregate:
