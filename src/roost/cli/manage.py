@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from roost.cli import agent_tokens, endings
+from roost.cli import agent_tokens, endings, notifications
 from roost.cli.asking import AsJson
 from roost.cli.audit import audit, destroy_guest
 from roost.cli.endings import Result
@@ -139,6 +139,26 @@ def _destroy_guest(
     if not yes and not typer.confirm(f"Destroy the guest of server {server} on host {host}?"):
         raise typer.Exit(1)
     raise typer.Exit(_run(destroy_guest(target, server, host, config=config)))
+
+
+@app.command("notifications", cls=PlainCommand)
+def _notifications(
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    retry_parked: Annotated[
+        bool, typer.Option("--retry-parked", help="Have what was given up tried again, for another day.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say how many notifications wait for each destination, how many were given up, and why it took none.
+
+    Exit status 3: a destination takes nothing, or some were given up (parked).
+
+    Example: `roost-manage notifications --data-dir /var/lib/roost --retry-parked`
+    """
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    raise typer.Exit(_run(notifications.show(target, table_console(), retry_parked=retry_parked, as_json=as_json)))
 
 
 @agent_token_app.command("create", cls=PlainCommand)

@@ -6,6 +6,7 @@ which order; doc/notification_samples.
 
 from collections.abc import Mapping
 from enum import Enum
+from typing import Literal
 
 from msgspec import Struct
 
@@ -54,6 +55,13 @@ class ServerEvent(Struct, frozen=True, kw_only=True):
     request: Mapping[str, str | None] | None = None
     gone: bool = False
     before: "Before | None" = None
+
+
+AggregateChange = Literal["create", "delete", "add_host", "remove_host", "update_metadata", "update_prop"]
+"""What happens to host aggregates; each has a start and an end."""
+
+HostChange = Literal["create", "update", "delete"]
+"""What happens to hosts' services."""
 
 
 class Before(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from roost.compute.errors import HostAggregateExists, HostAggregateNotFound, HostAggregatesBusy
 from roost.compute.model import HostAggregate
 from roost.compute.rules.aggregates import decide_memberships
+from roost.compute.rules.notifications import AggregateChange
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.notifications import announce_aggregates
 from roost.compute.store import aggregates as store
@@ -68,7 +69,7 @@ async def _known_uuids(compute: Compute, tx: Connection, uuids: Sequence[str]) -
     return {aggregate.uuid for aggregate in await store.list_host_aggregates(tx, uuids=uuids)}
 
 
-async def _announce(compute: Compute, tx: Connection, change: str, uuids: Set[str]) -> None:
+async def _announce(compute: Compute, tx: Connection, change: AggregateChange, uuids: Set[str]) -> None:
     if compute.outbox is not None and uuids:
         await announce_aggregates(compute, tx, change, await store.list_host_aggregates(tx, uuids=sorted(uuids)))
 

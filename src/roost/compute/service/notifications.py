@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from roost.compute.model import Host, HostAggregate, Requester
-from roost.compute.rules.notifications import ServerEvent, publisher_of
+from roost.compute.rules.notifications import AggregateChange, HostChange, ServerEvent, publisher_of
 from roost.compute.rules.payloads import aggregate_payload, server_payload, service_payload
 from roost.compute.service.context import Compute
 from roost.compute.store import notifications as store
@@ -50,12 +50,15 @@ def _server_notification(compute: Compute, event: ServerEvent, told: store.Told,
 
 
 async def announce_aggregates(
-    compute: Compute, tx: Connection, change: str, aggregates: Sequence[HostAggregate], by: Requester | None = None
+    compute: Compute,
+    tx: Connection,
+    change: AggregateChange,
+    aggregates: Sequence[HostAggregate],
+    by: Requester | None = None,
 ) -> None:
     """Tell of a change of host aggregates: its start, then its end, both as they are now, or were if they are deleted.
 
-    change: create, delete, add_host, remove_host, update_metadata or update_prop. Call it in the transaction of the
-    change, under the aggregates' locks. by: None where no client asks.
+    Call it in the transaction of the change, under the aggregates' locks. by: None where no client asks.
     """
     for phase in ("start", "end"):
         await _write(
@@ -68,9 +71,9 @@ async def announce_aggregates(
 
 
 async def announce_hosts(
-    compute: Compute, tx: Connection, change: str, hosts: Sequence[Host], by: Requester | None = None
+    compute: Compute, tx: Connection, change: HostChange, hosts: Sequence[Host], by: Requester | None = None
 ) -> None:
-    """Tell that the services of hosts were changed: create, update or delete."""
+    """Tell that the services of hosts were changed, as they are now."""
     payloads = [(host.name, service_payload(host)) for host in hosts]
     await _write(compute, tx, f"service.{change}", payloads, by, of_hosts=True)
 
