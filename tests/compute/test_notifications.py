@@ -24,8 +24,10 @@ from roost.compute.model import (
 from roost.compute.rules.notifications import (
     ACTIONS_BEGUN,
     GUEST_ACTIONS,
+    AggregateChange,
     At,
     Before,
+    HostChange,
     ServerEvent,
     Step,
     created_step,
