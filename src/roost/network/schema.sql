@@ -209,7 +209,8 @@ CREATE TABLE network.outbox (
     due_at timestamptz,
     parked_at timestamptz,
     PRIMARY KEY (destination, id)
-);
+-- Rows do not last: to compress them costs more than the room that they take.
+) WITH (toast_tuple_target = 8160);
 CREATE INDEX outbox_refused ON network.outbox (destination, subject) WHERE due_at IS NOT NULL;
 -- Who delivers to a destination now; since when it takes nothing, and why.
 CREATE TABLE network.outbox_destination (

@@ -21,13 +21,14 @@ REASON_CHARACTERS_MAX = 500
 class Notification(Struct, frozen=True, kw_only=True):
     """One message. subject: what its order counts for. request: whose request it follows from, by request_id, ...
 
-    message_id: the same at every delivery, so that receivers can tell a repeated one.
+    message_id: the same at every delivery, so that receivers can tell a repeated one. payload: read back it is JSON
+    as it was written, which nobody needs to decode.
     """
 
     message_id: str
     event_type: str
     publisher_id: str
-    payload: Mapping[str, Any]
+    payload: Mapping[str, Any] | msgspec.Raw
     timestamp: datetime
     priority: str = "INFO"
     subject: str = ""
@@ -112,7 +113,14 @@ FROM {schema}.outbox_destination d FULL JOIN (
 ORDER BY 1
 """
 
-_decoder = msgspec.json.Decoder(Notification)
+
+class _Written(Notification, frozen=True, kw_only=True):
+    """A notification as it is read back."""
+
+    payload: msgspec.Raw
+
+
+_decoder = msgspec.json.Decoder(_Written)
 
 
 @dataclass(frozen=True)

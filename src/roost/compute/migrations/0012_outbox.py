@@ -22,7 +22,8 @@ CREATE TABLE compute.outbox (
     due_at timestamptz,
     parked_at timestamptz,
     PRIMARY KEY (destination, id)
-);
+-- Rows do not last: to compress them costs more than the room that they take.
+) WITH (toast_tuple_target = 8160);
 CREATE INDEX outbox_refused ON compute.outbox (destination, subject) WHERE due_at IS NOT NULL;
 -- Who delivers to a destination now; since when it takes nothing, and why.
 CREATE TABLE compute.outbox_destination (

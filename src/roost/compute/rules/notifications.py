@@ -43,8 +43,8 @@ class Step(Struct, frozen=True):
 class ServerEvent(Struct, frozen=True, kw_only=True):
     """What happened to a server. source_host, dest_host: where its steps name them. failure: of an error.
 
-    request: whose request it follows from, None where the server's move, or else its creation, says. gone: the server
-    is deleted. before: the name and the states that an update has changed.
+    request: whose request it follows from, None where the server's move, or else its creation, says. of_build: it is
+    its creation. gone: the server is deleted. before: the name and the states that an update has changed.
     """
 
     server_id: str
@@ -53,6 +53,7 @@ class ServerEvent(Struct, frozen=True, kw_only=True):
     dest_host: str | None = None
     failure: Failure | None = None
     request: Mapping[str, str | None] | None = None
+    of_build: bool = False
     gone: bool = False
     before: "Before | None" = None
 

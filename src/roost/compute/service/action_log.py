@@ -53,7 +53,7 @@ async def tell(
         return
     source_host = before_update = None
     if before is not None:
-        now = (await notifications_store.lock_told(tx, [server_id]))[server_id].server
+        now = (await notifications_store.lock_told(tx, [server_id], moving=()))[server_id].server
         old_name = before.name if before.name != now.name else None
         before_update = Before(old_display_name=old_name, vm_state=before.vm_state, task_state=before.task_state)
     request = None if by is None else _request(by)
@@ -99,6 +99,7 @@ def _stage_events(marks: Marks, change: StageChange) -> list[ServerEvent]:
             source_host=marks.source_host,
             dest_host=change.placed.host if change.placed else None,
             failure=change.failure if step.phase == "error" else None,
+            of_build=marks.kind is None and not change.gone,
             gone=change.gone,
         )
         for step in stage_steps(marks, change)
@@ -112,9 +113,10 @@ async def add_launches(
     if compute.outbox is None or not (active or retreats):
         return
     created = [
-        ServerEvent(server_id=server_id, step=created_step(), dest_host=host) for server_id, host in active.items()
+        ServerEvent(server_id=server_id, step=created_step(), dest_host=host, of_build=True)
+        for server_id, host in active.items()
     ]
-    told = await notifications_store.lock_told(tx, sorted(retreats)) if retreats else {}
+    told = await notifications_store.lock_told(tx, sorted(retreats), moving=retreats) if retreats else {}
     failed = [
         ServerEvent(
             server_id=server_id,

@@ -19,7 +19,8 @@ async def announce(compute: Compute, tx: Connection, events: Sequence[ServerEven
     """Tell of events of servers, in order, as the servers are now; those of servers that are gone are left out."""
     if compute.outbox is None or not events:
         return
-    told_by_id = await store.lock_told(tx, sorted({event.server_id for event in events}))
+    moving = {event.server_id for event in events if not event.of_build}
+    told_by_id = await store.lock_told(tx, sorted({event.server_id for event in events}), moving=moving)
     now = compute.env.now()
     notifications = [
         _server_notification(compute, event, told_by_id[event.server_id], now)

@@ -1,6 +1,6 @@
 """SQL of what notifications tell of servers, read in the transaction that changed them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -23,12 +23,9 @@ class Told(Struct, frozen=True, kw_only=True):
     new_flavor: Flavor | None = None
 
 
-LIST_TOLD = f"""-- compute.list_told_servers
-SELECT {COLUMNS} WHERE server.id = ANY($1::uuid[])
-"""
 # The lock puts the ids of one server's notifications in the order of the transactions that write them.
-LOCK_SERVERS = """-- compute.lock_servers_to_tell
-SELECT FROM compute.server WHERE id = ANY($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
+LOCK_TOLD = f"""-- compute.lock_told_servers
+SELECT {COLUMNS} WHERE server.id = ANY($1::uuid[]) ORDER BY server.id FOR NO KEY UPDATE OF server
 """
 LIST_CAUSES = """-- compute.list_causes
 SELECT s.id, m.kind, m.source_host, m.plan -> 'flavor' AS new_flavor, a.request_id, a.project_id, a.user_id
@@ -40,12 +37,15 @@ WHERE m.kind IS NOT NULL OR a.request_id IS NOT NULL
 """
 
 
-async def lock_told(tx: Connection, server_ids: Sequence[str]) -> dict[str, Told]:
-    """Lock the servers, also those that no client sees any more; return what is told of each."""
-    await tx.execute(LOCK_SERVERS, server_ids)
-    causes = {row["id"]: row for row in await tx.fetch(LIST_CAUSES, server_ids)}
+async def lock_told(tx: Connection, server_ids: Sequence[str], *, moving: Collection[str]) -> dict[str, Told]:
+    """Lock the servers, also those that no client sees any more; return what is told of each.
+
+    moving: those that may be in a move, or are deleted; what is done to others follows from their creation.
+    """
+    rows = await tx.fetch(LOCK_TOLD, server_ids)
+    causes = {row["id"]: row for row in await tx.fetch(LIST_CAUSES, sorted(moving))} if moving else {}
     told = {}
-    for row in await tx.fetch(LIST_TOLD, server_ids):
+    for row in rows:
         server = read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault", tags=tuple(row["tags"]))
         told[server.id] = _told(server, causes.get(server.id))
     return told
