@@ -10,6 +10,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from roost.cli.network_access import conductor_network_api
+from roost.cli.notification_wiring import deliveries, outbox_of
 from roost.cli.settings import Settings
 from roost.clients.glance import GlanceImages
 from roost.clients.local_compute import LocalCompute
@@ -39,6 +40,7 @@ from roost.network.settings import NetworkSettings
 from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.repeat import repeat
+from roost.platform.settings import NotificationSettings
 from roost.platform.wakeup import Wakeups
 from roost.seams.audit import AuditedPlacement
 
@@ -60,6 +62,7 @@ class CloudParts:
     network_api: NetworkApi | None = None
     watch: CredentialsWatch = field(default_factory=CredentialsWatch)
     network_settings: NetworkSettings = field(default_factory=NetworkSettings)
+    notifications: NotificationSettings = field(default_factory=NotificationSettings)
 
     @classmethod
     def wire(
@@ -75,8 +78,19 @@ class CloudParts:
         elsewhere = RemotePlacement.connect(settings.placement_client) if settings.placement_client.url else None
         placement: AuditedPlacement = elsewhere or LocalPlacement(ledger)
         images = GlanceImages(settings.compute.image_url) if settings.compute.image_url else None
-        compute = Compute(database, env, placement, wakeups=wakeups, images=images, settings=settings.compute)
-        networks = Networks(database, env, placement, LocalCompute(compute), settings=settings.network)
+        outboxes = partial(outbox_of, settings.notifications)
+        compute = Compute(
+            database,
+            env,
+            placement,
+            wakeups=wakeups,
+            images=images,
+            settings=settings.compute,
+            outbox=outboxes("compute"),
+        )
+        networks = Networks(
+            database, env, placement, LocalCompute(compute), settings=settings.network, outbox=outboxes("network")
+        )
         compute.network = network = LocalNetwork(networks)
         api = conductor_network_api(settings.network, os.environ)
         watch = CredentialsWatch(api.check if api else None)
@@ -94,6 +108,7 @@ class CloudParts:
             network_api=api,
             watch=watch,
             network_settings=settings.network,
+            notifications=settings.notifications,
         )
 
     async def close(self) -> None:
@@ -148,11 +163,13 @@ class CloudParts:
             if window_s := compute.settings.resize_confirm_window:
                 confirm = partial(confirm_due, compute)
                 work.append(repeat(confirm, "confirming moves", interval_s=max(1.0, window_s / 10)))
+            work += deliveries(self.notifications, compute.outbox, compute.database, compute.env)
         if role in ("conductor", "reconciler"):
             audit_networks = partial(network_audit.AUDIT.reconcile, networks)
             reconcile_s, audit_s = networks.settings.reconcile_s, networks.settings.audit_s
             work += [
                 repeat(partial(reconcile_network, networks), "reconciling networks and ports", interval_s=reconcile_s),
                 repeat(audit_networks, "auditing networks and ports", interval_s=audit_s),
+                *deliveries(self.notifications, networks.outbox, networks.database, networks.env),
             ]
         return work

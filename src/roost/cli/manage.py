@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from roost.cli import agent_tokens, aggregates, endings, upgrading
+from roost.cli import agent_tokens, aggregates, endings, notifications, upgrading
 from roost.cli.asking import AsJson
 from roost.cli.audit import audit, destroy_guest
 from roost.cli.endings import Result
@@ -232,6 +232,26 @@ def _set_allocation_ratio(
         ratio=allocation_ratio,
     )
     raise typer.Exit(_run(work))
+
+
+@app.command("notifications", cls=PlainCommand)
+def _notifications(
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    retry_parked: Annotated[
+        bool, typer.Option("--retry-parked", help="Have what was given up tried again, for another day.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say how many notifications wait for each destination, how many were given up, and why it took none.
+
+    Exit status 3: a destination takes nothing, or some were given up (parked).
+
+    Example: `roost-manage notifications --data-dir /var/lib/roost --retry-parked`
+    """
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    raise typer.Exit(_run(notifications.show(target, table_console(), retry_parked=retry_parked, as_json=as_json)))
 
 
 @agent_token_app.command("create", cls=PlainCommand)

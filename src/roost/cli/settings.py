@@ -16,6 +16,7 @@ from roost.platform.settings import (
     CorsSettings,
     KeystoneSettings,
     ListenerSettings,
+    NotificationSettings,
     PlacementClientSettings,
     ProxySettings,
 )
@@ -36,6 +37,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     keystone: KeystoneSettings
     proxy: ProxySettings
     cors: CorsSettings
+    notifications: NotificationSettings
 
 
 def read_settings(file: Path | str | None, *, placement_url: str | None = None) -> Settings:

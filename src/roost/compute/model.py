@@ -303,15 +303,16 @@ class Work(Struct, frozen=True, kw_only=True):
 class Marks(Struct, frozen=True):
     """What others want of a work row while a conductor has it: a delete waits, or the build must end, and why.
 
-    stage: where it stands. moving: it is no build, but a move that is taken back. action_id: of the move's action.
+    stage: where it stands. kind, source_host, action_id: of the move that it is in; None for a build.
     """
 
     server_id: str
     stage: Stage
     deleting: bool
     must_fail: Failure | None = None
-    moving: bool = False
     action_id: int | None = None
+    kind: MoveKind | None = None
+    source_host: str | None = None
 
 
 class Launch(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Sections of roost.toml for what stands in front of the APIs.
 
-They are `[api]`, `[listeners]`, `[keystone]`, `[proxy]`, `[cors]`, and `[placement_client]`, of a service asked.
+They are `[api]`, `[listeners]`, `[keystone]`, `[proxy]`, `[cors]`, `[placement_client]`, of a service asked, and
+`[notifications]`, of who is told of changes.
 """
 
 from pathlib import Path
@@ -135,3 +136,42 @@ class CorsSettings(Struct, frozen=True, kw_only=True):
         "OpenStack-API-Version",
     )
     max_age_s: int = 3600
+
+
+class NotificationSettings(Struct, frozen=True, kw_only=True):
+    """The section `[notifications]` of roost.toml: who is told of changes; without any destination nobody is.
+
+    outbox_rows_max: notifications that may wait for one destination; the oldest are dropped then. retry_max_s: the
+    longest time between two tries. park_after_s: what nobody took for so long is tried no more. host: the name of this
+    machine in publisher ids; "": its own.
+    """
+
+    log_file: str = ""
+    webhook_url: str = ""
+    webhook_secret: str = ""
+    amqp_url: str = ""
+    amqp_durable_queues: bool = False
+    compute_exchange: str = "nova"
+    network_exchange: str = "neutron"
+    versioned_topics: tuple[str, ...] = ("versioned_notifications",)
+    topics: tuple[str, ...] = ("notifications",)
+    outbox_rows_max: Annotated[int, Meta(ge=1)] = 100_000
+    timeout_s: Annotated[float, Meta(gt=0)] = 10
+    retry_max_s: Annotated[float, Meta(ge=1)] = 60
+    park_after_s: Annotated[float, Meta(gt=0)] = 86_400
+    host: str = ""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what cannot work. No message shows an address that may have a password in it."""
+        if self.webhook_url and not self.webhook_url.startswith(("http://", "https://")):
+            raise ValueError("webhook_url: expected an address: https://receiver.example/notifications")
+        if self.webhook_url and not self.webhook_secret:
+            raise ValueError("webhook_url needs webhook_secret, with which its requests are signed")
+        if self.amqp_url and not self.amqp_url.startswith(("amqp://", "amqps://")):
+            raise ValueError("amqp_url: expected an address: amqp://user:password@broker.example:5672/vhost")
+
+    @property
+    def destinations(self) -> tuple[str, ...]:
+        """Return who gets notifications, by the names of the outbox; nobody: nothing is written."""
+        named = {"log_file": self.log_file, "webhook": self.webhook_url, "rabbitmq": self.amqp_url}
+        return tuple(name for name, address in named.items() if address)

@@ -11,7 +11,7 @@ from roost.compute.api.access import access_of
 from roost.compute.api.answers import AggregateAnswer, AggregateCreatedAnswer, AggregatesAnswer
 from roost.compute.api.requests import path_text, read_body, timestamp_with_microseconds
 from roost.compute.errors import HostAggregateNotFound
-from roost.compute.model import HostAggregate
+from roost.compute.model import HostAggregate, Requester
 from roost.compute.service import Compute
 from roost.compute.service import aggregates as service
 from roost.compute.service import operator_aggregates as changes
@@ -144,7 +144,7 @@ class Aggregates:
     async def _create(self, request: Request) -> Response:
         body = (await read_body(request, AggregateCreateBody)).aggregate
         aggregate = await changes.create_aggregate(
-            self.compute, _read_name(body.name), _read_zone(body.availability_zone)
+            self.compute, _read_name(body.name), _read_zone(body.availability_zone), self._requester(request)
         )
         shown = _show_aggregate(aggregate, request)
         return json_response({"aggregate": {key: shown[key] for key in shown.keys() - {"hosts", "metadata"}}})
@@ -164,11 +164,12 @@ class Aggregates:
             aggregate_id,
             name=None if body.name is UNSET else _read_name(body.name),
             metadata={} if zone is UNSET else {"availability_zone": _read_zone(zone)},
+            by=self._requester(request),
         )
         return json_response({"aggregate": _show_aggregate(aggregate, request)})
 
     async def _delete(self, request: Request) -> Response:
-        await changes.delete_aggregate(self.compute, _read_id(request))
+        await changes.delete_aggregate(self.compute, _read_id(request), self._requester(request))
         return Response(status_code=200)
 
     async def _act(self, request: Request) -> Response:
@@ -180,15 +181,19 @@ class Aggregates:
                 f"{', '.join(actions) or 'no action'}: expected one of {', '.join(body.__struct_fields__)}"
             )
         access_of(self.compute, self.policy, request).enforce(f"{RULE}{actions[0]}")
+        by = self._requester(request)
         if body.add_host is not UNSET:
-            aggregate = await changes.add_host(self.compute, aggregate_id, body.add_host.host)
+            aggregate = await changes.add_host(self.compute, aggregate_id, body.add_host.host, by)
         elif body.remove_host is not UNSET:
-            aggregate = await changes.remove_host(self.compute, aggregate_id, body.remove_host.host)
+            aggregate = await changes.remove_host(self.compute, aggregate_id, body.remove_host.host, by)
         else:
             assert body.set_metadata is not UNSET
             metadata = body.set_metadata.metadata
-            aggregate = await changes.update_aggregate(self.compute, aggregate_id, metadata=metadata)
+            aggregate = await changes.update_aggregate(self.compute, aggregate_id, metadata=metadata, by=by)
         return json_response({"aggregate": _show_aggregate(aggregate, request)})
+
+    def _requester(self, request: Request) -> Requester:
+        return access_of(self.compute, self.policy, request).requester
 
     async def _cache_images(self, request: Request) -> Response:
         await service.get_host_aggregate(self.compute, _read_id(request))

@@ -138,7 +138,8 @@ class Migrations:
         return json_response({"migration": _show_live(request, migration)})
 
     async def _abort(self, request: Request) -> Response:
-        await service.abort_migration(self.compute, request.state.server.id, _migration_id(request))
+        requester = access_of(self.compute, self.policy, request).requester
+        await service.abort_migration(self.compute, request.state.server.id, _migration_id(request), requester)
         return json_response(None, 202)
 
     async def _act(self, request: Request) -> Response:

@@ -145,7 +145,7 @@ async def _reset_state(compute: Compute, server: Server, body: ResetStateBody, a
 
 
 async def _force_delete(compute: Compute, server: Server, _body: Any, access: Access) -> None:
-    await servers_service.delete_server(compute, server.id, may_be_locked=access.is_admin)
+    await servers_service.delete_server(compute, server.id, may_be_locked=access.is_admin, by=access.requester)
 
 
 async def _add_security_group(_compute: Compute, _server: Server, body: SecurityGroupNameBody, _access: Access) -> None:

@@ -38,7 +38,7 @@ def operations(compute: Compute, policy: Policy = UNRESTRICTED) -> Operations:
         **ActionLog(compute, policy).operations(),
         **ServerAttributes(compute, policy).operations(),
         **Hypervisors(compute).operations(),
-        **Services(compute).operations(),
+        **Services(compute, policy).operations(),
         **Aggregates(compute, policy).operations(),
         **zone_operations(compute),
         **Interfaces(compute, policy).operations(),

@@ -11,7 +11,7 @@ from roost.compute.api.answers import MetadataAnswer, MetadataItemAnswer, TagsAn
 from roost.compute.api.requests import links, path_text, read_body
 from roost.compute.api.server_bodies import METADATA, Key, Tags, Text
 from roost.compute.errors import MetadataNotFound, TagNotFound
-from roost.compute.model import Server
+from roost.compute.model import Requester, Server
 from roost.compute.service import Compute
 from roost.compute.service import server_changes as service
 from roost.platform.auth import Policy
@@ -159,8 +159,8 @@ class ServerAttributes:
             },
         }
 
-    def _may_be_locked(self, request: Request) -> bool:
-        return access_of(self.compute, self.policy, request).is_admin
+    def _by(self, request: Request) -> Requester:
+        return access_of(self.compute, self.policy, request).requester
 
     async def _add_metadata(self, request: Request) -> Response:
         return await self._write_metadata(request, replace=False)
@@ -169,13 +169,14 @@ class ServerAttributes:
         return await self._write_metadata(request, replace=True)
 
     async def _write_metadata(self, request: Request, *, replace: bool) -> Response:
-        body = await read_body(request, MetadataBody)
+        body, by = await read_body(request, MetadataBody), self._by(request)
         metadata = await service.set_metadata(
             self.compute,
             _server(request).id,
             body.metadata,
             replace=replace,
-            may_be_locked=self._may_be_locked(request),
+            may_be_locked=by.is_admin,
+            by=by,
         )
         return json_response({"metadata": metadata})
 
@@ -183,41 +184,47 @@ class ServerAttributes:
         body = await read_body(request, MetadataItemBody)
         if path_text(request, "key") not in body.meta:
             raise BadRequest("Request body and URI mismatch")
+        by = self._by(request)
         await service.set_metadata(
             self.compute,
             _server(request).id,
             body.meta,
             replace=False,
-            may_be_locked=self._may_be_locked(request),
+            may_be_locked=by.is_admin,
+            by=by,
         )
         return json_response({"meta": body.meta})
 
     async def _delete_metadata(self, request: Request) -> Response:
+        by = self._by(request)
         await service.delete_metadata(
             self.compute,
             _server(request).id,
             path_text(request, "key"),
-            may_be_locked=self._may_be_locked(request),
+            may_be_locked=by.is_admin,
+            by=by,
         )
         return json_response(None, 204)
 
     async def _replace_tags(self, request: Request) -> Response:
         body = await read_body(request, TagsBody)
-        return json_response({"tags": await service.set_tags(self.compute, _server(request).id, body.tags)})
+        tags = await service.set_tags(self.compute, _server(request).id, body.tags, self._by(request))
+        return json_response({"tags": tags})
 
     async def _delete_tags(self, request: Request) -> Response:
-        await service.set_tags(self.compute, _server(request).id, ())
+        await service.set_tags(self.compute, _server(request).id, (), self._by(request))
         return json_response(None, 204)
 
     async def _add_tag(self, request: Request) -> Response:
         server, tag = _server(request), path_text(request, "tag")
-        if not await service.add_tag(self.compute, server.id, tag):
+        if not await service.add_tag(self.compute, server.id, tag, self._by(request)):
             return json_response(None, 204)
         where = links(request, "servers", server.id)[0]["href"]
         return json_response(None, 201, {"Location": f"{where}/tags/{tag}"})
 
     async def _delete_tag(self, request: Request) -> Response:
-        await service.delete_tag(self.compute, _server(request).id, path_text(request, "tag"))
+        tag = path_text(request, "tag")
+        await service.delete_tag(self.compute, _server(request).id, tag, self._by(request))
         return json_response(None, 204)
 
 

@@ -136,13 +136,13 @@ class Servers:
     async def _update(self, request: Request) -> Response:
         update = read_update(await read_body(request, UpdateBody), request.state.microversion)
         server: Server = request.state.server
-        changed = await changes_service.update_server(self.compute, server.id, update)
+        changed = await changes_service.update_server(self.compute, server.id, update, self._access(request).requester)
         return json_response({"server": show_changed(request, changed, Shown.of(self._access(request), self.compute))})
 
     async def _delete(self, request: Request) -> Response:
         server: Server = request.state.server
-        may_be_locked = self._access(request).is_admin
-        await service.delete_server(self.compute, server.id, may_be_locked=may_be_locked)
+        access = self._access(request)
+        await service.delete_server(self.compute, server.id, may_be_locked=access.is_admin, by=access.requester)
         return json_response(None, 204)
 
     async def _page(self, request: Request, rule: str) -> tuple[list[Server], More]:

@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from roost.compute.api.access import access_of
 from roost.compute.api.answers import ServiceAnswer, ServicesAnswer
 from roost.compute.api.hosts import UUIDS_FROM, get_host, host_id, host_state, host_status
 from roost.compute.api.requests import (
@@ -27,6 +28,7 @@ from roost.compute.rules.aggregates import zones_by_host
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
 from roost.compute.service.aggregates import list_with_metadata
+from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
 from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations, Versions
@@ -83,8 +85,9 @@ ACTION_BODY: dict[str, Any] = {
 class Services:
     """The operations of services."""
 
-    def __init__(self, compute: Compute) -> None:
+    def __init__(self, compute: Compute, policy: Policy) -> None:
         self.compute = compute
+        self.policy = policy
 
     def operations(self) -> Operations:
         """Return them by path below /v2.1."""
@@ -129,17 +132,18 @@ class Services:
         if body.binary != BINARY:
             raise HostNotFound(f"Could not find binary {body.binary} on host {body.host}.")
         changed: dict[str, Any] = {"host": body.host, "binary": BINARY}
+        by = access_of(self.compute, self.policy, request).requester
         if isinstance(body, _ForceDownBody):
             down = flag(body.forced_down, "forced_down", default=True)
-            changed["forced_down"] = (await service.force_down(self.compute, body.host, down)).forced_down
+            changed["forced_down"] = (await service.force_down(self.compute, body.host, down, by=by)).forced_down
         elif action == "enable":
             changed["status"] = "enabled"
-            await service.enable_host(self.compute, body.host)
+            await service.enable_host(self.compute, body.host, by=by)
         else:
             changed["status"] = "disabled"
             if isinstance(body, _ReasonBody):
                 changed["disabled_reason"] = body.disabled_reason
-            await service.disable_host(self.compute, body.host, reason=changed.get("disabled_reason"))
+            await service.disable_host(self.compute, body.host, reason=changed.get("disabled_reason"), by=by)
         return json_response({"service": changed})
 
     async def _update_service(self, request: Request) -> Response:
@@ -152,12 +156,13 @@ class Services:
         if body.disabled_reason is not None and body.status is None:
             raise BadRequest("Specifying 'disabled_reason' requires that status be 'disabled'.")
         down = None if body.forced_down is None else flag(body.forced_down, "forced_down", default=True)
+        by = access_of(self.compute, self.policy, request).requester
         if body.status == "enabled":
-            host = await service.enable_host(self.compute, host.name)
+            host = await service.enable_host(self.compute, host.name, by=by)
         elif body.status == "disabled":
-            host = await service.disable_host(self.compute, host.name, reason=body.disabled_reason)
+            host = await service.disable_host(self.compute, host.name, reason=body.disabled_reason, by=by)
         if down is not None:
-            host = await service.force_down(self.compute, host.name, down)
+            host = await service.force_down(self.compute, host.name, down, by=by)
         zones = zones_by_host(await list_with_metadata(self.compute))
         return json_response({"service": self._show_service(host, request, zones)})
 

@@ -5,7 +5,7 @@ from alembic import op
 from roost.platform.migrate import statements
 
 revision = "compute_0013"
-down_revision = "compute_0011"
+down_revision = "compute_0012"
 
 SQL = """
 CREATE TABLE compute.conductor_heartbeat (

@@ -19,6 +19,7 @@ from roost.compute.model import (
 )
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import ActionRule
+from roost.compute.service import action_log
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.images import get_rebuild_traits
 from roost.compute.store import actions as store
@@ -56,7 +57,7 @@ async def change_power(compute: Compute, server_id: str, rule: ActionRule, by: R
     """Have the server's guest in the state that the rule says. Raises ServerNotFound, ActionRefused."""
     async with compute.database.transaction() as tx:
         server = await lock_for_action(tx, server_id, rule, is_admin=by.is_admin)
-        await _begin(tx, server, rule, by)
+        await _begin(compute, tx, server, rule, by)
     compute.wake(GUEST_CHANNEL)
 
 
@@ -77,7 +78,7 @@ async def rebuild(
             raise ActionRefused(f"Instance {server_id} changed while its image was looked at: ask again.")
         spec = replace(server.spec, image_traits=image_traits)
         await changes_store.update_server(tx, server_id, update, spec=spec)
-        await _begin(tx, server, rules.REBUILD, by)
+        await _begin(compute, tx, server, rules.REBUILD, by)
     compute.wake(GUEST_CHANNEL)
 
 
@@ -86,13 +87,13 @@ def _image_basis(server: Server) -> tuple[str | None, str, Flavor]:
     return server.host, server.image_ref, server.flavor
 
 
-async def _begin(tx: Connection, server: Server, rule: ActionRule, by: Requester) -> None:
+async def _begin(compute: Compute, tx: Connection, server: Server, rule: ActionRule, by: Requester) -> None:
     assert server.host is not None  # its guest is there
     if server.task_state is not None:
-        await store.finish_events(tx, {server.id: f"{rule.name} overtook it"})
+        await action_log.finish(compute, tx, {server.id: f"{rule.name} overtook it"})
     await store.desire(tx, server.id, server.host, rules.desired_power(rule, server), anew=rule.anew)
     await store.set_task_state(tx, server.id, rule.task_state)
-    await store.insert_action(tx, server.id, rule.name, by, event=rule.event, host=server.host)
+    await action_log.begin(compute, tx, server.id, rule.name, by, event=rule.event, host=server.host)
 
 
 async def reset_state(compute: Compute, server_id: str, by: Requester, *, active: bool) -> None:
@@ -102,9 +103,9 @@ async def reset_state(compute: Compute, server_id: str, by: Requester, *, active
         around = await store.get_surroundings(tx, server_id, server.host)
         if refusal := rules.find_reset_refusal(server, around, active=active):
             raise ActionRefused(refusal)
-        await store.finish_events(tx, {server_id: "the server's state was set by hand"})
+        await action_log.finish(compute, tx, {server_id: "the server's state was set by hand"})
         await store.set_status(tx, server_id, "ACTIVE" if active else "ERROR")
-        await store.insert_action(tx, server_id, rules.RESET_STATE.name, by)
+        await action_log.begin(compute, tx, server_id, rules.RESET_STATE.name, by, before=server)
 
 
 async def lock(compute: Compute, server_id: str, by: Requester, *, reason: str | None) -> None:
@@ -114,7 +115,7 @@ async def lock(compute: Compute, server_id: str, by: Requester, *, reason: str |
         if server.locked and server.project_id == by.project_id:
             return
         await store.set_locked(tx, server_id, locked=True, reason=reason)
-        await store.insert_action(tx, server_id, "lock", by, event="api_lock", finished=True)
+        await action_log.begin(compute, tx, server_id, "lock", by, event="api_lock", finished=True)
 
 
 async def unlock(compute: Compute, server_id: str, by: Requester) -> None:
@@ -122,7 +123,7 @@ async def unlock(compute: Compute, server_id: str, by: Requester) -> None:
     async with compute.database.transaction() as tx:
         await _lock(tx, server_id)
         await store.set_locked(tx, server_id, locked=False)
-        await store.insert_action(tx, server_id, "unlock", by, event="api_unlock", finished=True)
+        await action_log.begin(compute, tx, server_id, "unlock", by, event="api_unlock", finished=True)
 
 
 async def _lock(tx: Connection, server_id: str) -> Server:

@@ -3,13 +3,16 @@
 Aggregates that somebody else put a provider into are never touched.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from roost.compute.errors import HostAggregateExists, HostAggregateNotFound, HostAggregatesBusy
 from roost.compute.model import Host, HostAggregate
 from roost.compute.rules.aggregates import decide_memberships, list_zones, zones_by_host
+from roost.compute.rules.notifications import AggregateChange
 from roost.compute.service.context import Compute, reading
+from roost.compute.service.notifications import announce_aggregates
 from roost.compute.store import aggregates as store
+from roost.platform.database import Connection
 from roost.seams.compute import HostAggregateState
 
 MIRROR_ROUNDS_MAX = 5
@@ -22,14 +25,17 @@ async def ensure_host_aggregates(compute: Compute, aggregates: Sequence[HostAggr
     """Create those that do not exist yet; by UUID. Raises HostAggregateExists when a name is another aggregate's."""
     by_uuid = {aggregate.uuid: aggregate for aggregate in aggregates}
     async with compute.database.transaction() as tx:
+        uuids_known = await _known_uuids(compute, tx, list(by_uuid))
         taken = await store.insert_host_aggregates(tx, list(by_uuid.values()))
         if taken:
             raise HostAggregateExists(f"There are other host aggregates with the names {', '.join(taken)}.")
+        await _announce(compute, tx, "create", by_uuid.keys() - uuids_known)
 
 
 async def delete_host_aggregates(compute: Compute, uuids: Sequence[str]) -> None:
     """Delete them, then take their UUIDs off every provider; also off those that an earlier, cut off call left."""
     async with compute.database.transaction() as tx:
+        await _announce(compute, tx, "delete", set(uuids))
         await store.delete_host_aggregates(tx, uuids)
     providers_by_aggregate = await compute.placement.list_aggregate_providers(uuids)
     providers = {provider for members in providers_by_aggregate.values() for provider in members}
@@ -52,7 +58,21 @@ async def set_segment_aggregates(
         current = await store.list_memberships(tx, hosts, managed=existing)
         change = decide_memberships(current, aggregates_by_host, existing)
         await store.write_memberships(tx, added=change.added, removed=change.removed)
+        await _announce(compute, tx, "add_host", {uuid for uuid, _ in change.added})
+        await _announce(compute, tx, "remove_host", {uuid for uuid, _ in change.removed})
     await mirror_hosts(compute, hosts, managed=managed)
+
+
+async def _known_uuids(compute: Compute, tx: Connection, uuids: Sequence[str]) -> set[str]:
+    """Return those of the host aggregates that exist already; none where nobody is told of new ones."""
+    if compute.outbox is None:
+        return set()
+    return {aggregate.uuid for aggregate in await store.list_host_aggregates(tx, uuids=uuids)}
+
+
+async def _announce(compute: Compute, tx: Connection, change: AggregateChange, uuids: Set[str]) -> None:
+    if compute.outbox is not None and uuids:
+        await announce_aggregates(compute, tx, change, await store.list_host_aggregates(tx, uuids=sorted(uuids)))
 
 
 async def mirror_hosts(

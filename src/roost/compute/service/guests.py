@@ -14,6 +14,7 @@ from roost.compute.model import GUEST_CHANNEL, WORK_CHANNEL, Failure
 from roost.compute.rules import guests as rules
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.guests import Guest, GuestList
+from roost.compute.service import action_log
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.hosts import publish_hosts
@@ -152,13 +153,16 @@ async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Age
         await store.mark_guests(tx, begun=outcome.begun, states=outcome.states, agent_id=agent.id)
         await store.delete_guests(tx, outcome.gone)
         await store.activate_servers(tx, outcome.active)
-        await store.change_servers(tx, outcome.changed)
+        changed = await store.change_servers(tx, outcome.changed)
+        await action_log.finish(compute, tx, dict.fromkeys(changed))
         await store.keep_servers(tx, outcome.unchanged)
+        await action_log.finish(compute, tx, {key: failure.message for key, failure in outcome.unchanged.items()})
         await store.restore_works(tx, outcome.kept)
         await store.retry_works(tx, outcome.retreats)
         await store.resume_works(tx, outcome.resumed)
-        await store.lose_guests(tx, _failures(outcome.lost))
+        await action_log.finish(compute, tx, await store.lose_guests(tx, _failures(outcome.lost)))
         await store.find_guests_again(tx, outcome.found_again)
+        await action_log.add_launches(compute, tx, active=outcome.active, retreats=outcome.retreats)
     if outcome.moves_work:
         compute.wake(WORK_CHANNEL)
     _log_lost(outcome.lost, agent)
@@ -196,7 +200,7 @@ async def compare_guests(
             still_held = await store.list_hosts_held(tx, {host for _, host in keys}, agent_id=agent.id)
             changes = compare([guest for guest in locked if guest.host in still_held])
             await store.adopt_guests(tx, changes.adopted, agent_id=agent.id)
-            await store.lose_guests(tx, _failures(changes.lost))
+            await action_log.finish(compute, tx, await store.lose_guests(tx, _failures(changes.lost)))
             await store.find_guests_again(tx, changes.found_again)
         await store.set_unknown_guests(tx, outcome.unknown, hosts=hosts)
     if outcome.changes_guests:

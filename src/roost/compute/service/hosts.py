@@ -11,11 +11,12 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from roost.compute.errors import HostHeld, HostNotFound
-from roost.compute.model import WORK_CHANNEL, Host
+from roost.compute.model import WORK_CHANNEL, Host, Requester
 from roost.compute.rules.aggregates import ratios_by_host
 from roost.compute.rules.leases import list_held_elsewhere
 from roost.compute.service.aggregates import mirror_hosts
 from roost.compute.service.context import Compute, reading
+from roost.compute.service.notifications import announce_hosts
 from roost.compute.store import aggregates as aggregates_store
 from roost.compute.store import hosts as store
 from roost.compute.store import leases as leases_store
@@ -54,9 +55,11 @@ async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, age
         async with compute.database.transaction() as tx:
             # The leases first: an agent without the lease changes nothing of the host.
             names_new = await _take_leases(compute, tx, [host.name for host in batch], agent)
-            rows += await store.upsert_hosts(tx, batch, declared=agent is None)
+            rows_written = await store.upsert_hosts(tx, batch, declared=agent is None)
             if names_new:
                 await _take_leases(compute, tx, names_new, agent)
+            await announce_hosts(compute, tx, "create", [row.host for row in rows_written if row.created])
+            rows += rows_written
     names_behind = [row.host.name for row in rows if row.state_published < row.state_wanted]
     if names_behind:
         await publish_hosts(compute, names_behind)
@@ -168,22 +171,22 @@ list_servers_on = reading(store.list_servers_on)
 count_servers = reading(store.count_servers)
 
 
-async def disable_host(compute: Compute, name: str, *, reason: str | None = None) -> Host:
+async def disable_host(compute: Compute, name: str, *, reason: str | None = None, by: Requester | None = None) -> Host:
     """Keep new servers off it, and tell who asks the reason. Raises HostNotFound."""
-    return await _set_state(compute, name, disabled=True, disabled_reason=reason)
+    return await _set_state(compute, name, disabled=True, disabled_reason=reason, by=by)
 
 
-async def enable_host(compute: Compute, name: str) -> Host:
+async def enable_host(compute: Compute, name: str, *, by: Requester | None = None) -> Host:
     """Let the host take servers again. Raises HostNotFound."""
-    return await _set_state(compute, name, disabled=False)
+    return await _set_state(compute, name, disabled=False, by=by)
 
 
-async def force_down(compute: Compute, name: str, forced_down: bool) -> Host:
+async def force_down(compute: Compute, name: str, forced_down: bool, *, by: Requester | None = None) -> Host:
     """Note that nothing runs there any more, as an operator vouches, or take that back; it takes no server meanwhile.
 
     Raises HostNotFound.
     """
-    host = await _set_state(compute, name, forced_down=forced_down)
+    host = await _set_state(compute, name, forced_down=forced_down, by=by)
     compute.wake(WORK_CHANNEL)
     return host
 
@@ -195,11 +198,13 @@ async def _set_state(
     disabled: bool | None = None,
     forced_down: bool | None = None,
     disabled_reason: str | None = None,
+    by: Requester | None = None,
 ) -> Host:
     async with compute.database.transaction() as tx:
         host = await store.set_host_state(
             tx, name, disabled=disabled, forced_down=forced_down, disabled_reason=disabled_reason
         )
+        await announce_hosts(compute, tx, "update", [] if host is None else [host], by)
     if host is None:
         raise HostNotFound(f"Compute host {name} could not be found.")
     await publish_hosts(compute, [name])

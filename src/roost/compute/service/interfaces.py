@@ -7,10 +7,10 @@ between is looked for afterwards: it may have read the ports before, and the new
 from roost.compute.errors import ActionRefused, PortNotOfServer
 from roost.compute.model import NicAsked, Permissions, Requester, Server
 from roost.compute.rules import actions as rules
+from roost.compute.service import action_log
 from roost.compute.service.actions import lock_for_action, wait_until_settled
 from roost.compute.service.context import Compute
 from roost.compute.service.servers import check_nics, find_only_network, get_server
-from roost.compute.store import actions as store
 from roost.platform.errors import RoostError
 from roost.seams.compute import ServerPort
 from roost.seams.network import PortAttachment
@@ -27,8 +27,8 @@ async def attach_interface(
     async with compute.database.transaction() as tx:
         server = await lock_for_action(tx, server_id, rules.ATTACH, is_admin=by.is_admin)
         assert server.host is not None
-        await store.insert_action(
-            tx, server_id, rules.ATTACH.name, by, event="compute_attach_interface", host=server.host
+        await action_log.begin(
+            compute, tx, server_id, rules.ATTACH.name, by, event="compute_attach_interface", host=server.host
         )
     try:
         port_id = await _attach(compute, server, nic, permissions)
@@ -71,8 +71,8 @@ async def detach_interface(compute: Compute, server: Server, port_id: str, by: R
     await wait_until_settled(compute, server.id)
     async with compute.database.transaction() as tx:
         await lock_for_action(tx, server.id, rules.DETACH, is_admin=by.is_admin)
-        await store.insert_action(
-            tx, server.id, rules.DETACH.name, by, event="compute_detach_interface", host=server.host
+        await action_log.begin(
+            compute, tx, server.id, rules.DETACH.name, by, event="compute_detach_interface", host=server.host
         )
     try:
         await compute.network.detach_port(server.id, port_id)
@@ -92,4 +92,4 @@ def find_port(server: Server, port_id: str) -> ServerPort:
 
 async def _finish(compute: Compute, server_id: str, *, failure: str | None = None) -> None:
     async with compute.database.transaction() as tx:
-        await store.finish_events(tx, {server_id: failure})
+        await action_log.finish(compute, tx, {server_id: failure})

@@ -22,12 +22,13 @@ from roost.compute.model import (
 )
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import ActionRule
+from roost.compute.service import action_log
 from roost.compute.service.actions import lock_for_action, wait_until_settled
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.servers import check_zone, find_flavor, find_forced_host, read_requirements
 from roost.compute.store import moves as store
 from roost.compute.store import work as work_rows
-from roost.compute.store.actions import insert_action, lock_guests, set_task_state
+from roost.compute.store.actions import lock_guests, set_task_state
 from roost.seams.compute import ForcedHost
 
 TASK_STATES = {
@@ -97,7 +98,7 @@ async def begin_move(compute: Compute, server_id: str, request: MoveRequest, by:
             raise ServerRefused(
                 f"Compute service of {server.host} is still in use: if that host is dead, force its service down first."
             )
-        action_id = await insert_action(tx, server_id, MOVES[kind].name, by)
+        action_id = await action_log.begin(compute, tx, server_id, MOVES[kind].name, by)
         move = Move(
             uuid=compute.env.new_uuid(),
             kind=kind,
@@ -147,7 +148,7 @@ async def end_move(compute: Compute, server_id: str, by: Requester, *, revert: b
     rule = rules.REVERT if revert else rules.CONFIRM
     async with compute.database.transaction() as tx:
         await lock_for_action(tx, server_id, rule, is_admin=by.is_admin)
-        action_id = await insert_action(tx, server_id, rule.name, by)
+        action_id = await action_log.begin(compute, tx, server_id, rule.name, by)
         await store.set_action(tx, server_id, action_id)
         await store.insert_work(tx, server_id, Stage.RESTORE if revert else Stage.CONFIRM)
         if revert:
@@ -161,6 +162,7 @@ async def confirm_due(compute: Compute) -> list[str]:
         server_ids = await store.list_due(tx, compute.settings.resize_confirm_window)
         for server_id in server_ids:
             await store.insert_work(tx, server_id, Stage.CONFIRM)
+            await action_log.tell(compute, tx, server_id, rules.CONFIRM.name, None)
     if server_ids:
         compute.wake(WORK_CHANNEL)
     return server_ids
@@ -198,11 +200,13 @@ async def force_complete(compute: Compute, server_id: str, migration_id: int, by
                 f"Migration {migration_id} of instance {server_id} is {migration.status}: "
                 "there is nothing to force but while its memory is copied."
             )
-        await insert_action(tx, server_id, "live_migration_force_complete", by, event="api_force", finished=True)
+        await action_log.begin(
+            compute, tx, server_id, "live_migration_force_complete", by, event="api_force", finished=True
+        )
     compute.wake(GUEST_CHANNEL)
 
 
-async def abort_migration(compute: Compute, server_id: str, migration_id: int) -> None:
+async def abort_migration(compute: Compute, server_id: str, migration_id: int, by: Requester | None = None) -> None:
     """Have a live migration taken back. Raises MigrationNotFound, and MigrationRefused once it switches over."""
     migration = await get_migration(compute, server_id, migration_id)
     async with compute.database.transaction() as tx:
@@ -210,6 +214,7 @@ async def abort_migration(compute: Compute, server_id: str, migration_id: int) -
             raise MigrationRefused(
                 f"Migration {migration_id} of instance {server_id} is {migration.status}: it cannot be aborted now."
             )
+        await action_log.tell(compute, tx, server_id, "live_migration_abort", by)
     compute.wake(WORK_CHANNEL)
 
 

@@ -19,11 +19,13 @@ from roost.compute.errors import (
     HostNotInAggregate,
     HostZoneConflict,
 )
-from roost.compute.model import HostAggregate
+from roost.compute.model import HostAggregate, Requester
 from roost.compute.rules import aggregates as rules
+from roost.compute.rules.notifications import AggregateChange
 from roost.compute.service.aggregates import get_host_aggregate
 from roost.compute.service.context import Compute
 from roost.compute.service.hosts import publish_hosts
+from roost.compute.service.notifications import announce_aggregates
 from roost.compute.store import aggregates as store
 from roost.compute.store import hosts as hosts_store
 from roost.platform.database import Connection
@@ -35,19 +37,25 @@ MIRROR_TIMEOUT_S = 4.0
 log = structlog.get_logger()
 
 
-async def create_aggregate(compute: Compute, name: str, zone: str | None) -> HostAggregate:
+async def create_aggregate(compute: Compute, name: str, zone: str | None, by: Requester | None = None) -> HostAggregate:
     """Make an empty aggregate. Raises HostAggregateRefused for the zone's name, HostAggregateExists."""
     metadata = {} if zone is None else {rules.ZONE_KEY: zone}
     _raise(rules.metadata_problem(metadata))
     async with compute.database.transaction() as tx:
         aggregate_id = await store.insert_host_aggregate(tx, compute.env.new_uuid(), name, metadata)
-    if aggregate_id is None:
-        raise HostAggregateExists(f"Aggregate {name} already exists.")
+        if aggregate_id is None:
+            raise HostAggregateExists(f"Aggregate {name} already exists.")
+        await _announce(compute, tx, "create", aggregate_id, by)
     return await get_host_aggregate(compute, aggregate_id)
 
 
 async def update_aggregate(
-    compute: Compute, aggregate_id: int, *, name: str | None = None, metadata: Mapping[str, str | None] | None = None
+    compute: Compute,
+    aggregate_id: int,
+    *,
+    name: str | None = None,
+    metadata: Mapping[str, str | None] | None = None,
+    by: Requester | None = None,
 ) -> HostAggregate:
     """Change its name, and set or, with None, remove metadata.
 
@@ -78,6 +86,7 @@ async def update_aggregate(
             written = False
         if not written:
             raise HostAggregateExists(f"Aggregate {name} already exists.")
+        await _announce(compute, tx, "update_prop" if name else "update_metadata", aggregate_id, by)
         ratios_change = any(after.get(key) != aggregate.metadata.get(key) for key in rules.RATIO_KEYS.values())
         if ratios_change:
             await store.want_hosts(tx, members)
@@ -86,7 +95,7 @@ async def update_aggregate(
     return await get_host_aggregate(compute, aggregate_id)
 
 
-async def delete_aggregate(compute: Compute, aggregate_id: int) -> None:
+async def delete_aggregate(compute: Compute, aggregate_id: int, by: Requester | None = None) -> None:
     """Delete it, and its UUID from every provider.
 
     Raises HostAggregateNotFound, HostAggregateProtected, HostAggregateRefused while hosts are in it.
@@ -95,6 +104,7 @@ async def delete_aggregate(compute: Compute, aggregate_id: int) -> None:
         aggregate = await _lock(tx, aggregate_id)
         if aggregate.hosts:
             _raise(f"Cannot delete aggregate {aggregate_id}. Reason: Host aggregate is not empty.")
+        await _announce(compute, tx, "delete", aggregate_id, by)
         await store.retire_host_aggregate(tx, aggregate_id)
     try:
         async with asyncio.timeout(MIRROR_TIMEOUT_S):
@@ -114,7 +124,7 @@ async def clear_providers(compute: Compute, uuids: Sequence[str]) -> int:
     return len(providers)
 
 
-async def add_host(compute: Compute, aggregate_id: int, host: str) -> HostAggregate:
+async def add_host(compute: Compute, aggregate_id: int, host: str, by: Requester | None = None) -> HostAggregate:
     """Put a host into it.
 
     Raises HostAggregateNotFound, HostNotFound, HostAggregateProtected, HostAggregateExists (it is in it already) and
@@ -134,12 +144,13 @@ async def add_host(compute: Compute, aggregate_id: int, host: str) -> HostAggreg
             f"Cannot add host to aggregate {aggregate_id}. Reason: ",
         )
         await store.write_memberships(tx, added=[(aggregate.uuid, host)], removed=[])
+        await _announce(compute, tx, "add_host", aggregate_id, by)
         await store.want_hosts(tx, [host])
     await _publish(compute, aggregate, [host])
     return await get_host_aggregate(compute, aggregate_id)
 
 
-async def remove_host(compute: Compute, aggregate_id: int, host: str) -> HostAggregate:
+async def remove_host(compute: Compute, aggregate_id: int, host: str, by: Requester | None = None) -> HostAggregate:
     """Take a host out of it, also one that is no more.
 
     Raises HostAggregateNotFound, HostAggregateProtected, HostNotInAggregate and HostZoneConflict (its servers would
@@ -160,6 +171,7 @@ async def remove_host(compute: Compute, aggregate_id: int, host: str) -> HostAgg
             f"Cannot remove host from aggregate {aggregate_id}. Reason: ",
         )
         await store.write_memberships(tx, added=[], removed=[(aggregate.uuid, host)])
+        await _announce(compute, tx, "remove_host", aggregate_id, by)
         await store.want_hosts(tx, [host])
     await _publish(compute, aggregate, [host])
     return await get_host_aggregate(compute, aggregate_id)
@@ -172,6 +184,14 @@ async def _lock(tx: Connection, aggregate_id: int) -> HostAggregate:
     if sentence := rules.protected_sentence(aggregate):
         raise HostAggregateProtected(sentence)
     return aggregate
+
+
+async def _announce(
+    compute: Compute, tx: Connection, change: AggregateChange, aggregate_id: int, by: Requester | None
+) -> None:
+    """Tell of the change, where anybody is told."""
+    if compute.outbox is not None:
+        await announce_aggregates(compute, tx, change, await store.list_host_aggregates(tx, aggregate_id), by)
 
 
 async def _list_others(

@@ -10,27 +10,36 @@ from roost.compute.errors import (
     ServerRefused,
     TagNotFound,
 )
-from roost.compute.model import Server, ServerUpdate
+from roost.compute.model import Requester, Server, ServerUpdate
 from roost.compute.rules.actions import find_attribute_refusal
 from roost.compute.rules.server_attributes import METADATA_MAX, TAGS_MAX, find_tag_problem
+from roost.compute.service.action_log import tell
 from roost.compute.service.context import Compute
 from roost.compute.store import server_changes as store
 from roost.compute.store import servers as servers_store
 from roost.platform.database import Connection
 
 
-async def update_server(compute: Compute, server_id: str, update: ServerUpdate) -> Server:
+async def update_server(compute: Compute, server_id: str, update: ServerUpdate, by: Requester | None = None) -> Server:
     """Write what is said anew of the server, and return it. Raises ServerNotFound."""
     async with compute.database.transaction() as tx:
+        before = await servers_store.lock_server(tx, server_id) if compute.outbox is not None else None
         await store.update_server(tx, server_id, update)
         server = await servers_store.find_server(tx, server_id)
         if server is None:
             raise ServerNotFound(f"Instance {server_id} could not be found.")
+        await tell(compute, tx, server_id, "update", by, before=before)
         return server
 
 
 async def set_metadata(
-    compute: Compute, server_id: str, metadata: Mapping[str, str], *, replace: bool, may_be_locked: bool
+    compute: Compute,
+    server_id: str,
+    metadata: Mapping[str, str],
+    *,
+    replace: bool,
+    may_be_locked: bool,
+    by: Requester | None = None,
 ) -> Mapping[str, str]:
     """Give the server this metadata, and return all that it has. replace: it has no other then.
 
@@ -42,30 +51,35 @@ async def set_metadata(
         if len(merged) > METADATA_MAX:
             raise MetadataFull(f"Maximum number of metadata items exceeds {METADATA_MAX}")
         await store.set_metadata(tx, server_id, merged)
+        await tell(compute, tx, server_id, "update", by, before=server)
     return merged
 
 
-async def delete_metadata(compute: Compute, server_id: str, key: str, *, may_be_locked: bool) -> None:
+async def delete_metadata(
+    compute: Compute, server_id: str, key: str, *, may_be_locked: bool, by: Requester | None = None
+) -> None:
     """Delete one item. Raises ServerNotFound, MetadataNotFound, ActionRefused."""
     async with compute.database.transaction() as tx:
         server = await _lock(tx, server_id, "delete metadata", may_be_locked=may_be_locked)
         if key not in server.metadata:
             raise MetadataNotFound
         await store.set_metadata(tx, server_id, {name: value for name, value in server.metadata.items() if name != key})
+        await tell(compute, tx, server_id, "update", by, before=server)
 
 
-async def set_tags(compute: Compute, server_id: str, tags: Sequence[str]) -> Sequence[str]:
+async def set_tags(compute: Compute, server_id: str, tags: Sequence[str], by: Requester | None = None) -> Sequence[str]:
     """Give the server these tags and no others; return them. Raises ServerNotFound, ServerRefused, ActionRefused."""
     for tag in tags:
         _check_tag(tag)
     unique = tuple(dict.fromkeys(tags))
     async with compute.database.transaction() as tx:
-        await _lock(tx, server_id, "update tags" if tags else "delete tags")
+        server = await _lock(tx, server_id, "update tags" if tags else "delete tags")
         await store.set_tags(tx, server_id, unique)
+        await tell(compute, tx, server_id, "update", by, before=server)
     return unique
 
 
-async def add_tag(compute: Compute, server_id: str, tag: str) -> bool:
+async def add_tag(compute: Compute, server_id: str, tag: str, by: Requester | None = None) -> bool:
     """Give the server one more tag; whether it is new. Raises ServerNotFound, ServerRefused, ActionRefused."""
     _check_tag(tag)
     async with compute.database.transaction() as tx:
@@ -75,16 +89,18 @@ async def add_tag(compute: Compute, server_id: str, tag: str) -> bool:
         if tag in server.tags:
             return False
         await store.set_tags(tx, server_id, (*server.tags, tag))
+        await tell(compute, tx, server_id, "update", by, before=server)
     return True
 
 
-async def delete_tag(compute: Compute, server_id: str, tag: str) -> None:
+async def delete_tag(compute: Compute, server_id: str, tag: str, by: Requester | None = None) -> None:
     """Take one tag off the server. Raises ServerNotFound, ActionRefused, TagNotFound."""
     async with compute.database.transaction() as tx:
         server = await _lock(tx, server_id, "delete tag")
         if tag not in server.tags:
             raise TagNotFound(f"Server {server_id} has no tag '{tag}'")
         await store.set_tags(tx, server_id, [other for other in server.tags if other != tag])
+        await tell(compute, tx, server_id, "update", by, before=server)
 
 
 def _check_tag(tag: str) -> None:

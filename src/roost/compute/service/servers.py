@@ -21,6 +21,7 @@ from roost.compute.model import (
     NewServers,
     NicAsked,
     Permissions,
+    Requester,
     Server,
     ServerFilter,
     ServerRequest,
@@ -37,6 +38,7 @@ from roost.compute.rules.servers import (
     server_names,
     zone_sentence,
 )
+from roost.compute.service import action_log
 from roost.compute.service.context import Compute
 from roost.compute.service.flavors import FLAVORS_NAMED_MAX
 from roost.compute.service.images import get_image, read_image_traits
@@ -254,12 +256,16 @@ async def list_servers(
         raise FilterInvalid(f"{named}: {error}") from error
 
 
-async def delete_server(compute: Compute, server_id: str, *, may_be_locked: bool = True) -> None:
+async def delete_server(
+    compute: Compute, server_id: str, *, may_be_locked: bool = True, by: Requester | None = None
+) -> None:
     """Have the server deleted, at whatever stage it is; again is fine. Raises ServerNotFound, ActionRefused."""
     async with compute.database.transaction() as tx:
-        locked_by_id = await store.want_delete(tx, [server_id])
-        if not locked_by_id:
+        mark = (await store.want_delete(tx, [server_id])).get(server_id)
+        if mark is None:
             raise ServerNotFound(f"Instance {server_id} could not be found.")
-        if locked_by_id[server_id] and not may_be_locked:
+        if mark.locked and not may_be_locked:
             raise ActionRefused(locked_sentence(server_id))
+        if by is not None and not mark.again:
+            await action_log.begin(compute, tx, server_id, "delete", by)
     compute.wake(WORK_CHANNEL)

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from roost.compute.model import GUEST_CHANNEL, Marks, Stage, StageChange, Work
 from roost.compute.rules.nics import BUILDING
+from roost.compute.service.action_log import add_steps
 from roost.compute.service.context import Compute, reading
 from roost.compute.store import moves, servers
 from roost.compute.store import work as store
@@ -43,8 +44,8 @@ async def change_stages(
         await store.update_servers(tx, changes_held)
         await store.desire_guests(tx, changes_held)
         await store.write_stage_changes(tx, changes_held, lease_s=lease_s)
+        await add_steps(compute, tx, [(marks_by_server[change.server_id], change) for change in changes_held])
         await moves.write_moves(tx, changes_held)
-        await moves.add_events(tx, [(marks_by_server[change.server_id], change) for change in changes_held])
         await store.finish_work(tx, changes_held)
     if any(change.guest_host or change.guests_wanted for change in changes_held):
         compute.wake(GUEST_CHANNEL)
@@ -57,7 +58,7 @@ def _as_marked(change: StageChange, marks: Marks) -> StageChange:
             change, stage=Stage.DELETE, keep=True, delay_s=0.0, guest_host=None, guests_wanted={}, server=None
         )
     if marks.must_fail is not None and not marks.deleting and change.stage in (*BUILDING, Stage.LAUNCH, Stage.COPY):
-        stage = Stage.RESTORE if marks.moving else Stage.FAIL
+        stage = Stage.RESTORE if marks.kind is not None else Stage.FAIL
         return replace(
             change,
             stage=stage,

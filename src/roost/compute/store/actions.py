@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from roost.compute.model import ActionFilter, Requester, ServerAction, Stage
 from roost.compute.rules.actions import Surroundings
 from roost.compute.store.rows import read_row
@@ -121,13 +123,27 @@ UPDATE compute.action AS action SET updated_at = now(),
             'result', CASE WHEN f.details IS NULL THEN 'Success' ELSE 'Error' END)
         ELSE event END ORDER BY number) FROM jsonb_array_elements(events) WITH ORDINALITY AS one (event, number))
 FROM unnest($1::uuid[], $2::text[]) AS f (server_id, details)
-WHERE action.server_id = f.server_id AND events @> '[{"finished_at": null}]'"""
+WHERE action.server_id = f.server_id AND events @> '[{"finished_at": null}]'
+RETURNING action.server_id, name, request_id, project_id, user_id, f.details AS failure"""
 
 
-async def finish_events(tx: Connection, failures_by_server: Mapping[str, str | None]) -> None:
-    """End what the hosts of these servers are at. failures_by_server: why it failed, None where it did not."""
-    if failures_by_server:
-        await tx.execute(FINISH_EVENTS, list(failures_by_server), list(failures_by_server.values()))
+class ActionEnded(Struct, frozen=True, kw_only=True):
+    """What a host was at, as the log names it. failure: why it was not done."""
+
+    server_id: str
+    name: str
+    request_id: str
+    project_id: str
+    user_id: str
+    failure: str | None
+
+
+async def finish_events(tx: Connection, failures_by_server: Mapping[str, str | None]) -> list[ActionEnded]:
+    """End what the hosts of these servers are at; return it. failures_by_server: None where it did not fail."""
+    if not failures_by_server:
+        return []
+    rows = await tx.fetch(FINISH_EVENTS, list(failures_by_server), list(failures_by_server.values()))
+    return [ActionEnded(**row) for row in rows]
 
 
 COLUMNS = "request_id, name, project_id, user_id, started_at, updated_at, message, events"

@@ -109,13 +109,16 @@ COLUMNS = """aggregate.id, aggregate.uuid, aggregate.name, aggregate.metadata, a
         WHERE member.aggregate_uuid = aggregate.uuid ORDER BY host) AS hosts"""
 
 LIST_HOST_AGGREGATES = f"""-- compute.list_host_aggregates
-SELECT {COLUMNS}
-FROM compute.host_aggregate AS aggregate WHERE $1::integer IS NULL OR aggregate.id = $1 ORDER BY aggregate.id"""
+SELECT {COLUMNS} FROM compute.host_aggregate AS aggregate
+WHERE ($1::integer IS NULL OR aggregate.id = $1) AND ($2::uuid[] IS NULL OR aggregate.uuid = ANY($2))
+ORDER BY aggregate.id"""
 
 
-async def list_host_aggregates(tx: Connection, aggregate_id: int | None = None) -> list[HostAggregate]:
-    """Return all host aggregates with their hosts, or the one with that id."""
-    return [_host_aggregate(row) for row in await tx.fetch(LIST_HOST_AGGREGATES, aggregate_id)]
+async def list_host_aggregates(
+    tx: Connection, aggregate_id: int | None = None, *, uuids: Sequence[str] | None = None
+) -> list[HostAggregate]:
+    """Return all host aggregates with their hosts, or the one with that id, or those with these UUIDs."""
+    return [_host_aggregate(row) for row in await tx.fetch(LIST_HOST_AGGREGATES, aggregate_id, uuids)]
 
 
 LOCK_HOST_AGGREGATE = """-- compute.lock_host_aggregate

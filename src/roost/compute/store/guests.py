@@ -7,7 +7,6 @@ import msgspec
 
 from roost.compute.model import Failure, Stage
 from roost.compute.rules.guests import Guest, Retreat, WorkState
-from roost.compute.store.actions import finish_events
 from roost.compute.store.rows import columns_of, encode, read_row
 from roost.platform.database import Connection
 from roost.seams.agent import GuestAttempt, GuestKey, GuestOrder, OrderId
@@ -231,16 +230,20 @@ WHERE w.server_id = l.server_id AND w.stage IN ('launch', 'copy') AND NOT w.dele
 """
 
 
-async def lose_guests(tx: Connection, failures_by_key: Mapping[GuestKey, Failure]) -> None:
-    """Note that these guests are gone: ACTIVE servers end in ERROR, launches fail; both keep addresses and claims."""
-    if failures_by_key:
-        columns = columns_of(failures_by_key)
-        faults = [encode(failure) for failure in failures_by_key.values()]
-        await tx.execute(LOSE_GUESTS, *columns)
-        await tx.execute(FAIL_LAUNCHES, *columns, faults)
-        failed = await tx.fetch(FAIL_SERVERS, *columns, faults)
-        messages = {server_id: failure.message for (server_id, _), failure in failures_by_key.items()}
-        await finish_events(tx, {row["id"]: messages[row["id"]] for row in failed})
+async def lose_guests(tx: Connection, failures_by_key: Mapping[GuestKey, Failure]) -> dict[str, str | None]:
+    """Note that these guests are gone: ACTIVE servers end in ERROR, launches fail; both keep addresses and claims.
+
+    Return the servers that are in ERROR now, with the reason.
+    """
+    if not failures_by_key:
+        return {}
+    columns = columns_of(failures_by_key)
+    faults = [encode(failure) for failure in failures_by_key.values()]
+    await tx.execute(LOSE_GUESTS, *columns)
+    await tx.execute(FAIL_LAUNCHES, *columns, faults)
+    failed = await tx.fetch(FAIL_SERVERS, *columns, faults)
+    messages = {server_id: failure.message for (server_id, _), failure in failures_by_key.items()}
+    return {row["id"]: messages[row["id"]] for row in failed}
 
 
 FIND_GUESTS = """
@@ -332,12 +335,15 @@ RETURNING s.id
 """
 
 
-async def change_servers(tx: Connection, states_by_server: Mapping[str, tuple[str, str]]) -> None:
-    """Note the states, by server id with its host, that were asked of servers without work, and are so now."""
-    if states_by_server:
-        rows = [(server_id, *state) for server_id, state in states_by_server.items()]
-        changed = await tx.fetch(CHANGE_SERVERS, *columns_of(rows))
-        await finish_events(tx, {row["id"]: None for row in changed})
+async def change_servers(tx: Connection, states_by_server: Mapping[str, tuple[str, str]]) -> list[str]:
+    """Note the states, by server id with its host, that were asked of servers without work, and are so now.
+
+    Return the servers that changed.
+    """
+    if not states_by_server:
+        return []
+    rows = [(server_id, *state) for server_id, state in states_by_server.items()]
+    return [row["id"] for row in await tx.fetch(CHANGE_SERVERS, *columns_of(rows))]
 
 
 KEEP_GUESTS = """
@@ -353,12 +359,11 @@ WHERE s.id = k.id AND s.host = k.host AND s.task_state IS DISTINCT FROM 'deletin
 
 
 async def keep_servers(tx: Connection, failures_by_server: Mapping[str, Failure]) -> None:
-    """Leave servers without work as they were, of which the hosts did not do what was asked; note why."""
+    """Leave servers without work as they were, of which the hosts did not do what was asked."""
     if failures_by_server:
         keys = [(server_id, failure.host) for server_id, failure in failures_by_server.items()]
         await tx.execute(KEEP_GUESTS, *columns_of(keys))
         await tx.execute(KEEP_SERVERS, *columns_of(keys))
-        await finish_events(tx, {server_id: failure.message for server_id, failure in failures_by_server.items()})
 
 
 RESTORE_WORKS = """

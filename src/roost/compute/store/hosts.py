@@ -14,11 +14,12 @@ from roost.seams.agent import HostReport
 
 
 class HostRow(Struct, frozen=True):
-    """A host, and which state of it was wanted and published when it was read."""
+    """A host, and which state of it was wanted and published when it was read. created: by this very statement."""
 
     host: Host
     state_wanted: int
     state_published: int
+    created: bool = False
 
 
 class HostUpsert(HostReport, frozen=True, kw_only=True):
@@ -58,7 +59,7 @@ ON CONFLICT (name) DO UPDATE SET
     declared = host.declared OR excluded.declared,
     service_version = CASE WHEN excluded.declared THEN host.service_version ELSE excluded.service_version END,
     updated_at = now()
-RETURNING {COLUMNS}"""
+RETURNING {COLUMNS}, host.xmax = 0 AS created"""
 
 
 async def upsert_hosts(tx: Connection, hosts: Sequence[HostUpsert], *, declared: bool) -> list[HostRow]:
@@ -234,5 +235,5 @@ async def count_servers(tx: Connection, names: Sequence[str]) -> dict[str, int]:
 
 def _row(row: Any) -> HostRow:
     fields = {**row, "physical_networks": tuple(row["physical_networks"])}
-    states = fields.pop("wanted"), fields.pop("published")
+    states = fields.pop("wanted"), fields.pop("published"), fields.pop("created", False)
     return HostRow(Host(**fields), *states)

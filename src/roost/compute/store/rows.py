@@ -9,7 +9,7 @@ import msgspec
 T = TypeVar("T")
 
 
-def read_row(kind: type[T], row: Mapping[str, Any], *encoded: str, **others: Any) -> T:
+def read_row(kind: type[T], row: Mapping[str, Any], /, *encoded: str, **others: Any) -> T:
     """Return the row as a struct. encoded: its columns of JSON. others: fields that are not as their columns."""
     decoded = {name: _decoder(cast(Any, kind), name).decode(row[name]) for name in encoded if row[name] is not None}
     return kind(**{**row, **decoded, **others})

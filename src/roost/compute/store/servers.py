@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import astuple
 
 from roost.compute.model import NewServers, Server, ServerFilter, Stage
@@ -61,11 +62,21 @@ DOWN_HOST = """EXISTS (SELECT FROM compute.host WHERE host.name = server.host AN
 MARK_DELETING = f"""-- compute.mark_deleting
 UPDATE compute.server AS server SET task_state = 'deleting', updated_at = now(),
     deleted_at = CASE WHEN {DOWN_HOST} THEN now() END
-WHERE id = ANY($1::uuid[]) AND deleted_at IS NULL RETURNING id, locked"""
+FROM (SELECT id, task_state FROM compute.server WHERE id = ANY($1::uuid[]) AND deleted_at IS NULL
+    ORDER BY id FOR UPDATE) AS before
+WHERE server.id = before.id RETURNING server.id, locked, before.task_state IS NOT DISTINCT FROM 'deleting' AS again"""
 
 
-async def want_delete(tx: Connection, server_ids: Sequence[str]) -> dict[str, bool]:
-    """Have the servers deleted, at whatever stage they are; return those that exist: id -> whether it is locked.
+class DeleteMark(Struct, frozen=True):
+    """A server that is to be deleted. again: it was before."""
+
+    id: str
+    locked: bool
+    again: bool
+
+
+async def want_delete(tx: Connection, server_ids: Sequence[str]) -> dict[str, DeleteMark]:
+    """Have the servers deleted, at whatever stage they are; return those that exist, by id.
 
     Roll back if not all of them exist.
 
@@ -73,7 +84,7 @@ async def want_delete(tx: Connection, server_ids: Sequence[str]) -> dict[str, bo
     """
     await tx.execute(WANT_DELETE, server_ids)
     rows = await tx.fetch(MARK_DELETING, server_ids)
-    return {row["id"]: row["locked"] for row in rows}
+    return {row["id"]: DeleteMark(**row) for row in rows}
 
 
 MARK_GONE = f"""-- compute.mark_gone

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from roost.compute.model import Launch, Marks, Stage, StageChange, Work
+from roost.compute.model import Launch, Marks, MoveKind, Stage, StageChange, Work
 from roost.compute.store.rows import columns_of, encode_or_null, read_row
 from roost.platform.database import Connection
 from roost.seams.compute import ServerState
@@ -59,8 +59,8 @@ def _work(row: Any) -> Work:
 
 
 LOCK_WORK = """-- compute.lock_work
-SELECT work.server_id, stage, deleting, must_fail, m.uuid IS NOT NULL AS moving,
-    (m.plan ->> 'action_id')::bigint AS action_id
+SELECT work.server_id, stage, deleting, must_fail, (m.plan ->> 'action_id')::bigint AS action_id, m.kind,
+    m.source_host
 FROM compute.work LEFT JOIN compute.move m ON m.server_id = work.server_id AND m.open
 WHERE work.server_id = ANY($1::uuid[]) AND lease_owner = $2
 ORDER BY work.server_id FOR UPDATE OF work
@@ -70,7 +70,12 @@ ORDER BY work.server_id FOR UPDATE OF work
 async def lock_work(tx: Connection, server_ids: Sequence[str], *, owner: str) -> dict[str, Marks]:
     """Lock those rows that `owner` still has: server id -> what others want of it."""
     rows = await tx.fetch(LOCK_WORK, server_ids, owner)
-    return {row["server_id"]: read_row(Marks, row, "must_fail", stage=Stage(row["stage"])) for row in rows}
+    return {row["server_id"]: _marks(row) for row in rows}
+
+
+def _marks(row: Any) -> Marks:
+    kind = None if row["kind"] is None else MoveKind(row["kind"])
+    return read_row(Marks, row, "must_fail", stage=Stage(row["stage"]), kind=kind)
 
 
 WRITE_STAGE_CHANGES = """-- compute.write_stage_changes

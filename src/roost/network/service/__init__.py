@@ -9,6 +9,7 @@ from roost.platform.batches import Batches
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.errors import RoostError
+from roost.platform.outbox import Outbox
 from roost.seams.audit import AuditedCompute, AuditedPlacement
 
 DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
@@ -20,6 +21,7 @@ class Networks:
 
     releasing: one at a time gives claims back, since it holds a connection of the pool while the ledger uses another.
     default_project: whose everything is without authentication. creations: clients' ports that are made together.
+    outbox: None where nobody is notified.
     """
 
     database: Database
@@ -30,3 +32,4 @@ class Networks:
     settings: NetworkSettings = field(default_factory=NetworkSettings)
     releasing: asyncio.Lock = field(default_factory=asyncio.Lock)
     creations: Batches[PortRequest, Port | RoostError] | None = None
+    outbox: Outbox | None = None

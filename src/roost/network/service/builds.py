@@ -6,13 +6,14 @@ All in sets, in a fixed number of statements. Claims for these ports are the con
 from collections.abc import Mapping, Sequence
 
 from roost.network.errors import PortChanged
-from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortOrigin
+from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Network, Port, PortOrigin
 from roost.network.rules import addressing, bindings
 from roost.network.rules.bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.rules.flat import Pools, planned_port, pools_of, with_pools
 from roost.network.service import Networks, assignments, exhaustions, flat, notices, quotas, releases
 from roost.network.service.macs import new_mac
 from roost.network.service.named import assign_named, plan_named
+from roost.network.service.notifications import telling
 from roost.network.store import addresses, claims, ports, subnets
 from roost.network.store import networks as store
 from roost.network.store import notices as notice_rows
@@ -80,8 +81,9 @@ async def unassign_ports(networks: Networks, revisions: Mapping[str, int]) -> No
             for address in port.addresses
             if address.assigned_for is not None
         ]
-        await assignments.unassign(tx, dropped)
-        await ports.bind(tx, list(found), [None] * len(found), VIF_TYPE_UNBOUND)
+        async with telling(networks, tx, found):
+            await assignments.unassign(tx, dropped)
+            await ports.bind(tx, list(found), [None] * len(found), VIF_TYPE_UNBOUND)
     crash_point("port.after-unassign")
 
 
@@ -106,7 +108,7 @@ async def release_server_ports(
     async with networks.database.transaction() as tx:
         found = await ports.lock_server_ports(tx, port_ids, server_ids)
         mine = [port for port in found.values() if port.device_id in going or port.made_for in going]
-        unclaimed = await _part(tx, mine, restore=restore)
+        unclaimed = await _part(networks, tx, mine, restore=restore)
     crash_point("port.after-unassign")
     await releases.work_off_now(networks, unclaimed)
     return len(mine)
@@ -117,17 +119,18 @@ async def give_back_port(networks: Networks, port_id: str, *, revision: int) -> 
     async with networks.database.transaction() as tx:
         found = await ports.lock_ports(tx, [port_id])
         mine = [port for port in found.values() if port.revision == revision and port.reserved_from is not None]
-        unclaimed = await _part(tx, mine, restore=True)
+        unclaimed = await _part(networks, tx, mine, restore=True)
         servers = await notices.note_servers(tx, mine)  # it may show the port
     await notices.tell_now(networks, servers)
     await releases.work_off_now(networks, unclaimed)
 
 
-async def _part(tx: Connection, found: Sequence[Port], *, restore: bool) -> list[str]:
+async def _part(networks: Networks, tx: Connection, found: Sequence[Port], *, restore: bool) -> list[str]:
     """Their servers have these ports, which are locked, no more. Returns those whose claims are to be given back."""
     partings = [bindings.decide_parting(port, restore=restore) for port in found]
-    await assignments.unassign(tx, [pair for parting in partings for pair in parting.dropped])
-    await ports.part(tx, partings)
+    async with telling(networks, tx, [port.id for port in found]):
+        await assignments.unassign(tx, [pair for parting in partings for pair in parting.dropped])
+        await ports.part(tx, partings)
     unclaimed = [parting.port_id for parting in partings if parting.unclaims]
     await claims.insert_releases(tx, unclaimed)
     return unclaimed
@@ -140,28 +143,44 @@ async def _ensure_batch(
     network_ids = sorted({nic.network_id for server in servers for nic in server.nics if nic.network_id})
     async with networks.database.transaction() as tx:
         known = {network.id: network for network in await store.keep_networks(tx, network_ids)}
-        for _ in range(ROUNDS_MAX):
-            found = await ports.lock_ports(tx, ids)
-            releasing, claiming = await claims.list_busy(tx, ids)
-            if releasing:
-                raise _ReleasesPending(releasing)
-            lost = await notice_rows.list_lost(tx, [server.server_id for server in servers])
-            decided = bindings.decide_reservations(servers, known, found, claiming, lost, placed=placed, make=make)
-            decided = await _within_quota(networks, tx, decided)
-            new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
-            macs = [new_mac(networks.env.random) for _ in new]
-            made = await ports.insert_made(tx, new, macs, PortOrigin()) if new else set()
-            if len(made) == len(new):
-                break
-            # A MAC address was taken, or another conductor made the port just now: look again, with what was made.
-        else:
-            raise PortChanged("No free MAC address was found: repeat the request.")
-        await ports.reserve(tx, [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
+        async with telling(networks, tx, ids):
+            decided = await _reserve_batch(networks, tx, servers, known, ids, placed=placed, make=make)
         found = await ports.lock_ports(tx, ids)
     return [
         answer if isinstance(answer, seam.PortsRefused) else _ensured(server, answer.port_ids, found, pools)
         for server, answer in zip(servers, decided, strict=True)
     ]
+
+
+async def _reserve_batch(
+    networks: Networks,
+    tx: Connection,
+    servers: Sequence[seam.ServerNics],
+    known: Mapping[str, Network],
+    ids: Sequence[str],
+    *,
+    placed: bool,
+    make: bool,
+) -> list[Reservation | seam.PortsRefused]:
+    """Make the ports that are missing, and reserve the users' own; the networks are kept."""
+    for _ in range(ROUNDS_MAX):
+        found = await ports.lock_ports(tx, ids)
+        releasing, claiming = await claims.list_busy(tx, ids)
+        if releasing:
+            raise _ReleasesPending(releasing)
+        lost = await notice_rows.list_lost(tx, [server.server_id for server in servers])
+        decided = bindings.decide_reservations(servers, known, found, claiming, lost, placed=placed, make=make)
+        decided = await _within_quota(networks, tx, decided)
+        new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
+        macs = [new_mac(networks.env.random) for _ in new]
+        made = await ports.insert_made(tx, new, macs, PortOrigin()) if new else set()
+        if len(made) == len(new):
+            break
+        # A MAC address was taken, or another conductor made the port just now: look again, with what was made.
+    else:
+        raise PortChanged("No free MAC address was found: repeat the request.")
+    await ports.reserve(tx, [r for a in decided if isinstance(a, Reservation) for r in a.reserved])
+    return decided
 
 
 async def _within_quota(
@@ -188,6 +207,13 @@ async def bind_batch(
     networks: Networks, tx: Connection, binds: Sequence[seam.PortBind], *, building: bool = True
 ) -> list[seam.Bound | seam.BindRefused]:
     """Bind within the caller's transaction; in order. building: what is assigned is the builds' until they settle."""
+    async with telling(networks, tx, {bind.port_id for bind in binds}):
+        return await _bind_batch(networks, tx, binds, building=building)
+
+
+async def _bind_batch(
+    networks: Networks, tx: Connection, binds: Sequence[seam.PortBind], *, building: bool
+) -> list[seam.Bound | seam.BindRefused]:
     found = await ports.lock_ports(tx, sorted({bind.port_id for bind in binds}))
     hosts = {host.name: host for host in await store.list_hosts(tx, sorted({bind.host for bind in binds}))}
     providers = await _lock_providers(tx, binds, found)

@@ -27,6 +27,7 @@ from roost.network.rules.requests import NetworkState, Placing
 from roost.network.service import Networks, assignments, exhaustions, notices, releases
 from roost.network.service import quotas as quota_service
 from roost.network.service.macs import canonical_mac, new_mac
+from roost.network.service.notifications import telling
 from roost.network.store import addresses, claims
 from roost.network.store import networks as store
 from roost.network.store import ports as port_rows
@@ -119,11 +120,12 @@ async def create_all(networks: Networks, wanted: Sequence[PortRequest]) -> list[
     return [made[making.port_id] for making in makings]
 
 
-async def remove(tx: Connection, found: Sequence[Port]) -> list[str]:
+async def remove(networks: Networks, tx: Connection, found: Sequence[Port]) -> list[str]:
     """These locked ports go with their addresses, and their claims are given back. Returns the servers to be told."""
     ids = [port.id for port in found]
-    await assignments.unassign(tx, [(item.subnet_id, item.address) for port in found for item in port.addresses])
-    await port_rows.delete(tx, ids)
+    async with telling(networks, tx, ids):
+        await assignments.unassign(tx, [(item.subnet_id, item.address) for port in found for item in port.addresses])
+        await port_rows.delete(tx, ids)
     await claims.insert_releases(tx, ids)
     return [server for port in found for server in await notices.note(tx, port, None)]
 
@@ -134,7 +136,7 @@ async def _take_back(networks: Networks, port_ids: Sequence[str]) -> None:
         async with networks.database.transaction() as tx:
             found = await port_rows.lock_ports(tx, sorted(port_ids))
             await claims.delete_intents(tx, port_ids)
-            servers = await remove(tx, list(found.values())) if found else []
+            servers = await remove(networks, tx, list(found.values())) if found else []
             hanging = await claims.release_hanging(tx, port_ids)
         await notices.tell_now(networks, servers)
         await releases.work_off_now(networks, [*found, *hanging])
@@ -185,7 +187,9 @@ async def _plan(networks: Networks, makings: Sequence[_Making], *, whole: bool =
         await claims.insert_intents(tx, claiming, networks.settings.intent_s)
         if whole and claiming:
             return {}
-        return await _insert_all(networks, tx, [making for making in going if not making.placings])
+        making_now = [making for making in going if not making.placings]
+        async with telling(networks, tx, [making.port_id for making in making_now]):
+            return await _insert_all(networks, tx, making_now)
 
 
 def _plan_one(making: _Making, read: tuple[NetworkState, Host | None] | RoostError) -> None:
@@ -323,14 +327,15 @@ async def _write(networks: Networks, makings: Sequence[_Making], *, whole: bool 
         given, change = await _hand_out(networks, tx, claimed)
         if whole:
             _refuse(makings)
-        made = await _insert_all(networks, tx, [making for making in makings if making.error is None])
-        written = [item for item in given if item.port_id in made]
-        if not await addresses.insert(tx, written, [None] * len(written)):
-            assert whole, "a free range held an address that a port has"
-            raise IpAddressAlreadyAllocated("IP address already allocated: choose another.")
-        await addresses.change_free(tx, change)
-        automatic = [item for m in claimed if m.port_id in made for item in _automatic(m, made[m.port_id], behind)]
-        await assignments.add_automatic(tx, automatic, None)
+        async with telling(networks, tx, [making.port_id for making in makings]):
+            made = await _insert_all(networks, tx, [making for making in makings if making.error is None])
+            written = [item for item in given if item.port_id in made]
+            if not await addresses.insert(tx, written, [None] * len(written)):
+                assert whole, "a free range held an address that a port has"
+                raise IpAddressAlreadyAllocated("IP address already allocated: choose another.")
+            await addresses.change_free(tx, change)
+            automatic = [item for m in claimed if m.port_id in made for item in _automatic(m, made[m.port_id], behind)]
+            await assignments.add_automatic(tx, automatic, None)
         held: dict[str, tuple[Address, ...]] = dict.fromkeys(made, ())
         for address in await addresses.list_of_ports(tx, list(made)):
             held[address.port_id] = (*held[address.port_id], address)

@@ -10,6 +10,7 @@ from roost.network.rules import bindings, segments
 from roost.network.rules.flat import Pools, pools_of, with_pools
 from roost.network.rules.holdings import claim_while_readdressed
 from roost.network.service import Networks, assignments, builds, flat, releases
+from roost.network.service.notifications import telling
 from roost.network.store import addresses, claims, ports, subnets
 from roost.network.store import bindings as store
 from roost.network.store import networks as network_rows
@@ -150,7 +151,8 @@ async def unbind_ports(networks: Networks, server_ids: Sequence[str]) -> None:
     """See MoveClient.unbind_ports."""
     async with networks.database.transaction() as tx:
         ids = [port_id for port_ids in (await _lock_ports(tx, server_ids)).values() for port_id in port_ids]
-        await ports.bind(tx, ids, [None] * len(ids), VIF_TYPE_UNBOUND)
+        async with telling(networks, tx, ids):
+            await ports.bind(tx, ids, [None] * len(ids), VIF_TYPE_UNBOUND)
 
 
 async def _lock_ports(tx: Connection, server_ids: Sequence[str]) -> dict[str, list[str]]:

@@ -20,6 +20,7 @@ from roost.network.model import VIF_TYPE_BOUND, Binding, Port, PortChanges, Port
 from roost.network.rules import requests
 from roost.network.rules.bindings import is_of_server
 from roost.network.service import Networks, assignments, port_updates
+from roost.network.service.notifications import telling
 from roost.network.store import bindings as store
 from roost.network.store import ports as port_rows
 from roost.platform.database import Connection
@@ -69,7 +70,8 @@ async def update_binding(
         )
         if binding.active:
             new = msgspec.structs.replace(port, vnic_type=changed.vnic_type, binding_profile=changed.profile)
-            await port_rows.update(tx, new)
+            async with telling(networks, tx, [port_id]):
+                await port_rows.update(tx, new)
         else:
             await store.put(tx, port_id, changed)
             await port_rows.touch(tx, [port_id])

@@ -32,6 +32,7 @@ from roost.network.rules.requests import Placing
 from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, assignments, automatic, notices, releases
 from roost.network.service.macs import canonical_mac
+from roost.network.service.notifications import telling
 from roost.network.store import addresses, bindings, claims, subnet_changes
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
@@ -208,6 +209,18 @@ async def _write(
 
     Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
     """
+    async with telling(networks, tx, [port.id]):
+        return await _write_all(networks, tx, port, change, placings, locked)
+
+
+async def _write_all(
+    networks: Networks,
+    tx: Connection,
+    port: Port,
+    change: _Change,
+    placings: Sequence[Placing],
+    locked: Mapping[str, tuple[SubnetKind, ...]],
+) -> list[str]:
     await port_rows.update(tx, change.port)
     if change.port.host != port.host:
         await _move_binding(tx, port, change)

@@ -69,7 +69,7 @@ async def delete_port(networks: Networks, port_id: str, *, revision: int | None 
         if port_id not in found or found[port_id].hidden:
             raise PortNotFound(f"Port {port_id} could not be found.")
         refuse_other_revision("Port", port_id, has=found[port_id].revision, wanted=revision)
-        servers = await creation.remove(tx, [found[port_id]])
+        servers = await creation.remove(networks, tx, [found[port_id]])
     crash_point("port.after-unassign")
     await notices.tell_now(networks, servers)
     await releases.work_off_now(networks, [port_id])

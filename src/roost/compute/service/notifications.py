@@ -1,0 +1,108 @@
+"""Writes notifications into the outbox, in the transaction of what they tell of; nothing where nobody is notified."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from roost.compute.model import Host, HostAggregate, Requester
+from roost.compute.rules.notifications import AggregateChange, HostChange, ServerEvent, publisher_of
+from roost.compute.rules.payloads import aggregate_payload, server_payload, service_payload
+from roost.compute.service.context import Compute
+from roost.compute.store import notifications as store
+from roost.platform.database import Connection
+from roost.platform.outbox import Notification
+
+
+async def announce(compute: Compute, tx: Connection, events: Sequence[ServerEvent]) -> None:
+    """Tell of events of servers, in order, as the servers are now; those of servers that are gone are left out."""
+    if compute.outbox is None or not events:
+        return
+    moving = {event.server_id for event in events if not event.of_build}
+    told_by_id = await store.lock_told(tx, sorted({event.server_id for event in events}), moving=moving)
+    now = compute.env.now()
+    notifications = [
+        _server_notification(compute, event, told_by_id[event.server_id], now)
+        for event in events
+        if event.server_id in told_by_id
+    ]
+    await compute.outbox.write(tx, notifications)
+
+
+def _server_notification(compute: Compute, event: ServerEvent, told: store.Told, now: datetime) -> Notification:
+    assert compute.outbox is not None
+    request = event.request or told.request
+    server = replace(told.server, zone=told.server.zone or compute.settings.default_availability_zone)
+    if event.source_host is None:
+        event = replace(event, source_host=told.source_host)
+    new_flavor = told.new_flavor or server.flavor
+    payload = server_payload(server, event, request=request, new_flavor=new_flavor, now=now)
+    return Notification(
+        message_id=compute.env.new_uuid(),
+        subject=server.id,
+        event_type=event.step.event_type,
+        publisher_id=publisher_of(event, server_host=server.host, here=compute.outbox.host),
+        priority="ERROR" if event.step.phase == "error" else "INFO",
+        payload=payload,
+        timestamp=now,
+        request=request,
+    )
+
+
+async def announce_aggregates(
+    compute: Compute,
+    tx: Connection,
+    change: AggregateChange,
+    aggregates: Sequence[HostAggregate],
+    by: Requester | None = None,
+) -> None:
+    """Tell of a change of host aggregates: its start, then its end, both as they are now, or were if they are deleted.
+
+    Call it in the transaction of the change, under the aggregates' locks. by: None where no client asks.
+    """
+    for phase in ("start", "end"):
+        await _write(
+            compute,
+            tx,
+            f"aggregate.{change}.{phase}",
+            [(item.uuid, aggregate_payload(item)) for item in aggregates],
+            by,
+        )
+
+
+async def announce_hosts(
+    compute: Compute, tx: Connection, change: HostChange, hosts: Sequence[Host], by: Requester | None = None
+) -> None:
+    """Tell that the services of hosts were changed, as they are now."""
+    payloads = [(host.name, service_payload(host)) for host in hosts]
+    await _write(compute, tx, f"service.{change}", payloads, by, of_hosts=True)
+
+
+async def _write(
+    compute: Compute,
+    tx: Connection,
+    event_type: str,
+    payloads: Sequence[tuple[str, dict[str, Any]]],
+    by: Requester | None,
+    *,
+    of_hosts: bool = False,
+) -> None:
+    if compute.outbox is None or not payloads:
+        return
+    request = {} if by is None else {"request_id": by.request_id, "project_id": by.project_id, "user_id": by.user_id}
+    now = compute.env.now()
+    here = f"nova-api:{compute.outbox.host}"
+    notifications = [
+        Notification(
+            message_id=compute.env.new_uuid(),
+            subject=subject,
+            event_type=event_type,
+            publisher_id=f"nova-compute:{subject}" if of_hosts else here,
+            payload=payload,
+            timestamp=now,
+            request=request,
+        )
+        for subject, payload in payloads
+    ]
+    await compute.outbox.write(tx, notifications)

@@ -1,0 +1,67 @@
+"""SQL of what notifications tell of servers, read in the transaction that changed them."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from roost.compute.model import Flavor, MoveKind, Server
+from roost.compute.store.rows import read_row
+from roost.compute.store.servers import COLUMNS
+from roost.platform.database import Connection
+
+Request = Mapping[str, str | None]
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """A server as it is now, and what it is in: the flavor that it is to have, its move, who asked for that."""
+
+    server: Server
+    request: Request
+    kind: MoveKind | None = None
+    source_host: str | None = None
+    new_flavor: Flavor | None = None
+
+
+# The lock puts the ids of one server's notifications in the order of the transactions that write them.
+LOCK_TOLD = f"""-- compute.lock_told_servers
+SELECT {COLUMNS} WHERE server.id = ANY($1::uuid[]) ORDER BY server.id FOR NO KEY UPDATE OF server
+"""
+LIST_CAUSES = """-- compute.list_causes
+SELECT s.id, m.kind, m.source_host, m.plan -> 'flavor' AS new_flavor, a.request_id, a.project_id, a.user_id
+FROM unnest($1::uuid[]) AS s (id) LEFT JOIN compute.move m ON m.server_id = s.id AND m.open
+LEFT JOIN LATERAL (SELECT request_id, project_id, user_id FROM compute.action
+    WHERE action.server_id = s.id AND (action.name = 'delete' OR action.id = (m.plan ->> 'action_id')::bigint)
+    ORDER BY action.name = 'delete' DESC, action.id DESC LIMIT 1) a ON true
+WHERE m.kind IS NOT NULL OR a.request_id IS NOT NULL
+"""
+
+
+async def lock_told(tx: Connection, server_ids: Sequence[str], *, moving: Collection[str]) -> dict[str, Told]:
+    """Lock the servers, also those that no client sees any more; return what is told of each.
+
+    moving: those that may be in a move, or are deleted; what is done to others follows from their creation.
+    """
+    rows = await tx.fetch(LOCK_TOLD, server_ids)
+    causes = {row["id"]: row for row in await tx.fetch(LIST_CAUSES, sorted(moving))} if moving else {}
+    told = {}
+    for row in rows:
+        server = read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault", tags=tuple(row["tags"]))
+        told[server.id] = _told(server, causes.get(server.id))
+    return told
+
+
+def _told(server: Server, cause: Any) -> Told:
+    created = {"request_id": server.request_id, "project_id": server.project_id, "user_id": server.user_id}
+    if cause is None:
+        return Told(server=server, request=created)
+    asked = {name: cause[name] for name in created}
+    kind = None if cause["kind"] is None else MoveKind(cause["kind"])
+    return read_row(
+        Told,
+        {"new_flavor": cause["new_flavor"], "source_host": cause["source_host"]},
+        *(["new_flavor"] if cause["new_flavor"] else []),
+        server=server,
+        request=asked if asked["request_id"] is not None else created,
+        kind=kind,
+    )

@@ -1,0 +1,87 @@
+"""What consumers are told of ports: what a change of a port is, and the payloads, as Neutron's notifier sends them.
+
+Source: Neutron, pecan_wsgi/hooks/notifier.py, for the events and what each has; Network API reference, for a port.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from roost.network.model import VIF_TYPE_UNBOUND, Port
+
+Payload = dict[str, Any]
+
+COUNTERS = frozenset({"revision_number", "updated_at"})
+"""What every write changes: alone it is no change that anybody is told of."""
+MADE = frozenset({
+    *("id", "status", "created_at", "updated_at", "revision_number", "ip_allocation"),
+    *("binding:vif_type", "binding:vif_details", "port_security_enabled"),
+})  # fmt: skip
+"""What nobody asks of a new port: the service decides it."""
+
+
+def port_events(before: Port | None, after: Port | None) -> list[tuple[str, Payload]]:
+    """Return what tells that a port became another, in order: (event type, payload). None: there is no port.
+
+    Ports that clients never see are not told of.
+    """
+    if (before or after) is None or any(port is not None and port.hidden for port in (before, after)):
+        return []
+    if before is None:
+        assert after is not None
+        document = port_document(after)
+        wanted = {name: value for name, value in document.items() if name not in MADE}
+        return [("port.create.start", {"port": wanted}), ("port.create.end", {"port": document})]
+    if after is None:
+        start: Payload = {"port_id": before.id}
+        return [
+            ("port.delete.start", start),
+            ("port.delete.end", {"port": port_document(before), "port_id": before.id}),
+        ]
+    old, new = port_document(before), port_document(after)
+    changed = {name: value for name, value in new.items() if value != old[name] and name not in COUNTERS}
+    if not changed:
+        return []
+    wanted = {name: value for name, value in changed.items() if name not in MADE}
+    return [("port.update.start", {"port": wanted, "id": after.id}), ("port.update.end", {"port": new})]
+
+
+def port_document(port: Port) -> Payload:
+    """Return the port as the Network API shows it to an administrator."""
+    return {
+        "id": port.id,
+        "name": port.name,
+        "description": port.description,
+        "network_id": port.network_id,
+        "tenant_id": port.project_id,
+        "project_id": port.project_id,
+        "mac_address": port.mac_address,
+        "admin_state_up": port.admin_state_up,
+        "status": "DOWN" if port.host is None else "ACTIVE",
+        "device_id": port.device_id,
+        "device_owner": port.device_owner,
+        "fixed_ips": [{"subnet_id": held.subnet_id, "ip_address": held.address} for held in port.addresses],
+        "ip_allocation": port.ip_allocation,
+        "allowed_address_pairs": [],
+        "extra_dhcp_opts": [],
+        "security_groups": [],
+        "port_security_enabled": False,
+        "tags": list(port.tags),
+        "binding:host_id": port.host or "",
+        "binding:vnic_type": port.vnic_type,
+        "binding:vif_type": port.vif_type,
+        "binding:vif_details": _vif_details(port.vif_type),
+        "binding:profile": msgspec.json.decode(port.binding_profile),
+        "revision_number": port.revision,
+        "created_at": _time(port.created_at),
+        "updated_at": _time(port.updated_at),
+    }
+
+
+def _vif_details(vif_type: str) -> Payload:
+    return {} if vif_type == VIF_TYPE_UNBOUND else {"port_filter": False, "connectivity": "l2"}
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
