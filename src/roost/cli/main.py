@@ -22,6 +22,7 @@ from roost.cli.endings import fail, run
 from roost.cli.fake_options import FakeDelay, FakeFail, FakePreCopy, FakeRefuse, read_faults
 from roost.cli.help_text import PlainCommand, new_program
 from roost.cli.lifeline import end_with_stdin
+from roost.cli.log_options import LogFileOption, LogFormatOption, LogLevelOption, choose_log
 from roost.cli.roles import AUTHS, PRESETS, SERVICES, check_policy_word
 from roost.cli.tls_options import (
     AgentCa,
@@ -36,7 +37,9 @@ from roost.cli.tls_options import (
 )
 from roost.platform.crash import check_crash_point
 from roost.platform.errors import BadRequest, RoostError, reason_of
+from roost.platform.logs import DEFAULTS as LOG_DEFAULTS
 from roost.platform.logs import configure_logging
+from roost.platform.settings import LogSettings
 
 if TYPE_CHECKING:
     from roost.cli.cloudfile import Cloud
@@ -114,6 +117,9 @@ def _serve(
     pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
     pg_template: Template = None,
     config: ConfigFile = None,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = None,
+    log_file: LogFileOption = None,
     until_stdin_ends: UntilStdinEnds = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
@@ -146,8 +152,9 @@ def _serve(
         auth=auth,
         policy=_policy(auth, policy),
         tls=listener_tls(tls_cert, tls_key, agent_ca),
+        log=choose_log(config, log_level, log_format, log_file),
     )
-    _begin("supervisor", until_stdin_ends=until_stdin_ends)
+    _begin("supervisor", until_stdin_ends=until_stdin_ends, log=options.log)
     run(serve(options, ready=lambda url: _print(_serving_text(chosen, url, as_json=as_json))))
     _note("Roost has stopped." if options.target.data_dir is None else _stopped_text(options.target.data_dir))
 
@@ -427,10 +434,13 @@ def _misused(text: str) -> NoReturn:
     raise typer.BadParameter(text)
 
 
-def _begin(name: str, *, until_stdin_ends: bool) -> None:
+def _begin(name: str, *, until_stdin_ends: bool, log: LogSettings = LOG_DEFAULTS) -> None:
     """Have the logs of a command that stays, and its end."""
     check_crash_point(CRASH_POINTS)
-    configure_logging(name)
+    try:
+        configure_logging(name, log)
+    except BadRequest as error:
+        _misused(str(error))
     if until_stdin_ends:
         end_with_stdin(patience_s=STOP_PATIENCE_S)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from roost.platform.errors import BadRequest
+from roost.platform.settings import LogSettings
 from roost.platform.tls import ListenerTls
 
 SERVICES = ("placement", "network", "compute", "conductor")
@@ -28,6 +29,7 @@ class Serving(Struct, frozen=True, kw_only=True):
 
     services: of SERVICES. host, port: the main listener; agent_host, agent_port: the agents'. config: the roost.toml.
     auth: of AUTHS. policy: a name of PRESETS, or a file. tls: None for listeners that speak http.
+    log: the section [log] as the command line has it.
     """
 
     services: tuple[str, ...]
@@ -39,6 +41,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     auth: str = "none"
     policy: str | None = None
     tls: ListenerTls | None = None
+    log: LogSettings = LogSettings()
 
 
 class ProcessConfig(Serving, frozen=True, kw_only=True):

@@ -10,7 +10,14 @@ from roost.conductor.settings import ConductorSettings
 from roost.network.settings import NetworkSettings
 from roost.placement.settings import PlacementSettings
 from roost.platform.config import read_config
-from roost.platform.settings import ApiSettings, CorsSettings, KeystoneSettings, ListenerSettings, ProxySettings
+from roost.platform.settings import (
+    ApiSettings,
+    CorsSettings,
+    KeystoneSettings,
+    ListenerSettings,
+    LogSettings,
+    ProxySettings,
+)
 from roost.scheduling.settings import SchedulingSettings
 
 
@@ -24,6 +31,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     scheduling: SchedulingSettings
     api: ApiSettings
     listeners: ListenerSettings
+    log: LogSettings
     keystone: KeystoneSettings
     proxy: ProxySettings
     cors: CorsSettings
