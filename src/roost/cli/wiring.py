@@ -13,10 +13,12 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from roost.cli import access
+from roost.cli.openstack_metrics import openstack_metrics_route
 from roost.cli.roles import ProcessConfig, is_placement_alone
 from roost.cli.settings import Settings, read_settings
 from roost.placement import api as placement_api
 from roost.placement.service import audit as ledger_audit
+from roost.placement.service.figures import index_figures
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.refresh import prune_changes
 from roost.platform.auth import Policy
@@ -85,7 +87,11 @@ class Parts:
             database=database,
             health=Health(database.dsn),
             wakeups=wakeups,
-            telemetry=Telemetry(config.name, Path(config.metrics_dir) if config.metrics_dir else None),
+            telemetry=Telemetry(
+                config.name,
+                Path(config.metrics_dir) if config.metrics_dir else None,
+                (database.figures, partial(index_figures, ledger), *((keystone.figures,) if keystone else ())),
+            ),
             settings=settings,
             ledger=ledger,
             policy=policy_of("placement", warns=config.role == "api" and config.number == 1),
@@ -123,6 +129,7 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
         apis |= parts.cloud.apis()
     served = [service for service in config.services if service in apis]
     routes: list[BaseRoute] = [*health_routes(parts.health, parts.drain), metrics_route(parts.telemetry)]
+    routes.append(openstack_metrics_route(parts.ledger, parts.cloud.address_metrics if parts.cloud else None))
     if "compute" in served:
         routes.append(_agent_announcement(config))
     routes += [mount(f"/{service}", apis[service]()) for service in served]

@@ -2,7 +2,7 @@
 
 import functools
 
-from prometheus_client import Histogram
+from prometheus_client import Counter, Histogram
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -13,6 +13,12 @@ OPERATION_SECONDS = Histogram(
     buckets=SECONDS,
 )
 """api: where the API is mounted. path: as the API declares it, so that there are as many as operations."""
+
+TOKENS = Counter(
+    "roost_keystone_tokens_total",
+    "Tokens of callers, by what is known of them: cached, or asked of Keystone: valid, invalid, unavailable.",
+    ("result",),
+)
 
 
 def observe_operation(api: str, method: str, path: str, status: int, seconds: float) -> None:

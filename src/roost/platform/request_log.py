@@ -21,6 +21,7 @@ NOTES_KEY = "roost.notes"
 QUIET_PATHS = frozenset({"/healthz", "/readyz", "/healthcheck", "/metrics", "/metrics/openstack"})
 PATH_MAX, REASON_MAX = 2_000, 1_000
 SECRET = re.compile(r"((?:^|[?&;])[^=&;]*(?:token|passw|secret|credential|signature)[^=&;]*=)[^&;]*", re.IGNORECASE)
+HARMLESS = re.compile(rb"[\w/%:@!$&'()*+,;=~.?\[\]-]*")
 SHOWN = r"\1***"
 LEFT = 499
 """The status of a request whose client left before the answer began, as nginx has it."""
@@ -29,7 +30,8 @@ log = structlog.get_logger()
 
 
 def note_reason(scope: Scope, reason: str) -> None:
-    """Have the request's line say why it was refused."""
+    """Have the request's line say why it was refused, without the body that jsonschema repeats."""
+    reason = reason.partition("Failed validating")[0].rstrip()
     notes: dict[str, Any] | None = scope.get(NOTES_KEY)
     if notes is not None:
         notes["reason"] = reason if len(reason) <= REASON_MAX else f"{reason[:REASON_MAX]} ..."
@@ -90,11 +92,15 @@ class RequestLog:
 
 def path_without_secrets(scope: Scope) -> str:
     """Return the path and the query as they were sent, in ASCII; what may be a secret in the query is `***`."""
-    sent: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-    path = quote(sent.partition(b"?")[0], safe="/%:@!$&'()*+,;=~-._")
-    query = quote(scope.get("query_string", b""), safe="/%:@!$&'()*+,;=~-._?[]")
+    sent: bytes = scope.get("raw_path") or scope["path"].encode()
+    path, query = _in_ascii(sent.partition(b"?")[0]), _in_ascii(scope.get("query_string", b""))
     text = f"{path}?{SECRET.sub(SHOWN, query)}" if query else path
     return text if len(text) <= PATH_MAX else f"{text[:PATH_MAX]}..."
+
+
+def _in_ascii(sent: bytes) -> str:
+    """Return what clients send as it is; anything else, such as a line feed, is percent-encoded."""
+    return sent.decode("ascii") if HARMLESS.fullmatch(sent) else quote(sent, safe="/%:@!$&'()*+,;=~-._?[]")
 
 
 def _identity(caller: Caller | None) -> dict[str, str]:
