@@ -1,4 +1,4 @@
-"""What `/metrics` and `/metrics/openstack` say of claims, the index, pools and addresses; the reference has all of it."""
+"""`/metrics` and `/metrics/openstack`: claims, the index, pools, addresses; and the reference has all of it."""
 
 import re
 from collections.abc import Mapping

@@ -75,6 +75,10 @@ DataDir = Annotated[
     Path | None,
     typer.Option(help="Where the private PostgreSQL lives; several Roosts may share one.", show_default="./roost"),
 ]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(envvar="ROOST_DATABASE", help="Use this PostgreSQL instead: postgresql://user:password@host/name."),
+]
 Template = Annotated[
     Path | None,
     typer.Option(envvar="ROOST_PG_TEMPLATE", help="A data directory, not in use, of which a new one begins as a copy."),
@@ -101,9 +105,7 @@ def main() -> None:
 def _serve(
     services: Services = None,
     data_dir: DataDir = None,
-    database: Annotated[
-        str | None, typer.Option(help="Use this PostgreSQL instead: postgresql://user:password@host/name.")
-    ] = None,
+    database: DatabaseUrl = None,
     listen: Listen = None,
     agent_listen: AgentListen = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="API processes.")] = 1,

@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from roost.cli import agent_tokens, endings
@@ -25,6 +26,7 @@ from roost.cli.story_output import Bars
 from roost.cli.tables import table_console
 from roost.placement.service.imports import compare_ledger, import_ledger
 from roost.placement.service.ledger import Ledger
+from roost.platform.errors import BadRequest
 from roost.platform.logs import configure_logging
 
 UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -37,7 +39,12 @@ app.add_typer(agent_token_app, name="agent-token")
 
 DataDir = Annotated[Path | None, typer.Option(help="Where Roost's private PostgreSQL lives.", show_default="./roost")]
 DatabaseUrl = Annotated[
-    str | None, typer.Option("--database", help="Roost's PostgreSQL instead: postgresql://user:password@host/name.")
+    str | None,
+    typer.Option(
+        "--database",
+        envvar="ROOST_DATABASE",
+        help="Roost's PostgreSQL instead: postgresql://user:password@host/name.",
+    ),
 ]
 PgBin = Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")]
 ConfigFile = Annotated[Path | None, typer.Option(help="The roost.toml that the services have.")]
@@ -92,6 +99,28 @@ def _import_placement(
         as_json=as_json,
     )
     raise typer.Exit(_run(work))
+
+
+@app.command("convert-config", cls=PlainCommand)
+def _convert_config(
+    file: Annotated[Path, typer.Argument(metavar="placement.conf", help="Upstream Placement's configuration.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print options and remarks as one JSON object.")] = False,
+) -> None:
+    """Print the roost.toml that says the same as an upstream placement.conf, passwords included.
+
+    What has no option is told in comments. Exit status 0: all is said. 4: something is left for you to decide.
+
+    Example: `(umask 077; roost-manage convert-config /etc/placement/placement.conf > roost.toml)`
+    """
+    from roost.cli.convert_config import as_toml, convert, read_upstream
+
+    try:
+        converted = convert(read_upstream(file))
+    except BadRequest as error:
+        endings.fail(error, program="roost-manage")
+    document = msgspec.json.encode(converted).decode() if as_json else as_toml(converted)
+    typer.echo(document, nl=as_json)
+    raise typer.Exit(converted.exit_status)
 
 
 @app.command("audit", cls=PlainCommand)

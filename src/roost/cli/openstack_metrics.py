@@ -1,7 +1,7 @@
 """`/metrics/openstack`: inventories and addresses of the whole cloud, by the names that openstack-exporter gives them.
 
-Apart from `/metrics`, because it is the same whichever process or server is asked, and long: one line for each figure of
-each inventory. Dashboards made for the exporter work on it.
+Apart from `/metrics`, because it is the same whichever server is asked, and long: one line for each figure of each
+inventory. Dashboards made for the exporter work on it.
 Source: openstack-exporter, exporters/placement.go and neutron.go: names and labels. `segment_id` is Roost's own label.
 """
 

@@ -19,7 +19,7 @@ from roost.platform.mismatch import explain_mismatch, find_mismatch
 T = TypeVar("T")
 
 OTHER_VARIABLES = frozenset({
-    "ROOST_AGENT_TOKEN", "ROOST_CRASH_AT", "ROOST_PG_TEMPLATE",
+    "ROOST_AGENT_TOKEN", "ROOST_CRASH_AT", "ROOST_DATABASE", "ROOST_PG_TEMPLATE",
     # Of the tests, whose processes inherit them.
     "ROOST_AGENT_CONNECTIONS", "ROOST_FUZZ_SEEDS", "ROOST_HELD",
     "ROOST_LEDGER_STORM_S", "ROOST_MODEL_EXAMPLES", "ROOST_NETWORK_STORM_PORTS",
