@@ -26,7 +26,7 @@ from pathlib import Path
 from tests.howto.openstack_server import write_client
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE_NAME = re.compile(r"^# ([\w./-]+\.(?:toml|yaml))\b")
+FILE_NAME = re.compile(r"^# ([\w./-]+\.(?:toml|yaml|cfg))\b")
 GOING_ON = re.compile(r"^roost (serve|dev|agent)\b")
 THERE = {"serve": "Roost serves", "dev": "Ask it from another terminal", "agent": "the API is found"}
 TIMEOUT_S = 90.0
