@@ -101,6 +101,45 @@ def _import_placement(
     raise typer.Exit(_run(work))
 
 
+@app.command("export-placement", cls=PlainCommand)
+def _export_placement(
+    target_url: Annotated[str, typer.Option("--to", metavar="URL", help="The Placement API to write.")],
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what differs; write nothing.")] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Remove what only the other has: providers, consumers, custom names.")
+    ] = False,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="OS_TOKEN", help="For the target; without it, OS_AUTH_URL and the like are used."),
+    ] = None,
+    ca_file: Annotated[
+        str | None, typer.Option(envvar="OS_CACERT", help="Certificates to trust, for an https target and Keystone.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every difference as one JSON object.")] = False,
+) -> None:
+    """Make another Placement hold what Roost holds, over its API: the way back.
+
+    It may be repeated, after an interruption too: only what differs is written. Generations are the other's own.
+
+    Exit status 3: differences were found on --dry-run. 4: something stays different, and the report says what.
+
+    Example: `roost-manage export-placement --to http://placement.example/placement --dry-run`
+    """
+    from roost.cli.exporting import export_placement
+
+    source = LedgerTarget.choose(data_dir, database, pg_bin)
+    if not target_url.startswith(("http://", "https://")):
+        raise typer.BadParameter(f"--to {target_url}: expected a URL such as http://placement.example/placement")
+    say = typer.echo if as_json else None
+    work = export_placement(
+        target_url, source, token=token, ca_file=ca_file, dry_run=dry_run, delete=delete, say=say
+    )  # fmt: skip
+    raise typer.Exit(_run(work))
+
+
 @app.command("convert-config", cls=PlainCommand)
 def _convert_config(
     file: Annotated[Path, typer.Argument(metavar="placement.conf", help="Upstream Placement's configuration.")],
