@@ -52,6 +52,10 @@ QUICK = {
 """Times that a test can wait for."""
 
 
+REQUEST_LINE = '"event":"request"'
+"""What the log's line of a request has, and no other."""
+
+
 class Cluster:
     """Processes on one data directory; everything that was started is ended by `close`."""
 
@@ -198,8 +202,10 @@ class Cluster:
         return lines
 
     def logs(self) -> str:
-        """What all processes said, for a failed assertion."""
-        return "\n".join(f"== {log.name}\n{log.read_text()[-4000:]}" for log in self.directory.glob("*.log"))
+        """What all processes said lately, for a failed assertion; without the lines of requests, which are too many."""
+        said = {log.name: log.read_text().splitlines(keepends=True) for log in self.directory.glob("*.log")}
+        events = {name: "".join(line for line in lines if REQUEST_LINE not in line) for name, lines in said.items()}
+        return "\n".join(f"== {name}\n{text[-4000:]}" for name, text in events.items())
 
     def said(self, words: str) -> bool:
         """Whether a process that was not stopped since has these words in its log."""

@@ -107,7 +107,7 @@ def test_cors_of_the_configuration_is_in_front(guarded_cloud: Cluster) -> None:
 
 
 def test_noauth2_warns_that_it_is_for_tests(guarded_cloud: Cluster) -> None:
-    assert "for tests only" in guarded_cloud.logs()
+    assert guarded_cloud.said("for tests only")
 
 
 async def test_keystone_says_who_calls_and_roost_serves_on_while_it_is_away(keystone: FakeKeystone) -> None:

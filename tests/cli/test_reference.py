@@ -11,7 +11,7 @@ import pytest
 import typer
 from starlette.routing import Mount
 
-from roost.cli import cloudfile
+from roost.cli import cloudfile, upstream_commands
 from roost.cli.cloud_wiring import CloudParts
 from roost.cli.crash_points import CRASH_POINTS
 from roost.cli.main import app
@@ -35,7 +35,15 @@ def leaves(group: click.Group) -> Iterator[tuple[str, click.Command]]:
             yield name, command
 
 
-@pytest.mark.parametrize(("program", "commands"), [("roost", app), ("roost-manage", manage_app)])
+@pytest.mark.parametrize(
+    ("program", "commands"),
+    [
+        ("roost", app),
+        ("roost-manage", manage_app),
+        ("placement-manage", upstream_commands.manage_app),
+        ("placement-status", upstream_commands.status_app),
+    ],
+)
 def test_every_command_and_option_is_in_the_reference(program: str, commands: typer.Typer) -> None:
     text = (REFERENCE / "command-line.md").read_text()
     group = typer.main.get_command(commands)

@@ -16,6 +16,7 @@ from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
 from roost.platform.authentication import Authentication
 from roost.platform.errors import BadRequest
 from roost.platform.keystone import DOWN_PAUSE_S, REFUSED_CACHE_S, Keystone
+from roost.platform.metrics import TOKENS
 from roost.platform.settings import KeystoneSettings
 
 ENOUGH = {"username": "roost", "password": "secret"}
@@ -339,3 +340,22 @@ def test_settings_that_can_work_are_not(tmp_path: Path) -> None:
     KeystoneSettings(
         auth_url="https://k/identity/v3", application_credential_id="x", application_credential_secret="y"
     ).check()
+
+
+async def test_tokens_are_counted_by_what_was_known_of_them(fake: FakeKeystone, keystone: Keystone) -> None:
+    def counted(result: str) -> float:
+        return TOKENS.labels(result)._value.get()
+
+    results = ("cached", "valid", "invalid", "unavailable")
+    before = [counted(result) for result in results]
+    token = fake.token("admin")
+    for _ in range(3):
+        await who(keystone, token)
+    with pytest.raises(Unauthorized):
+        await who(keystone, "nosuch")
+    await fake.stop()
+    with pytest.raises(AuthenticationUnavailable):
+        await who(keystone, "another")
+    assert [counted(result) - count for result, count in zip(results, before, strict=True)] == [2, 1, 1, 1]
+    (entries,) = keystone.figures()
+    assert {sample.labels["verdict"]: sample.value for sample in entries.samples} == {"valid": 1, "invalid": 1}

@@ -18,7 +18,8 @@ from roost.platform.authentication import Authentication, noauth2
 from roost.platform.cors import Cors
 from roost.platform.proxies import ProxyHeaders
 from roost.platform.request_ids import RequestIds
-from roost.platform.settings import CorsSettings, ProxySettings
+from roost.platform.request_log import RequestLog
+from roost.platform.settings import CorsSettings, LogSettings, ProxySettings
 
 if TYPE_CHECKING:
     from oslo_policy.policy import RuleDefault
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 CORS_OF_TESTS = CorsSettings(allowed_origin=("http://valid.example.com",), allow_headers=("openstack-api-version",))
 
-OPEN_PATHS = frozenset({"/", "/healthz", "/metrics", "/agent/v1"})
+OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/healthcheck", "/metrics", "/metrics/openstack", "/agent/v1"})
 """For clients that ask what is served, for monitoring, and for agents, which learn where their listener is."""
 
 VERSION_PATHS: Mapping[str, tuple[str, ...]] = {
@@ -101,9 +102,10 @@ def guarded(
     services: tuple[str, ...],
     proxy: ProxySettings,
     cors: CorsSettings,
+    log: LogSettings | None = None,
 ) -> ASGIApp:
-    """Return the main listener behind what every request passes: its id, CORS where an origin is allowed,
-    authentication, and a proxy's headers where they are believed.
+    """Return the main listener behind what every request passes: its id, its line in the log, CORS where an origin
+    is allowed, authentication, and a proxy's headers where they are believed.
     """
     assert (auth == "keystone") == (keystone is not None)
     if proxy.enable_proxy_headers_parsing:
@@ -119,6 +121,8 @@ def guarded(
         cors = CORS_OF_TESTS
     if cors.allowed_origin:
         app = Cors(app, cors)
+    if log is not None and log.requests:
+        app = RequestLog(app, log)
     return RequestIds(app, compute_paths=_prefixes("compute", services) if "compute" in services else ())
 
 

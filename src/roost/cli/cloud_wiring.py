@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from prometheus_client.metrics_core import Metric
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from roost.cli.address_metrics import read_address_metrics
 from roost.cli.network_access import conductor_network_api
 from roost.cli.notification_wiring import deliveries, outbox_of
 from roost.cli.settings import Settings
@@ -126,6 +128,10 @@ class CloudParts:
             "network": lambda: network_api.routes(self.networks, self.network_policy),
             "compute": lambda: compute_api.routes(self.compute, self.compute_policy),
         }
+
+    async def address_metrics(self) -> list[Metric]:
+        """Return what openstack-exporter says of addresses."""
+        return await read_address_metrics(self.networks)
 
     def agent_routes(self) -> list[Route]:
         """Return the routes of the listener of the agents."""

@@ -1,4 +1,4 @@
-"""Where both programs begin: Ctrl-C while they are still being imported ends them without a traceback."""
+"""Where the programs begin: Ctrl-C while they are still being imported ends them without a traceback."""
 
 import sys
 
@@ -22,5 +22,25 @@ def run_manage() -> None:
         from roost.cli.manage import main
 
         main()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def run_placement_manage() -> None:
+    """Run `placement-manage`."""
+    try:
+        from roost.cli.upstream_commands import manage
+
+        manage()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def run_placement_status() -> None:
+    """Run `placement-status`."""
+    try:
+        from roost.cli.upstream_commands import status
+
+        status()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -29,7 +29,9 @@ class LedgerTarget(Struct, frozen=True, kw_only=True):
     def choose(cls, data_dir: Path | None, database: str | None, pg_bin: Path | None) -> "LedgerTarget":
         """Return the target that a command's options name, ./roost without any. Raises typer.BadParameter."""
         if database and (data_dir or pg_bin):
-            raise typer.BadParameter("--database brings its own PostgreSQL: leave out --data-dir and --pg-bin")
+            raise typer.BadParameter(
+                "--database (or ROOST_DATABASE) brings its own PostgreSQL: leave out --data-dir and --pg-bin"
+            )
         return cls(data_dir=None if database else (data_dir or Path("roost")), database=database, pg_bin=pg_bin)
 
 

@@ -22,6 +22,7 @@ from roost.cli.endings import run
 from roost.cli.fake_options import FakeDelay, FakeFail, FakePreCopy, FakeRefuse, read_faults
 from roost.cli.help_text import PlainCommand, new_program
 from roost.cli.lifeline import end_with_stdin
+from roost.cli.log_options import LogFileOption, LogFormatOption, LogLevelOption, choose_log
 from roost.cli.network_options import NetworkTokenFile, NetworkUrl, ServiceVersion
 from roost.cli.roles import AUTHS, PRESETS, SERVICES, check_policy_word
 from roost.cli.tls_options import (
@@ -37,7 +38,9 @@ from roost.cli.tls_options import (
 )
 from roost.platform.crash import check_crash_point
 from roost.platform.errors import BadRequest
+from roost.platform.logs import DEFAULTS as LOG_DEFAULTS
 from roost.platform.logs import configure_logging
+from roost.platform.settings import LogSettings
 
 if TYPE_CHECKING:
     from roost.cli.cloudfile import Cloud
@@ -78,7 +81,8 @@ DataDir = Annotated[
     typer.Option(help="Where the private PostgreSQL lives; several Roosts may share one.", show_default="./roost"),
 ]
 DatabaseUrl = Annotated[
-    str | None, typer.Option(help="Use this PostgreSQL instead: postgresql://user:password@host/name.")
+    str | None,
+    typer.Option(envvar="ROOST_DATABASE", help="Use this PostgreSQL instead: postgresql://user:password@host/name."),
 ]
 Beside = Annotated[
     bool, typer.Option("--beside", help="An older release goes on: leave it all that it needs of the database.")
@@ -130,6 +134,9 @@ def _serve(
     config: ConfigFile = None,
     beside: Beside = False,
     cell: Cells = None,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = None,
+    log_file: LogFileOption = None,
     until_stdin_ends: UntilStdinEnds = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
@@ -144,16 +151,11 @@ def _serve(
     from roost.cli.supervisor import ServeOptions, serve
 
     chosen = _services(services or ["all"])
-    host, port = _address("--listen", listen or DEFAULT_LISTEN)
-    agent_host, agent_port = _agent_address(agent_listen, host=host, auth=auth)
     options = ServeOptions(
         target=LedgerTarget.choose(data_dir, database, pg_bin),
         pg_template=pg_template,
         services=chosen,
-        host=host,
-        port=port,
-        agent_host=agent_host,
-        agent_port=agent_port,
+        **_addresses(listen or DEFAULT_LISTEN, agent_listen, auth=auth),
         workers=workers,
         agent_workers=agent_workers,
         conductors=conductors,
@@ -165,8 +167,9 @@ def _serve(
         tls=listener_tls(tls_cert, tls_key, agent_ca),
         placement_url=placement_url,
         cells=tuple(cell or ()),
+        log=choose_log(config, log_level, log_format, log_file),
     )
-    _begin("supervisor", until_stdin_ends=until_stdin_ends)
+    _begin("supervisor", until_stdin_ends=until_stdin_ends, log=options.log)
     run(serve(options, ready=lambda url: _print(_serving_text(chosen, url, as_json=as_json))))
     _note("Roost has stopped." if options.target.data_dir is None else _stopped_text(options.target.data_dir))
 
@@ -400,6 +403,13 @@ def _address(option: str, text: str) -> tuple[str, int]:
     return match[1], int(match[2])
 
 
+def _addresses(listen: str, agent_listen: str | None, *, auth: str) -> dict[str, Any]:
+    """Return host and port of both listeners, as ServeOptions has them. Raises typer.BadParameter."""
+    host, port = _address("--listen", listen)
+    agent_host, agent_port = _agent_address(agent_listen, host=host, auth=auth)
+    return {"host": host, "port": port, "agent_host": agent_host, "agent_port": agent_port}
+
+
 def _agent_address(text: str | None, *, host: str, auth: str) -> tuple[str, int]:
     """Return --agent-listen, by default on loopback where agents need a token: opening it to others is a decision."""
     return _address("--agent-listen", text) if text else (host if auth == "none" else "127.0.0.1", 0)
@@ -446,10 +456,13 @@ def _misused(text: str) -> NoReturn:
     raise typer.BadParameter(text)
 
 
-def _begin(name: str, *, until_stdin_ends: bool) -> None:
+def _begin(name: str, *, until_stdin_ends: bool, log: LogSettings = LOG_DEFAULTS) -> None:
     """Have the logs of a command that stays, and its end."""
     check_crash_point(CRASH_POINTS)
-    configure_logging(name)
+    try:
+        configure_logging(name, log)
+    except BadRequest as error:
+        _misused(str(error))
     if until_stdin_ends:
         end_with_stdin(patience_s=STOP_PATIENCE_S)
 

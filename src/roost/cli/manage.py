@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from roost.cli import agent_tokens, aggregates, endings, notifications, upgrading
@@ -28,6 +29,7 @@ from roost.cli.tables import table_console
 from roost.cli.upgrade_check import ERROR, upgrade_check
 from roost.placement.service.imports import compare_ledger, import_ledger
 from roost.placement.service.ledger import Ledger
+from roost.platform.errors import BadRequest
 from roost.platform.logs import configure_logging
 
 UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -55,7 +57,12 @@ class ResourceClass(Enum):
 
 DataDir = Annotated[Path | None, typer.Option(help="Where Roost's private PostgreSQL lives.", show_default="./roost")]
 DatabaseUrl = Annotated[
-    str | None, typer.Option("--database", help="Roost's PostgreSQL instead: postgresql://user:password@host/name.")
+    str | None,
+    typer.Option(
+        "--database",
+        envvar="ROOST_DATABASE",
+        help="Roost's PostgreSQL instead: postgresql://user:password@host/name.",
+    ),
 ]
 PgBin = Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")]
 ConfigFile = Annotated[Path | None, typer.Option(help="The roost.toml that the services have.")]
@@ -110,6 +117,67 @@ def _import_placement(
         as_json=as_json,
     )
     raise typer.Exit(_run(work))
+
+
+@app.command("export-placement", cls=PlainCommand)
+def _export_placement(
+    target_url: Annotated[str, typer.Option("--to", metavar="URL", help="The Placement API to write.")],
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what differs; write nothing.")] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Remove what only the other has: providers, consumers, custom names.")
+    ] = False,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="OS_TOKEN", help="For the target; without it, OS_AUTH_URL and the like are used."),
+    ] = None,
+    ca_file: Annotated[
+        str | None, typer.Option(envvar="OS_CACERT", help="Certificates to trust, for an https target and Keystone.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every difference as one JSON object.")] = False,
+) -> None:
+    """Make another Placement hold what Roost holds, over its API: the way back.
+
+    It may be repeated, after an interruption too: only what differs is written. Generations are the other's own.
+
+    Exit status 3: differences were found on --dry-run. 4: something stays different, and the report says what.
+
+    Example: `roost-manage export-placement --to http://placement.example/placement --dry-run`
+    """
+    from roost.cli.exporting import export_placement
+
+    source = LedgerTarget.choose(data_dir, database, pg_bin)
+    if not target_url.startswith(("http://", "https://")):
+        raise typer.BadParameter(f"--to {target_url}: expected a URL such as http://placement.example/placement")
+    say = typer.echo if as_json else None
+    work = export_placement(
+        target_url, source, token=token, ca_file=ca_file, dry_run=dry_run, delete=delete, say=say
+    )  # fmt: skip
+    raise typer.Exit(_run(work))
+
+
+@app.command("convert-config", cls=PlainCommand)
+def _convert_config(
+    file: Annotated[Path, typer.Argument(metavar="placement.conf", help="Upstream Placement's configuration.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print options and remarks as one JSON object.")] = False,
+) -> None:
+    """Print the roost.toml that says the same as an upstream placement.conf, passwords included.
+
+    What has no option is told in comments. Exit status 0: all is said. 4: something is left for you to decide.
+
+    Example: `(umask 077; roost-manage convert-config /etc/placement/placement.conf > roost.toml)`
+    """
+    from roost.cli.convert_config import as_toml, convert, read_upstream
+
+    try:
+        converted = convert(read_upstream(file))
+    except BadRequest as error:
+        endings.fail(error, program="roost-manage")
+    document = msgspec.json.encode(converted).decode() if as_json else as_toml(converted)
+    typer.echo(document, nl=as_json)
+    raise typer.Exit(converted.exit_status)
 
 
 @app.command("audit", cls=PlainCommand)

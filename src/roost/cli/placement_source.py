@@ -43,7 +43,7 @@ Answer = TypeVar("Answer")
 
 
 class SourceRefused(RoostError):
-    """The source of an import cannot be read."""
+    """The other Placement cannot be read, or written."""
 
     def __init__(self, text: str, *, status: int = 0) -> None:
         super().__init__(text)
@@ -69,7 +69,7 @@ class Source:
         self._token = token
         self._credentials = credentials
         self._asking = asyncio.Lock()
-        self._version = ""
+        self.version = ""
         self.requests = 0
 
     @classmethod
@@ -92,38 +92,51 @@ class Source:
 
     async def get(self, path: str, kind: type[Answer]) -> Answer:
         """Return the answer 200 to a GET. Raises SourceRefused, KeystoneRefused."""
+        status, body = await self.send("GET", path)
+        if status == 200:
+            return self._decode(path, body, kind)
+        if status == 300:  # Keystone's, or another service's at its root
+            raise SourceRefused(f"{self.url} is no Placement: GET {path} was answered by a choice of versions")
+        advice = "; give --token or the OS_… variables" if status == 401 and self._token is None else ""
+        raise SourceRefused(f"GET {self.url}{path} was answered {status}: {detail_of(body)}{advice}", status=status)
+
+    async def send(self, method: str, path: str, body: Any = None, *, version: str = "") -> tuple[int, bytes]:
+        """Return the status and the body of an answer; what says nothing about the request is tried again.
+
+        version: the microversion, by default the newest that both know. Raises SourceRefused, KeystoneRefused.
+        """
         for attempt in range(1, TRIES_MAX + 1):
-            token = await self._get_token()
-            status, body = await self._try(path, token, last=attempt == TRIES_MAX)
-            if status == 200:
-                return self._decode(path, body, kind)
-            if status == 401 and self._credentials is not None and attempt < TRIES_MAX:
+            token, last = await self._get_token(), attempt == TRIES_MAX
+            status, answer = await self._try(method, path, token, body, version or self.version, last=last)
+            if status == 401 and self._credentials is not None and not last:
                 await self._renew(token)
-            elif status in (0, *PASSING) and attempt < TRIES_MAX:
+            elif status in (0, *PASSING) and not last:
                 await asyncio.sleep(PAUSE_FIRST_S * 2 ** (attempt - 1))
             else:
                 break
-        if status == 300:  # Keystone's, or another service's at its root
-            raise SourceRefused(f"{self.url} is no Placement: GET {path} was answered by a choice of versions")
-        advice = "; give --token or the OS_… variables" if status == 401 and token is None else ""
-        raise SourceRefused(f"GET {self.url}{path} was answered {status}: {detail_of(body)}{advice}", status=status)
+        return status, answer
 
     # How it is done.
 
-    async def _try(self, path: str, token: str | None, *, last: bool) -> tuple[int, bytes]:
+    async def _try(
+        self, method: str, path: str, token: str | None, body: Any, version: str, *, last: bool
+    ) -> tuple[int, bytes]:
         """Return (status, body); status 0: no answer. Raises SourceRefused for that if it is the last attempt."""
         headers = {"Accept": "application/json"}
-        if self._version:
-            headers["OpenStack-API-Version"] = f"placement {self._version}"
+        if version:
+            headers["OpenStack-API-Version"] = f"placement {version}"
         if token:
             headers["X-Auth-Token"] = token
+        data = None
+        if body is not None:
+            headers["Content-Type"], data = "application/json", msgspec.json.encode(body)
         self.requests += 1
         try:
-            async with self._session.get(self.url + path, headers=headers) as response:
+            async with self._session.request(method, self.url + path, headers=headers, data=data) as response:
                 return response.status, await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
             if last or isinstance(error, aiohttp.InvalidURL):
-                text = f"GET {self.url}{path} failed: {reason_of(error)}"
+                text = f"{method} {self.url}{path} failed: {reason_of(error)}"
                 raise SourceRefused(text) from error
             return 0, b""
 
@@ -146,7 +159,7 @@ class Source:
         if newest < OLDEST:
             oldest, newest_text = ".".join(map(str, OLDEST)), ".".join(map(str, newest))
             raise SourceRefused(f"{self.url} serves the Placement API up to {newest_text}: {oldest} or later is needed")
-        self._version = ".".join(map(str, min(newest, NEWEST)))
+        self.version = ".".join(map(str, min(newest, NEWEST)))
 
     def _decode(self, path: str, body: bytes, kind: type[Answer]) -> Answer:
         try:

@@ -39,10 +39,13 @@ log = structlog.get_logger()
 
 
 async def run(config: ProcessConfig) -> None:
-    """Run the configured role until SIGTERM; requests in flight then have STOP_TIMEOUT_S to finish."""
-    stopping = asyncio.Event()
+    """Run the configured role until SIGTERM. A listener then drains; a second SIGTERM ends that.
+
+    Requests in flight at the end have STOP_TIMEOUT_S to finish.
+    """
+    stopping, hurried = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, stopping.set)
+    loop.add_signal_handler(signal.SIGTERM, lambda: (hurried if stopping.is_set() else stopping).set())
     loop.add_signal_handler(signal.SIGINT, lambda: None)  # a terminal's, meant for the supervisor
     database = await _open_database(config, stopping)
     if database is None:
@@ -50,14 +53,14 @@ async def run(config: ProcessConfig) -> None:
     try:
         parts = await Parts.wire(database, config)
         try:
-            await _run_parts(config, parts, stopping)
+            await _run_parts(config, parts, stopping, hurried)
         finally:
             await parts.close()
     finally:
         await database.close()
 
 
-async def _run_parts(config: ProcessConfig, parts: Parts, stopping: asyncio.Event) -> None:
+async def _run_parts(config: ProcessConfig, parts: Parts, stopping: asyncio.Event, hurried: asyncio.Event) -> None:
     limits, server = _listener(config, parts) or (None, None)
     async with asyncio.TaskGroup() as group:
         work = [group.create_task(_must_not_end(task)) for task in background_tasks(config, parts)]
@@ -68,6 +71,8 @@ async def _run_parts(config: ProcessConfig, parts: Parts, stopping: asyncio.Even
             serving.add_done_callback(lambda _task: stopping.set())
         await stopping.wait()
         if server and serving:
+            if not serving.done():
+                await parts.drain.hold(parts.settings.listeners.drain_s, hurried)
             server.stop()  # type: ignore[no-untyped-call]
             try:
                 await asyncio.wait_for(serving, STOP_TIMEOUT_S)
@@ -111,7 +116,7 @@ def _listener(config: ProcessConfig, parts: Parts) -> tuple[ConnectionLimits, Se
         return None
     settings = parts.settings.listeners
     connections_max = raise_descriptor_limit(settings)
-    limits = ConnectionLimits(app, settings, port=port, connections_max=connections_max)
+    limits = ConnectionLimits(parts.drain.layer(app), settings, port=port, connections_max=connections_max)
     server = Server(
         limits,
         host,
@@ -148,7 +153,7 @@ def main() -> None:
         return  # the supervisor is gone
     check_crash_point(CRASH_POINTS)
     config = msgspec.json.decode(line, type=ProcessConfig)
-    configure_logging(config.name)
+    configure_logging(config.name, config.log)
     end_with_stdin(patience_s=STOP_TIMEOUT_S + 1)
     try:
         uvloop.run(run(config))

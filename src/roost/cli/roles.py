@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from roost.platform.errors import BadRequest
+from roost.platform.settings import LogSettings
 from roost.platform.tls import ListenerTls
 
 SERVICES = ("placement", "network", "compute", "conductor")
@@ -29,7 +30,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     services: of SERVICES. host, port: the main listener; agent_host, agent_port: the agents'. config: the roost.toml.
     auth: of AUTHS. policy: a name of PRESETS, or a file. tls: None for listeners that speak http. placement_url: the
     Placement service to use instead of the ledger next door; None: as `[placement_client]` says. cells: whose servers
-    the conductors carry on with; none: as roost.toml says.
+    the conductors carry on with; none: as roost.toml says. log: the section [log] as the command line has it.
     """
 
     services: tuple[str, ...]
@@ -43,6 +44,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     tls: ListenerTls | None = None
     placement_url: str | None = None
     cells: tuple[str, ...] = ()
+    log: LogSettings = LogSettings()
 
 
 class ProcessConfig(Serving, frozen=True, kw_only=True):

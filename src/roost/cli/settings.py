@@ -16,6 +16,7 @@ from roost.platform.settings import (
     CorsSettings,
     KeystoneSettings,
     ListenerSettings,
+    LogSettings,
     NotificationSettings,
     PlacementClientSettings,
     ProxySettings,
@@ -34,6 +35,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     scheduling: SchedulingSettings
     api: ApiSettings
     listeners: ListenerSettings
+    log: LogSettings
     keystone: KeystoneSettings
     proxy: ProxySettings
     cors: CorsSettings

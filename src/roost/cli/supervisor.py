@@ -23,10 +23,11 @@ import structlog
 
 from roost.cli.ledger_target import LedgerTarget, connect
 from roost.cli.roles import PRESETS, SCHEMAS, ProcessConfig, Serving, is_placement_alone
-from roost.cli.settings import read_settings
+from roost.cli.settings import Settings, read_settings
 from roost.platform.errors import RoostError
 from roost.platform.migrate import bring_up_to_date
 from roost.platform.postgres import PostgresError, PrivatePostgres
+from roost.platform.systemd import notify
 from roost.platform.tls import ListenerTls, unverified_context
 
 READY_TIMEOUT_S = 60.0
@@ -74,18 +75,20 @@ class Child:
     process: asyncio.subprocess.Process | None = None
     deaths: int = 0
     started_at_s: float = field(default_factory=time.monotonic)
+    stop_timeout_s: float = STOP_TIMEOUT_S
 
 
 async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; `ready` is called once, with the address, when everything answers.
 
+    The listeners then drain ([listeners] drain_s), unless a second signal comes.
     Raises BadRequest for the configuration, ServeError, PostgresError: the sentence says what to change.
     """
     stopping = asyncio.Event()
+    children: list[Child] = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    _check_settings(options)
-    settings = read_settings(options.config, placement_url=options.placement_url)
+        asyncio.get_running_loop().add_signal_handler(number, _end, children, stopping)
+    settings = _check_settings(options)
     if settings.placement_client.url:
         from roost.cli.placement_check import check_placement  # an HTTP client takes long to import
 
@@ -98,13 +101,23 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
         if "compute" in options.services:
             agent_port = _hold_port(stack, options.agent_host, options.agent_port, option="--agent-listen")
         metrics_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="roost-metrics-"))
-        children = [Child(config) for config in _configs(options, port, agent_port, metrics_dir)]
+        children += [Child(config) for config in _configs(options, port, agent_port, metrics_dir)]
+        for child in children:
+            child.stop_timeout_s += settings.listeners.drain_s
         async with _database(options) as (opening, postgres):
             await _supervise(children, opening, postgres, stopping, ready)
 
 
-def _check_settings(options: ServeOptions) -> None:
-    """Read what the children will read, so that a mistake ends this with one sentence. Raises BadRequest."""
+def _end(children: Sequence[Child], stopping: asyncio.Event) -> None:
+    """Begin to stop; the second time, end the children's drains."""
+    if stopping.is_set():
+        for child in children:
+            _terminate(child)
+    stopping.set()
+
+
+def _check_settings(options: ServeOptions) -> Settings:
+    """Return what the children will read, so that a mistake ends this with one sentence. Raises BadRequest."""
     settings = read_settings(options.config, placement_url=options.placement_url)
     if options.auth != "none" and options.policy not in PRESETS and (options.policy or settings.placement.policy_file):
         from roost.cli.access import read_policy  # oslo.policy, which only a file that may be wrong is worth
@@ -115,6 +128,7 @@ def _check_settings(options: ServeOptions) -> None:
         settings.keystone.check()
     if options.auth == "noauth2":
         log.warning("--auth noauth2 believes whatever a client says of itself: it is for tests only")
+    return settings
 
 
 def _check_listeners(options: ServeOptions) -> None:
@@ -224,6 +238,7 @@ async def _supervise(
             if come_up.done() and not stopping.is_set() and not failed.done():
                 address = come_up.result()
                 all_ready.set()
+                notify("READY=1")
                 ready(address)
                 await stop
         except RoostError as error:
@@ -231,6 +246,7 @@ async def _supervise(
                 failed.set_exception(error)
         finally:
             stopping.set()
+            notify("STOPPING=1")
             for end in (stop, come_up):
                 end.cancel()
             await asyncio.gather(*(_stop(child) for child in children))
@@ -299,15 +315,20 @@ async def _stop(child: Child) -> None:
     process = child.process
     if process is None or process.returncode is not None:
         return
-    with contextlib.suppress(ProcessLookupError):
-        process.terminate()
+    _terminate(child)
     try:
-        await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+        await asyncio.wait_for(process.wait(), child.stop_timeout_s)
     except TimeoutError:
         log.error("process does not stop and is killed", child=child.config.name, pid=process.pid)
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+def _terminate(child: Child) -> None:
+    if child.process is not None and child.process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            child.process.terminate()
 
 
 async def _keep_postgres(postgres: PrivatePostgres, opening: Opening, stopping: asyncio.Event) -> None:

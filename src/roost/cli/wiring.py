@@ -1,7 +1,7 @@
 """What is built from what: with cloud_wiring.py the one place that knows every wing. Nothing is decided here."""
 
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,18 +14,24 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from roost.cli import access
+from roost.cli.openstack_metrics import openstack_metrics_route
 from roost.cli.roles import ProcessConfig, is_placement_alone
 from roost.cli.settings import Settings, read_settings
 from roost.placement import api as placement_api
 from roost.placement.service import audit as ledger_audit
+from roost.placement.service.figures import index_figures
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.refresh import prune_changes
 from roost.platform.auth import Policy
 from roost.platform.database import Database
+from roost.platform.drain import Drain
 from roost.platform.env import Env
 from roost.platform.health import Health
+from roost.platform.health_routes import health_routes
 from roost.platform.http import Api, json_response, mount
 from roost.platform.repeat import repeat
+from roost.platform.request_ids import RequestIds
+from roost.platform.request_log import RequestLog
 from roost.platform.telemetry import Telemetry, metrics_route
 from roost.platform.wakeup import Wakeups
 
@@ -55,6 +61,7 @@ class Parts:
     policy: Policy
     keystone: "Keystone | None"
     cloud: "CloudParts | None"
+    drain: Drain = field(default_factory=Drain)
 
     @classmethod
     async def wire(cls, database: Database, config: ProcessConfig) -> "Parts":
@@ -83,7 +90,11 @@ class Parts:
             database=database,
             health=Health(database.dsn),
             wakeups=wakeups,
-            telemetry=Telemetry(config.name, Path(config.metrics_dir) if config.metrics_dir else None),
+            telemetry=Telemetry(
+                config.name,
+                Path(config.metrics_dir) if config.metrics_dir else None,
+                (database.figures, partial(index_figures, ledger), *((keystone.figures,) if keystone else ())),
+            ),
             settings=settings,
             ledger=ledger,
             policy=policy_of("placement", warns=config.role == "api" and config.number == 1),
@@ -110,6 +121,7 @@ def main_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
         services=config.services,
         proxy=parts.settings.proxy,
         cors=parts.settings.cors,
+        log=config.log,
     )
 
 
@@ -119,7 +131,8 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
     if parts.cloud is not None:
         apis |= parts.cloud.apis()
     served = [service for service in config.services if service in apis]
-    routes: list[BaseRoute] = [_healthz(parts), metrics_route(parts.telemetry)]
+    routes: list[BaseRoute] = [*health_routes(parts.health, parts.drain), metrics_route(parts.telemetry)]
+    routes.append(openstack_metrics_route(parts.ledger, parts.cloud.address_metrics if parts.cloud else None))
     if "compute" in served:
         routes.append(_agent_announcement(config))
     routes += [mount(f"/{service}", apis[service]()) for service in served]
@@ -131,14 +144,19 @@ def agent_app(parts: Parts) -> Starlette:
     """Return the listener of the agents, whose held polls would use up the main one's connections."""
     assert parts.cloud is not None
     agents = mount("/agent/v1", parts.cloud.agent_routes())
-    return _application(parts, [_healthz(parts), metrics_route(parts.telemetry), agents, API.not_found()])
+    health = health_routes(parts.health, parts.drain)
+    return _application(parts, [*health, metrics_route(parts.telemetry), agents, API.not_found()])
 
 
 def agent_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
     """Return the listener of the agents as they meet it."""
     assert parts.cloud is not None
-    app = agent_app(parts)
-    return app if config.auth == "none" else parts.cloud.agents_only(app)
+    app: ASGIApp = agent_app(parts)
+    if config.auth != "none":
+        app = parts.cloud.agents_only(app)
+    if config.log.requests:
+        app = RequestLog(app, config.log, quiet=True)
+    return RequestIds(app)
 
 
 def _application(parts: Parts, routes: Sequence[BaseRoute]) -> Starlette:
@@ -169,16 +187,6 @@ def _ledger_audits(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, A
         return []
     audit = partial(ledger_audit.AUDIT.reconcile, parts.ledger)
     return [repeat(audit, "auditing the ledger", interval_s=parts.settings.placement.audit_s)]
-
-
-def _healthz(parts: Parts) -> Route:
-    async def answer(_request: Request) -> Response:
-        reason = await parts.health.find_fault()
-        if reason is not None:
-            return json_response({"status": "unavailable", "reason": reason}, 503, {"Retry-After": "1"})
-        return json_response({"status": "ok"})
-
-    return API.route("/healthz", {"GET": answer})
 
 
 def _agent_announcement(config: ProcessConfig) -> Route:

@@ -19,12 +19,11 @@ from roost.platform.mismatch import explain_mismatch, find_mismatch
 T = TypeVar("T")
 
 OTHER_VARIABLES = frozenset({
-    "ROOST_AGENT_TOKEN", "ROOST_CRASH_AT", "ROOST_PG_TEMPLATE",
+    "ROOST_AGENT_TOKEN", "ROOST_CRASH_AT", "ROOST_DATABASE", "ROOST_PG_TEMPLATE",
     # Of the tests, whose processes inherit them.
     "ROOST_AGENT_CONNECTIONS", "ROOST_FUZZ_SEEDS", "ROOST_HELD",
     "ROOST_LEDGER_STORM_S", "ROOST_MODEL_EXAMPLES", "ROOST_NETWORK_STORM_PORTS",
-    "ROOST_PYTHON",
-    "ROOST_FLEET_S",
+    "ROOST_FLEET_S", "ROOST_PYTHON", "ROOST_ROLLING_RATE", "ROOST_STORM_HOSTS",
     "ROOST_SCHEMATHESIS_EXAMPLES", "ROOST_SILENT_RACKS", "ROOST_STORM_S", "ROOST_STORM_SEED", "ROOST_TEST_PG_BIN",
 })  # fmt: skip
 """The ROOST_… variables that are no option of a section; `tests/cli/test_settings.py` finds one that is missing."""

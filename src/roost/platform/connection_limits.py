@@ -36,7 +36,7 @@ RESERVE_MIN = 64
 DESCRIPTORS_SPARE = 256
 """For the database, logs and libraries."""
 WARNING_PAUSE_S = 60.0
-ALWAYS_ANSWERED = "/healthz"
+ALWAYS_ANSWERED = frozenset({"/healthz", "/readyz", "/healthcheck"})
 LAST_DATA_RECEIVED_OFFSET = 52
 TCP_INFO_BYTES = LAST_DATA_RECEIVED_OFFSET + 4
 """Source: linux/tcp.h, struct tcp_info, tcpi_last_data_recv: milliseconds."""
@@ -123,7 +123,7 @@ class ConnectionLimits:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, within the time that a body may take; 503 where as many answers as connections are owed already."""
         peer: Peer = (scope["client"][0], int(scope["client"][1]))  # granian says the port in a text
-        if len(self._answering) >= self._most and scope["path"] != ALWAYS_ANSWERED:
+        if len(self._answering) >= self._most and scope["path"] not in ALWAYS_ANSWERED:
             self._busy_count += 1
             return await _BUSY(scope, receive, send)
         if _has_body(scope):

@@ -33,6 +33,7 @@ from roost.platform.errors import (
     RoostError,
 )
 from roost.platform.metrics import observe_operation
+from roost.platform.request_log import note_reason
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 BODY_VALUES_MAX = 100_000
@@ -245,6 +246,7 @@ class Api:
     def _refusal(self, problem: Problem, detail: str, request: Request) -> Response:
         if len(detail) > DETAIL_MAX:
             detail = f"{detail[: DETAIL_MAX // 2]} ... {detail[-DETAIL_MAX // 2 :]}"
+        note_reason(request.scope, detail)
         answer = self.dialect(problem, detail, request)
         response: Response = answer if isinstance(answer, Response) else json_response(answer, problem.status)
         if problem.status == 503:

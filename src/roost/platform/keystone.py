@@ -13,7 +13,7 @@ import re
 import ssl
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any
@@ -23,10 +23,12 @@ import aiohttp
 import msgspec
 import structlog
 from msgspec import Struct
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from starlette.datastructures import Headers
 
 from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
 from roost.platform.errors import reason_of
+from roost.platform.metrics import TOKENS
 from roost.platform.settings import KeystoneSettings, PlacementClientSettings
 
 LOOKS_LIKE_ONE = r"[\x21-\x7e]{1,2048}"
@@ -128,6 +130,13 @@ class Keystone:
         caller = await self._caller(token, allow_expired=service is not None)
         return caller if service is None else msgspec.structs.replace(caller, service=service)
 
+    def figures(self) -> Iterator[Metric]:
+        """Yield how many verdicts are remembered."""
+        remembered = GaugeMetricFamily("roost_keystone_cache_entries", "Verdicts on tokens kept.", labels=["verdict"])
+        remembered.add_metric(["valid"], len(self._good))
+        remembered.add_metric(["invalid"], len(self._refused))
+        yield remembered
+
     async def close(self) -> None:
         """Let go of the connections."""
         if self._session is not None:
@@ -139,15 +148,19 @@ class Keystone:
             raise Unauthorized
         key = (blake2b(token.encode(), digest_size=16).digest(), allow_expired)
         verdict = self._remembered(key)
-        if verdict is None:
+        if verdict is not None:
+            TOKENS.labels("cached").inc()
+        else:
             lock = self._asking.get(key)
             if lock is None:
                 lock = self._asking[key] = asyncio.Lock()
             async with lock:
                 verdict = self._remembered(key)  # of who held the lock before
                 if verdict is None:
-                    verdict = await self._ask(token, allow_expired=allow_expired)
+                    verdict = await self._ask_and_count(token, allow_expired=allow_expired)
                     self._remember(key, verdict)
+                else:
+                    TOKENS.labels("cached").inc()
         if verdict.caller is None:
             raise Unauthorized
         return verdict.caller
@@ -171,6 +184,15 @@ class Keystone:
         verdicts[key] = verdict
         if len(verdicts) > REMEMBERED_MAX:
             verdicts.popitem(last=False)
+
+    async def _ask_and_count(self, token: str, *, allow_expired: bool) -> _Verdict:
+        try:
+            verdict = await self._ask(token, allow_expired=allow_expired)
+        except AuthenticationUnavailable:
+            TOKENS.labels("unavailable").inc()
+            raise
+        TOKENS.labels("invalid" if verdict.caller is None else "valid").inc()
+        return verdict
 
     async def _ask(self, token: str, *, allow_expired: bool) -> _Verdict:
         """Validate a token. A token of Roost's own that Keystone does not take any more is renewed once."""

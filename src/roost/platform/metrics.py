@@ -20,6 +20,12 @@ NOTIFICATIONS = Counter(
     ("destination", "outcome"),
 )
 
+TOKENS = Counter(
+    "roost_keystone_tokens_total",
+    "Tokens of callers, by what is known of them: cached, or asked of Keystone: valid, invalid, unavailable.",
+    ("result",),
+)
+
 
 def observe_operation(api: str, method: str, path: str, status: int, seconds: float) -> None:
     """Count one request."""

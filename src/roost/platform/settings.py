@@ -1,11 +1,11 @@
 """Sections of roost.toml for what stands in front of the APIs.
 
-They are `[api]`, `[listeners]`, `[keystone]`, `[proxy]`, `[cors]`, `[placement_client]`, of a service asked, and
-`[notifications]`, of who is told of changes.
+They are `[api]`, `[listeners]`, `[log]`, `[keystone]`, `[proxy]`, `[cors]`, `[placement_client]` (a service asked) and
+`[notifications]` (who is told of changes).
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -19,13 +19,34 @@ class ApiSettings(Struct, frozen=True, kw_only=True):
 
 
 class ListenerSettings(Struct, frozen=True, kw_only=True):
-    """The section `[listeners]` of roost.toml: what each process that listens grants its clients."""
+    """The section `[listeners]` of roost.toml: what each process that listens grants its clients.
+
+    drain_s: how long after SIGTERM requests are still served, while `/readyz` answers 503.
+    """
 
     connections_max: Annotated[int, Meta(ge=16, le=1_000_000)] = 10_000
     connections_per_address_max: Annotated[int, Meta(ge=0)] = 0
     idle_timeout_s: Annotated[float, Meta(ge=1, le=86_400)] = 30
     body_timeout_s: Annotated[float, Meta(ge=1, le=86_400)] = 60
     answer_timeout_s: Annotated[float, Meta(ge=1, le=86_400)] = 60
+    drain_s: Annotated[float, Meta(ge=0, le=3_600)] = 0
+
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+LogFormat = Literal["auto", "console", "json", "oslo"]
+
+
+class LogSettings(Struct, frozen=True, kw_only=True):
+    """The section `[log]` of roost.toml: what processes tell their operators, in which words and where.
+
+    format: auto is console on a terminal, else json. file: "" for standard error.
+    """
+
+    level: LogLevel = "info"
+    format: LogFormat = "auto"
+    file: str = ""
+    requests: bool = True
+    slow_request_s: Annotated[float, Meta(gt=0)] = 1
 
 
 class KeystoneSettings(Struct, frozen=True, kw_only=True):

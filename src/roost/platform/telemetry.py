@@ -6,7 +6,8 @@ answers asks the others. So nothing is written to disk, and all figures are as o
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ ANSWER_TIMEOUT_S = 3.0
 """Of the 10 s that Prometheus waits by default."""
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 UP = "roost_process_up"
+Figures = Callable[[], Iterable[Metric]]
 
 log = structlog.get_logger()
 
@@ -47,11 +49,16 @@ class Family(Struct, frozen=True, array_like=True):
 
 
 class Telemetry:
-    """The metrics of the server's processes. folder: where their sockets are; None for a process without siblings."""
+    """The metrics of the server's processes.
 
-    def __init__(self, process: str, folder: Path | None) -> None:
+    folder: where their sockets are; None for a process without siblings. figures: what this one finds out about itself
+    when it is asked.
+    """
+
+    def __init__(self, process: str, folder: Path | None, figures: Sequence[Figures] = ()) -> None:
         self._process = process
         self._folder = folder
+        self._figures = figures
 
     async def run(self) -> None:
         """Answer the other processes until cancelled."""
@@ -65,7 +72,7 @@ class Telemetry:
             await server.serve_forever()
 
     async def _answer(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(msgspec.json.encode(list(_own_families())))
+        writer.write(msgspec.json.encode(list(self._own_families())))
         writer.write_eof()
         writer.close()
 
@@ -75,7 +82,12 @@ class Telemetry:
         others = [path for path in sockets if path.stem != self._process]
         answers = await asyncio.gather(*(_ask(path) for path in others))
         families_by_process = {path.stem: answer for path, answer in zip(others, answers, strict=True)}
-        return generate_latest(_Merged({self._process: list(_own_families()), **families_by_process}))
+        return generate_latest(_Merged({self._process: list(self._own_families()), **families_by_process}))
+
+    def _own_families(self) -> Iterator[Family]:
+        for metric in chain(REGISTRY.collect(), *(figures() for figures in self._figures)):
+            samples = [Sample(sample.name, dict(sample.labels), sample.value) for sample in metric.samples]
+            yield Family(metric.name, metric.documentation, metric.type, samples)
 
 
 def metrics_route(telemetry: Telemetry) -> Route:
@@ -103,12 +115,6 @@ class _Merged(Collector):
                 for sample in family.samples:
                     metric.add_sample(sample.name, sample.labels | {"process": process}, sample.value)
         return merged.values()
-
-
-def _own_families() -> Iterator[Family]:
-    for metric in REGISTRY.collect():
-        samples = [Sample(sample.name, dict(sample.labels), sample.value) for sample in metric.samples]
-        yield Family(metric.name, metric.documentation, metric.type, samples)
 
 
 async def _ask(path: Path) -> list[Family] | None:

@@ -17,7 +17,7 @@ from roost.platform.auth import Unauthorized
 from roost.platform.errors import RoostError
 from roost.platform.http import Api, Problem, json_response, problem_details
 
-OPEN_PATHS = frozenset({"/healthz", "/metrics"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz", "/healthcheck", "/metrics"})
 """For who watches over the process."""
 
 HOSTS_ALLOWED_KEY = "roost.hosts_allowed"

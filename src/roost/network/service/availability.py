@@ -24,3 +24,9 @@ async def get_availability(networks: Networks, network_id: str) -> NetworkAvaila
     if not found:
         raise NetworkNotFound(f"Network {network_id} could not be found.")
     return found[0]
+
+
+async def count_ports_without_address(networks: Networks) -> int:
+    """Return how many bound ports have no address."""
+    async with networks.database.connection() as connection:
+        return await store.count_ports_without_address(connection)

@@ -23,3 +23,16 @@ async def count_held(tx: Connection, subnet_ids: Sequence[str]) -> dict[str, Hel
     What its pools are losing is in none of them any more.
     """
     return {row["subnet_id"]: Held(row["held"], row["in_pools"]) for row in await tx.fetch(COUNT_HELD, subnet_ids)}
+
+
+COUNT_PORTS_WITHOUT_ADDRESS = """
+-- network.count_ports_without_address
+SELECT count(*) FROM network.port p
+WHERE p.vif_type <> 'unbound' AND NOT EXISTS (SELECT FROM network.address a WHERE a.port_id = p.id)
+"""
+
+
+async def count_ports_without_address(tx: Connection) -> int:
+    """Return how many bound ports have no address."""
+    count: int = await tx.fetchval(COUNT_PORTS_WITHOUT_ADDRESS)
+    return count

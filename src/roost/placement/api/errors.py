@@ -22,16 +22,18 @@ from roost.placement.errors import (
     QueryValueMissing,
     ReshapeProviderNotFound,
 )
+from roost.placement.service.figures import GENERATION_CONFLICTS
 from roost.platform.errors import RoostError
 from roost.platform.http import Problem, json_response
 from roost.platform.request_ids import request_id_of
 from roost.seams.placement import Refused, Rule, Shortfall
 
 UNDEFINED_CODE = "placement.undefined_code"
+CONCURRENT_UPDATE = "placement.concurrent_update"
 CODES_SINCE = (1, 23)
 
 PROBLEMS: dict[type[Exception], Problem] = {
-    ConcurrentUpdate: Problem(409, "placement.concurrent_update", "Conflict"),
+    ConcurrentUpdate: Problem(409, CONCURRENT_UPDATE, "Conflict"),
     InventoryInUse: Problem(409, "placement.inventory.inuse", "Conflict"),
     ProviderNameTaken: Problem(409, "placement.duplicate_name", "Conflict"),
     ProviderInUse: Problem(409, "placement.resource_provider.inuse", "Conflict"),
@@ -56,6 +58,8 @@ EXPLANATIONS = {
 
 def error_response(problem: Problem, detail: str, request: Request) -> Response:
     """Return an error in the Placement API's own words; JSON unless the client asks for something else."""
+    if problem.code == CONCURRENT_UPDATE:
+        GENERATION_CONFLICTS.inc()
     explanation = EXPLANATIONS.get(problem.status)
     detail = _in_one_line(detail)
     text = f"{explanation}\n\n {detail}  " if explanation else detail

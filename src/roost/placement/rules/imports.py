@@ -215,7 +215,7 @@ def make_plan(
     if not delete:
         obstacles += _in_the_way(source, here)
     return Plan(
-        differences=tuple(item for kind in Kind for item in _differences(kind, source, here)),
+        differences=list_differences(source, here),
         delete=delete,
         providers=tuple(providers),
         consumers=tuple(consumers),
@@ -225,6 +225,11 @@ def make_plan(
         consumers_own=tuple(consumers_own),
         obstacles=tuple(obstacles),
     )
+
+
+def list_differences(source: LedgerState, here: LedgerState) -> tuple[Difference, ...]:
+    """Return all in which the two differ, by kind and by key."""
+    return tuple(item for kind in Kind for item in _differences(kind, source, here))
 
 
 def _ahead(source: LedgerState, here: LedgerState) -> Iterator[str]:

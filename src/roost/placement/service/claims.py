@@ -11,6 +11,7 @@ from roost.placement.model import Changes, ConsumerWrite, LockedLedger, NameKind
 from roost.placement.rules.claims import decide_claims
 from roost.placement.rules.shapes import decide_shape
 from roost.placement.search.candidates import search
+from roost.placement.service.figures import count_claims
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.names import find_ids, keep_names
 from roost.placement.store import claims as claims_store
@@ -64,7 +65,9 @@ async def _claim_batch(ledger: Ledger, groups: Sequence[ClaimGroup]) -> list[Cla
     for claim_round in range(CLAIM_ROUNDS_MAX):
         try:
             async with ledger.database.transaction() as tx:
-                return await _claim(ledger, tx, groups, look=look)
+                answers = await _claim(ledger, tx, groups, look=look)
+            count_claims(answers)
+            return answers
         except (ConcurrentUpdate, TransactionVictim):
             # The other claim is committed now: the next look refuses only the group that lost to it.
             look = True

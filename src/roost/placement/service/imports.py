@@ -48,6 +48,12 @@ class Imported(Struct, frozen=True):
     written: bool
 
 
+async def read_state(ledger: Ledger) -> LedgerState:
+    """Return the whole ledger as of one instant."""
+    async with ledger.database.transaction(snapshot=True) as tx:
+        return await imports_store.read_ledger(tx)
+
+
 async def compare_ledger(ledger: Ledger | None, source: LedgerState, *, delete: bool, overwrite: bool) -> Imported:
     """Return what `import_ledger` would do. ledger: None, or a database without one, counts as empty."""
     whole, left_out = leave_out_impossible(source)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -31,6 +32,7 @@ class IndexRefresher:
         self._database = database
         self._index = Index()
         self._seen = index_store.NOTHING
+        self._refreshed_at_s: float | None = None
         self._running: asyncio.Task[Index] | None = None
         self._next: asyncio.Task[Index] | None = None
 
@@ -58,7 +60,13 @@ class IndexRefresher:
             self._seen = news.snapshot
         else:
             await self._read_shapes()
+        self._refreshed_at_s = time.monotonic()
         return self._index
+
+    def figures(self) -> tuple[int, float | None]:
+        """Return how many providers the index has, and the seconds since its last refresh, None before the first."""
+        age_s = None if self._refreshed_at_s is None else time.monotonic() - self._refreshed_at_s
+        return len(self._index), age_s
 
     async def _read_shapes(self) -> None:
         """Refresh by several statements in one snapshot: providers were reshaped, or all of them are news."""

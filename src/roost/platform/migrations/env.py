@@ -1,7 +1,9 @@
 """Alembic's entry point: one schema's history, on one connection, behind one advisory lock."""
 
 import asyncio
+from functools import partial
 
+import asyncpg
 from alembic import context
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -40,7 +42,10 @@ def _migrate(connection: Connection) -> None:
 
 
 async def _run(dsn: str) -> None:
-    engine = create_async_engine(dsn.replace("postgresql://", "postgresql+asyncpg://", 1), poolclass=NullPool)
+    # The address is asyncpg's to read, as everywhere else in Roost: SQLAlchemy knows no hosts without ports.
+    engine = create_async_engine(
+        "postgresql+asyncpg://", async_creator=partial(asyncpg.connect, dsn), poolclass=NullPool
+    )
     try:
         async with engine.connect() as connection:
             await connection.run_sync(_migrate)

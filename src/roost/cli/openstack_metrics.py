@@ -1,0 +1,64 @@
+"""`/metrics/openstack`: inventories and addresses of the whole cloud, by the names that openstack-exporter gives them.
+
+Apart from `/metrics`, because it is the same whichever server is asked, and long: one line for each figure of each
+inventory. Dashboards made for the exporter work on it.
+Source: openstack-exporter, exporters/placement.go and neutron.go: names and labels. `segment_id` is Roost's own label.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from roost.placement.model import ProviderRow
+from roost.placement.service.figures import list_providers
+from roost.placement.service.ledger import Ledger
+from roost.platform.http import Api
+
+RESOURCE_LABELS = ("hostname", "resourcetype")
+
+
+def openstack_metrics_route(ledger: Ledger, addresses: Callable[[], Awaitable[list[Metric]]] | None) -> Route:
+    """Return the route of `GET /metrics/openstack`. addresses: None where no network service is served."""
+
+    async def answer(_request: Request) -> Response:
+        metrics = list(inventory_metrics(await list_providers(ledger)))
+        if addresses is not None:
+            metrics += await addresses()
+        text = await asyncio.to_thread(generate_latest, _Given(metrics))
+        return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    return Api().route("/metrics/openstack", {"GET": answer})
+
+
+def inventory_metrics(providers: Sequence[ProviderRow]) -> Iterator[Metric]:
+    """Yield the figures of each inventory; `hostname` is the provider's name, a segment's as well."""
+    names = ("total", "usage", "reserved", "allocation_ratio", "generation")
+    families = [new_gauge(f"openstack_placement_resource_{name}", RESOURCE_LABELS) for name in names]
+    for provider in providers:
+        for resource_class, inventory in provider.inventories.items():
+            figures: tuple[float, ...] = (
+                inventory.total, provider.used.get(resource_class, 0), inventory.reserved, inventory.allocation_ratio,
+                provider.generation,
+            )  # fmt: skip
+            for family, figure in zip(families, figures, strict=True):
+                family.add_metric([provider.name, resource_class], figure)
+    yield from families
+
+
+class _Given(Collector):
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+def new_gauge(name: str, labels: Sequence[str]) -> GaugeMetricFamily:
+    """Return a gauge without samples."""
+    return GaugeMetricFamily(name, name.removeprefix("openstack_"), labels=labels)

