@@ -1,8 +1,8 @@
 """The section `[placement]` of roost.toml: who may use the Placement API, and how far a search goes."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 
 class PlacementSettings(Struct, frozen=True, kw_only=True):
@@ -16,6 +16,10 @@ class PlacementSettings(Struct, frozen=True, kw_only=True):
     the next. Upstream's default is depth-first, but it applies a query's limit to what was generated in full; here the
     limit ends the search, and depth-first would give one host only. randomize_allocation_candidates: the host that
     comes first is drawn by lot. audit_s: how often the ledger is audited; Roost's own.
+
+    implied_addresses, Roost's own: a server's candidates and claims include an address for each NIC of an unmodified
+    Nova (search/implied.py). hosts_per_address: of a segment with k free addresses at most so many times k hosts are
+    offered to it; 0 for no bound.
     """
 
     policy_file: str = ""
@@ -24,6 +28,8 @@ class PlacementSettings(Struct, frozen=True, kw_only=True):
     allocation_candidates_generation_strategy: Literal["depth-first", "breadth-first"] = "breadth-first"
     randomize_allocation_candidates: bool = False
     audit_s: float = 300.0
+    implied_addresses: bool = False
+    hosts_per_address: Annotated[int, Meta(ge=0, le=1_000_000)] = 4
 
     @property
     def depth_first(self) -> bool:

@@ -13,7 +13,7 @@ from roost.placement.store import names as names_store
 from roost.platform.batches import Batches
 from roost.platform.database import Database
 from roost.platform.env import Env
-from roost.seams.placement import Claimed, ClaimGroup, Refused
+from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, Refused
 
 STANDARD_ORDERS: Mapping[NameKind, Sequence[str]] = {
     NameKind.RESOURCE_CLASS: os_resource_classes.STANDARDS,
@@ -39,7 +39,12 @@ class Ledger:
 
     def __post_init__(self) -> None:
         """Begin with an empty index: the first search fills it."""
-        self.index = IndexRefresher(self.database)
+        self.index = IndexRefresher(self.database, whole_classes=self.whole_classes)
+
+    @property
+    def whole_classes(self) -> frozenset[str]:
+        """Return the resource classes of which one claim may take all that is free, whatever max_unit says."""
+        return frozenset({IPV4_ADDRESS}) if self.settings.implied_addresses else frozenset()
 
 
 async def sync_standard_names(ledger: Ledger) -> None:
