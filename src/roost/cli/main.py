@@ -114,6 +114,9 @@ def _serve(
     pg_bin: Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")] = None,
     pg_template: Template = None,
     config: ConfigFile = None,
+    with_neutron: Annotated[
+        bool, typer.Option("--with-neutron", help="Keep the ledger in agreement with the Neutron of [neutron].")
+    ] = False,
     until_stdin_ends: UntilStdinEnds = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
@@ -146,6 +149,7 @@ def _serve(
         auth=auth,
         policy=_policy(auth, policy),
         tls=listener_tls(tls_cert, tls_key, agent_ca),
+        with_neutron=with_neutron,
     )
     _begin("supervisor", until_stdin_ends=until_stdin_ends)
     run(serve(options, ready=lambda url: _print(_serving_text(chosen, url, as_json=as_json))))

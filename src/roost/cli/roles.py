@@ -27,7 +27,8 @@ class Serving(Struct, frozen=True, kw_only=True):
     """What is served, where and to whom: the command line, the supervisor and its children share it.
 
     services: of SERVICES. host, port: the main listener; agent_host, agent_port: the agents'. config: the roost.toml.
-    auth: of AUTHS. policy: a name of PRESETS, or a file. tls: None for listeners that speak http.
+    auth: of AUTHS. policy: a name of PRESETS, or a file. tls: None for listeners that speak http. with_neutron: the
+    ledger is kept in agreement with the Neutron of `[neutron]`.
     """
 
     services: tuple[str, ...]
@@ -39,6 +40,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     auth: str = "none"
     policy: str | None = None
     tls: ListenerTls | None = None
+    with_neutron: bool = False
 
 
 class ProcessConfig(Serving, frozen=True, kw_only=True):

@@ -10,7 +10,14 @@ from roost.conductor.settings import ConductorSettings
 from roost.network.settings import NetworkSettings
 from roost.placement.settings import PlacementSettings
 from roost.platform.config import read_config
-from roost.platform.settings import ApiSettings, CorsSettings, KeystoneSettings, ListenerSettings, ProxySettings
+from roost.platform.settings import (
+    ApiSettings,
+    CorsSettings,
+    KeystoneSettings,
+    ListenerSettings,
+    NeutronSettings,
+    ProxySettings,
+)
 from roost.scheduling.settings import SchedulingSettings
 
 
@@ -18,6 +25,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Every section of roost.toml."""
 
     placement: PlacementSettings
+    neutron: NeutronSettings
     network: NetworkSettings
     compute: ComputeSettings
     conductor: ConductorSettings

@@ -128,6 +128,10 @@ class Keystone:
         caller = await self._caller(token, allow_expired=service is not None)
         return caller if service is None else msgspec.structs.replace(caller, service=service)
 
+    async def own_token(self, *, refused: str = "") -> str:
+        """Return a token of Roost's own user; a new one if this one was refused. Raises AuthenticationUnavailable."""
+        return await self._own(refused=refused)
+
     async def close(self) -> None:
         """Let go of the connections."""
         if self._session is not None:

@@ -1,0 +1,223 @@
+"""A Neutron over HTTP: its lists, read in pages of bounded size as a user who sees everything.
+
+Source: Networking API v2.0, GET /v2.0/segments, /subnets and /ports, pagination by marker, extension
+standard-attr-timestamp (`changed_since`).
+"""
+
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+
+from roost.platform.auth import AuthenticationUnavailable
+from roost.platform.errors import reason_of
+from roost.platform.keystone import Keystone
+from roost.platform.settings import NeutronSettings
+from roost.seams.neutron import NeutronPort, NeutronSegment, NeutronSubnet, NeutronUnavailable, PortPage
+
+CONNECTIONS_MAX = 4
+PAGES_MAX = 10_000
+MARKER_LOST_MAX = 3
+"""How often a list is begun anew because the page's last object was deleted before the next page was asked for."""
+
+Query = Sequence[tuple[str, str]]
+
+
+class _Segment(Struct, frozen=True):
+    id: str
+    network_id: str
+
+
+class _Pool(Struct, frozen=True):
+    start: str
+    end: str
+
+
+class _Subnet(Struct, frozen=True):
+    id: str
+    segment_id: str | None = None
+    gateway_ip: str | None = None
+    enable_dhcp: bool = False
+    allocation_pools: tuple[_Pool, ...] = ()
+
+
+class _FixedIp(Struct, frozen=True):
+    subnet_id: str
+    ip_address: str
+
+
+class _Port(Struct, frozen=True):
+    id: str
+    device_id: str | None = ""
+    device_owner: str | None = ""
+    project_id: str | None = ""
+    fixed_ips: tuple[_FixedIp, ...] = ()
+    updated_at: str | None = ""
+
+
+class _Link(Struct, frozen=True):
+    rel: str = ""
+
+
+Document = TypeVar("Document", _Segment, _Subnet, _Port)
+
+
+class _MarkerLost(Exception):
+    """The object after which the next page begins is gone."""
+
+
+class HttpNeutron:
+    """Implements roost.seams.neutron.NeutronClient for one Neutron, on a pool of connections opened by the first call.
+
+    keystone: whose user asks, where the settings have no token; None for a Neutron that wants none. It is closed too.
+    """
+
+    def __init__(self, settings: NeutronSettings, keystone: Keystone | None) -> None:
+        self._settings = settings
+        self._keystone = None if settings.token else keystone
+        self._url = f"{settings.url.rstrip('/').removesuffix('/v2.0')}/v2.0"
+        self._session: aiohttp.ClientSession | None = None
+        self._tells_changes = True
+
+    async def list_segments(self) -> list[NeutronSegment]:
+        """See NeutronClient.list_segments."""
+        documents = await self._list("segments", _Segment, ())
+        return [NeutronSegment(document.id, document.network_id) for document in documents]
+
+    async def list_subnets(self) -> list[NeutronSubnet]:
+        """See NeutronClient.list_subnets."""
+        return [
+            NeutronSubnet(
+                id=document.id,
+                segment_id=document.segment_id,
+                gateway_ip=document.gateway_ip,
+                enable_dhcp=document.enable_dhcp,
+                pools=tuple((pool.start, pool.end) for pool in document.allocation_pools),
+            )
+            for document in await self._list("subnets", _Subnet, (("ip_version", "4"),))
+            if document.segment_id is not None
+        ]
+
+    async def list_ports(self, *, changed_since: str = "") -> PortPage | None:
+        """See NeutronClient.list_ports. A Neutron that refuses the filter is not asked for changes again."""
+        if changed_since and not self._tells_changes:
+            return None
+        query = (("changed_since", changed_since),) if changed_since else ()
+        try:
+            documents = await self._list("ports", _Port, query)
+        except _Refused as error:
+            if not changed_since:
+                raise self._unavailable("ports", str(error)) from error
+            self._tells_changes = False
+            return None
+        ports = [
+            NeutronPort(
+                id=document.id,
+                device_id=document.device_id or "",
+                device_owner=document.device_owner or "",
+                project_id=document.project_id or "",
+                addresses=tuple((fixed.subnet_id, fixed.ip_address) for fixed in document.fixed_ips),
+            )
+            for document in documents
+        ]
+        return PortPage(ports, max((document.updated_at or "" for document in documents), default=""))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+        if self._keystone is not None:
+            await self._keystone.close()
+
+    async def _list(self, name: str, kind: type[Document], query: Query) -> list[Document]:
+        """Return all pages of a list. Raises NeutronUnavailable, and _Refused for changes that Neutron cannot tell."""
+        for _ in range(MARKER_LOST_MAX):
+            try:
+                return await self._list_once(name, kind, query)
+            except _MarkerLost:
+                continue
+        raise self._unavailable(name, "they are deleted faster than they can be listed")
+
+    async def _list_once(self, name: str, kind: type[Document], query: Query) -> list[Document]:
+        fields: list[tuple[str, str]] = [("fields", member) for member in kind.__struct_fields__]
+        page_query: list[tuple[str, str]] = [
+            *query,
+            *fields,
+            ("sort_key", "id"),
+            ("sort_dir", "asc"),
+            ("limit", str(self._settings.page)),
+        ]
+        documents: dict[str, Document] = {}
+        marker = ""
+        for _ in range(PAGES_MAX):
+            page, goes_on = await self._get(name, kind, [*page_query, ("marker", marker)] if marker else page_query)
+            new = [document for document in page if document.id not in documents]
+            documents |= {document.id: document for document in new}
+            if not goes_on or not new:  # a Neutron without pagination gives all at once
+                return list(documents.values())
+            marker = page[-1].id
+        raise self._unavailable(name, f"there are more than {PAGES_MAX} pages of them")
+
+    async def _get(self, name: str, kind: type[Document], query: Query) -> tuple[list[Document], bool]:
+        """Return a page, and whether there may be another: Neutron may have a smaller limit than ours."""
+        status, body = await self._ask(name, query)
+        has_marker = any(key == "marker" for key, _ in query)
+        if status in (400, 404) and has_marker:
+            raise _MarkerLost
+        if status == 400 and any(key == "changed_since" for key, _ in query):
+            raise _Refused(f"it answers {status}")
+        if status != 200:
+            hint = "; its user needs the role service or admin" if status in (401, 403) else ""
+            raise self._unavailable(name, f"it answers {status}{hint}")
+        try:
+            members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+            page = msgspec.json.decode(members[name], type=list[kind])  # type: ignore[valid-type]
+            links = msgspec.json.decode(members.get(f"{name}_links", b"[]"), type=list[_Link])
+            return page, len(page) >= self._settings.page or any(link.rel == "next" for link in links)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError) as error:
+            raise self._unavailable(name, f"its answer is none: {error}") from error
+
+    async def _ask(self, name: str, query: Query) -> tuple[int, bytes]:
+        """Return (status, body). A token of Keystone's that Neutron does not take any more is renewed once."""
+        try:
+            token = self._settings.token or (await self._keystone.own_token() if self._keystone else "")
+            status, body = await self._send(name, query, token)
+            if status == 401 and self._keystone is not None:
+                status, body = await self._send(name, query, await self._keystone.own_token(refused=token))
+        except AuthenticationUnavailable as error:
+            raise self._unavailable(name, "Keystone gives Roost no token; the log has the reason") from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._unavailable(name, reason_of(error)) from error
+        return status, body
+
+    async def _send(self, name: str, query: Query, token: str) -> tuple[int, bytes]:
+        if self._session is None:
+            self._session = _session(self._settings)
+        headers: Mapping[str, str] = {"X-Auth-Token": token} if token else {}
+        url = f"{self._url}/{name}"
+        async with self._session.get(url, params=query, headers=headers, allow_redirects=False) as response:
+            return response.status, await response.read()
+
+    def _unavailable(self, name: str, cause: str) -> NeutronUnavailable:
+        return NeutronUnavailable(f"Neutron at {self._url} cannot be asked for {name}: {cause}.")
+
+
+class _Refused(Exception):
+    """Neutron does not know a filter."""
+
+
+def _session(settings: NeutronSettings) -> aiohttp.ClientSession:
+    verified: ssl.SSLContext | bool = True
+    if settings.insecure:
+        verified = False
+    elif settings.cafile:
+        verified = ssl.create_default_context(cafile=settings.cafile)
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ssl=verified),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=settings.timeout_s),
+        headers={"Accept": "application/json"},
+    )

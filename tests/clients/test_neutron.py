@@ -1,0 +1,142 @@
+"""What Roost reads of a Neutron over real HTTP: pages, changes, tokens, outages, garbage."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from tests.fake_neutron import FakeNeutron
+from tests.placement.providers import a_uuid
+
+from roost.clients.neutron import HttpNeutron
+from roost.platform.errors import BadRequest
+from roost.platform.settings import NeutronSettings
+from roost.seams.neutron import NeutronUnavailable
+
+SEGMENTS = tuple(a_uuid() for _ in range(3))
+
+
+@pytest.fixture
+async def neutron() -> AsyncIterator[FakeNeutron]:
+    fake = FakeNeutron()
+    fake.add_network(dict.fromkeys(SEGMENTS, 20), enable_dhcp=True)
+    for number in range(11):
+        fake.add_port(SEGMENTS[number % 3], a_uuid() if number % 2 else "")
+    async with fake.serve():
+        yield fake
+
+
+async def read(client: HttpNeutron) -> tuple[object, object, object]:
+    page = await client.list_ports()
+    assert page is not None
+    key = lambda item: item.id  # noqa: E731
+    return (
+        sorted(await client.list_segments(), key=key), sorted(await client.list_subnets(), key=key),
+        (sorted(page.ports, key=key), page.changed_at),
+    )  # fmt: skip
+
+
+async def truth(fake: FakeNeutron) -> tuple[object, object, object]:
+    return await read(fake)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("page", "pages", "most"),
+    [(1000, True, 1000), (3, True, 1000), (11, True, 1000), (1, True, 1000), (3, False, 1000), (1000, True, 4)],
+)
+async def test_lists_are_read_whole_in_pages_of_any_size(
+    neutron: FakeNeutron, page: int, pages: bool, most: int
+) -> None:
+    neutron.pages, neutron.pages_max = pages, most
+    client = HttpNeutron(NeutronSettings(url=f"{neutron.url}/v2.0", page=page), None)
+    assert await read(client) == await truth(neutron)
+    assert all(query["limit"] == str(page) for _, query in neutron.asked)
+    await client.close()
+
+
+async def test_changes_are_asked_for_by_neutrons_clock(neutron: FakeNeutron) -> None:
+    client = HttpNeutron(NeutronSettings(url=neutron.url), None)
+    whole = await client.list_ports()
+    assert whole is not None
+    port = neutron.add_port(SEGMENTS[0])
+    changed = await client.list_ports(changed_since=whole.changed_at)
+    assert changed is not None
+    assert {one.id for one in changed.ports} > {port}, "and those of the same second"
+    neutron.tells_changes = False
+    assert await client.list_ports(changed_since=whole.changed_at) is None
+    asked = len(neutron.asked)
+    assert await client.list_ports(changed_since=whole.changed_at) is None
+    assert len(neutron.asked) == asked, "it is not asked again"
+    await client.close()
+
+
+async def test_a_list_whose_marker_is_deleted_is_begun_anew(neutron: FakeNeutron) -> None:
+    client = HttpNeutron(NeutronSettings(url=neutron.url, page=4), None)
+    first = sorted(neutron.ports)[3]
+    read_list = client._get
+
+    async def delete_meanwhile(name: str, kind: type, query: object) -> list:
+        page = await read_list(name, kind, query)  # type: ignore[arg-type, type-var]
+        neutron.ports.pop(first, None)
+        return page
+
+    client._get = delete_meanwhile  # type: ignore[method-assign, assignment]
+    page = await client.list_ports()
+    assert page is not None
+    assert {port.id for port in page.ports} == set(neutron.ports)
+    await client.close()
+
+
+async def test_the_configured_token_is_sent(neutron: FakeNeutron) -> None:
+    neutron.token = "secret"
+    for token, hint in (("secret", None), ("other", "it answers 401; its user needs the role service or admin")):
+        client = HttpNeutron(NeutronSettings(url=neutron.url, token=token), None)
+        if hint is None:
+            assert len(await client.list_segments()) == 3
+        else:
+            with pytest.raises(NeutronUnavailable, match=hint):
+                await client.list_segments()
+        await client.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (web.Response(status=503), "it answers 503"),
+        (web.Response(text="<html>"), "its answer is none"),
+        (web.json_response({"networks": []}), "its answer is none"),
+        (web.json_response({"segments": [{"id": 5}]}), "its answer is none"),
+        (web.Response(status=302, headers={"Location": "/x"}), "it answers 302"),
+    ],
+)
+async def test_what_is_no_list_is_named(answer: web.Response, says: str) -> None:
+    async def reply(_request: web.Request) -> web.Response:
+        return answer
+
+    app = web.Application()
+    app.router.add_get("/v2.0/segments", reply)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    client = HttpNeutron(NeutronSettings(url=url), None)
+    with pytest.raises(NeutronUnavailable, match=f"Neutron at {url}/v2.0 cannot be asked for segments: {says}"):
+        await client.list_segments()
+    await client.close()
+    await runner.cleanup()
+    client = HttpNeutron(NeutronSettings(url=url), None)
+    with pytest.raises(NeutronUnavailable, match="cannot be asked"):
+        await client.list_segments()
+    await client.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({}, "url is needed, in the file of --config or as ROOST_NEUTRON_URL: expected an address"),
+        ({"url": "neutron:9696"}, "url 'neutron:9696': expected an address: http://neutron.example:9696"),
+        ({"url": "http://n", "cafile": "/no/such"}, "cafile: there is no file /no/such"),
+    ],
+)
+def test_settings_that_cannot_work_name_the_option(settings: dict[str, str], says: str) -> None:
+    with pytest.raises(BadRequest, match=says.replace("(", r"\(")):
+        NeutronSettings(**settings).check()
