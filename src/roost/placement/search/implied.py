@@ -25,12 +25,14 @@ CLAUSES_KEPT = 128
 class Nic(Struct, frozen=True):
     """One clause of segments. edge_row, edge_root: int64, each pair of a segment and a host on it, by segment.
 
-    asks: False where the clause names fewer segments than its network has, as for a port that has its address.
+    asks: False where the clause names fewer segments than its network has, as for a port that has its address. pick:
+    the segment of each root, NO_ROW for none, where no host is on several of them; else None.
     """
 
     edge_row: I64
     edge_root: I64
     asks: bool
+    pick: I64 | None
 
 
 class Segments(Struct, frozen=True):
@@ -67,17 +69,11 @@ def imply(
     free = index.column(IPV4_ADDRESS).most
     picks: list[I64] = []
     for nic in nics:
-        room = free[nic.edge_row]
+        pick = _emptiest(index, nic, free, picks) if nic.pick is None else nic.pick
+        room = free[pick]
         for earlier in picks:
-            room = room - (earlier[nic.edge_root] == nic.edge_row)
-        fits = np.flatnonzero(room > 0)
-        roots = nic.edge_root[fits]
-        if len(roots) and np.bincount(roots).max() > 1:  # a host on several of the segments takes the emptiest
-            fits = fits[np.argsort(room[fits], kind="stable")]
-            roots = nic.edge_root[fits]
-        pick = np.full(index.rows, NO_ROW, np.int64)
-        pick[roots] = nic.edge_row[fits]
-        viable = viable & (pick != NO_ROW)
+            room = room - (earlier == pick)
+        viable = viable & (pick != NO_ROW) & (room > 0)
         picks.append(pick)
     for nic, pick in zip(nics, picks, strict=True):
         # What is left by one NIC is what the next one chooses from: some host remains of every segment.
@@ -104,11 +100,13 @@ def share_hosts(free: I64, hosts: I64, *, hosts_per_address: int, limit: int = 0
     most = np.where(free < hosts, np.minimum(most, _portion(free, usual)), most)
     if not limit or most.sum() <= limit:
         return most
-    low, high = 0.0, float(np.max(most / free))
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (middle, high) if np.minimum(most, _portion(free, middle)).sum() < limit else (low, middle)
-    return np.minimum(most, _portion(free, high))
+    # Segments give all they have up to a density, the same share of their addresses beyond it.
+    density = most / free
+    order = np.argsort(density)
+    whole, rest = np.cumsum(most[order]), free.sum() - np.cumsum(free[order])
+    last = int(np.searchsorted(whole + density[order] * rest, limit))
+    given, left = (whole[last - 1], rest[last - 1]) if last else (0, free.sum())
+    return np.minimum(most, _portion(free, (limit - given) / left))
 
 
 def add_addresses(index: Index, plan: Plan, gathered: Gathered, implied: Implied) -> tuple[Plan, Gathered]:
@@ -142,7 +140,9 @@ def _thin(nic: Nic, pick: I64, viable: Mask, free: I64, hosts_per_address: int, 
     """Return the roots that are left when no segment has more than its share of them."""
     if not hosts_per_address:
         return viable
-    chosen = viable[nic.edge_root] & (pick[nic.edge_root] == nic.edge_row)
+    chosen = viable[nic.edge_root]
+    if nic.pick is None:
+        chosen &= pick[nic.edge_root] == nic.edge_row
     rows, roots = nic.edge_row[chosen], nic.edge_root[chosen]
     if not len(rows):
         return viable
@@ -150,12 +150,23 @@ def _thin(nic: Nic, pick: I64, viable: Mask, free: I64, hosts_per_address: int, 
     hosts = np.diff(np.append(first, len(rows)))
     # An address that only one NIC of two alike could have is none for a host: at least one host of each is left.
     share = share_hosts(np.maximum(free[rows[first]], 1), hosts, hosts_per_address=hosts_per_address, limit=limit)
-    rank = np.arange(len(rows)) - np.repeat(first, hosts)
-    count = np.repeat(hosts, hosts)
-    keep = (rank - start) % count < np.repeat(share, hosts)
+    # From a host of each segment on, so many; those at the segment's beginning follow its last.
+    rank = np.arange(len(rows)) - np.repeat(first + start % hosts, hosts)
+    rank[rank < 0] += np.repeat(hosts, hosts)[rank < 0]
     left = np.zeros(len(viable), np.bool_)
-    left[roots[keep]] = True
+    left[roots[rank < np.repeat(share, hosts)]] = True
     return left
+
+
+def _emptiest(index: Index, nic: Nic, free: I64, earlier_picks: Sequence[I64]) -> I64:
+    """Return for each root the segment with the most room beside what earlier NICs take, NO_ROW for none."""
+    room = free[nic.edge_row]
+    for earlier in earlier_picks:
+        room = room - (earlier[nic.edge_root] == nic.edge_row)
+    order = np.argsort(room, kind="stable")
+    pick = np.full(index.rows, NO_ROW, np.int64)
+    pick[nic.edge_root[order]] = nic.edge_row[order]
+    return pick
 
 
 def _nic(index: Index, clause: frozenset[str]) -> Nic | None:
@@ -193,5 +204,9 @@ def _derive_nic(index: Index, segments: Segments, clause: frozenset[str]) -> Nic
         return None
     networks = {index.networks.get(row) for row in named}
     (network,) = networks if len(networks) == 1 else (None,)
-    columns = np.array(sorted(edges), np.int64).reshape(-1, 2)
-    return Nic(columns[:, 0], columns[:, 1], network is None or len(named) == segments.sizes[network])
+    edge_row, edge_root = np.ascontiguousarray(np.array(sorted(edges), np.int64).reshape(-1, 2).T)
+    pick = np.full(index.rows, NO_ROW, np.int64)
+    pick[edge_root] = edge_row
+    alone = len(np.unique(edge_root)) == len(edge_root)
+    asks = network is None or len(named) == segments.sizes[network]
+    return Nic(edge_row, edge_root, asks, pick if alone else None)

@@ -16,6 +16,7 @@ from roost.placement.search.narrowing import Plan, fitting, make_plan
 from roost.placement.search.query import ProviderQuery
 from roost.placement.service.ledger import STANDARD_NAMES, Ledger
 from roost.placement.service.names import check_names
+from roost.placement.settings import PlacementSettings
 from roost.placement.store import claims as claims_store
 from roost.placement.store import reads as reads_store
 from roost.placement.store.claims import Allocation
@@ -49,19 +50,22 @@ class Matches(Struct, frozen=True):
 async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
     """Return the candidates of one query. Raises ResourceClassNotFound, TraitNotFound."""
     index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
+    return match(index, query, ledger.settings, start=ledger.env.random.randrange(2**16))
+
+
+def match(index: Index, query: CandidateQuery, settings: PlacementSettings, *, start: int) -> Matches:
+    """Return the candidates of one query. start: which hosts come first, where that is for chance to say."""
     plan = make_plan(index, query)
-    settings = ledger.settings
     limit = settings.limit(query.limit)
-    start = ledger.env.random.randrange(2**16) if settings.randomize_allocation_candidates else 0
     nics = find_nics(index, query) if settings.implied_addresses else []
     implied = None
     if nics:
         implied = imply(
-            index, nics, plan.viable, hosts_per_address=settings.hosts_per_address, limit=limit,
-            start=ledger.env.random.randrange(2**16),
-        )  # fmt: skip
+            index, nics, plan.viable, hosts_per_address=settings.hosts_per_address, limit=limit, start=start
+        )
         plan = replace(plan, viable=implied.viable)
-    candidates = gather(index, plan, limit=limit, start=start, depth_first=settings.depth_first)
+    first = start if settings.randomize_allocation_candidates else 0
+    candidates = gather(index, plan, limit=limit, start=first, depth_first=settings.depth_first)
     if not len(candidates):
         return Matches(index, plan, candidates, _explain(index, query, nics))
     if implied is not None:
