@@ -213,6 +213,26 @@ async def test_changes_are_read_between_whole_lists(make: Make) -> None:
     await cloud.assert_agrees()
 
 
+async def test_a_neutron_that_lists_no_ports_any_more_is_not_believed(make: Make) -> None:
+    cloud = await make((400, 4))
+    segment = cloud.segments[0]
+    for _ in range(120):
+        cloud.neutron.add_port(segment.uuid, a_uuid())
+    await cloud.round()
+    ports, cloud.neutron.ports = cloud.neutron.ports, {}
+    done = await cloud.round()
+    assert [drift.repaired for drift in done.drifts] == [False] * 120
+    assert await cloud.nova.used(segment) == 120
+    cloud.ledger.neutron = cloud.neutron
+    assert not any(drift.repaired for drift in await AUDIT.run(cloud.ledger, repairs=Repairs.ALL))
+    cloud.neutron.ports = ports
+    assert (await cloud.round()).drifts == []
+    cloud.neutron.ports = {}
+    done = await run_round(cloud.ledger, cloud.neutron, cloud.view, give_back_all=True)
+    assert all(drift.repaired for drift in done.drifts)
+    await cloud.assert_agrees()
+
+
 @pytest.mark.parametrize("repairs", [Repairs.NONE, Repairs.ITSELF])
 async def test_the_audit_finds_and_repairs_the_same(make: Make, repairs: Repairs) -> None:
     cloud = await make((5, 2), (9, 2))

@@ -21,7 +21,13 @@ POOL_SIZE = 4
 
 
 async def adopt(
-    target: LedgerTarget, console: Console, *, config: Path | None, dry_run: bool = False, as_json: bool = False
+    target: LedgerTarget,
+    console: Console,
+    *,
+    config: Path | None,
+    dry_run: bool = False,
+    as_json: bool = False,
+    give_back_all: bool = False,
 ) -> int:
     """Do one round with Neutron, print what differed; returns the exit status.
 
@@ -36,7 +42,7 @@ async def adopt(
             ledger = Ledger(database, Env(), settings.placement)
             await sync_standard_names(ledger)
             view = NeutronView(grace_s=settings.neutron.claim_grace_s)
-            done = await run_round(ledger, neutron, view, dry_run=dry_run)
+            done = await run_round(ledger, neutron, view, dry_run=dry_run, give_back_all=give_back_all)
     except NeutronUnavailable as error:
         _print_unread(console, error, as_json=as_json)
         return UNREAD

@@ -125,6 +125,9 @@ def _adopt(
     pg_bin: PgBin = None,
     config: ConfigFile = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what differs; write nothing.")] = False,
+    give_back_all: Annotated[
+        bool, typer.Option("--give-back-all", help="Believe Neutron also where it lists no port for most claims.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print every difference as one JSON object.")] = False,
 ) -> None:
     """Make the ledger count the addresses that a running Neutron's ports have, as `roost serve --with-neutron` does.
@@ -137,7 +140,9 @@ def _adopt(
     Example: `ROOST_NEUTRON_URL=http://neutron.example:9696 roost-manage adopt --data-dir /var/lib/roost --dry-run`
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
-    raise typer.Exit(_run(adopt(target, table_console(), config=config, dry_run=dry_run, as_json=as_json)))
+    console = table_console()
+    work = adopt(target, console, config=config, dry_run=dry_run, as_json=as_json, give_back_all=give_back_all)
+    raise typer.Exit(_run(work))
 
 
 @app.command("destroy-guest", cls=PlainCommand)

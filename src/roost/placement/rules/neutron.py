@@ -23,6 +23,8 @@ from roost.seams.placement import IPV4_ADDRESS, Inventory
 
 COMPUTE_OWNER = "compute:"
 DHCP_OWNER = "network:dhcp"
+SURPLUSES_ALWAYS = 100
+"""So many claims are given back in a round even if they are most of all."""
 
 
 class NeutronState(Struct, frozen=True):
@@ -240,6 +242,14 @@ def decide_claims_of_ports(
         if gone > 0:
             changes.append(_surplus(claim, gone))
     return changes
+
+
+def is_believable(surpluses: int, claims: int) -> bool:
+    """Return whether so many of so many claims may be given back because Neutron lists no port for them.
+
+    A user that suddenly sees less, or a Neutron on an older database, must not free what runs.
+    """
+    return surpluses <= SURPLUSES_ALWAYS or surpluses * 2 <= claims
 
 
 def _surplus(claim: AddressClaim, amount: int) -> Surplus:

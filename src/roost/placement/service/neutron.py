@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -23,6 +24,7 @@ from roost.placement.rules.neutron import (
     SegmentChange,
     Surplus,
     decide_changes,
+    is_believable,
     list_needs,
     sum_needs,
 )
@@ -45,6 +47,8 @@ from roost.seams.placement import (
     Refused,
     subtract_allocations,
 )
+
+log = structlog.get_logger()
 
 NOBODY = "00000000-0000-0000-0000-000000000000"
 AUDIT_GRACE_S = 3600.0
@@ -110,15 +114,18 @@ class Round(Struct, frozen=True, kw_only=True):
     unpublished: Sequence[str]
 
 
-async def run_round(ledger: Ledger, neutron: NeutronClient, view: NeutronView, *, dry_run: bool = False) -> Round:
+async def run_round(
+    ledger: Ledger, neutron: NeutronClient, view: NeutronView, *, dry_run: bool = False, give_back_all: bool = False
+) -> Round:
     """Make the ledger agree with Neutron, or only say what would be changed.
 
+    give_back_all: also where most claims would be given back, which is not believed else.
     Raises NeutronUnavailable, DatabaseUnavailable; what was written until then stays, and the next round goes on.
     """
     began_at_s = view.clock()
     state = await view.read(neutron)
     providers, changes = await _decide(ledger, state, view)
-    done = set[Change]() if dry_run else await _apply(ledger, providers, changes)
+    done = set[Change]() if dry_run else await _apply(ledger, providers, changes, give_back_all=give_back_all)
     view.note(state, began_at_s)
     with_subnets = {subnet.segment_id for subnet in state.subnets}
     return Round(
@@ -141,12 +148,16 @@ async def _decide(
     return providers, decide_changes(state, providers, claims, seen=view.seen(), grace_s=view.grace_s)
 
 
-async def _apply(ledger: Ledger, providers: Mapping[str, ProviderRow], changes: Sequence[Change]) -> set[Change]:
+async def _apply(
+    ledger: Ledger, providers: Mapping[str, ProviderRow], changes: Sequence[Change], *, give_back_all: bool = False
+) -> set[Change]:
     """Write the changes; returns those that are written. What changed since it was read is left for the next round."""
     segments = [change for change in changes if isinstance(change, SegmentChange)]
     ports = [change for change in changes if isinstance(change, PortChange)]
     done: set[Change] = set()
-    done |= await _give_back(ledger, [change for change in changes if isinstance(change, Surplus)])
+    surpluses = [change for change in changes if isinstance(change, Surplus)]
+    if give_back_all or await _is_believable(ledger, len(surpluses)):
+        done |= await _give_back(ledger, surpluses)
     for change in segments:
         with_claims = [port for port in ports if port.need.segment_uuid == change.segment_uuid]
         done |= await _set_segment(ledger, providers[change.segment_uuid], change, with_claims)
@@ -195,6 +206,21 @@ def _port_claim(port: PortChange) -> ConsumerClaim:
         user_id=need.server_uuid,
         allocations={need.segment_uuid: {IPV4_ADDRESS: need.amount}},
     )
+
+
+async def _is_believable(ledger: Ledger, surpluses: int) -> bool:
+    if is_believable(surpluses, 0):
+        return True
+    async with ledger.database.connection() as connection:
+        classes = await find_ids(ledger, connection, NameKind.RESOURCE_CLASS, {IPV4_ADDRESS})
+        claims = await neutron_store.count_address_claims(connection, resource_class_id=classes[IPV4_ADDRESS])
+    if is_believable(surpluses, claims):
+        return True
+    log.error(
+        "Neutron lists no ports for most of what is claimed, so nothing is given back: does its user see all ports?",
+        claims=claims, of_no_port=surpluses, otherwise="roost-manage adopt --give-back-all",
+    )  # fmt: skip
+    return False
 
 
 async def _give_back(ledger: Ledger, surpluses: Sequence[Surplus]) -> set[Change]:

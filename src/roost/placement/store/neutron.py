@@ -30,6 +30,16 @@ async def list_address_claims(
     ]  # fmt: skip
 
 
+COUNT_ADDRESS_CLAIMS = """-- placement.count_address_claims
+SELECT count(*) FROM placement.allocation WHERE resource_class_id = $1
+"""
+
+
+async def count_address_claims(tx: Connection, *, resource_class_id: int) -> int:
+    """Return how many consumers claim addresses, one for each of their segments."""
+    return int(await tx.fetchval(COUNT_ADDRESS_CLAIMS, resource_class_id))
+
+
 SET_NETWORKS = """-- placement.set_networks
 WITH change AS (INSERT INTO placement.change (reshaped, provider_ids) VALUES (true, $1::bigint[]))
 UPDATE placement.provider AS held SET network_id = new.network_id
