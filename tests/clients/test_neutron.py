@@ -1,9 +1,14 @@
 """What Roost reads of a Neutron over real HTTP: pages, changes, tokens, outages, garbage."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
+from tests.cluster import Cluster
 from tests.fake_neutron import FakeNeutron
 from tests.placement.providers import a_uuid
 
@@ -140,3 +145,51 @@ async def test_what_is_no_list_is_named(answer: web.Response, says: str) -> None
 def test_settings_that_cannot_work_name_the_option(settings: dict[str, str], says: str) -> None:
     with pytest.raises(BadRequest, match=says.replace("(", r"\(")):
         NeutronSettings(**settings).check()
+
+
+async def test_roosts_own_network_api_can_be_read_as_a_neutron(data_dir: Path) -> None:
+    """Another program that speaks the API, with its own paging, filters and clock."""
+    cluster = Cluster(data_dir)
+    try:
+        await asyncio.to_thread(cluster.serve, "placement", "network")
+        async with aiohttp.ClientSession() as session:
+
+            async def make(kind: str, **members: Any) -> str:
+                async with session.post(f"{cluster.url}/network/v2.0/{kind}s", json={kind: members}) as response:
+                    document = await response.json()
+                    assert response.status == 201, document
+                    return str(document[kind]["id"])
+
+            network = await make("network", name="routed")
+            segments = [
+                await make(
+                    "segment", network_id=network, network_type="vlan", physical_network=f"rack{n}", segmentation_id=5
+                )
+                for n in (1, 2)
+            ]
+            subnets = [
+                await make("subnet", network_id=network, segment_id=segment, ip_version=4, cidr=f"10.0.{n}.0/24")
+                for n, segment in enumerate(segments)
+            ]
+            ports = [
+                await make("port", network_id=network, fixed_ips=[{"subnet_id": subnets[n % 2]}]) for n in range(7)
+            ]
+        client = HttpNeutron(NeutronSettings(url=f"{cluster.url}/network", page=3), None)
+        listed = {segment.id: segment.network_id for segment in await client.list_segments()}
+        assert {segment: listed[segment] for segment in segments} == dict.fromkeys(segments, network)
+        assert [(one.gateway_ip, one.pools) for one in sorted(await client.list_subnets(), key=lambda s: s.pools)] == [
+            (f"10.0.{n}.1", ((f"10.0.{n}.2", f"10.0.{n}.254"),)) for n in (0, 1)
+        ]
+        page = await client.list_ports()
+        assert page is not None
+        assert {port.id for port in page.ports} == set(ports)
+        assert {address[0] for port in page.ports for address in port.addresses} == set(subnets)
+        changed = await client.list_ports(changed_since=page.changed_at)
+        assert changed is not None
+        assert changed.ports
+        later = await client.list_ports(changed_since="2999-01-01T00:00:00Z")
+        assert later is not None
+        assert later.ports == []
+        await client.close()
+    finally:
+        await asyncio.to_thread(cluster.close)
