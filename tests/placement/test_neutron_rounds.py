@@ -1,6 +1,7 @@
 """Rounds with a Neutron: a running cloud is adopted, changes are counted, and one round repairs whatever failed."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -19,6 +20,7 @@ from roost.placement.service.neutron import NeutronView, Round, run_round
 from roost.placement.settings import PlacementSettings
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
+from roost.platform.errors import DatabaseUnavailable, TransactionVictim
 from roost.platform.settings import NeutronSettings
 from roost.seams.neutron import NeutronUnavailable
 from roost.seams.placement import IPV4_ADDRESS
@@ -299,6 +301,44 @@ async def test_one_of_two_pollers_polls_and_the_other_takes_over(make: Make) -> 
         for poller in pollers:
             poller.cancel()
         await asyncio.gather(*pollers, return_exceptions=True)
+
+
+async def test_the_poller_goes_on_when_neutron_or_its_connections_were_away(make: Make, database: Database) -> None:
+    cloud = await make((9, 2))
+    segment = cloud.segments[0]
+    poll = NeutronPoll(cloud.ledger, cloud.neutron, NeutronSettings(url="http://x", poll_s=0.05, full_s=0.01))
+    poller = asyncio.create_task(poll.run())
+
+    async def counted(ports: int) -> None:
+        async with asyncio.timeout(60):
+            while await cloud.nova.used(segment) != ports:
+                await asyncio.sleep(0.02)
+
+    try:
+        cloud.neutron.add_port(segment.uuid, a_uuid())
+        await counted(1)
+        cloud.neutron.is_down = True
+        cloud.neutron.add_port(segment.uuid, a_uuid())
+        await asyncio.sleep(0.1)
+        cloud.neutron.is_down = False
+        await counted(2)
+        other = await Database.open(database.dsn)
+        async with other.connection() as connection:
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        await other.close()
+        cloud.neutron.add_port(segment.uuid, a_uuid())
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(DatabaseUnavailable, TransactionVictim):
+                    await counted(3)
+                    break
+        await cloud.assert_agrees()
+    finally:
+        poller.cancel()
+        await asyncio.gather(poller, return_exceptions=True)
 
 
 @pytest.mark.parametrize("seed", range(2))
