@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test conformance format bench bench-placement keep-release release-notes clean
+.PHONY: demo test conformance interop format bench bench-placement keep-release release-notes clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -37,6 +37,9 @@ test: $(VENV)/.dev $(VENV)/.postgresql  ## Format, lint, strict types and every 
 
 conformance: $(VENV)/.dev  ## Upstream Placement's own tests against `roost serve placement`.
 	$(BIN)/python -m tests.conformance.run -j 2
+
+interop: $(VENV)/.dev  ## A real Nova and Neutron on Roost's Placement; INTEROP_DIR and INTEROP_SRC name them.
+	$(BIN)/python -m tests.interop.run
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -17,10 +17,12 @@ from roost.placement.search.answers import encode
 from roost.placement.search.candidates import gather, search
 from roost.placement.search.index import Index
 from roost.placement.search.narrowing import make_plan
-from roost.placement.search.query import decode_pairs, parse_candidates
+from roost.placement.search.query import decode_pairs, parse_candidates, read_candidates
 from roost.placement.service import claims as claims_service
 from roost.placement.service.ledger import Ledger, sync_standard_names
+from roost.placement.service.reads import match
 from roost.placement.service.refresh import IndexRefresher
+from roost.placement.settings import PlacementSettings
 from roost.platform.database import Database
 from roost.platform.migrate import upgrade
 from roost.platform.postgres import PrivatePostgres
@@ -127,6 +129,27 @@ async def answer(world: World) -> float:
     return _answer(index, f"resources={wanted}{limit}", world.row, world.row.batch or world.row.hosts)
 
 
+async def implied(world: World) -> float:
+    """How many times the processor time of an answer it takes with an address of the host's segment in it.
+
+    The query is what Nova asks for a server on a network of all segments.
+    """
+    index = await world.ledger.index.fresh()
+    row, settings = world.row, PlacementSettings(implied_addresses=True)
+    wanted = ",".join(f"{name}:{amount}" for name, amount in SERVER.items())
+    text = f"resources={wanted}&member_of=in:{','.join(world.aggregates)}&limit={row.batch}"
+    seconds = []
+    for how in (PlacementSettings(), settings):
+        started = time.process_time()
+        for number in range(row.amount):
+            matches = match(index, read_candidates(text.encode(), VERSION), how, start=number)
+            body = encode(matches.index, matches.plan, matches.candidates, VERSION)
+        seconds.append(time.process_time() - started)
+        assert body.count(b'"mappings"') == row.batch
+    assert body.count(b'{"IPV4_ADDRESS":1}') == row.batch
+    return seconds[1] / seconds[0]
+
+
 async def devices(world: World) -> float:
     """Milliseconds for six groups that are alike, each on one of eight devices of one host that are alike as well."""
     made = [
@@ -188,6 +211,7 @@ MEASUREMENTS: dict[Kind, Callable[[World], Awaitable[float]]] = {
     Kind.INDEX_LOAD: index_load,
     Kind.CANDIDATES: candidates,
     Kind.ANSWER: answer,
+    Kind.IMPLIED: implied,
     Kind.DEVICES: devices,
     Kind.REFRESH_IDLE: refresh_idle,
     Kind.REFRESH_CLAIM: refresh_claim,

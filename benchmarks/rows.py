@@ -15,6 +15,7 @@ class Kind(StrEnum):
     INDEX_LOAD = "load the index"
     CANDIDATES = "candidates, in process"
     ANSWER = "query string to answer, in process"
+    IMPLIED = "CPU for an answer with implied addresses over one without"
     DEVICES = "six groups on eight devices, in process"
     REFRESH_IDLE = "idle refresh"
     REFRESH_CLAIM = "refresh after one claim"
@@ -98,6 +99,10 @@ ROWS = (
         ceiling=3),
     Row(name="answer-all", kind=Kind.ANSWER, hosts=10000, segments=250, held=10000, amount=10, batch=0, unit="ms",
         ceiling=40),
+    Row(name="implied-small", kind=Kind.IMPLIED, hosts=50, segments=5, held=50, amount=5, batch=10, unit="times",
+        rounds=1, small=True),
+    Row(name="implied-1000", kind=Kind.IMPLIED, hosts=10000, segments=250, held=10000, amount=100, batch=1000,
+        unit="times", ceiling=1.5),
     Row(name="devices-small", kind=Kind.DEVICES, hosts=2, segments=1, amount=2, batch=50, unit="ms", rounds=1,
         small=True),
     Row(name="devices-1000", kind=Kind.DEVICES, hosts=2, segments=1, amount=10, batch=1000, unit="ms", ceiling=100),

@@ -28,7 +28,7 @@ ROOMS = {
 WINGS: dict[str, tuple[str, ...]] = {
     "platform": (),
     "seams": ("seams",),
-    "placement": ("placement", "seams.placement"),
+    "placement": ("placement", "seams.placement", "seams.neutron"),
     "network": ("network", "seams"),
     "compute": ("compute", "seams"),
     "scheduling": ("scheduling", "seams", "placement.model", "network.model", "compute.model"),

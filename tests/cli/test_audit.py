@@ -23,6 +23,7 @@ from roost.network.model import PortRequest, SubnetChanges
 from roost.network.rules.drift import PORT_UNREACHED
 from roost.network.service import networks, ports, subnet_changes, subnets
 from roost.network.service.reconciler import reconcile_once
+from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
 from roost.platform.database import Database
 from roost.platform.drift import Drift, RepairedBy
 
@@ -81,7 +82,8 @@ async def test_the_reconcilers_heal_it_themselves(books: Books, what: str) -> No
 
 
 OTHERS = {GUEST_STRAY, GUEST_MISSING, GUEST_UNKNOWN, PORT_ELSEWHERE, PORT_UNREACHED}
-"""Kinds for which a person or an agent is needed, so that each has a test of its own."""
+OTHERS |= {INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED, CLAIM_PORTLESS}
+"""Kinds for which a person, an agent or a Neutron is needed, so that each has a test of its own."""
 
 
 def test_every_kind_is_tried() -> None:

@@ -1,325 +1,195 @@
-"""Agents' own way to the Network API: ports made, bound and given back over a real socket, tokens, and outages."""
+"""What Roost reads of a Neutron over real HTTP: pages, changes, tokens, outages, garbage."""
 
 import asyncio
-import os
-import subprocess
-import uuid
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
-from granian.constants import Interfaces
-from granian.server.embed import Server
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.base import BaseHTTPMiddleware
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
-from tests.agent.cloud import free_port, until_true
-from tests.cluster import ROOST
-from tests.network.cloud import PROJECT, Cloud
-from tests.network.conftest import MemberCompute
+from aiohttp import web
+from tests.cluster import Cluster
+from tests.fake_neutron import FakeNeutron
+from tests.placement.providers import a_uuid
 
-from roost.agent.drivers import LaunchFailed
-from roost.agent.ports import AgentPorts
-from roost.cli.network_access import CredentialsMissing, network_api, require_credentials
-from roost.clients.local_network import LocalNetwork
-from roost.clients.local_placement import LocalPlacement
-from roost.clients.neutron import NetworkApi
-from roost.network.api import routes
-from roost.network.model import Network, Port, PortFilter, PortRequest
-from roost.network.service import Networks
-from roost.network.service.ports import create_port, list_ports
-from roost.network.settings import NetworkSettings
-from roost.placement.service.ledger import Ledger, sync_standard_names
-from roost.platform.database import Database
-from roost.platform.env import Env
+from roost.clients.neutron import HttpNeutron
 from roost.platform.errors import BadRequest
-from roost.platform.http import mount
-from roost.seams.agent import GuestOrder, NetworkAway, NetworkRefused, PortWanted
-from roost.seams.compute import ServerPort
+from roost.platform.settings import NeutronSettings
+from roost.seams.neutron import NeutronUnavailable
 
-SERVER = "5e000000-0000-4000-8000-000000000001"
-PORT_ID = str(uuid.uuid5(uuid.UUID(SERVER), "0"))
-TOKEN = "a-token"
-
-
-class Listener:
-    """The Network API on a port of its own. token: who asks must show it; None lets in everybody."""
-
-    def __init__(self, networks: Networks) -> None:
-        self.networks = networks
-        self.token: str | None = None
-        self.port = free_port()
-        self.asked: list[str] = []
-        self._server: Server | None = None
-        self._serving: asyncio.Task[None] | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/network"
-
-    async def start(self) -> None:
-        async def guard(request: Request, call_next: Any) -> Response:
-            self.asked.append(request.method)
-            if self.token is not None and request.headers.get("x-auth-token") != self.token:
-                return JSONResponse({"error": {"message": "The request you have made requires authentication."}}, 401)
-            answer: Response = await call_next(request)
-            return answer
-
-        app = Starlette(
-            routes=[mount("/network", routes(self.networks))], middleware=[Middleware(BaseHTTPMiddleware, guard)]
-        )
-        self._server = Server(app, "127.0.0.1", self.port, interface=Interfaces.ASGI, log_enabled=False)
-        self._serving = asyncio.create_task(self._server.serve())
-        while True:
-            with suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", self.port)
-                writer.close()
-                return
-            await asyncio.sleep(0.01)
-
-    async def stop(self) -> None:
-        if self._server and self._serving:
-            self._server.stop()  # type: ignore[no-untyped-call]
-            await self._serving
+SEGMENTS = tuple(a_uuid() for _ in range(3))
 
 
 @pytest.fixture
-async def cloud(database: Database) -> Cloud:
-    ledger = Ledger(database)
-    await sync_standard_names(ledger)
-    compute = MemberCompute()
-    networks = Networks(database=database, env=Env(), placement=LocalPlacement(ledger), compute=compute)
-    return Cloud(networks, LocalNetwork(networks), compute)
+async def neutron() -> AsyncIterator[FakeNeutron]:
+    fake = FakeNeutron()
+    fake.add_network(dict.fromkeys(SEGMENTS, 20), enable_dhcp=True)
+    for number in range(11):
+        fake.add_port(SEGMENTS[number % 3], a_uuid() if number % 2 else "")
+    async with fake.serve():
+        yield fake
 
 
-@pytest.fixture
-async def network(cloud: Cloud) -> Network:
-    made = await cloud.network()
-    segment = await cloud.segment(made, "rack1")
-    await cloud.subnet(made, "10.1.0.0/29", segment)
-    await LocalNetwork(cloud.networks).set_hosts({"r1-h1": ["rack1"], "r1-h2": ["rack1"], "r2-h1": ["rack2"]})
-    return made
+async def read(client: HttpNeutron) -> tuple[object, object, object]:
+    page = await client.list_ports()
+    assert page is not None
+    key = lambda item: item.id  # noqa: E731
+    return (
+        sorted(await client.list_segments(), key=key), sorted(await client.list_subnets(), key=key),
+        (sorted(page.ports, key=key), page.changed_at),
+    )  # fmt: skip
 
 
-@pytest.fixture
-async def listener(cloud: Cloud) -> AsyncIterator[Listener]:
-    made = Listener(cloud.networks)
-    await made.start()
-    yield made
-    await made.stop()
-
-
-@pytest.fixture
-async def api(listener: Listener) -> AsyncIterator[NetworkApi]:
-    made = NetworkApi(listener.url)
-    yield made
-    await made.close()
-
-
-def wanted(network: Network, **more: Any) -> PortWanted:
-    values = {"server_id": SERVER, "project_id": PROJECT, "host": "r1-h1", "tag": "0", "network_id": network.id}
-    return PortWanted(**values | more)
-
-
-def order_of(*ports: ServerPort, desired: Any = "running") -> GuestOrder:
-    return GuestOrder(
-        server_id=SERVER, host="r1-h1", attempt=1, desired=desired, project_id=PROJECT, ports=tuple(ports)
-    )
-
-
-def nic(network: Network, **more: Any) -> ServerPort:
-    values: dict[str, Any] = {
-        "port_id": PORT_ID, "tag": "0", "network_id": network.id, "network_name": "net", "mac_address": "",
-        "addresses": (), "preserve_on_delete": False, "binding": "none",
-    }  # fmt: skip
-    return ServerPort(**values | more)
-
-
-async def ports_of(cloud: Cloud) -> dict[str, Port]:
-    return {port.id: port for port in await list_ports(cloud.networks, PortFilter())}
-
-
-async def test_a_port_that_is_asked_for_twice_is_made_once_with_the_id_of_its_nic(
-    cloud: Cloud, network: Network, api: NetworkApi
-) -> None:
-    first = await api.take_port(wanted(network))
-    again = await asyncio.gather(*(api.take_port(wanted(network)) for _ in range(4)))
-    assert {answer.id for answer in again} == {first.id} == {PORT_ID}
-    (port,) = (await ports_of(cloud)).values()
-    assert (port.host, port.made_for, port.device_id, len(port.addresses)) == ("r1-h1", SERVER, SERVER, 1)
-    assert first.addresses == tuple(item.address for item in port.addresses)
-
-
-async def test_a_host_that_reaches_no_segment_is_refused_and_nothing_is_claimed(
-    cloud: Cloud, network: Network, api: NetworkApi
-) -> None:
-    with pytest.raises(NetworkRefused, match="r2-h1"):
-        await api.take_port(wanted(network, host="r2-h1"))
-    assert all(port.host is None and not port.addresses for port in (await ports_of(cloud)).values())
-    taken = await api.take_port(wanted(network))
-    assert len(taken.addresses) == 1
+async def truth(fake: FakeNeutron) -> tuple[object, object, object]:
+    return await read(fake)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("page", "pages", "most"),
+    [(1000, True, 1000), (3, True, 1000), (11, True, 1000), (1, True, 1000), (3, False, 1000), (1000, True, 4)],
+)
+async def test_lists_are_read_whole_in_pages_of_any_size(
+    neutron: FakeNeutron, page: int, pages: bool, most: int
+) -> None:
+    neutron.pages, neutron.pages_max = pages, most
+    client = HttpNeutron(NeutronSettings(url=f"{neutron.url}/v2.0", page=page), None)
+    assert await read(client) == await truth(neutron)
+    assert all(query["limit"] == str(page) for _, query in neutron.asked)
+    await client.close()
+
+
+async def test_changes_are_asked_for_by_neutrons_clock(neutron: FakeNeutron) -> None:
+    client = HttpNeutron(NeutronSettings(url=neutron.url), None)
+    whole = await client.list_ports()
+    assert whole is not None
+    port = neutron.add_port(SEGMENTS[0])
+    changed = await client.list_ports(changed_since=whole.changed_at)
+    assert changed is not None
+    assert {one.id for one in changed.ports} > {port}, "and those of the same second"
+    neutron.tells_changes = False
+    assert await client.list_ports(changed_since=whole.changed_at) is None
+    asked = len(neutron.asked)
+    assert await client.list_ports(changed_since=whole.changed_at) is None
+    assert len(neutron.asked) == asked, "it is not asked again"
+    await client.close()
+
+
+async def test_a_list_whose_marker_is_deleted_is_begun_anew(neutron: FakeNeutron) -> None:
+    client = HttpNeutron(NeutronSettings(url=neutron.url, page=4), None)
+    first = sorted(neutron.ports)[3]
+    read_list = client._get
+
+    async def delete_meanwhile(name: str, kind: type, query: object) -> list:
+        page = await read_list(name, kind, query)  # type: ignore[arg-type, type-var]
+        neutron.ports.pop(first, None)
+        return page
+
+    client._get = delete_meanwhile  # type: ignore[method-assign, assignment]
+    page = await client.list_ports()
+    assert page is not None
+    assert {port.id for port in page.ports} == set(neutron.ports)
+    await client.close()
+
+
+async def test_the_configured_token_is_sent(neutron: FakeNeutron) -> None:
+    neutron.token = "secret"
+    for token, hint in (("secret", None), ("other", "it answers 401; its user needs the role service or admin")):
+        client = HttpNeutron(NeutronSettings(url=neutron.url, token=token), None)
+        if hint is None:
+            assert len(await client.list_segments()) == 3
+        else:
+            with pytest.raises(NeutronUnavailable, match=hint):
+                await client.list_segments()
+        await client.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
     [
-        ({"binding:profile": {"roost_nic": 1}, "binding:host_id": "r1-h1", "device_id": SERVER}, "tag of a NIC"),
-        ({"binding:profile": {"roost_nic": "0"}, "device_id": SERVER}, "binding:host_id"),
-        ({"binding:profile": {"roost_nic": "0"}, "binding:host_id": "r1-h1", "device_id": "web"}, "device_id"),
-        ({"binding:profile": {"roost_nic": "0"}, "binding:host_id": "r1-h1"}, "device_id"),
+        (web.Response(status=503), "it answers 503"),
+        (web.Response(text="<html>"), "its answer is none"),
+        (web.json_response({"networks": []}), "its answer is none"),
+        (web.json_response({"segments": [{"id": 5}]}), "its answer is none"),
+        (web.Response(status=302, headers={"Location": "/x"}), "it answers 302"),
     ],
 )
-async def test_what_an_agent_says_wrong_is_named(
-    network: Network, api: NetworkApi, body: dict[str, Any], says: str
-) -> None:
-    with pytest.raises(NetworkRefused, match=says) as refused:
-        await api._call("POST", "/ports", {"port": {"network_id": network.id, **body}})
-    assert refused.value.status == 400
+async def test_what_is_no_list_is_named(answer: web.Response, says: str) -> None:
+    async def reply(_request: web.Request) -> web.Response:
+        return answer
+
+    app = web.Application()
+    app.router.add_get("/v2.0/segments", reply)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    client = HttpNeutron(NeutronSettings(url=url), None)
+    with pytest.raises(NeutronUnavailable, match=f"Neutron at {url}/v2.0 cannot be asked for segments: {says}"):
+        await client.list_segments()
+    await client.close()
+    await runner.cleanup()
+    client = HttpNeutron(NeutronSettings(url=url), None)
+    with pytest.raises(NeutronUnavailable, match="cannot be asked"):
+        await client.list_segments()
+    await client.close()
 
 
-async def test_a_port_is_bound_only_as_it_was_when_the_order_was_made(
-    cloud: Cloud, network: Network, api: NetworkApi
-) -> None:
-    taken = await api.take_port(wanted(network))
-    revision = (await ports_of(cloud))[taken.id].revision
-    moved = await api.take_port(wanted(network, port_id=taken.id, host="r1-h2", revision=revision))
-    assert moved.addresses == taken.addresses
-    with pytest.raises(NetworkRefused, match="revision"):
-        await api.take_port(wanted(network, port_id=taken.id, host="r1-h1", revision=revision))
-    assert (await ports_of(cloud))[taken.id].host == "r1-h2"
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({}, "url is needed, in the file of --config or as ROOST_NEUTRON_URL: expected an address"),
+        ({"url": "neutron:9696"}, "url 'neutron:9696': expected an address: http://neutron.example:9696"),
+        ({"url": "http://n", "cafile": "/no/such"}, "cafile: there is no file /no/such"),
+    ],
+)
+def test_settings_that_cannot_work_name_the_option(settings: dict[str, str], says: str) -> None:
+    with pytest.raises(BadRequest, match=says.replace("(", r"\(")):
+        NeutronSettings(**settings).check()
 
 
-async def test_agents_take_what_is_missing_and_leave_what_is_bound(
-    cloud: Cloud, network: Network, api: NetworkApi, listener: Listener
-) -> None:
-    users = await create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT))
-    own = nic(network, tag="1", port_id=users.id, preserve_on_delete=True, binding="unbound", revision=users.revision)
-    ports = AgentPorts(api, service_version=1)
-    taken = await ports.take(order_of(nic(network), own))
-    assert [(port.port_id, port.binding, len(port.addresses)) for port in taken.ports] == [
-        (PORT_ID, "bound", 1),
-        (users.id, "bound", 1),
-    ]
-    listener.asked.clear()
-    assert await ports.take(taken) == taken
-    assert listener.asked == []
-
-
-@pytest.mark.parametrize(("version", "left"), [(1, {"users"}), (2, {"users", "made"}), (3, {"users", "made"})])
-async def test_only_agents_of_version_1_delete_ports_and_never_a_users(
-    cloud: Cloud, network: Network, api: NetworkApi, version: int, left: set[str]
-) -> None:
-    users = await create_port(cloud.networks, PortRequest(network_id=network.id, project_id=PROJECT))
-    own = nic(network, tag="1", port_id=users.id, preserve_on_delete=True, binding="unbound", revision=users.revision)
-    ports = AgentPorts(api, service_version=version)
-    taken = await ports.take(order_of(nic(network), own))
-    async with cloud.networks.database.connection() as connection:  # the build has come to its end
-        await connection.execute("UPDATE network.port SET reserved_from = NULL")
-    await ports.give_back(order_of(*taken.ports, desired="absent"))
-    names = {users.id: "users", PORT_ID: "made"}
-    now = await ports_of(cloud)
-    assert {names[port_id] for port_id in now} == left
-    assert (now[users.id].device_id == "") == (version == 1)
-    await ports.give_back(order_of(*taken.ports, desired="absent"))  # what is gone is gone
-
-
-async def test_an_agent_without_credentials_says_so(network: Network) -> None:
-    with pytest.raises(LaunchFailed, match="the agent of r1-h1 has no network credentials"):
-        await AgentPorts(None, service_version=3).take(order_of(nic(network)))
-
-
-async def test_a_launch_waits_for_a_network_service_that_is_away(
-    cloud: Cloud, network: Network, listener: Listener, api: NetworkApi
-) -> None:
-    await listener.stop()
-    taking = asyncio.create_task(AgentPorts(api, service_version=1).take(order_of(nic(network))))
-    with pytest.raises(NetworkAway):
-        await api.check()
-    assert not taking.done()
-    await listener.start()
-    taken = await asyncio.wait_for(taking, 20)
-    assert taken.ports[0].binding == "bound"
-
-
-async def test_a_call_under_way_ends_before_a_launch_is_given_up(
-    cloud: Cloud, network: Network, listener: Listener, api: NetworkApi
-) -> None:
-    taking = asyncio.create_task(AgentPorts(api, service_version=1).take(order_of(nic(network))))
-    await until_true(lambda: bool(listener.asked))
-    taking.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await taking
-    assert (await ports_of(cloud))[PORT_ID].host == "r1-h1"
-
-
-async def test_a_token_that_is_replaced_is_read_anew(network: Network, listener: Listener, tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text(TOKEN)
-    listener.token = TOKEN
-    api = network_api(listener.url, file, {}, timeout_s=5)
+async def test_roosts_own_network_api_can_be_read_as_a_neutron(data_dir: Path) -> None:
+    """Another program that speaks the API, with its own paging, filters and clock."""
+    cluster = Cluster(data_dir)
     try:
-        await api.check()
-        listener.token = "another"
-        with pytest.raises(NetworkRefused, match="requires authentication") as refused:
-            await api.check()
-        assert refused.value.is_credentials
-        file.write_text("another\n")
-        await api.check()
-        file.unlink()
-        listener.token = TOKEN
-        with pytest.raises(NetworkRefused, match="No such file"):
-            await api.check()
+        await asyncio.to_thread(cluster.serve, "placement", "network")
+        async with aiohttp.ClientSession() as session:
+
+            async def make(kind: str, **members: Any) -> str:
+                async with session.post(f"{cluster.url}/network/v2.0/{kind}s", json={kind: members}) as response:
+                    document = await response.json()
+                    assert response.status == 201, document
+                    return str(document[kind]["id"])
+
+            network = await make("network", name="routed")
+            segments = [
+                await make(
+                    "segment", network_id=network, network_type="vlan", physical_network=f"rack{n}", segmentation_id=5
+                )
+                for n in (1, 2)
+            ]
+            subnets = [
+                await make("subnet", network_id=network, segment_id=segment, ip_version=4, cidr=f"10.0.{n}.0/24")
+                for n, segment in enumerate(segments)
+            ]
+            ports = [
+                await make("port", network_id=network, fixed_ips=[{"subnet_id": subnets[n % 2]}]) for n in range(7)
+            ]
+        client = HttpNeutron(NeutronSettings(url=f"{cluster.url}/network", page=3), None)
+        listed = {segment.id: segment.network_id for segment in await client.list_segments()}
+        assert {segment: listed[segment] for segment in segments} == dict.fromkeys(segments, network)
+        assert [(one.gateway_ip, one.pools) for one in sorted(await client.list_subnets(), key=lambda s: s.pools)] == [
+            (f"10.0.{n}.1", ((f"10.0.{n}.2", f"10.0.{n}.254"),)) for n in (0, 1)
+        ]
+        page = await client.list_ports()
+        assert page is not None
+        assert {port.id for port in page.ports} == set(ports)
+        assert {address[0] for port in page.ports for address in port.addresses} == set(subnets)
+        changed = await client.list_ports(changed_since=page.changed_at)
+        assert changed is not None
+        assert changed.ports
+        later = await client.list_ports(changed_since="2999-01-01T00:00:00Z")
+        assert later is not None
+        assert later.ports == []
+        await client.close()
     finally:
-        await api.close()
-
-
-@pytest.mark.parametrize(
-    ("credentials", "token", "path", "says"),
-    [
-        pytest.param("require", None, "", None, id="nobody asks for any"),
-        pytest.param("require", TOKEN, "", 'credentials = "require", and the conductor has none for', id="missing"),
-        pytest.param("warn", TOKEN, "", None, id="it is said, and no more"),
-        pytest.param("require", TOKEN, "/elsewhere", None, id="what is no Network API says nothing of credentials"),
-    ],
-)
-async def test_a_conductor_does_not_start_without_what_it_must_have(
-    listener: Listener, credentials: Any, token: str | None, path: str, says: str | None
-) -> None:
-    listener.token = None if path else token
-    settings = NetworkSettings(url=listener.url + path, credentials=credentials)
-    if says is None:
-        await require_credentials(settings, {})
-        return
-    with pytest.raises(CredentialsMissing, match=says):
-        await require_credentials(settings, {})
-
-
-async def test_a_service_that_is_down_stops_no_start() -> None:
-    await require_credentials(NetworkSettings(url=f"http://127.0.0.1:{free_port()}", credentials="require"), {})
-
-
-def test_half_of_keystones_variables_are_named() -> None:
-    with pytest.raises(BadRequest, match="OS_AUTH_URL is set, and OS_PASSWORD is not"):
-        network_api("http://127.0.0.1:1", None, {"OS_AUTH_URL": "http://k", "OS_USERNAME": "nova"}, timeout_s=1)
-
-
-async def test_serve_says_which_credentials_are_missing_and_starts_nothing(listener: Listener, tmp_path: Path) -> None:
-    listener.token = TOKEN
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
-        "ROOST_NETWORK_URL": listener.url,
-        "ROOST_NETWORK_CREDENTIALS": "require",
-    }
-    command = [*ROOST, "serve", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
-    done = await asyncio.to_thread(
-        subprocess.run, command, capture_output=True, text=True, check=False, timeout=60, env=environment
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert '[network] credentials = "require", and the conductor has none for' in done.stderr
-    assert "Set [network] token_file, or OS_AUTH_URL and what belongs to it" in done.stderr
-    assert not (tmp_path / "data").exists()
+        await asyncio.to_thread(cluster.close)

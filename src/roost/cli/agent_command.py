@@ -13,7 +13,7 @@ from roost.agent.drivers.fake import FakeDriver, Faults, StateInUse
 from roost.agent.token import TokenSource
 from roost.cli.endings import fail, run
 from roost.cli.network_access import network_api
-from roost.clients.neutron import NetworkApi
+from roost.clients.network_api import NetworkApi
 from roost.platform.errors import BadRequest, RoostError, reason_of
 from roost.seams.agent import HostReport
 

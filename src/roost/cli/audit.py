@@ -22,6 +22,7 @@ from roost.cli.audit_report import (
 )
 from roost.cli.cloud_wiring import CloudParts
 from roost.cli.ledger_target import LedgerTarget, TargetRefused, open_existing, outdated
+from roost.cli.neutron import make_neutron
 from roost.cli.roles import SCHEMAS
 from roost.cli.settings import read_settings
 from roost.compute.model import CHANNELS
@@ -117,12 +118,17 @@ async def open_records(target: LedgerTarget, config: Path | None) -> AsyncIterat
             raise outdated([*others, *missing])
         ledger = Ledger(database, Env(), settings.placement)
         await sync_standard_names(ledger)
+        neutron = None
+        if missing and settings.neutron.url:
+            ledger.neutron = neutron = make_neutron(settings)
         cloud = CloudParts.wire(ledger, Wakeups(database, CHANNELS), settings, Unrestricted()) if not missing else None
         try:
             yield Records(ledger, cloud)
         finally:
             if cloud is not None:
                 await cloud.close()
+            if neutron is not None:
+                await neutron.close()
 
 
 async def _repair(records: Records) -> tuple[list[Drift], list[Drift]]:

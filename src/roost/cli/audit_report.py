@@ -31,9 +31,9 @@ def report_json(
         {
             "clean": not (drifts if remaining is None else remaining),
             "counts": {kind.code: count for kind, count in _by_kind(drifts).items()},
-            "found": [_shown(drift) for drift in drifts],
-            "repaired": None if repaired is None else [_shown(drift) for drift in repaired],
-            "left": None if remaining is None else [_shown(drift) for drift in remaining],
+            "found": [drift_document(drift) for drift in drifts],
+            "repaired": None if repaired is None else [drift_document(drift) for drift in repaired],
+            "left": None if remaining is None else [drift_document(drift) for drift in remaining],
             "gaps": gaps,
         }
     )
@@ -86,7 +86,8 @@ def _by_kind(drifts: Sequence[Drift]) -> dict[Kind, int]:
     return {kind: counts[kind] for kind in KINDS}
 
 
-def _shown(drift: Drift) -> dict[str, Any]:
+def drift_document(drift: Drift) -> dict[str, Any]:
+    """Return a drift as JSON has it."""
     kind = drift.kind
     return {
         "kind": kind.code,

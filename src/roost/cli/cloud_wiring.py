@@ -18,7 +18,7 @@ from roost.clients.glance import GlanceImages
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
-from roost.clients.neutron import NetworkApi
+from roost.clients.network_api import NetworkApi
 from roost.clients.placement import RemotePlacement
 from roost.compute import api as compute_api
 from roost.compute.api import agent as agent_api

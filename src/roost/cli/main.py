@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import msgspec
 import typer
@@ -84,6 +84,9 @@ DatabaseUrl = Annotated[
     str | None,
     typer.Option(envvar="ROOST_DATABASE", help="Use this PostgreSQL instead: postgresql://user:password@host/name."),
 ]
+WithNeutron = Annotated[
+    bool, typer.Option("--with-neutron", help="Keep the ledger in agreement with the Neutron of [neutron].")
+]
 Beside = Annotated[
     bool, typer.Option("--beside", help="An older release goes on: leave it all that it needs of the database.")
 ]
@@ -137,6 +140,7 @@ def _serve(
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = None,
     log_file: LogFileOption = None,
+    with_neutron: WithNeutron = False,
     until_stdin_ends: UntilStdinEnds = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON.")] = False,
 ) -> None:
@@ -168,6 +172,7 @@ def _serve(
         placement_url=placement_url,
         cells=tuple(cell or ()),
         log=choose_log(config, log_level, log_format, log_file),
+        with_neutron=with_neutron,
     )
     _begin("supervisor", until_stdin_ends=until_stdin_ends, log=options.log)
     run(serve(options, ready=lambda url: _print(_serving_text(chosen, url, as_json=as_json))))

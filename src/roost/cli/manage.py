@@ -15,6 +15,7 @@ import msgspec
 import typer
 
 from roost.cli import agent_tokens, aggregates, endings, notifications, upgrading
+from roost.cli.adopt import adopt
 from roost.cli.asking import AsJson
 from roost.cli.audit import audit, destroy_guest
 from roost.cli.endings import Result
@@ -200,6 +201,33 @@ def _audit(
     asks = repair and not yes and not as_json and sys.stdin.isatty()
     confirm = (lambda: typer.confirm("Repair what can be?")) if asks else None
     work = audit(target, table_console(), config=config, repair=repair, as_json=as_json, confirm=confirm)
+    raise typer.Exit(_run(work))
+
+
+@app.command("adopt", cls=PlainCommand)
+def _adopt(
+    data_dir: DataDir = None,
+    database: DatabaseUrl = None,
+    pg_bin: PgBin = None,
+    config: ConfigFile = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what differs; write nothing.")] = False,
+    give_back_all: Annotated[
+        bool, typer.Option("--give-back-all", help="Believe Neutron also where it lists no port for most claims.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every difference as one JSON object.")] = False,
+) -> None:
+    """Make the ledger count the addresses that a running Neutron's ports have, as `roost serve --with-neutron` does.
+
+    Which Neutron says the section [neutron] of the roost.toml, or ROOST_NEUTRON_URL. It may be repeated.
+
+    Exit status 0: all that differed is written. 3: differences were found on --dry-run. 4: there was nothing to do.
+    5: Neutron cannot be asked. 6: something could not be written, and the report says what.
+
+    Example: `ROOST_NEUTRON_URL=http://neutron.example:9696 roost-manage adopt --data-dir /var/lib/roost --dry-run`
+    """
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    console = table_console()
+    work = adopt(target, console, config=config, dry_run=dry_run, as_json=as_json, give_back_all=give_back_all)
     raise typer.Exit(_run(work))
 
 

@@ -8,7 +8,7 @@ import aiohttp
 import structlog
 
 from roost.cli.keystone import Credentials, KeystoneAway, KeystoneRefused, credentials_of, get_token
-from roost.clients.neutron import NetworkApi, TokenGiver
+from roost.clients.network_api import NetworkApi, TokenGiver
 from roost.network.settings import NetworkSettings
 from roost.platform.errors import BadRequest, RoostError
 from roost.seams.agent import NetworkAway, NetworkRefused

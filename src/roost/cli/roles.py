@@ -31,6 +31,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     auth: of AUTHS. policy: a name of PRESETS, or a file. tls: None for listeners that speak http. placement_url: the
     Placement service to use instead of the ledger next door; None: as `[placement_client]` says. cells: whose servers
     the conductors carry on with; none: as roost.toml says. log: the section [log] as the command line has it.
+    with_neutron: the ledger is kept in agreement with the Neutron of `[neutron]`.
     """
 
     services: tuple[str, ...]
@@ -45,6 +46,7 @@ class Serving(Struct, frozen=True, kw_only=True):
     placement_url: str | None = None
     cells: tuple[str, ...] = ()
     log: LogSettings = LogSettings()
+    with_neutron: bool = False
 
 
 class ProcessConfig(Serving, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from roost.platform.settings import (
     KeystoneSettings,
     ListenerSettings,
     LogSettings,
+    NeutronSettings,
     NotificationSettings,
     PlacementClientSettings,
     ProxySettings,
@@ -29,6 +30,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     placement: PlacementSettings
     placement_client: PlacementClientSettings
+    neutron: NeutronSettings
     network: NetworkSettings
     compute: ComputeSettings
     conductor: ConductorSettings

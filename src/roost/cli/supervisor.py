@@ -126,6 +126,10 @@ def _check_settings(options: ServeOptions) -> Settings:
             read_policy(service, settings, auth=options.auth, policy=options.policy, config=options.config)
     if options.auth == "keystone":
         settings.keystone.check()
+    if options.with_neutron:
+        from roost.cli.neutron import check_with_neutron
+
+        check_with_neutron(settings, options.services)
     if options.auth == "noauth2":
         log.warning("--auth noauth2 believes whatever a client says of itself: it is for tests only")
     return settings

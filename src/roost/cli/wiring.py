@@ -37,6 +37,7 @@ from roost.platform.wakeup import Wakeups
 
 if TYPE_CHECKING:
     from roost.cli.cloud_wiring import CloudParts
+    from roost.clients.neutron import HttpNeutron
     from roost.platform.keystone import Keystone
 
 PRUNE_CHANGES_S = 60.0
@@ -62,6 +63,7 @@ class Parts:
     keystone: "Keystone | None"
     cloud: "CloudParts | None"
     drain: Drain = field(default_factory=Drain)
+    neutron: "HttpNeutron | None" = None
 
     @classmethod
     async def wire(cls, database: Database, config: ProcessConfig) -> "Parts":
@@ -86,6 +88,11 @@ class Parts:
             from roost.platform.keystone import Keystone
 
             keystone = Keystone(settings.keystone)
+        neutron = None
+        if config.with_neutron and is_placement_alone(config.services):
+            from roost.cli.neutron import make_neutron
+
+            ledger.neutron = neutron = make_neutron(settings)
         return cls(
             database=database,
             health=Health(database.dsn),
@@ -100,6 +107,7 @@ class Parts:
             policy=policy_of("placement", warns=config.role == "api" and config.number == 1),
             keystone=keystone,
             cloud=cloud,
+            neutron=neutron,
         )
 
     async def close(self) -> None:
@@ -107,6 +115,8 @@ class Parts:
         self.health.close()
         if self.keystone:
             await self.keystone.close()
+        if self.neutron:
+            await self.neutron.close()
         if self.cloud:
             await self.cloud.close()
 
@@ -175,6 +185,7 @@ def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any,
         parts.telemetry.run(),
         repeat(lambda: prune_changes(parts.database), "pruning the journal of changes", interval_s=PRUNE_CHANGES_S),
         *_ledger_audits(config, parts),
+        *_neutron_polls(config, parts),
         *(parts.cloud.background_tasks(config.role) if parts.cloud else []),
     ]
 
@@ -187,6 +198,15 @@ def _ledger_audits(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, A
         return []
     audit = partial(ledger_audit.AUDIT.reconcile, parts.ledger)
     return [repeat(audit, "auditing the ledger", interval_s=parts.settings.placement.audit_s)]
+
+
+def _neutron_polls(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
+    """Return the poller of Neutron, in the first worker of a server that was told to; one of all servers' polls."""
+    if parts.neutron is None or config.number != 1:
+        return []
+    from roost.cli.neutron import NeutronPoll
+
+    return [NeutronPoll(parts.ledger, parts.neutron, parts.settings.neutron).run()]
 
 
 def _agent_announcement(config: ProcessConfig) -> Route:

@@ -1,162 +1,223 @@
-"""The Network API over HTTP, as agents that make and bind ports themselves call it, and as credentials are tried.
+"""A Neutron over HTTP: its lists, read in pages of bounded size as a user who sees everything.
 
-The NIC that a port is for goes along in binding:profile: Roost's network service makes such a port under one id
-however often it is asked, and claims its addresses. Source: Network API v2, ports; extension binding.
+Source: Networking API v2.0, GET /v2.0/segments, /subnets and /ports, pagination by marker, extension
+standard-attr-timestamp (`changed_since`).
 """
 
 import ssl
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import aiohttp
 import msgspec
 from msgspec import Struct
 
+from roost.platform.auth import AuthenticationUnavailable
 from roost.platform.errors import reason_of
-from roost.seams.agent import NetworkAway, NetworkRefused, PortTaken, PortWanted
+from roost.platform.keystone import Keystone
+from roost.platform.settings import NeutronSettings
+from roost.seams.neutron import NeutronPort, NeutronSegment, NeutronSubnet, NeutronUnavailable, PortPage
 
-TIMEOUT_S = 30.0
-COMPUTE_OWNER = "compute:nova"
-REPEATED = frozenset({"PortChanged", "RetryRequest"})
-"""Errors after which the same request may be made again at once."""
+CONNECTIONS_MAX = 4
+PAGES_MAX = 10_000
+MARKER_LOST_MAX = 3
+"""How often a list is begun anew because the page's last object was deleted before the next page was asked for."""
 
-TokenGiver = Callable[[aiohttp.ClientSession], Awaitable[str | None]]
-"""Returns a token, None where none is asked for. Raises NetworkRefused, NetworkAway."""
+Query = Sequence[tuple[str, str]]
 
 
-class _Address(Struct):
+class _Segment(Struct, frozen=True):
+    id: str
+    network_id: str
+
+
+class _Pool(Struct, frozen=True):
+    start: str
+    end: str
+
+
+class _Subnet(Struct, frozen=True):
+    id: str
+    segment_id: str | None = None
+    gateway_ip: str | None = None
+    enable_dhcp: bool = False
+    allocation_pools: tuple[_Pool, ...] = ()
+
+
+class _FixedIp(Struct, frozen=True):
+    subnet_id: str
     ip_address: str
 
 
-class _Port(Struct):
+class _Port(Struct, frozen=True):
     id: str
-    mac_address: str
-    fixed_ips: list[_Address]
+    device_id: str | None = ""
+    device_owner: str | None = ""
+    project_id: str | None = ""
+    fixed_ips: tuple[_FixedIp, ...] = ()
+    updated_at: str | None = ""
 
 
-class _PortAnswer(Struct):
-    port: _Port
+class _Link(Struct, frozen=True):
+    rel: str = ""
 
 
-class _Error(Struct):
-    type: str = ""
-    message: str = ""
+Document = TypeVar("Document", _Segment, _Subnet, _Port)
 
 
-class _ErrorAnswer(Struct):
-    NeutronError: _Error
+class _MarkerLost(Exception):
+    """The object after which the next page begins is gone."""
 
 
-class NetworkApi:
-    """Implements roost.seams.agent.AgentNetwork for one endpoint; its connections are opened by the first call."""
+class HttpNeutron:
+    """Implements roost.seams.neutron.NeutronClient for one Neutron, on a pool of connections opened by the first call.
 
-    def __init__(
-        self,
-        url: str,
-        give_token: TokenGiver | None = None,
-        *,
-        timeout_s: float = TIMEOUT_S,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
-        self._tls = tls
-        self._url = url.rstrip("/").removesuffix("/v2.0")
-        self._give_token = give_token
-        self._token: str | None = None
-        self._timeout_s = timeout_s
+    keystone: whose user asks, where the settings have no token; None for a Neutron that wants none. It is closed too.
+    """
+
+    def __init__(self, settings: NeutronSettings, keystone: Keystone | None) -> None:
+        self._settings = settings
+        self._keystone = None if settings.token else keystone
+        self._url = f"{settings.url.rstrip('/').removesuffix('/v2.0')}/v2.0"
         self._session: aiohttp.ClientSession | None = None
+        self._tells_changes = True
+
+    async def list_segments(self) -> list[NeutronSegment]:
+        """See NeutronClient.list_segments."""
+        documents = await self._list("segments", _Segment, ())
+        return [NeutronSegment(document.id, document.network_id) for document in documents]
+
+    async def list_subnets(self) -> list[NeutronSubnet]:
+        """See NeutronClient.list_subnets."""
+        return [
+            NeutronSubnet(
+                id=document.id,
+                segment_id=document.segment_id,
+                gateway_ip=document.gateway_ip,
+                enable_dhcp=document.enable_dhcp,
+                pools=tuple((pool.start, pool.end) for pool in document.allocation_pools),
+            )
+            for document in await self._list("subnets", _Subnet, (("ip_version", "4"),))
+            if document.segment_id is not None
+        ]
+
+    async def list_ports(self, *, changed_since: str = "") -> PortPage | None:
+        """See NeutronClient.list_ports. A Neutron that refuses the filter is not asked for changes again."""
+        if changed_since and not self._tells_changes:
+            return None
+        query = (("changed_since", changed_since),) if changed_since else ()
+        try:
+            documents = await self._list("ports", _Port, query)
+        except _Refused as error:
+            if not changed_since:
+                raise self._unavailable("ports", str(error)) from error
+            self._tells_changes = False
+            return None
+        ports = [
+            NeutronPort(
+                id=document.id,
+                device_id=document.device_id or "",
+                device_owner=document.device_owner or "",
+                project_id=document.project_id or "",
+                addresses=tuple((fixed.subnet_id, fixed.ip_address) for fixed in document.fixed_ips),
+            )
+            for document in documents
+        ]
+        return PortPage(ports, max((document.updated_at or "" for document in documents), default=""))
 
     async def close(self) -> None:
         """Close the connections."""
         if self._session is not None:
             await self._session.close()
+        if self._keystone is not None:
+            await self._keystone.close()
 
-    async def check(self) -> None:
-        """Return if the credentials are let in. Raises NetworkRefused, NetworkAway."""
-        try:
-            await self._call("GET", "/ports?fields=id&limit=1", None)
-        except NetworkRefused as error:
-            if error.is_credentials:
-                raise
-            raise NetworkAway(f"{self._url} is no Network API: {error}") from error
-
-    async def take_port(self, wanted: PortWanted) -> PortTaken:
-        """See AgentNetwork.take_port."""
-        body: dict[str, Any] = {
-            "device_id": wanted.server_id,
-            "device_owner": COMPUTE_OWNER,
-            "binding:host_id": wanted.host,
-            "binding:profile": {"roost_nic": wanted.tag},
-        }
-        if wanted.port_id is None:
-            body |= {"network_id": wanted.network_id}
-            body |= {"project_id": wanted.project_id} if wanted.project_id else {}
-            body |= {"fixed_ips": [{"ip_address": wanted.fixed_ip}]} if wanted.fixed_ip else {}
-            answer = await self._call("POST", "/ports", {"port": body})
-        else:
-            answer = await self._call("PUT", f"/ports/{wanted.port_id}", {"port": body}, revision=wanted.revision)
-        try:
-            port = msgspec.json.decode(answer, type=_PortAnswer).port
-        except msgspec.DecodeError as error:
-            raise NetworkAway(f"{self._url} answered with no port: {error}") from error
-        return PortTaken(
-            id=port.id, mac_address=port.mac_address, addresses=tuple(item.ip_address for item in port.fixed_ips)
-        )
-
-    async def delete_port(self, port_id: str) -> None:
-        """See AgentNetwork.delete_port."""
-        await self._call("DELETE", f"/ports/{port_id}", None)
-
-    async def detach_port(self, port_id: str) -> None:
-        """See AgentNetwork.detach_port."""
-        body = {"device_id": "", "device_owner": "", "binding:host_id": ""}
-        await self._call("PUT", f"/ports/{port_id}", {"port": body})
-
-    async def _call(self, method: str, path: str, body: Any, *, revision: int | None = None) -> bytes:
-        """Return the answer. A token that is refused is had anew, once. Raises NetworkRefused, NetworkAway."""
-        for last in (False, True):
-            fresh = self._token is None
-            status, answer = await self._send(method, path, body, revision)
-            if status == 401 and not last and not fresh and self._give_token is not None:
-                self._token = None
+    async def _list(self, name: str, kind: type[Document], query: Query) -> list[Document]:
+        """Return all pages of a list. Raises NeutronUnavailable, and _Refused for changes that Neutron cannot tell."""
+        for _ in range(MARKER_LOST_MAX):
+            try:
+                return await self._list_once(name, kind, query)
+            except _MarkerLost:
                 continue
-            if status in (408, 429) or status >= 500:
-                raise NetworkAway(f"{self._url} answers {status}")
-            if status >= 400:
-                error = _read_error(answer)
-                raise NetworkRefused(
-                    f"{error.message or f'{method} {path} is refused'} ({status})",
-                    status=status,
-                    repeat=error.type in REPEATED,
-                )
-            return answer
-        raise AssertionError("unreachable")
+        raise self._unavailable(name, "they are deleted faster than they can be listed")
 
-    async def _send(self, method: str, path: str, body: Any, revision: int | None) -> tuple[int, bytes]:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=self._tls or True),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=self._timeout_s),
-            )
-        if self._token is None and self._give_token is not None:
-            self._token = await self._give_token(self._session)
-        headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        if self._token is not None:
-            headers["X-Auth-Token"] = self._token
-        if revision is not None:
-            headers["If-Match"] = f"revision_number={revision}"
-        content = None if body is None else msgspec.json.encode(body)
+    async def _list_once(self, name: str, kind: type[Document], query: Query) -> list[Document]:
+        fields: list[tuple[str, str]] = [("fields", member) for member in kind.__struct_fields__]
+        page_query: list[tuple[str, str]] = [
+            *query,
+            *fields,
+            ("sort_key", "id"),
+            ("sort_dir", "asc"),
+            ("limit", str(self._settings.page)),
+        ]
+        documents: dict[str, Document] = {}
+        marker = ""
+        for _ in range(PAGES_MAX):
+            page, goes_on = await self._get(name, kind, [*page_query, ("marker", marker)] if marker else page_query)
+            new = [document for document in page if document.id not in documents]
+            documents |= {document.id: document for document in new}
+            if not goes_on or not new:  # a Neutron without pagination gives all at once
+                return list(documents.values())
+            marker = page[-1].id
+        raise self._unavailable(name, f"there are more than {PAGES_MAX} pages of them")
+
+    async def _get(self, name: str, kind: type[Document], query: Query) -> tuple[list[Document], bool]:
+        """Return a page, and whether there may be another: Neutron may have a smaller limit than ours."""
+        status, body = await self._ask(name, query)
+        has_marker = any(key == "marker" for key, _ in query)
+        if status in (400, 404) and has_marker:
+            raise _MarkerLost
+        if status == 400 and any(key == "changed_since" for key, _ in query):
+            raise _Refused(f"it answers {status}")
+        if status != 200:
+            hint = "; its user needs the role service or admin" if status in (401, 403) else ""
+            raise self._unavailable(name, f"it answers {status}{hint}")
         try:
-            async with self._session.request(
-                method, f"{self._url}/v2.0{path}", data=content, headers=headers, allow_redirects=False
-            ) as response:
-                return response.status, await response.read()
+            members = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+            page = msgspec.json.decode(members[name], type=list[kind])  # type: ignore[valid-type]
+            links = msgspec.json.decode(members.get(f"{name}_links", b"[]"), type=list[_Link])
+            return page, len(page) >= self._settings.page or any(link.rel == "next" for link in links)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError) as error:
+            raise self._unavailable(name, f"its answer is none: {error}") from error
+
+    async def _ask(self, name: str, query: Query) -> tuple[int, bytes]:
+        """Return (status, body). A token of Keystone's that Neutron does not take any more is renewed once."""
+        try:
+            token = self._settings.token or (await self._keystone.own_token() if self._keystone else "")
+            status, body = await self._send(name, query, token)
+            if status == 401 and self._keystone is not None:
+                status, body = await self._send(name, query, await self._keystone.own_token(refused=token))
+        except AuthenticationUnavailable as error:
+            raise self._unavailable(name, "Keystone gives Roost no token; the log has the reason") from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise NetworkAway(f"{self._url} does not answer: {reason_of(error)}") from error
+            raise self._unavailable(name, reason_of(error)) from error
+        return status, body
+
+    async def _send(self, name: str, query: Query, token: str) -> tuple[int, bytes]:
+        if self._session is None:
+            self._session = _session(self._settings)
+        headers: Mapping[str, str] = {"X-Auth-Token": token} if token else {}
+        url = f"{self._url}/{name}"
+        async with self._session.get(url, params=query, headers=headers, allow_redirects=False) as response:
+            return response.status, await response.read()
+
+    def _unavailable(self, name: str, cause: str) -> NeutronUnavailable:
+        return NeutronUnavailable(f"Neutron at {self._url} cannot be asked for {name}: {cause}.")
 
 
-def _read_error(answer: bytes) -> _Error:
-    try:
-        return msgspec.json.decode(answer, type=_ErrorAnswer).NeutronError
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return _Error(message=" ".join(answer.decode(errors="replace").split())[:300])
+class _Refused(Exception):
+    """Neutron does not know a filter."""
+
+
+def _session(settings: NeutronSettings) -> aiohttp.ClientSession:
+    verified: ssl.SSLContext | bool = True
+    if settings.insecure:
+        verified = False
+    elif settings.cafile:
+        verified = ssl.create_default_context(cafile=settings.cafile)
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ssl=verified),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(total=settings.timeout_s),
+        headers={"Accept": "application/json"},
+    )

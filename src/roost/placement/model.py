@@ -69,19 +69,21 @@ class Changes(Struct, frozen=True):
     """What deciding a set of claims changes. used: change of use by line of inventory, zero left out.
 
     generation_steps: by how much the generation of the providers grows; a release leaves it, as upstream does.
+    provider_ids_still: of those providers whose generation stays all the same.
     """
 
     consumers: tuple[ConsumerWrite, ...]
     used: Mapping[AllocationKey, int]
     provider_ids: frozenset[int]
     generation_steps: int = 1
+    provider_ids_still: frozenset[int] = frozenset()
 
 
 class ProviderRow(Struct, frozen=True, kw_only=True):
     """A provider with all that it has.
 
     used: by resource class, of each inventory. resource_class_ids: of the inventories' classes, under the names that
-    they had when this was read; others' may be among them.
+    they had when this was read; others' may be among them. network_id: of a segment of a network that Neutron told of.
     """
 
     id: int
@@ -95,6 +97,7 @@ class ProviderRow(Struct, frozen=True, kw_only=True):
     traits: frozenset[str]
     placement_aggregates: frozenset[str]
     resource_class_ids: Mapping[str, int] = {}
+    network_id: str | None = None
 
 
 class ProviderHead(NamedTuple):

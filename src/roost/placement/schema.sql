@@ -23,7 +23,8 @@ CREATE TABLE placement.provider (
     root_id bigint NOT NULL,
     generation bigint NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT now(),
-    updated_at timestamptz NOT NULL DEFAULT now()
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    network_id uuid
 ) WITH (fillfactor = 50);
 CREATE INDEX provider_root ON placement.provider (root_id);
 CREATE INDEX provider_parent ON placement.provider (parent_id);
@@ -65,6 +66,7 @@ CREATE TABLE placement.consumer (
     updated_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX consumer_project ON placement.consumer (project_id, user_id);
+CREATE INDEX consumer_port_user ON placement.consumer (user_id) WHERE consumer_type = 'PORT';
 
 CREATE TABLE placement.allocation (
     consumer_uuid uuid NOT NULL,

@@ -1,8 +1,8 @@
 """The section `[placement]` of roost.toml: who may use the Placement API, and how far a search goes."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 
 class PlacementSettings(Struct, frozen=True, kw_only=True):
@@ -19,6 +19,9 @@ class PlacementSettings(Struct, frozen=True, kw_only=True):
 
     credentials: what a start does when the Placement service that is used instead of the ledger does not let Roost in:
     warn and go on, or refuse (require).
+    implied_addresses, Roost's own: a server's candidates and claims include an address for each NIC of an unmodified
+    Nova (search/implied.py). hosts_per_address: of a segment with k free addresses at most so many times k hosts are
+    offered to it; 0 for no bound.
     """
 
     policy_file: str = ""
@@ -28,6 +31,8 @@ class PlacementSettings(Struct, frozen=True, kw_only=True):
     randomize_allocation_candidates: bool = False
     audit_s: float = 300.0
     credentials: Literal["warn", "require"] = "warn"
+    implied_addresses: bool = False
+    hosts_per_address: Annotated[int, Meta(ge=0, le=1_000_000)] = 4
 
     @property
     def depth_first(self) -> bool:

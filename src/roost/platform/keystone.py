@@ -137,6 +137,10 @@ class Keystone:
         remembered.add_metric(["invalid"], len(self._refused))
         yield remembered
 
+    async def own_token(self, *, refused: str = "") -> str:
+        """Return a token of Roost's own user; a new one if this one was refused. Raises AuthenticationUnavailable."""
+        return await self._own(refused=refused)
+
     async def close(self) -> None:
         """Let go of the connections."""
         if self._session is not None:

@@ -1,7 +1,7 @@
-"""Sections of roost.toml for what stands in front of the APIs.
+"""Sections of roost.toml for what stands in front of the APIs and beside them.
 
-They are `[api]`, `[listeners]`, `[log]`, `[keystone]`, `[proxy]`, `[cors]`, `[placement_client]` (a service asked) and
-`[notifications]` (who is told of changes).
+They are `[api]`, `[listeners]`, `[log]`, `[keystone]`, `[proxy]` and `[cors]`; `[neutron]` and `[placement_client]`,
+services that are asked; and `[notifications]`, who is told of changes.
 """
 
 from pathlib import Path
@@ -125,6 +125,33 @@ class PlacementClientSettings(Struct, frozen=True, kw_only=True):
             raise BadRequest("[placement_client] auth_url is needed: the address of the Keystone that knows the user")
         if self.cafile and not Path(self.cafile).is_file():
             raise BadRequest(f"[placement_client] cafile: there is no file {self.cafile}")
+
+
+class NeutronSettings(Struct, frozen=True, kw_only=True):
+    """Which Neutron is beside this ledger, and how it is read.
+
+    url: with or without /v2.0. token: what is sent as X-Auth-Token; without one a token of the user of `[keystone]`, if
+    there is one. poll_s: between two rounds; full_s: after so long all ports are read, not only those that changed.
+    page: objects in one answer. claim_grace_s: a claim of an address that no port has is left alone for so long.
+    """
+
+    url: str = ""
+    token: str = ""
+    poll_s: Annotated[float, Meta(gt=0)] = 5
+    full_s: Annotated[float, Meta(gt=0)] = 60
+    page: Annotated[int, Meta(ge=1, le=100_000)] = 1000
+    timeout_s: Annotated[float, Meta(gt=0)] = 30
+    claim_grace_s: Annotated[float, Meta(gt=0)] = 3600
+    cafile: str = ""
+    insecure: bool = False
+
+    def check(self) -> None:
+        """Raise BadRequest, which names the option, for what cannot work."""
+        if not self.url.startswith(("http://", "https://")):
+            what = f"url {self.url!r}" if self.url else "url is needed, in the file of --config or as ROOST_NEUTRON_URL"
+            raise BadRequest(f"[neutron] {what}: expected an address: http://neutron.example:9696")
+        if self.cafile and not Path(self.cafile).is_file():
+            raise BadRequest(f"[neutron] cafile: there is no file {self.cafile}")
 
 
 class ProxySettings(Struct, frozen=True, kw_only=True):

@@ -85,9 +85,14 @@ class ConsumerClaim(Struct, frozen=True, kw_only=True):
 
 
 class ClaimGroup(Struct, frozen=True):
-    """Consumers that are claimed together or not at all: a server with its ports."""
+    """Consumers that are claimed together or not at all: a server with its ports.
+
+    addresses_stay: the claimer knows nothing of addresses, so what its consumers hold of them stays with them
+    (placement/rules/implied.py).
+    """
 
     consumers: tuple[ConsumerClaim, ...]
+    addresses_stay: bool = False
 
 
 class Rule(Enum):
@@ -273,6 +278,7 @@ class Requirement(Enum):
     FLAT = "no two providers of one tree"
     ISOLATED = "each group on a provider of its own"
     SAME_SUBTREE = "groups {all} in one subtree"
+    ADDRESSES = "{amount} {any} free on the host's segments of the networks asked for"
 
 
 class FunnelStep(Struct, frozen=True, kw_only=True):

@@ -107,13 +107,13 @@ class Allocations:
             data = decode(raw)
             await work_on(raw, check, data, schemas.ALLOCATIONS_SET.at(version), "JSON does not validate")
             claim = slow_claim(uuid, data, version)
-        await self._claim(ClaimGroup((claim,)), f"for consumer {uuid}: ")
+        await self._claim((claim,), f"for consumer {uuid}: ")
         return Response(None, 204)
 
     async def replace_many(self, request: Request) -> Response:
         raw = await read_bytes(request, values_max=VALUES_MAX)
         claims = await work_on(raw, read_claims, raw, version_of(request))
-        await self._claim(ClaimGroup(claims), "")
+        await self._claim(claims, "")
         return Response(None, 204)
 
     async def release(self, request: Request) -> Response:
@@ -132,7 +132,8 @@ class Allocations:
                 shown["consumer_generation"] = line.consumer_generation
         return answer(request, {"allocations": allocations, "resource_provider_generation": generation})
 
-    async def _claim(self, group: ClaimGroup, whose: str) -> None:
+    async def _claim(self, claims: tuple[ConsumerClaim, ...], whose: str) -> None:
+        group = ClaimGroup(claims, addresses_stay=self.ledger.settings.implied_addresses)
         names = {name for claim in group.consumers for resources in claim.allocations.values() for name in resources}
         try:
             await check_names(self.ledger, NameKind.RESOURCE_CLASS, names)

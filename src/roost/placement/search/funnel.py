@@ -104,8 +104,9 @@ def _shape_of(group: RequestGroup) -> Iterator[tuple[Requirement, Sequence[str],
     if group.forbidden_aggregates:
         names = sorted(group.forbidden_aggregates)
         yield Requirement.NOT_MEMBER_OF, names, {"forbidden_aggregates": group.forbidden_aggregates}
-    for number, aggregates in enumerate(group.member_of, 1):
-        yield Requirement.MEMBER_OF, sorted(aggregates), {"member_of": group.member_of[:number]}
+    clauses = tuple(dict.fromkeys(group.member_of))
+    for number, aggregates in enumerate(clauses, 1):
+        yield Requirement.MEMBER_OF, sorted(aggregates), {"member_of": clauses[:number]}
 
 
 def _together(query: CandidateQuery) -> Iterator[tuple[FunnelStep, CandidateQuery]]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from roost.placement.model import ProviderRow
-from roost.seams.placement import SHARING, Inventory
+from roost.seams.placement import IPV4_ADDRESS, SHARING, Inventory
 
 I64 = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -79,9 +79,14 @@ class Index:
     parent_row (int64, NO_ROW for none), alive (bool). By name: columns (resource class), trait_masks (trait, those that
     some row has), aggregate_rows (placement aggregate). What `sharing()` and `trees()` give is derived when first asked
     for. texts: what `answers.py` has made of rows, by the kind of text; a row's are dropped when it changes.
+    whole_classes: resource classes of which one claim may take all that is free, whatever max_unit says. networks: by
+    row, of a segment whose network is known. segments: what `implied.py` has derived; None once that may have changed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, whole_classes: frozenset[str] = frozenset()) -> None:
+        self.whole_classes = whole_classes
+        self.networks: dict[int, str] = {}
+        self.segments: object | None = None
         self.uuids: list[str] = []
         self.names: list[str] = []
         self.generations: list[int] = []
@@ -194,20 +199,21 @@ class Index:
         self.row_by_uuid[provider.uuid] = row
         self.ids[row], self.uuids[row] = provider.id, provider.uuid
         self.alive[row] = True
-        self._trees = self._sharing = None
+        self._trees = self._sharing = self.segments = None
 
     def _remove(self, row: int) -> None:
         if self.row_by_uuid.get(self.uuids[row]) == row:
             del self.row_by_uuid[self.uuids[row]]
         self._set_traits(row, frozenset())
         self._set_aggregates(row, frozenset())
+        self._set_network(row, None)
         self._set_inventories(row, {}, {})
         self._drop_texts(row)
         self.uuids[row] = self.names[row] = ""
         self.alive[row] = False
         self.root_row[row], self.parent_row[row] = row, NO_ROW
         self._free_rows.append(row)
-        self._trees = self._sharing = None
+        self._trees = self._sharing = self.segments = None
 
     def _set_shape(self, row: int, provider: ProviderRow) -> None:
         self.names[row], self.generations[row] = provider.name, provider.generation
@@ -216,11 +222,12 @@ class Index:
         root = self.row_by_id.get(provider.root_id, row)
         if parent != self.parent_row[row] or root != self.root_row[row]:
             self.parent_row[row], self.root_row[row] = parent, root
-            self._trees = self._sharing = None
+            self._trees = self._sharing = self.segments = None
         if provider.traits != self.traits[row]:
             self._set_traits(row, provider.traits)
         if provider.placement_aggregates != self.placement_aggregates[row]:
             self._set_aggregates(row, provider.placement_aggregates)
+        self._set_network(row, provider.network_id)
         self._set_inventories(row, provider.inventories, provider.used)
         self._drop_texts(row)
 
@@ -244,7 +251,7 @@ class Index:
             self._trait_holders[trait] += 1
         self.traits[row] = self._intern(traits)
         if (SHARING in traits_before) != (SHARING in traits):
-            self._trees = self._sharing = None
+            self._trees = self._sharing = self.segments = None
 
     def _set_aggregates(self, row: int, aggregates: frozenset[str]) -> None:
         aggregates_before = self.placement_aggregates[row]
@@ -259,9 +266,20 @@ class Index:
             self._aggregate_arrays.pop(aggregate, None)
         self.placement_aggregates[row] = self._intern(aggregates)
         if aggregates_before != aggregates:
-            self._sharing = None
+            self._sharing = self.segments = None
+
+    def _set_network(self, row: int, network_id: str | None) -> None:
+        if self.networks.get(row) == network_id:
+            return
+        if network_id is None:
+            del self.networks[row]
+        else:
+            self.networks[row] = network_id
+        self.segments = None
 
     def _set_inventories(self, row: int, inventories: Mapping[str, Inventory], used: Mapping[str, int]) -> None:
+        if (IPV4_ADDRESS in inventories) != (IPV4_ADDRESS in self.inventories[row]):
+            self.segments = None
         for name in self.inventories[row].keys() - inventories.keys():
             self.columns[name].most[row] = NO_UNITS
             self.columns[name].holders -= 1
@@ -279,7 +297,8 @@ class Index:
         kept = self.used[row] = dict(used)
         for name, inventory in self.inventories[row].items():
             free = inventory.capacity - kept.setdefault(name, 0)
-            self.columns[name].most[row] = max(min(free, inventory.max_unit), 0)
+            most = free if name in self.whole_classes else min(free, inventory.max_unit)
+            self.columns[name].most[row] = max(most, 0)
 
     def _intern(self, value: frozenset[str]) -> frozenset[str]:
         return self._interned.setdefault(value, value)  # type: ignore[return-value]

@@ -129,7 +129,7 @@ def fitting(index: Index, group: RequestGroup) -> Mask:
     fits = _without_forbidden_traits(index, group, fits)
     for traits in group.required:
         fits = fits & _any_trait(index, traits)
-    for aggregates in group.member_of:
+    for aggregates in dict.fromkeys(group.member_of):
         fits = _in_aggregates(index, fits, aggregates)
     if group.forbidden_aggregates:
         fits = fits & ~rows_of_aggregates(index, group.forbidden_aggregates)
@@ -143,7 +143,7 @@ def _granular_slot(index: Index, number: int, group: RequestGroup) -> Slot:
 
 def _spread_slots(index: Index, number: int, group: RequestGroup) -> list[Slot]:
     """Return one slot for each class of the unsuffixed group; its required traits concern the slots together."""
-    members = [rows_of_aggregates(index, aggregates) for aggregates in group.member_of]
+    members = [rows_of_aggregates(index, aggregates) for aggregates in dict.fromkeys(group.member_of)]
     slots = []
     for want in _wants(index, group):
         fits = _without_forbidden_traits(index, group, takes(want.column, want.amount))

@@ -254,6 +254,7 @@ def _parse_same_subtree(value: str) -> frozenset[str]:
 def _parse_member_of(
     suffix: str, values: Sequence[str], version: Version
 ) -> tuple[tuple[frozenset[str], ...], frozenset[str]]:
+    """Return the clauses, of which Nova repeats one for each NIC on a network, and the aggregates to be outside of."""
     if len(values) > 1 and version < REPEATED_MEMBER_OF_SINCE:
         raise QueryMalformed(f"Multiple member_of{suffix} parameters are not supported")
     member_of: list[frozenset[str]] = []
@@ -274,7 +275,7 @@ def _parse_member_of(
             )
         else:
             outside |= aggregates
-    return tuple(dict.fromkeys(member_of)), outside
+    return tuple(member_of), outside
 
 
 def _parse_aggregate(word: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from roost.placement.rules.drift import ALLOCATION_STRAY, ALLOCATION_UNBACKED, CONSUMER_EMPTY, ROOT_WRONG, USE_WRONG
 from roost.placement.service.ledger import Ledger
+from roost.placement.service.neutron import AGREEMENT
 from roost.placement.store import audit as store
 from roost.placement.store import claims as claims_store
 from roost.placement.store import providers as providers_store
@@ -138,4 +139,4 @@ async def _delete_empty(ledger: Ledger, findings: Sequence[Finding[str, None]]) 
 
 CONSUMERS = Check(pages=_list_consumers, look=_find_empty, repairs={CONSUMER_EMPTY: _delete_empty})
 
-AUDIT: Audit[Ledger] = Audit((SUMS, ROOTS, CONSUMERS))
+AUDIT: Audit[Ledger] = Audit((SUMS, ROOTS, AGREEMENT, CONSUMERS))

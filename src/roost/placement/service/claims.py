@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence, Set
 
+from msgspec.structs import replace
+
 from roost.placement.errors import (
     ConcurrentUpdate,
     InventoryInUse,
@@ -9,6 +11,7 @@ from roost.placement.errors import (
 )
 from roost.placement.model import Changes, ConsumerWrite, LockedLedger, NameKind, ShapeChange
 from roost.placement.rules.claims import decide_claims
+from roost.placement.rules.implied import keep_all_addresses, with_whole_units
 from roost.placement.rules.shapes import decide_shape
 from roost.placement.search.candidates import search
 from roost.placement.service.figures import count_claims
@@ -85,7 +88,10 @@ async def _claim(
     """
     claims = [claim for group in groups for claim in group.consumers]
     names = {name for claim in claims for resources in claim.allocations.values() for name in resources}
-    consumers = await claims_store.lock_consumers(tx, [claim.consumer_uuid for claim in claims]) if look else {}
+    servers = [claim.consumer_uuid for group in groups if group.addresses_stay for claim in group.consumers]
+    server_by_port = await claims_store.list_ports(tx, servers) if servers else {}
+    uuids_looked_for = [*server_by_port, *(claim.consumer_uuid for claim in claims if look)]
+    consumers = await claims_store.lock_consumers(tx, uuids_looked_for) if uuids_looked_for else {}
     provider_ids = await claims_store.lock_providers(
         tx,
         {uuid for claim in claims for uuid in claim.allocations},
@@ -93,11 +99,17 @@ async def _claim(
     )
     locked = LockedLedger(
         provider_ids=provider_ids,
-        resource_class_ids=await find_ids(ledger, tx, NameKind.RESOURCE_CLASS, names),
+        resource_class_ids=await find_ids(ledger, tx, NameKind.RESOURCE_CLASS, names | ledger.whole_classes),
         inventories=await claims_store.list_inventories(tx, list(provider_ids.values())),
         consumers=consumers,
     )
+    if ledger.whole_classes:
+        locked, still = with_whole_units(locked)
+        groups = keep_all_addresses(groups, locked, server_by_port)
+    else:
+        still = frozenset[int]()
     answers, changes = decide_claims(groups, locked)
+    changes = replace(changes, provider_ids_still=still)
     unlooked = not look and any(isinstance(answer, Refused) for answer in answers)
     if unlooked or await claims_store.write_changes(tx, changes):
         raise ConcurrentUpdate("another claim made one of the consumers at the same time: read it and try again")

@@ -13,7 +13,8 @@ from roost.placement.store import names as names_store
 from roost.platform.batches import Batches
 from roost.platform.database import Database
 from roost.platform.env import Env
-from roost.seams.placement import Claimed, ClaimGroup, Refused
+from roost.seams.neutron import NeutronClient
+from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, Refused
 
 STANDARD_ORDERS: Mapping[NameKind, Sequence[str]] = {
     NameKind.RESOURCE_CLASS: os_resource_classes.STANDARDS,
@@ -27,7 +28,7 @@ class Ledger:
     """The ledger's database, index and settings.
 
     standard_ids: of standard names, which never change; custom ones come and go, and are looked up. claims: where
-    single claims meet, made by the first of them.
+    single claims meet, made by the first of them. neutron: the one whose segments' addresses it counts, if any.
     """
 
     database: Database
@@ -36,10 +37,16 @@ class Ledger:
     standard_ids: dict[NameKind, dict[str, int]] = field(default_factory=lambda: {kind: {} for kind in NameKind})
     index: IndexRefresher = field(init=False)
     claims: Batches[ClaimGroup, Claimed | Refused] | None = None
+    neutron: NeutronClient | None = None
 
     def __post_init__(self) -> None:
         """Begin with an empty index: the first search fills it."""
-        self.index = IndexRefresher(self.database)
+        self.index = IndexRefresher(self.database, whole_classes=self.whole_classes)
+
+    @property
+    def whole_classes(self) -> frozenset[str]:
+        """Return the resource classes of which one claim may take all that is free, whatever max_unit says."""
+        return frozenset({IPV4_ADDRESS}) if self.settings.implied_addresses else frozenset()
 
 
 async def sync_standard_names(ledger: Ledger) -> None:

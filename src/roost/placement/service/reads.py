@@ -4,16 +4,19 @@ from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from roost.placement.errors import ProviderNotFound, ResourceClassNotFound, TraitNotFound
 from roost.placement.model import NameKind
 from roost.placement.search.candidates import Gathered, gather
 from roost.placement.search.funnel import explain
+from roost.placement.search.implied import Nic, add_addresses, add_step, find_nics, imply
 from roost.placement.search.index import NO_ROW, Index
 from roost.placement.search.narrowing import Plan, fitting, make_plan
 from roost.placement.search.query import ProviderQuery
 from roost.placement.service.ledger import STANDARD_NAMES, Ledger
 from roost.placement.service.names import check_names
+from roost.placement.settings import PlacementSettings
 from roost.placement.store import claims as claims_store
 from roost.placement.store import reads as reads_store
 from roost.placement.store.claims import Allocation
@@ -47,17 +50,41 @@ class Matches(Struct, frozen=True):
 async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
     """Return the candidates of one query. Raises ResourceClassNotFound, TraitNotFound."""
     index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
+    return match(index, query, ledger.settings, start=ledger.env.random.randrange(2**16))
+
+
+def match(index: Index, query: CandidateQuery, settings: PlacementSettings, *, start: int) -> Matches:
+    """Return the candidates of one query. start: which hosts come first, where that is for chance to say."""
     plan = make_plan(index, query)
-    settings = ledger.settings
-    start = ledger.env.random.randrange(2**16) if settings.randomize_allocation_candidates else 0
-    candidates = gather(index, plan, limit=settings.limit(query.limit), start=start, depth_first=settings.depth_first)
-    return Matches(index, plan, candidates, None if len(candidates) else explain(index, query))
+    limit = settings.limit(query.limit)
+    nics = find_nics(index, query) if settings.implied_addresses else []
+    implied = None
+    if nics:
+        implied = imply(
+            index, nics, plan.viable, hosts_per_address=settings.hosts_per_address, limit=limit, start=start
+        )
+        plan = replace(plan, viable=implied.viable)
+    first = start if settings.randomize_allocation_candidates else 0
+    candidates = gather(index, plan, limit=limit, start=first, depth_first=settings.depth_first)
+    if not len(candidates):
+        return Matches(index, plan, candidates, _explain(index, query, nics))
+    if implied is not None:
+        plan, candidates = add_addresses(index, plan, candidates, implied)
+    return Matches(index, plan, candidates, None)
 
 
 async def explain_candidates(ledger: Ledger, query: CandidateQuery) -> Funnel:
     """Return how many hosts each requirement of a query leaves. Raises ResourceClassNotFound, TraitNotFound."""
     index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
-    return explain(index, query)
+    return _explain(index, query, find_nics(index, query) if ledger.settings.implied_addresses else [])
+
+
+def _explain(index: Index, query: CandidateQuery, nics: Sequence[Nic]) -> Funnel:
+    funnel = explain(index, query)
+    if not nics:
+        return funnel
+    left = imply(index, nics, make_plan(index, query).viable & index.trees().hosts).viable
+    return add_step(funnel, nics, int(np.count_nonzero(left)))
 
 
 async def list_providers(ledger: Ledger, query: ProviderQuery) -> list[ProviderView]:

@@ -28,9 +28,10 @@ class IndexRefresher:
     request, the running one's may not be.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, whole_classes: frozenset[str] = frozenset()) -> None:
         self._database = database
-        self._index = Index()
+        self._whole_classes = whole_classes
+        self._index = Index(whole_classes=whole_classes)
         self._seen = index_store.NOTHING
         self._refreshed_at_s: float | None = None
         self._running: asyncio.Task[Index] | None = None
@@ -87,7 +88,7 @@ class IndexRefresher:
         self._seen = news.snapshot
 
     def _load(self, providers: Sequence[ProviderRow]) -> None:
-        self._index = Index()
+        self._index = Index(whole_classes=self._whole_classes)
         self._index.apply(Delta(providers=providers))
         self._index.trees()
         self._index.sharing()

@@ -8,6 +8,7 @@ from msgspec import Struct
 from roost.placement.errors import ConcurrentUpdate, InventoryInUse, ReshapeProviderNotFound
 from roost.placement.model import LockedLedger, NameKind, ProviderRow, ShapeChange
 from roost.placement.rules.claims import decide_claims
+from roost.placement.rules.implied import with_whole_units
 from roost.placement.rules.shapes import decide_final_shape, decide_interim_shape, interim_inventories
 from roost.placement.service.claims import CLAIM_ROUNDS_MAX, ensure_providers, write_shapes
 from roost.placement.service.ledger import Ledger
@@ -83,7 +84,7 @@ async def _reshape(
         sorted({provider_id for row in consumers.values() for provider_id, _ in row.allocations}),
     )
     _check_providers(inventories, rows)
-    class_ids = dict(await find_ids(ledger, tx, NameKind.RESOURCE_CLASS, classes))
+    class_ids = dict(await find_ids(ledger, tx, NameKind.RESOURCE_CLASS, classes | ledger.whole_classes))
     for row in rows.values():
         class_ids |= row.resource_class_ids
     locked = LockedLedger(
@@ -96,6 +97,8 @@ async def _reshape(
         },
         consumers=consumers,
     )
+    if ledger.whole_classes:
+        locked, _ = with_whole_units(locked)
     (answer,), changes = decide_claims([ClaimGroup(tuple(claims))], locked, held_units_fit=False)
     if isinstance(answer, Refused):
         return answer

@@ -104,7 +104,8 @@ WITH made AS (
 ), change AS (
     INSERT INTO placement.change (reshaped, provider_ids) VALUES (false, $14::text::bigint[])
 ), touched AS (
-    UPDATE placement.provider SET generation = generation + $15, updated_at = now()
+    UPDATE placement.provider
+    SET generation = generation + CASE WHEN id = ANY($17::text::bigint[]) THEN 0 ELSE $15 END, updated_at = now()
     WHERE id = ANY($14::text::bigint[])
 )
 SELECT count(*) FROM made
@@ -147,6 +148,7 @@ async def write_changes(tx: Connection, changes: Changes) -> bool:
         _literal(changes.provider_ids),
         changes.generation_steps,
         len(new),
+        _literal(changes.provider_ids_still),
     )
     return consumers_made != len(new)
 
@@ -214,6 +216,16 @@ async def get_consumers(tx: Connection, uuids: Sequence[str] | None = None) -> d
         )
         for uuid, head in heads.items()
     }  # fmt: skip
+
+
+LIST_PORTS = """-- placement.list_ports
+SELECT uuid, user_id FROM placement.consumer WHERE consumer_type = 'PORT' AND user_id = ANY($1::text[])
+"""
+
+
+async def list_ports(tx: Connection, server_uuids: Sequence[str]) -> dict[str, str]:
+    """Return the consumers that are ports of these servers: port's UUID -> server's."""
+    return {row[0]: row[1] for row in await tx.fetch(LIST_PORTS, server_uuids)}
 
 
 LIST_CONSUMERS = """-- placement.list_consumers

@@ -14,7 +14,7 @@ from roost.platform.database import Connection
 from roost.seams.placement import Inventory
 
 LIST_PROVIDERS = """-- placement.list_providers
-SELECT id, uuid, name, generation, parent_id, root_id FROM placement.provider {}
+SELECT id, uuid, name, generation, parent_id, root_id, network_id FROM placement.provider {}
 """
 
 LIST_INVENTORIES = """-- placement.list_whole_inventories
@@ -91,10 +91,10 @@ def _rows(
             id=provider_id, uuid=uuid, name=name, generation=generation, parent_id=parent_id, root_id=root_id,
             inventories=inventories.get(provider_id, {}), used=used.get(provider_id, {}),
             traits=traits.get(provider_id, nothing), placement_aggregates=aggregates.get(provider_id, nothing),
-            resource_class_ids=class_ids,
+            resource_class_ids=class_ids, network_id=network_id,
         )
         # Sorted here: told to, PostgreSQL would walk the primary key of the whole table, ten times as slow as a scan.
-        for provider_id, uuid, name, generation, parent_id, root_id in sorted(heads, key=itemgetter("id"))
+        for provider_id, uuid, name, generation, parent_id, root_id, network_id in sorted(heads, key=itemgetter("id"))
     ]  # fmt: skip
 
 

@@ -1,0 +1,77 @@
+"""The Neutron beside the ledger: its client, and the poller of `roost serve placement --with-neutron`."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+import structlog
+
+from roost.cli.settings import Settings
+from roost.clients.neutron import HttpNeutron
+from roost.placement.service.ledger import Ledger
+from roost.placement.service.neutron import NeutronView, Round, run_round
+from roost.placement.store.neutron import lock_poll, unlock_poll
+from roost.platform.errors import BadRequest, DatabaseUnavailable
+from roost.platform.keystone import Keystone
+from roost.platform.repeat import repeat
+from roost.platform.settings import NeutronSettings
+from roost.seams.neutron import NeutronClient
+
+LOCK_RETRY_S = 5.0
+
+log = structlog.get_logger()
+
+
+def make_neutron(settings: Settings) -> HttpNeutron:
+    """Return the client of the configured Neutron. Raises BadRequest, which says what is missing."""
+    settings.neutron.check()
+    if settings.neutron.token or not settings.keystone.auth_url:
+        return HttpNeutron(settings.neutron, None)
+    settings.keystone.check()
+    return HttpNeutron(settings.neutron, Keystone(settings.keystone))
+
+
+class NeutronPoll:
+    """Rounds with Neutron for as long as a process runs; of all processes on a database one polls, the others wait."""
+
+    def __init__(self, ledger: Ledger, neutron: NeutronClient, settings: NeutronSettings) -> None:
+        self._ledger = ledger
+        self._neutron = neutron
+        self._settings = settings
+        self._view = NeutronView(full_s=settings.full_s, grace_s=settings.claim_grace_s)
+
+    async def run(self) -> None:
+        """Poll until cancelled, over whatever happens."""
+        await repeat(self._poll, "agreeing with Neutron", interval_s=self._settings.poll_s)
+
+    async def _poll(self) -> None:
+        """Wait until no other process polls, and do rounds until one fails."""
+        async with self._ledger.database.connection() as connection:
+            while not await lock_poll(connection):
+                await asyncio.sleep(LOCK_RETRY_S)
+            try:
+                while True:
+                    await connection.execute("SELECT 1")  # a server that went away has let go of the lock
+                    _log_round(await run_round(self._ledger, self._neutron, self._view))
+                    await asyncio.sleep(self._settings.poll_s)
+            finally:
+                with suppress(DatabaseUnavailable):
+                    await unlock_poll(connection)
+
+
+def check_with_neutron(settings: Settings, services: Sequence[str]) -> None:
+    """Raise BadRequest when `--with-neutron` cannot work."""
+    if "network" in services:
+        raise BadRequest("--with-neutron: Roost serves the network itself; it is for `roost serve placement`")
+    try:
+        settings.neutron.check()
+    except BadRequest as error:
+        raise BadRequest(f"--with-neutron: {error}") from error
+    if not settings.placement.implied_addresses:
+        log.warning("servers claim no addresses unless [placement] implied_addresses is true; only ports do")
+
+
+def _log_round(done: Round) -> None:
+    if done.drifts:
+        left = sum(not drift.repaired for drift in done.drifts)
+        log.info("agreed with Neutron", ports=done.ports, changes=len(done.drifts), left=left)

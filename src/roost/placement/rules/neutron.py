@@ -1,0 +1,262 @@
+"""Decides what the ledger must say of a segment's addresses, from what Neutron says of its pools and ports.
+
+The equation: an inventory is the addresses of the pools, the gateways and the servers' addresses outside of pools;
+reserved of it is what no server has; claimed is what servers' ports have. So what is free here is what Neutron can
+still give. Nothing is counted up and down: all is computed from the whole state each time, so twice does nothing.
+
+Source: Neutron, services/segments/plugin.py: what its notifier adds to a total and to reserved for pools, gateways,
+DHCP and ports.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import IPv4Address
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from roost.placement.model import ProviderRow
+from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
+from roost.platform.drift import Drift
+from roost.seams.neutron import NeutronPort, NeutronSegment, NeutronSubnet
+from roost.seams.placement import IPV4_ADDRESS, Inventory
+
+COMPUTE_OWNER = "compute:"
+DHCP_OWNER = "network:dhcp"
+SURPLUSES_ALWAYS = 100
+"""So many claims are given back in a round even if they are most of all."""
+
+
+class NeutronState(Struct, frozen=True):
+    """All that Neutron says."""
+
+    segments: Sequence[NeutronSegment]
+    subnets: Sequence[NeutronSubnet]
+    ports: Sequence[NeutronPort]
+
+
+class AddressClaim(Struct, frozen=True, kw_only=True):
+    """What a consumer claims of one segment's addresses. server_uuid: of a port's claim; "" of any other.
+
+    age_s: since it was last written.
+    """
+
+    consumer_uuid: str
+    server_uuid: str
+    generation: int
+    segment_uuid: str
+    amount: int
+    age_s: float
+
+
+class PortNeed(Struct, frozen=True, kw_only=True):
+    """The addresses of a server's port on one segment, which somebody must claim."""
+
+    port_uuid: str
+    server_uuid: str
+    project_id: str
+    segment_uuid: str
+    amount: int
+
+
+class Seen(Struct, frozen=True):
+    """What a round before this one saw: (server, segment) -> addresses of its ports, and how long ago that was."""
+
+    amounts: Mapping[tuple[str, str], int] = {}
+    age_s: float = 0.0
+
+
+class SegmentChange(Struct, frozen=True, kw_only=True):
+    """A segment's provider must have this inventory, and be of this network."""
+
+    segment_uuid: str
+    name: str
+    inventory: Inventory
+    before: Inventory | None
+    network_id: str
+    network_before: str | None
+
+    def drift(self) -> Drift:
+        """Return it in an operator's words."""
+        facts = []
+        if self.before is not None and self.before != self.inventory:
+            facts.append(
+                f"total {self.before.total} of which {self.before.reserved} reserved, "
+                f"should be {self.inventory.total} and {self.inventory.reserved}"
+            )
+        if self.network_before != self.network_id:
+            facts.append(f"its network is {self.network_id}, which the ledger does not know")
+        return INVENTORY_UNLIKE_POOLS.drift(self.segment_uuid, "; ".join(facts), name=self.name)
+
+
+class PortChange(Struct, frozen=True, kw_only=True):
+    """A port must claim its addresses by itself. generation: of the claim that it has, None for none."""
+
+    need: PortNeed
+    generation: int | None
+
+    def drift(self) -> Drift:
+        """Return it in an operator's words."""
+        need = self.need
+        says = f"{need.amount} on segment {need.segment_uuid}, of server {need.server_uuid}"
+        return PORT_UNCLAIMED.drift(need.port_uuid, says)
+
+
+class Surplus(Struct, frozen=True, kw_only=True):
+    """A consumer claims so many addresses of a segment that no port has. generation: of the claim as read."""
+
+    consumer_uuid: str
+    generation: int
+    segment_uuid: str
+    amount: int
+
+    def drift(self) -> Drift:
+        """Return it in an operator's words."""
+        return CLAIM_PORTLESS.drift(self.consumer_uuid, f"{self.amount} on segment {self.segment_uuid}")
+
+
+Change = SegmentChange | PortChange | Surplus
+
+
+def decide_changes(
+    state: NeutronState,
+    providers: Mapping[str, ProviderRow],
+    claims: Sequence[AddressClaim],
+    *,
+    seen: Seen,
+    grace_s: float,
+) -> list[Change]:
+    """Return all that must change for the ledger to agree with Neutron; nothing where it does.
+
+    providers: those of the segments, by UUID; a segment without one is Neutron's to publish, and left alone. claims: of
+    their addresses. grace_s: a server claims before it has a port; a claim that is older has none in sight.
+    """
+    changes: list[Change] = list(decide_segments(state, providers))
+    needs = [need for need in list_needs(state) if need.segment_uuid in providers]
+    return changes + decide_claims_of_ports(needs, claims, seen=seen, grace_s=grace_s)
+
+
+def decide_segments(state: NeutronState, providers: Mapping[str, ProviderRow]) -> list[SegmentChange]:
+    """Return the segments whose provider says something else than Neutron's pools and ports."""
+    inventories = count_addresses(state.subnets, state.ports)
+    changes = []
+    for segment in state.segments:
+        row = providers.get(segment.id)
+        if row is None or segment.id not in inventories or IPV4_ADDRESS not in row.inventories:
+            continue
+        before = row.inventories[IPV4_ADDRESS]
+        total, reserved = inventories[segment.id]
+        wanted = replace(before, total=total, reserved=reserved)
+        if wanted != before or row.network_id != segment.network_id:
+            changes.append(
+                SegmentChange(
+                    segment_uuid=segment.id, name=row.name, inventory=wanted, before=before,
+                    network_id=segment.network_id, network_before=row.network_id,
+                )
+            )  # fmt: skip
+    return changes
+
+
+def count_addresses(subnets: Sequence[NeutronSubnet], ports: Iterable[NeutronPort]) -> dict[str, tuple[int, int]]:
+    """Return segment -> (total, reserved) of its IPv4 addresses."""
+    pools = {subnet.id: [(_number(first), _number(last)) for first, last in subnet.pools] for subnet in subnets}
+    gateways = {subnet.id: None if subnet.gateway_ip is None else _number(subnet.gateway_ip) for subnet in subnets}
+    others, dhcp, outside = (defaultdict[str, int](int) for _ in range(3))
+    for port in ports:
+        for subnet_id, text in port.addresses:
+            if subnet_id not in pools or gateways[subnet_id] == (address := _number(text)):
+                continue
+            inside = any(first <= address <= last for first, last in pools[subnet_id])
+            if port.device_owner.startswith(COMPUTE_OWNER):
+                outside[subnet_id] += not inside
+            elif inside:
+                (dhcp if port.device_owner == DHCP_OWNER else others)[subnet_id] += 1
+    counts: dict[str, tuple[int, int]] = {}
+    for subnet in subnets:
+        total, reserved = counts.get(subnet.segment_id, (0, 0))
+        gateway = gateways[subnet.id]
+        in_pool = gateway is not None and any(first <= gateway <= last for first, last in pools[subnet.id])
+        total += sum(last - first + 1 for first, last in pools[subnet.id]) + outside[subnet.id]
+        total += gateway is not None and not in_pool
+        reserved += (gateway is not None) + others[subnet.id] + max(dhcp[subnet.id], int(subnet.enable_dhcp))
+        counts[subnet.segment_id] = total, reserved
+    return counts
+
+
+def list_needs(state: NeutronState) -> list[PortNeed]:
+    """Return what ports of servers have on segments, by port."""
+    segments = {subnet.id: subnet.segment_id for subnet in state.subnets}
+    needs = []
+    for port in state.ports:
+        if not port.device_id or not port.device_owner.startswith(COMPUTE_OWNER):
+            continue
+        amounts: dict[str, int] = {}
+        for subnet_id, _ in port.addresses:
+            if (segment := segments.get(subnet_id)) is not None:
+                amounts[segment] = amounts.get(segment, 0) + 1
+        needs += [
+            PortNeed(
+                port_uuid=port.id, server_uuid=port.device_id, project_id=port.project_id, segment_uuid=segment,
+                amount=amount,
+            )
+            for segment, amount in amounts.items()
+        ]  # fmt: skip
+    return needs
+
+
+def sum_needs(needs: Iterable[PortNeed]) -> dict[tuple[str, str], int]:
+    """Return (server, segment) -> the addresses that its ports have there."""
+    sums: dict[tuple[str, str], int] = {}
+    for need in needs:
+        key = (need.server_uuid, need.segment_uuid)
+        sums[key] = sums.get(key, 0) + need.amount
+    return sums
+
+
+def decide_claims_of_ports(
+    needs: Sequence[PortNeed], claims: Sequence[AddressClaim], *, seen: Seen, grace_s: float
+) -> list[Change]:
+    """Return which ports must claim by themselves what their servers do not, and which claims are of no port."""
+    of_ports = {(claim.consumer_uuid, claim.segment_uuid): claim for claim in claims if claim.server_uuid}
+    of_servers = {(claim.consumer_uuid, claim.segment_uuid): claim for claim in claims if not claim.server_uuid}
+    changes: list[Change] = []
+    left = {key: claim.amount for key, claim in of_servers.items()}
+    kept: set[tuple[str, str]] = set()
+    # A server's claim covers first those of its ports that have none: the least is then written.
+    for need in sorted(needs, key=lambda need: ((need.port_uuid, need.segment_uuid) in of_ports, need.port_uuid)):
+        key, own = (need.server_uuid, need.segment_uuid), (need.port_uuid, need.segment_uuid)
+        if left.get(key, 0) >= need.amount:
+            left[key] -= need.amount
+            continue
+        held = of_ports.get(own)
+        kept.add(own)
+        if held is None or (held.amount, held.server_uuid) != (need.amount, need.server_uuid):
+            changes.append(PortChange(need=need, generation=None if held is None else held.generation))
+    changes += [_surplus(claim, claim.amount) for key, claim in of_ports.items() if key not in kept]
+    amounts = sum_needs(needs)
+    for key, claim in of_servers.items():
+        gone = left[key]
+        if claim.age_s <= grace_s:
+            # It may wait for its ports, but not for those that were there after it was written.
+            gone = min(gone, seen.amounts.get(key, 0) - amounts.get(key, 0) if claim.age_s > seen.age_s else 0)
+        if gone > 0:
+            changes.append(_surplus(claim, gone))
+    return changes
+
+
+def is_believable(surpluses: int, claims: int) -> bool:
+    """Return whether so many of so many claims may be given back because Neutron lists no port for them.
+
+    A user that suddenly sees less, or a Neutron on an older database, must not free what runs.
+    """
+    return surpluses <= SURPLUSES_ALWAYS or surpluses * 2 <= claims
+
+
+def _surplus(claim: AddressClaim, amount: int) -> Surplus:
+    return Surplus(
+        consumer_uuid=claim.consumer_uuid, generation=claim.generation, segment_uuid=claim.segment_uuid, amount=amount
+    )
+
+
+def _number(text: str) -> int:
+    return int(IPv4Address(text))

@@ -1,0 +1,72 @@
+"""SQL of what Neutron tells the ledger: networks of segments, and who claims their addresses."""
+
+from collections.abc import Mapping, Sequence
+
+from roost.placement.rules.neutron import AddressClaim
+from roost.platform.database import Connection
+
+LIST_ADDRESS_CLAIMS = """-- placement.list_address_claims
+SELECT c.uuid, CASE WHEN c.consumer_type = 'PORT' THEN c.user_id ELSE '' END, c.generation, p.uuid, a.used,
+    greatest(extract(epoch FROM now() - c.updated_at), 0)::float8
+FROM placement.allocation a
+JOIN placement.provider p ON p.id = a.provider_id
+JOIN placement.consumer c ON c.uuid = a.consumer_uuid
+WHERE p.uuid = ANY($1::uuid[]) AND a.resource_class_id = $2
+"""
+
+
+async def list_address_claims(
+    tx: Connection, segment_uuids: Sequence[str], *, resource_class_id: int
+) -> list[AddressClaim]:
+    """Return who claims addresses of these segments."""
+    return [
+        AddressClaim(
+            consumer_uuid=uuid, server_uuid=server_uuid, generation=generation, segment_uuid=segment_uuid,
+            amount=amount, age_s=age_s,
+        )
+        for uuid, server_uuid, generation, segment_uuid, amount, age_s in await tx.fetch(
+            LIST_ADDRESS_CLAIMS, segment_uuids, resource_class_id
+        )
+    ]  # fmt: skip
+
+
+COUNT_ADDRESS_CLAIMS = """-- placement.count_address_claims
+SELECT count(*) FROM placement.allocation WHERE resource_class_id = $1
+"""
+
+
+async def count_address_claims(tx: Connection, *, resource_class_id: int) -> int:
+    """Return how many consumers claim addresses, one for each of their segments."""
+    return int(await tx.fetchval(COUNT_ADDRESS_CLAIMS, resource_class_id))
+
+
+SET_NETWORKS = """-- placement.set_networks
+WITH change AS (INSERT INTO placement.change (reshaped, provider_ids) VALUES (true, $1::bigint[]))
+UPDATE placement.provider AS held SET network_id = new.network_id
+FROM unnest($1::bigint[], $2::uuid[]) AS new (id, network_id) WHERE held.id = new.id
+"""
+
+
+async def set_networks(tx: Connection, network_by_provider_id: Mapping[int, str]) -> None:
+    """Note of which networks locked providers are segments."""
+    await tx.execute(SET_NETWORKS, list(network_by_provider_id), list(network_by_provider_id.values()))
+
+
+LOCK_POLL = """-- placement.lock_poll
+SELECT pg_try_advisory_lock(5931046453580398595)
+"""
+
+
+async def lock_poll(connection: Connection) -> bool:
+    """Take the lock of the one process that polls, until the connection ends; returns whether it is ours."""
+    return bool(await connection.fetchval(LOCK_POLL))
+
+
+UNLOCK_POLL = """-- placement.unlock_poll
+SELECT pg_advisory_unlock(5931046453580398595)
+"""
+
+
+async def unlock_poll(connection: Connection) -> None:
+    """Let another process poll."""
+    await connection.execute(UNLOCK_POLL)

@@ -1,0 +1,144 @@
+"""`roost-manage adopt`, and `roost serve placement --with-neutron` with a Neutron over HTTP."""
+
+import asyncio
+import io
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+from tests.cluster import Cluster
+from tests.fake_neutron import FakeNeutron
+from tests.placement.nova import Segment, a_segment, publish
+from tests.placement.providers import a_uuid
+from tests.placement_client import PlacementClient
+
+from roost.cli.adopt import adopt, exit_status
+from roost.cli.ledger_target import LedgerTarget
+from roost.cli.neutron import check_with_neutron
+from roost.cli.settings import read_settings
+from roost.placement.rules.drift import PORT_UNCLAIMED
+from roost.placement.service.ledger import Ledger, sync_standard_names
+from roost.placement.service.neutron import Round
+from roost.platform.database import Database
+from roost.platform.errors import BadRequest
+from roost.seams.placement import IPV4_ADDRESS
+
+
+async def _adopt(dsn: str, *, as_json: bool = True, dry_run: bool = False) -> tuple[int, str]:
+    console = Console(file=io.StringIO(), width=200)
+    target = LedgerTarget(data_dir=None, database=dsn, pg_bin=None)
+    status = await adopt(target, console, config=None, dry_run=dry_run, as_json=as_json)
+    assert isinstance(console.file, io.StringIO)
+    return status, console.file.getvalue()
+
+
+async def test_a_cloud_is_adopted_and_every_outcome_has_its_status(
+    database: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(database)
+    await sync_standard_names(ledger)
+    segment = a_segment(5, 1)
+    await publish(ledger, segment)
+    neutron, unpublished = FakeNeutron(), a_uuid()
+    neutron.add_network({segment.uuid: 5, unpublished: 5})
+    neutron.add_port(segment.uuid, a_uuid())
+    async with neutron.serve():
+        monkeypatch.setenv("ROOST_NEUTRON_URL", neutron.url)
+        status, text = await _adopt(dsn, dry_run=True)
+        report = msgspec.json.decode(text)
+        assert (status, report["ports"], report["unpublished"]) == (3, 1, [unpublished])
+        assert {(one["kind"], one["written"]) for one in report["found"]} == {
+            ("inventory-unlike-pools", False), ("port-unclaimed", False),
+        }  # fmt: skip
+        status, text = await _adopt(dsn, as_json=False)
+        assert status == 0
+        assert "Neutron has 1 port and 2 segments." in text
+        assert "2 written, 0 left." in text
+        assert f"Neutron has not published segment {unpublished}" in text
+        status, text = await _adopt(dsn, as_json=False)
+        assert (status, "there is nothing to do" in text) == (4, True)
+        neutron.is_down = True
+        status, text = await _adopt(dsn)
+        assert status == 5
+        assert "cannot be asked for segments: it answers 503" in msgspec.json.decode(text)["error"]
+
+
+def test_what_could_not_be_written_has_a_status_of_its_own() -> None:
+    done = Round(drifts=[PORT_UNCLAIMED.drift("p")], segments=1, ports=1, unpublished=[])
+    assert exit_status(done, dry_run=False) == 6
+
+
+async def test_without_a_neutron_it_says_what_is_missing(dsn: str) -> None:
+    with pytest.raises(BadRequest, match=r"\[neutron\] url is needed"):
+        await _adopt(dsn)
+    with pytest.raises(BadRequest, match=r"--with-neutron: \[neutron\] url is needed"):
+        check_with_neutron(read_settings(None), ("placement",))
+    with pytest.raises(BadRequest, match="Roost serves the network itself"):
+        check_with_neutron(read_settings(None), ("placement", "network"))
+
+
+def test_serve_refuses_at_once(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", "from roost.cli.entry import run_roost; run_roost()", "serve", "placement",
+         "--with-neutron", "--data-dir", str(tmp_path)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert "roost: --with-neutron: [neutron] url is needed, in the file of --config or as" in ended.stderr
+
+
+async def _make(client: PlacementClient, segment: Segment) -> None:
+    body = {"uuid": segment.uuid, "name": f"Neutron segment id {segment.uuid}"}
+    await client.do("POST", "/resource_providers", body)
+    inventory = {"total": segment.addresses + 1, "reserved": 1, "max_unit": 1}
+    body = {"resource_provider_generation": 0, "inventories": {IPV4_ADDRESS: inventory}}
+    await client.do("PUT", f"/resource_providers/{segment.uuid}/inventories", body)
+
+
+def _workers(cluster: Cluster) -> list[int]:
+    """The processes below `roost serve` that answer requests, the first of which polls."""
+    (supervisor,) = cluster.processes
+    children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
+    return [int(pid) for pid in children if b"roost.cli.process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+async def test_a_server_counts_what_neutron_has_also_after_its_poller_was_killed(data_dir: Path) -> None:
+    """The other tests of rounds are in one process: this one is of the wiring."""
+    neutron, segment, server = FakeNeutron(), a_segment(20, 1), a_uuid()
+    neutron.add_network({segment.uuid: 20})
+    cluster = Cluster(data_dir)
+    async with neutron.serve():
+        settings = {
+            "ROOST_NEUTRON_URL": neutron.url, "ROOST_NEUTRON_POLL_S": "0.2", "ROOST_NEUTRON_FULL_S": "0.2",
+            "ROOST_PLACEMENT_IMPLIED_ADDRESSES": "true",
+        }  # fmt: skip
+        try:
+            await asyncio.to_thread(cluster.serve, "placement", "--with-neutron", environment=settings)
+            async with PlacementClient.connect(cluster.url, reuse=False) as client:
+                await _make(client, segment)
+                neutron.add_port(segment.uuid, server)
+                await _wait_for(client, segment, 1)
+                for pid in _workers(cluster):
+                    os.kill(pid, signal.SIGKILL)
+                neutron.add_port(segment.uuid, server)
+                await _wait_for(client, segment, 2)
+                neutron.is_down = True
+                neutron.delete_ports_of(server)
+                neutron.is_down = False
+                await _wait_for(client, segment, 0)
+        finally:
+            await asyncio.to_thread(cluster.close)
+
+
+async def _wait_for(client: PlacementClient, segment: Segment, used: int) -> None:
+    async with asyncio.timeout(120):
+        while True:
+            answer = await client.call("GET", f"/resource_providers/{segment.uuid}/usages")
+            if answer.status == 200 and answer.body["usages"].get(IPV4_ADDRESS) == used:
+                return
+            await asyncio.sleep(0.1)

@@ -1,0 +1,205 @@
+"""A Neutron with routed networks: segments, subnets, ports with addresses, in this process and over real HTTP.
+
+It implements roost.seams.neutron.NeutronClient itself, and serves the same lists, with pages and `changed_since`.
+Source: Networking API v2.0. Neutron is not Roost's, so a stand-in of it is allowed.
+"""
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+from typing import Any
+
+from aiohttp import web
+
+from roost.seams.neutron import NeutronPort, NeutronSegment, NeutronSubnet, NeutronUnavailable, PortPage
+
+
+class NoAddress(Exception):
+    """IpAddressGenerationFailure: a server was sent to a host whose segment is full."""
+
+
+@dataclass
+class FakeNeutron:
+    """ports: documents by id. is_down: it answers nobody. asked: over HTTP. pages_max: objects in a page at most."""
+
+    segments: dict[str, str] = field(default_factory=dict)
+    subnets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ports: dict[str, dict[str, Any]] = field(default_factory=dict)
+    is_down: bool = False
+    tells_changes: bool = True
+    token: str | None = None
+    pages: bool = True
+    pages_max: int = 1000
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    port: int = 0
+    _now: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def add_network(self, sizes: dict[str, int], *, enable_dhcp: bool = False) -> str:
+        """A network with these segments, each with a subnet of so many addresses beside its gateway; its id."""
+        network = str(uuid.uuid4())
+        for segment, size in sizes.items():
+            self.segments[segment] = network
+            base = IPv4Address("10.0.0.0") + 65536 * len(self.subnets)
+            subnet = str(uuid.uuid4())
+            self.subnets[subnet] = {
+                "id": subnet, "network_id": network, "segment_id": segment, "ip_version": 4,
+                "gateway_ip": str(base + 1), "enable_dhcp": enable_dhcp,
+                "allocation_pools": [{"start": str(base + 2), "end": str(base + 1 + size)}],
+            }  # fmt: skip
+        return network
+
+    def add_port(self, segment: str | None, server: str = "", *, owner: str | None = None, address: str = "") -> str:
+        """A port with an address of a segment. Raises NoAddress."""
+        port = str(uuid.uuid4())
+        self.ports[port] = {
+            "id": port, "device_id": server, "project_id": "p",
+            "device_owner": ("compute:nova" if server else "") if owner is None else owner,
+            "fixed_ips": [], "updated_at": self._time(),
+        }  # fmt: skip
+        try:
+            if segment is not None:
+                self.ports[port]["fixed_ips"] = [self._fixed_ip(segment, address)]
+        except NoAddress:
+            del self.ports[port]
+            raise
+        return port
+
+    def update_port(self, port: str, **members: Any) -> None:
+        self.ports[port] |= {**members, "updated_at": self._time()}
+
+    def delete_ports_of(self, server: str) -> None:
+        for port in self.ports_of(server):
+            del self.ports[port]
+
+    def ports_of(self, server: str) -> list[str]:
+        return [uuid for uuid, port in self.ports.items() if port["device_id"] == server]
+
+    def segments_of(self, server: str) -> list[str]:
+        """The segments of a server's addresses, one for each."""
+        fixed = [ip for port in self.ports_of(server) for ip in self.ports[port]["fixed_ips"]]
+        return [self.subnets[ip["subnet_id"]]["segment_id"] for ip in fixed]
+
+    def free(self, segment: str) -> int:
+        """How many addresses a segment can still give."""
+        return len(list(self._free(self._subnet(segment))))
+
+    def served(self, segment: str) -> int:
+        """How many addresses of a segment servers have."""
+        subnet = self._subnet(segment)
+        return sum(
+            ip["subnet_id"] == subnet["id"]
+            for port in self.ports.values()
+            if port["device_owner"].startswith("compute:")
+            for ip in port["fixed_ips"]
+        )
+
+    def _subnet(self, segment: str) -> dict[str, Any]:
+        return next(subnet for subnet in self.subnets.values() if subnet["segment_id"] == segment)
+
+    def _free(self, subnet: dict[str, Any]) -> Any:
+        taken = {
+            ip["ip_address"] for port in self.ports.values() for ip in port["fixed_ips"]
+            if ip["subnet_id"] == subnet["id"]
+        }  # fmt: skip
+        for pool in subnet["allocation_pools"]:
+            for number in range(int(IPv4Address(pool["start"])), int(IPv4Address(pool["end"])) + 1):
+                if (text := str(IPv4Address(number))) not in taken:
+                    yield text
+
+    def _fixed_ip(self, segment: str, address: str) -> dict[str, str]:
+        subnet = self._subnet(segment)
+        address = address or next(self._free(subnet), "")
+        if not address:
+            raise NoAddress(segment)
+        return {"subnet_id": subnet["id"], "ip_address": address}
+
+    def _time(self) -> str:
+        self._now += 1
+        return f"2026-01-01T{self._now // 3600:02}:{self._now // 60 % 60:02}:{self._now % 60:02}Z"
+
+    # In this process.
+
+    def _check(self) -> None:
+        if self.is_down:
+            raise NeutronUnavailable("Neutron is away")
+
+    async def list_segments(self) -> list[NeutronSegment]:
+        self._check()
+        return [NeutronSegment(segment, network) for segment, network in self.segments.items()]
+
+    async def list_subnets(self) -> list[NeutronSubnet]:
+        self._check()
+        return [
+            NeutronSubnet(
+                id=subnet["id"], segment_id=subnet["segment_id"], gateway_ip=subnet["gateway_ip"],
+                enable_dhcp=subnet["enable_dhcp"],
+                pools=tuple((pool["start"], pool["end"]) for pool in subnet["allocation_pools"]),
+            )
+            for subnet in self.subnets.values()
+        ]  # fmt: skip
+
+    async def list_ports(self, *, changed_since: str = "") -> PortPage | None:
+        self._check()
+        if changed_since and not self.tells_changes:
+            return None
+        ports = [port for port in self.ports.values() if port["updated_at"] >= changed_since]
+        return PortPage(
+            [
+                NeutronPort(
+                    id=port["id"], device_id=port["device_id"], device_owner=port["device_owner"],
+                    project_id=port["project_id"],
+                    addresses=tuple((ip["subnet_id"], ip["ip_address"]) for ip in port["fixed_ips"]),
+                )
+                for port in ports
+            ],
+            max((port["updated_at"] for port in ports), default=""),
+        )  # fmt: skip
+
+    # Over HTTP.
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[None]:
+        """Serve on a port of its own for as long as the block runs."""
+        app = web.Application()
+        app.router.add_get("/v2.0/{name}", self._list)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", self.port).start()
+        self.port = runner.addresses[0][1]
+        try:
+            yield
+        finally:
+            await runner.cleanup()
+
+    async def _list(self, request: web.Request) -> web.Response:
+        name, query = request.match_info["name"], request.query
+        self.asked.append((name, dict(query)))
+        if self.is_down:
+            return web.json_response({}, status=503)
+        if self.token is not None and request.headers.get("X-Auth-Token") != self.token:
+            return web.json_response({}, status=401)
+        if "changed_since" in query and not self.tells_changes:
+            return web.json_response({"NeutronError": {"type": "HTTPBadRequest"}}, status=400)
+        networks = [{"id": segment, "network_id": network} for segment, network in self.segments.items()]
+        lists = {"segments": networks, "subnets": [*self.subnets.values()], "ports": [*self.ports.values()]}
+        links: list[dict[str, str]] = []
+        items = sorted(lists[name], key=lambda item: str(item["id"]))
+        if "changed_since" in query:
+            items = [item for item in items if item["updated_at"] >= query["changed_since"]]
+        if self.pages:
+            ids = [item["id"] for item in items]
+            if "marker" in query and query["marker"] not in ids:
+                return web.json_response({"NeutronError": {"type": "NotFound"}}, status=404)
+            start = ids.index(query["marker"]) + 1 if "marker" in query else 0
+            after = start + min(int(query["limit"]), self.pages_max)
+            links = [{"rel": "next", "href": "x"}] if after < len(items) else []
+            items = items[start:after]
+        fields = query.getall("fields")
+        shown = [{key: item[key] for key in fields if key in item} for item in items]
+        return web.json_response({name: shown, f"{name}_links": links})

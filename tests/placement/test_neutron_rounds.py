@@ -1,0 +1,395 @@
+"""Rounds with a Neutron: a running cloud is adopted, changes are counted, and one round repairs whatever failed."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from tests.fake_neutron import FakeNeutron
+from tests.placement.calls import Api
+from tests.placement.nova import Nova, Segment, a_segment, clause, publish
+from tests.placement.providers import a_uuid
+
+from roost.cli.neutron import NeutronPoll
+from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
+from roost.placement.service.audit import AUDIT
+from roost.placement.service.ledger import Ledger, sync_standard_names
+from roost.placement.service.neutron import NeutronView, Round, run_round
+from roost.placement.settings import PlacementSettings
+from roost.platform.database import Database
+from roost.platform.drift import Repairs
+from roost.platform.errors import DatabaseUnavailable, TransactionVictim
+from roost.platform.settings import NeutronSettings
+from roost.seams.neutron import NeutronUnavailable
+from roost.seams.placement import IPV4_ADDRESS
+
+
+@dataclass
+class Cloud:
+    """An unmodified Nova and a Neutron around one ledger, with one routed network."""
+
+    ledger: Ledger
+    nova: Nova
+    neutron: FakeNeutron
+    segments: list[Segment]
+    view: NeutronView = field(default_factory=lambda: NeutronView(full_s=0.0))
+
+    @classmethod
+    async def make(cls, database: Database, *sizes: tuple[int, int]) -> "Cloud":
+        """sizes: (addresses, hosts) of each segment."""
+        ledger = Ledger(database, settings=PlacementSettings(implied_addresses=True))
+        await sync_standard_names(ledger)
+        segments = [a_segment(addresses, hosts) for addresses, hosts in sizes]
+        await publish(ledger, *segments)
+        neutron = FakeNeutron()
+        neutron.add_network({segment.uuid: segment.addresses for segment in segments})
+        cloud = cls(ledger, Nova(Api(ledger)), neutron, segments)
+        await cloud.round()
+        return cloud
+
+    async def round(self) -> Round:
+        return await run_round(self.ledger, self.neutron, self.view)
+
+    def segment_of(self, server: str) -> Segment:
+        return next(segment for segment in self.segments if self.nova.hosts[server] in segment.hosts)
+
+    def network(self) -> str:
+        return clause(*self.segments)
+
+    async def boot(self, count: int = 1, nics: int = 1) -> list[str]:
+        """Boot by network; each server's ports are made on its host. Raises NoAddress where that is full."""
+        servers = await self.nova.boot(count, *[self.network()] * nics)
+        for server in servers:
+            for _ in range(nics):
+                self.neutron.add_port(self.segment_of(server).uuid, server)
+        return servers
+
+    def pinned(self, server: str) -> list[str]:
+        """The clauses of a server whose ports have their addresses."""
+        by_uuid = {segment.uuid: segment for segment in self.segments}
+        return [clause(by_uuid[uuid]) for uuid in self.neutron.segments_of(server)]
+
+    async def delete(self, server: str) -> None:
+        self.neutron.delete_ports_of(server)
+        if (await self.nova.claim_of(server))["allocations"]:
+            await self.nova.delete(server)
+
+    async def assert_agrees(self) -> None:
+        for segment in self.segments:
+            _, body = await self.nova.api.call("GET", f"/resource_providers/{segment.uuid}/inventories")
+            inventory, used = body["inventories"][IPV4_ADDRESS], await self.nova.used(segment)
+            assert used == self.neutron.served(segment.uuid)
+            assert inventory["total"] - inventory["reserved"] - used == self.neutron.free(segment.uuid)
+
+
+Make = Callable[..., Awaitable[Cloud]]
+
+
+@pytest.fixture
+def make(database: Database) -> Make:
+    return lambda *sizes: Cloud.make(database, *sizes)
+
+
+async def test_a_running_cloud_is_adopted(make: Make) -> None:
+    cloud = await make((5, 2), (50, 2))
+    first = cloud.segments[0]
+    servers = [a_uuid() for _ in range(5)]
+    for server in servers:  # from before the swap: they claim a host only, and that another Placement holds
+        cloud.neutron.add_port(first.uuid, server)
+    assert await cloud.nova.boot(1, clause(first), servers=[a_uuid()]) != [], "not known yet"
+    await cloud.nova.delete(next(iter(cloud.nova.hosts)))
+    found = await run_round(cloud.ledger, cloud.neutron, cloud.view, dry_run=True)
+    assert [(drift.kind, drift.repaired) for drift in found.drifts] == [(PORT_UNCLAIMED, False)] * 5
+    assert await cloud.nova.used(first) == 0
+    done = await cloud.round()
+    assert [drift.repaired for drift in done.drifts] == [True] * 5
+    assert (done.ports, done.segments, done.unpublished) == (5, 2, [])
+    await cloud.assert_agrees()
+    assert (await cloud.round()).drifts == [], "twice does nothing"
+    assert all(server in cloud.nova.hosts for server in await cloud.boot(3))
+    assert await cloud.nova.used(cloud.segments[1]) == 3, "the full segment's hosts are no candidates"
+
+
+async def test_hot_plugged_nics_are_counted_within_a_poll(make: Make) -> None:
+    cloud = await make((20, 2))
+    (server,) = await cloud.boot()
+    plugged = [cloud.neutron.add_port(cloud.segments[0].uuid, server) for _ in range(5)]
+    assert len((await cloud.round()).drifts) == 5
+    await cloud.assert_agrees()
+    del cloud.neutron.ports[plugged[0]]
+    boot_port = next(port for port in cloud.neutron.ports_of(server) if port not in plugged)
+    del cloud.neutron.ports[boot_port]
+    await cloud.round()
+    await cloud.assert_agrees()
+    await cloud.delete(server)
+    await cloud.round()
+    await cloud.assert_agrees()
+
+
+async def test_a_port_of_nobody_is_handed_over_on_a_full_segment(make: Make) -> None:
+    cloud = await make((1, 2), (9, 2))
+    full = cloud.segments[0]
+    port = cloud.neutron.add_port(full.uuid)
+    await cloud.round()
+    assert await cloud.nova.used(full) == 0
+    (server,) = await cloud.nova.boot(1, clause(full))
+    assert await cloud.nova.held(server) == {}, "the port has its address"
+    cloud.neutron.update_port(port, device_id=server, device_owner="compute:nova")
+    done = await cloud.round()
+    assert [(drift.kind, drift.repaired) for drift in done.drifts] == [
+        (INVENTORY_UNLIKE_POOLS, True), (PORT_UNCLAIMED, True),
+    ]  # fmt: skip
+    await cloud.assert_agrees()
+
+
+async def test_a_shelved_servers_address_stays_and_is_taken_over(make: Make) -> None:
+    cloud = await make((1, 2))
+    (server,) = await cloud.boot()
+    (port,) = cloud.neutron.ports_of(server)
+    await cloud.nova.delete(server)  # shelve-offload
+    await cloud.round()
+    assert await cloud.nova.held(port) == {cloud.segments[0].uuid: 1}
+    assert await cloud.nova.boot(1, cloud.network()) == [], "nobody else gets it"
+    host, segment = cloud.segments[0].hosts[0], cloud.segments[0].uuid
+    body = {
+        "allocations": {host: {"resources": {"VCPU": 1}}, segment: {"resources": {IPV4_ADDRESS: 1}}},
+        "project_id": "p", "user_id": "u", "consumer_generation": None,
+    }  # fmt: skip
+    status, answer = await cloud.nova.api.call("PUT", f"/allocations/{server}", body, version="1.36")
+    assert status == 204, answer
+    assert (await cloud.nova.held(server), await cloud.nova.held(port)) == ({segment: 1}, {})
+    await cloud.assert_agrees()
+    assert (await cloud.round()).drifts == []
+
+
+async def test_a_claim_waits_for_its_port_and_not_for_ever(make: Make) -> None:
+    cloud = await make((5, 2))
+    (server,) = await cloud.nova.boot(1, cloud.network())
+    assert (await cloud.round()).drifts == [], "its port is being made"
+    cloud.view.grace_s = -1.0
+    (drift,) = (await cloud.round()).drifts
+    assert (drift.kind, drift.key, drift.repaired) == (CLAIM_PORTLESS, server, True)
+    await cloud.assert_agrees()
+    assert (await cloud.nova.claim_of(server))["allocations"], "its host stays claimed"
+
+
+async def test_what_the_notifier_counted_wrong_is_set_again(make: Make) -> None:
+    cloud = await make((5, 2), (5, 2))
+    path = f"/resource_providers/{cloud.segments[0].uuid}/inventories"
+    _, body = await cloud.nova.api.call("GET", path)
+    body["inventories"][IPV4_ADDRESS] |= {"total": 12, "reserved": 2}  # sent twice
+    assert (await cloud.nova.api.call("PUT", path, body))[0] == 200
+    (drift,) = (await cloud.round()).drifts
+    assert (drift.kind, drift.says) == (INVENTORY_UNLIKE_POOLS, "total 12 of which 2 reserved, should be 6 and 1")
+    await cloud.assert_agrees()
+
+
+async def test_without_neutron_nothing_changes(make: Make) -> None:
+    cloud = await make((5, 2))
+    (server,) = await cloud.boot()
+    await cloud.round()
+    cloud.neutron.is_down = True
+    cloud.neutron.add_port(cloud.segments[0].uuid, server)
+    with pytest.raises(NeutronUnavailable):
+        await cloud.round()
+    assert await cloud.boot() != [], "boots go on"
+    cloud.neutron.is_down = False
+    await cloud.round()
+    await cloud.assert_agrees()
+
+
+async def test_changes_are_read_between_whole_lists(make: Make) -> None:
+    cloud = await make((20, 2))
+    cloud.view = NeutronView(full_s=1e9)
+    (server,) = await cloud.boot()
+    await cloud.round()
+    cloud.neutron.add_port(cloud.segments[0].uuid, server)
+    await cloud.round()
+    await cloud.assert_agrees()
+    cloud.neutron.delete_ports_of(server)
+    assert (await cloud.round()).drifts == [], "a deleted port is among no changes"
+    cloud.view.full_s = 0.0
+    await cloud.round()
+    await cloud.assert_agrees()
+
+
+async def test_a_neutron_that_lists_no_ports_any_more_is_not_believed(make: Make) -> None:
+    cloud = await make((400, 4))
+    segment = cloud.segments[0]
+    for _ in range(120):
+        cloud.neutron.add_port(segment.uuid, a_uuid())
+    await cloud.round()
+    ports, cloud.neutron.ports = cloud.neutron.ports, {}
+    done = await cloud.round()
+    assert [drift.repaired for drift in done.drifts] == [False] * 120
+    assert await cloud.nova.used(segment) == 120
+    cloud.ledger.neutron = cloud.neutron
+    assert not any(drift.repaired for drift in await AUDIT.run(cloud.ledger, repairs=Repairs.ALL))
+    cloud.neutron.ports = ports
+    assert (await cloud.round()).drifts == []
+    cloud.neutron.ports = {}
+    done = await run_round(cloud.ledger, cloud.neutron, cloud.view, give_back_all=True)
+    assert all(drift.repaired for drift in done.drifts)
+    await cloud.assert_agrees()
+
+
+@pytest.mark.parametrize("repairs", [Repairs.NONE, Repairs.ITSELF])
+async def test_the_audit_finds_and_repairs_the_same(make: Make, repairs: Repairs) -> None:
+    cloud = await make((5, 2), (9, 2))
+    (server,) = await cloud.boot()
+    cloud.neutron.add_port(cloud.segments[0].uuid, server)
+    cloud.neutron.add_port(cloud.segments[1].uuid)
+    assert await AUDIT.run(cloud.ledger, repairs=repairs) == [], "no Neutron is known"
+    cloud.ledger.neutron = cloud.neutron
+    drifts = await AUDIT.run(cloud.ledger, repairs=repairs)
+    assert [drift.kind for drift in drifts] == [INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED]
+    assert {drift.repaired for drift in drifts} == {repairs is Repairs.ITSELF}
+    if repairs is Repairs.ITSELF:
+        await cloud.assert_agrees()
+    cloud.neutron.is_down = True
+    assert await AUDIT.run(cloud.ledger, repairs=repairs) == []
+
+
+async def test_a_round_that_is_cut_off_anywhere_is_finished_by_the_next(make: Make) -> None:
+    cloud = await make((40, 2), (40, 2))
+    for number in range(12):
+        for segment in cloud.segments:
+            cloud.neutron.add_port(segment.uuid, a_uuid())
+            cloud.neutron.add_port(segment.uuid)
+        task = asyncio.create_task(cloud.round())
+        for _ in range(4 * number):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    await cloud.round()
+    await cloud.assert_agrees()
+    assert (await cloud.round()).drifts == []
+
+
+async def test_one_of_two_pollers_polls_and_the_other_takes_over(make: Make) -> None:
+    cloud = await make((5, 2))
+    asked: list[int] = []
+
+    class Counting(FakeNeutron):
+        number = 0
+
+        async def list_segments(self):
+            asked.append(self.number)
+            return await super().list_segments()
+
+    pollers = []
+    for number in (1, 2):
+        neutron = Counting(cloud.neutron.segments, cloud.neutron.subnets, cloud.neutron.ports)
+        neutron.number = number
+        poll = NeutronPoll(cloud.ledger, neutron, NeutronSettings(url="http://x", poll_s=0.01))
+        pollers.append(asyncio.create_task(poll.run()))
+        async with asyncio.timeout(60):
+            while number == 1 and len(asked) < 3:
+                await asyncio.sleep(0.01)
+    try:
+        async with asyncio.timeout(60):
+            while len(asked) < 20:
+                await asyncio.sleep(0.01)
+        assert set(asked) == {1}
+        pollers[0].cancel()
+        async with asyncio.timeout(60):
+            while 2 not in asked:
+                await asyncio.sleep(0.01)
+    finally:
+        for poller in pollers:
+            poller.cancel()
+        await asyncio.gather(*pollers, return_exceptions=True)
+
+
+async def test_the_poller_goes_on_when_neutron_or_its_connections_were_away(make: Make, database: Database) -> None:
+    cloud = await make((9, 2))
+    segment = cloud.segments[0]
+    poll = NeutronPoll(cloud.ledger, cloud.neutron, NeutronSettings(url="http://x", poll_s=0.05, full_s=0.01))
+    poller = asyncio.create_task(poll.run())
+
+    async def counted(ports: int) -> None:
+        async with asyncio.timeout(60):
+            while await cloud.nova.used(segment) != ports:
+                await asyncio.sleep(0.02)
+
+    try:
+        cloud.neutron.add_port(segment.uuid, a_uuid())
+        await counted(1)
+        cloud.neutron.is_down = True
+        cloud.neutron.add_port(segment.uuid, a_uuid())
+        await asyncio.sleep(0.1)
+        cloud.neutron.is_down = False
+        await counted(2)
+        other = await Database.open(database.dsn)
+        async with other.connection() as connection:
+            await connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        await other.close()
+        cloud.neutron.add_port(segment.uuid, a_uuid())
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(DatabaseUnavailable, TransactionVictim):
+                    await counted(3)
+                    break
+        await cloud.assert_agrees()
+    finally:
+        poller.cancel()
+        await asyncio.gather(poller, return_exceptions=True)
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_hundreds_of_servers_and_every_move_agree_segment_by_segment(make: Make, seed: int) -> None:
+    """No server is ever sent where no address is: `boot` raises NoAddress then. Rounds come at any moment."""
+    cloud = await make((9, 6), (61, 6), (90, 6))
+    random, nova = Random(seed), cloud.nova
+    servers: list[str] = []
+    shelved: list[str] = []
+    migrations: dict[str, str] = {}
+    for step in range(150):
+        settled = [server for server in servers if server not in migrations]
+        action = random.choice(
+            ["boot", "boot", "many", "two", "delete", "migrate", "end", "evacuate", "shelve", "unshelve", "round"]
+        )
+        if action in ("boot", "many", "two"):
+            servers += await cloud.boot({"many": 12}.get(action, 1), nics=1 + (action == "two"))
+        elif action == "delete" and settled:
+            server = settled[random.randrange(len(settled))]
+            servers.remove(server)
+            await cloud.delete(server)
+        elif action == "migrate" and settled:
+            server = random.choice(settled)
+            migration = await nova.migrate(server, *cloud.pinned(server))
+            if migration is not None:
+                migrations[server] = migration
+        elif action == "end" and migrations:
+            server, migration = migrations.popitem()
+            await (nova.confirm(migration) if random.random() < 0.5 else nova.revert(server, migration))
+        elif action == "evacuate" and settled:
+            server = random.choice(settled)
+            await nova.evacuate(server, *cloud.pinned(server))
+        elif action == "shelve" and settled:
+            server = random.choice(settled)
+            servers.remove(server)
+            await nova.delete(server)
+            shelved.append(server)
+            await cloud.round()  # the bound: until the next round the address of a shelved server is offered
+        elif action == "unshelve" and shelved:
+            server = shelved.pop()
+            assert await nova.boot(1, *cloud.pinned(server), servers=[server]) == [server]
+            servers.append(server)
+        elif action == "round":
+            await cloud.round()
+        if step % 25 == 24:
+            await cloud.round()
+            await cloud.assert_agrees()
+    assert len(servers) > 50
+    for server in [*servers, *shelved]:
+        await cloud.delete(server)
+    for migration in migrations.values():
+        await nova.confirm(migration)
+    await cloud.round()
+    await cloud.assert_agrees()

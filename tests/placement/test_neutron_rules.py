@@ -1,0 +1,149 @@
+"""What a segment's inventory must be, and who must claim which addresses, as tables."""
+
+from typing import Any
+
+import pytest
+from tests.placement.worlds import provider
+
+from roost.placement.rules.neutron import (
+    AddressClaim,
+    NeutronState,
+    PortChange,
+    PortNeed,
+    Seen,
+    SegmentChange,
+    Surplus,
+    count_addresses,
+    decide_changes,
+    decide_claims_of_ports,
+    decide_segments,
+    is_believable,
+    list_needs,
+    sum_needs,
+)
+from roost.seams.neutron import NeutronPort, NeutronSegment, NeutronSubnet
+from roost.seams.placement import IPV4_ADDRESS, Inventory
+
+
+def a_subnet(name: str = "n", segment: str = "a", **members: Any) -> NeutronSubnet:
+    """10.0.0.2 to 10.0.0.6 behind a gateway: what Neutron makes of a /29."""
+    pools = members.pop("pools", (("10.0.0.2", "10.0.0.6"),))
+    return NeutronSubnet(**{"id": name, "segment_id": segment, "gateway_ip": "10.0.0.1", "pools": pools, **members})
+
+
+def a_port(address: str, owner: str = "compute:nova", *, subnet: str = "n", name: str = "p") -> NeutronPort:
+    device = "s" if owner.startswith("compute:") else ""
+    return NeutronPort(id=name, device_id=device, device_owner=owner, project_id="x", addresses=((subnet, address),))
+
+
+@pytest.mark.parametrize(
+    ("subnets", "ports", "expected"),
+    [
+        pytest.param([a_subnet()], [], (6, 1), id="a /29"),
+        pytest.param([a_subnet(gateway_ip=None)], [], (5, 0), id="without a gateway"),
+        pytest.param([a_subnet(gateway_ip="10.0.0.2")], [], (5, 1), id="a gateway in the pool is counted once"),
+        pytest.param([a_subnet(enable_dhcp=True)], [], (6, 2), id="DHCP will take one"),
+        pytest.param([a_subnet(enable_dhcp=True)], [a_port("10.0.0.2", "network:dhcp")], (6, 2), id="it has"),
+        pytest.param(
+            [a_subnet(enable_dhcp=True)],
+            [a_port("10.0.0.2", "network:dhcp"), a_port("10.0.0.3", "network:dhcp")],
+            (6, 3), id="two agents",
+        ),
+        pytest.param([a_subnet()], [a_port("10.0.0.2")], (6, 1), id="a server's is claimed, not reserved"),
+        pytest.param([a_subnet()], [a_port("10.0.0.2", "")], (6, 2), id="nobody's is reserved"),
+        pytest.param([a_subnet()], [a_port("10.0.0.1", "network:router_interface")], (6, 1), id="the gateway's own"),
+        pytest.param([a_subnet()], [a_port("10.0.0.7", "")], (6, 1), id="outside of the pools nothing is taken"),
+        pytest.param([a_subnet()], [a_port("10.0.0.7")], (7, 1), id="a server's outside of the pools takes nothing"),
+        pytest.param([a_subnet()], [a_port("fd00::1", subnet="six")], (6, 1), id="IPv6 does not count"),
+        pytest.param([a_subnet(), a_subnet("m", gateway_ip=None)], [], (11, 1), id="two subnets add up"),
+        pytest.param([a_subnet(pools=())], [], (1, 1), id="no pools"),
+    ],
+)  # fmt: skip
+def test_an_inventory_is_computed(subnets: list[NeutronSubnet], ports: list[NeutronPort], expected: object) -> None:
+    assert count_addresses(subnets, ports) == {"a": expected}
+
+
+def test_a_segments_provider_is_changed_where_it_differs() -> None:
+    state = NeutronState([NeutronSegment("a", "N"), NeutronSegment("b", "N")], [a_subnet()], [])
+    wrong = provider(1, totals={IPV4_ADDRESS: Inventory(12, 2, 1, 1)}, uuid="a")
+    (change,) = decide_segments(state, {"a": wrong})
+    assert change.inventory == Inventory(6, 1, 1, 1), "what Neutron does not say stays"
+    says = "total 12 of which 2 reserved, should be 6 and 1; its network is N, which the ledger does not know"
+    assert change.drift().says == says
+    right = provider(1, totals={IPV4_ADDRESS: Inventory(6, 1, 1, 1)}, uuid="a", network_id="N")
+    assert decide_segments(state, {"a": right}) == []
+    assert decide_segments(state, {}) == [], "Neutron has not published it"
+
+
+def test_ports_of_servers_need_their_addresses() -> None:
+    ports = [
+        a_port("10.0.0.2", name="p1"), a_port("10.0.0.3", name="p2"), a_port("10.0.0.4", "network:dhcp"),
+        a_port("10.1.0.4", subnet="flat"), NeutronPort(id="p3", device_id="s", device_owner="compute:nova"),
+    ]  # fmt: skip
+    needs = list_needs(NeutronState([], [a_subnet()], ports))
+    assert [(need.port_uuid, need.segment_uuid, need.amount) for need in needs] == [("p1", "a", 1), ("p2", "a", 1)]
+    assert sum_needs(needs) == {("s", "a"): 2}
+
+
+def need(port: str, amount: int = 1, server: str = "s") -> PortNeed:
+    return PortNeed(port_uuid=port, server_uuid=server, project_id="x", segment_uuid="a", amount=amount)
+
+
+def claim(consumer: str, amount: int = 1, server: str = "", age_s: float = 5.0) -> AddressClaim:
+    return AddressClaim(
+        consumer_uuid=consumer, server_uuid=server, generation=1, segment_uuid="a", amount=amount, age_s=age_s
+    )
+
+
+def short(change: PortChange | Surplus | SegmentChange) -> tuple[str, int]:
+    """The consumer, with what it claims more, or less."""
+    assert not isinstance(change, SegmentChange)
+    assert change.drift().key
+    if isinstance(change, PortChange):
+        return change.need.port_uuid, change.need.amount
+    return change.consumer_uuid, -change.amount
+
+
+@pytest.mark.parametrize(
+    ("needs", "claims", "seen", "expected"),
+    [
+        pytest.param([need("p")], [claim("s")], 0, [], id="a server's claim covers its port"),
+        pytest.param([need("p")], [], 0, [("p", 1)], id="nobody claims it"),
+        pytest.param([need("p")], [claim("p", server="s")], 0, [], id="it claims by itself"),
+        pytest.param([need("p")], [claim("p", server="t")], 0, [("p", 1)], id="it was another server's"),
+        pytest.param([need("p", 2)], [claim("p", server="s")], 0, [("p", 2)], id="it has got one more"),
+        pytest.param([need("p"), need("q")], [claim("s")], 0, [("q", 1)], id="hot-plugged"),
+        pytest.param([need("p"), need("q")], [claim("s"), claim("p", server="s")], 0, [], id="each by one of them"),
+        pytest.param(
+            [need("p"), need("q")], [claim("s", 2), claim("p", server="s")], 0, [("p", -1)], id="covered twice"
+        ),
+        pytest.param([], [claim("p", server="s")], 0, [("p", -1)], id="the port is gone"),
+        pytest.param([], [claim("s")], 0, [], id="its port is still to be made"),
+        pytest.param([], [claim("s", age_s=99)], 0, [("s", -1)], id="no port was made in all that time"),
+        pytest.param([], [claim("s")], 1, [("s", -1)], id="its port was there, and is gone"),
+        pytest.param([], [claim("s", age_s=2)], 1, [], id="built again since"),
+        pytest.param([need("p")], [claim("s", 3)], 2, [("s", -1)], id="one of two was unplugged, one is to be made"),
+    ],
+)  # fmt: skip
+def test_what_nobody_claims_is_claimed_and_what_nobody_has_is_given_back(
+    needs: list[PortNeed], claims: list[AddressClaim], seen: int, expected: list[tuple[str, int]]
+) -> None:
+    before = Seen({("s", "a"): seen} if seen else {}, 3.0)
+    changes = decide_claims_of_ports(needs, claims, seen=before, grace_s=60.0)
+    assert [short(change) for change in changes] == expected
+
+
+@pytest.mark.parametrize(
+    ("surpluses", "claims", "believed"),
+    [(0, 0, True), (100, 100, True), (101, 201, False), (101, 202, True), (5000, 9000, False)],
+)
+def test_most_claims_are_not_given_back_on_one_word(surpluses: int, claims: int, believed: bool) -> None:
+    assert is_believable(surpluses, claims) == believed
+
+
+def test_a_whole_state_is_decided_at_once() -> None:
+    state = NeutronState([NeutronSegment("a", "N")], [a_subnet()], [a_port("10.0.0.2")])
+    row = provider(1, totals={IPV4_ADDRESS: Inventory(6, 2, 1, 1)}, uuid="a", network_id="N")
+    changes = decide_changes(state, {"a": row}, [], seen=Seen(), grace_s=1.0)
+    assert [type(change) for change in changes] == [SegmentChange, PortChange]
+    assert decide_changes(state, {}, [], seen=Seen(), grace_s=1.0) == []
