@@ -2,8 +2,10 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -13,7 +15,9 @@ import pytest
 import structlog
 import structlog.testing
 from aiohttp import web
-from tests.placements import ARRANGEMENT, close_placements, open_placement
+from benchmarks.elsewhere import measure
+from tests.authority import Authority
+from tests.placements import ARRANGEMENT, asgi_app, close_placements, open_placement, serving
 
 from roost.cli.placement_check import CredentialsRequired, check_placement
 from roost.cli.settings import read_settings
@@ -379,6 +383,21 @@ async def test_the_ledger_elsewhere_is_as_the_one_next_door(
     await case(placement)
 
 
+async def test_what_a_ledger_elsewhere_costs_in_requests(database: Database) -> None:
+    ledger = Ledger(database)
+    await sync_standard_names(ledger)
+    async with serving(asgi_app(ledger)) as url:
+        costs = await measure(PlacementClientSettings(url=url), hosts=6, rounds=2)
+    assert {cost.call: cost.requests for cost in costs} == {
+        "search, 128 candidates at most": 1,
+        "search that finds nothing, with why": 2 + 7,  # after the first one: the list, and what is in use
+        "claim of a server and its port": 1,
+        "claim of 32 servers and their ports": 1,
+        "release of a server and its port": 3,
+        "release of 32 servers and their ports": 65,
+    }
+
+
 # A server that lies, stalls or is away.
 
 
@@ -407,8 +426,9 @@ async def scripted(
 
     runner = web.ServerRunner(web.Server(answer))
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    tls = options.pop("tls", None)
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
     if options.pop("keystone", False):
         options |= {"auth_url": url, "username": "roost", "password": "secret"}
     settings = PlacementClientSettings(**{"url": url, "timeout_s": 5.0, **options})
@@ -617,6 +637,47 @@ def test_every_part_of_a_query_has_its_parameter() -> None:
 def test_settings_that_cannot_work_are_named(options: Any, sentence: str) -> None:
     with pytest.raises(BadRequest, match=sentence):
         PlacementClientSettings(**{"url": "http://p", **options}).check()
+
+
+async def test_a_search_that_the_service_refuses_finds_nothing() -> None:
+    async def server(request: web.BaseRequest, _body: bytes) -> web.StreamResponse:
+        if request.path == "/allocation_candidates":
+            return problem(400, "malformed")
+        lists = ("resource_providers", "traits", "resource_classes")
+        known = {"traits": ["HW_CPU_X86_AVX", "COMPUTE_STATUS_DISABLED", "CUSTOM_NOBODY_HAS_IT"]}
+        known["resource_classes"] = [{"name": name} for name in ("VCPU", "MEMORY_MB", IPV4_ADDRESS, IPV6_ADDRESS)]  # type: ignore[misc]
+        return says(200, {name: known.get(name, []) for name in lists})
+
+    async with scripted(server) as (placement, _):
+        with structlog.testing.capture_logs() as logs:
+            (answer,) = await placement.candidates([QUERY])
+    assert (answer.candidates, [line["reason"] for line in logs]) == ((), ["malformed"])
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"cafile": "ca.pem"}, None),
+        ({"insecure": True}, None),
+        ({}, "certificate"),
+        ({"cafile": "other.pem"}, "cert"),
+    ],
+    ids=["trusted", "insecure", "unknown", "another"],
+)
+async def test_a_certificate_is_checked_unless_told_otherwise(
+    tmp_path: Path, options: dict[str, Any], reason: str | None
+) -> None:
+    authority, _other = Authority(tmp_path), Authority(tmp_path, "other")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*authority.sign("placement"))
+    if "cafile" in options:
+        options = {"cafile": str(tmp_path / options["cafile"])}
+    async with scripted(says(200, EMPTY), tls=context, **options) as (placement, _):
+        if reason is None:
+            assert await placement.get_consumers([WEB]) == {}
+        else:
+            with pytest.raises(PlacementUnavailable, match=reason):
+                await placement.get_consumers([WEB])
 
 
 @pytest.mark.parametrize("credentials", ["warn", "require"])

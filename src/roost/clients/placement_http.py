@@ -24,6 +24,9 @@ from roost.platform.tls import client_context
 NEWEST, OLDEST = "1.39", "1.38"
 TRIES_MAX = 5
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 2.0
+KEPT_S = 1.5
+"""How long an idle connection is used again: servers close theirs after 2 s and more, under a claim if need be."""
+
 ANSWERS = frozenset({200, 201, 204, 400, 404, 409})
 """What is an answer to the question, for whoever asked it."""
 
@@ -211,7 +214,7 @@ class PlacementHttp:
             settings = self._settings
             verified = False if settings.insecure else client_context(settings.cafile or None, None, None) or True
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=settings.connections_max, ssl=verified),
+                connector=aiohttp.TCPConnector(limit=settings.connections_max, keepalive_timeout=KEPT_S, ssl=verified),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=settings.timeout_s),
             )

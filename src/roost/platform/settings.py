@@ -79,7 +79,7 @@ class PlacementClientSettings(Struct, frozen=True, kw_only=True):
     token: str = ""
     cafile: str = ""
     insecure: bool = False
-    timeout_s: Annotated[float, Meta(gt=0)] = 10
+    timeout_s: Annotated[float, Meta(gt=0)] = 30
     connections_max: Annotated[int, Meta(ge=1, le=1000)] = 16
 
     def check(self) -> None:
