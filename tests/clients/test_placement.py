@@ -558,8 +558,9 @@ async def test_who_is_not_let_in_is_told_what_is_missing(answer: Any, options: A
     assert fault is not None
 
 
-@pytest.mark.parametrize("answer", [says(503), cut, says(200, {"resource_providers": []})])
-async def test_a_server_that_is_away_is_no_fault_of_credentials(answer: Any) -> None:
+@pytest.mark.parametrize("answer", [says(503), cut, stall, says(200, {"resource_providers": []})])
+async def test_a_server_that_is_away_is_no_fault_of_credentials(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roost.clients.placement.CHECK_S", 0.3)
     async with scripted(answer) as (placement, _):
         assert await find_credentials_fault(placement) is None
 
