@@ -18,7 +18,7 @@ from roost.clients.placement_bodies import (
     Traits,
     allocation_body,
 )
-from roost.clients.placement_claims import generations_after, settle_claims, why_refused
+from roost.clients.placement_claims import claim_together, generations_after, settle_claims, why_refused
 from roost.clients.placement_http import (
     CONCURRENT_UPDATE,
     DUPLICATE_NAME,
@@ -260,6 +260,8 @@ async def reshape(
     bare = [_without_inventories(state) for state in states]
     await ensure_providers(elsewhere, bare)
     inventories = {state.uuid: state.inventories for state in states if state.inventories is not None}
+    if not inventories:
+        return await claim_together(elsewhere, claims)
     answer = None
     for reshape_round in range(1, WRITE_ROUNDS_MAX + 1):
         settled = await settle_claims(elsewhere, claims)
