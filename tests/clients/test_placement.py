@@ -527,6 +527,26 @@ async def test_a_server_that_stalls_is_waited_for_as_long_as_said() -> None:
     assert len(asked) == 1
 
 
+async def test_a_claim_that_is_cancelled_is_over_when_the_cancelling_is() -> None:
+    arrived, goes_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow(_request: web.BaseRequest, _body: bytes) -> web.StreamResponse:
+        arrived.set()
+        await goes_on.wait()
+        done.set()
+        return says(204)
+
+    async with scripted(slow) as (placement, _):
+        claiming = asyncio.create_task(placement.claim([ONE]))  # type: ignore[arg-type]
+        await arrived.wait()
+        claiming.cancel()
+        await asyncio.sleep(0)
+        goes_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await claiming
+        assert done.is_set()
+
+
 async def test_a_conflict_of_generations_has_the_claim_made_again() -> None:
     conflict = problem(409, "changed", "placement.concurrent_update")
     inventories = says(200, {"inventories": {"VCPU": {"total": 4}}, "resource_provider_generation": 1})

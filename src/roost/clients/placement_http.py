@@ -8,7 +8,7 @@ Source: Placement API, microversions 1.38 and 1.39; Identity API v3, POST /v3/au
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
@@ -101,6 +101,16 @@ class Answer(NamedTuple):
         return errors[0] if errors else _Error()
 
 
+async def _to_its_end(sending: Coroutine[Any, Any, T]) -> T:
+    """Return what a write gives; one that is cancelled is waited for, as who takes it back must not come before it."""
+    task = asyncio.ensure_future(sending)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
 class PlacementHttp:
     """One Placement service, as one process asks it, on a pool of connections that the first request opens."""
 
@@ -145,7 +155,8 @@ class PlacementHttp:
             token = await self._get_token()
             reason, pause_s, may_repeat = "", 0.0, True
             try:
-                status, retry_after, content = await self._send(method, path, query, body, token)
+                sending = self._send(method, path, query, body, token)
+                status, retry_after, content = await (sending if method == "GET" else _to_its_end(sending))
             except UNREACHED as error:
                 reason = reason_of(error)
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
