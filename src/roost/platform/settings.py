@@ -9,6 +9,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from roost.platform.errors import BadRequest
+from roost.platform.tls import client_context
 
 
 class ApiSettings(Struct, frozen=True, kw_only=True):
@@ -101,8 +102,10 @@ class PlacementClientSettings(Struct, frozen=True, kw_only=True):
             )
         if (ways[0] or ways[1]) and not self.auth_url:
             raise BadRequest("[placement_client] auth_url is needed: the address of the Keystone that knows the user")
-        if self.cafile and not Path(self.cafile).is_file():
-            raise BadRequest(f"[placement_client] cafile: there is no file {self.cafile}")
+        try:
+            client_context(self.cafile or None, None, None)
+        except BadRequest as error:
+            raise BadRequest(str(error).replace("--ca-file", "[placement_client] cafile")) from error
 
 
 class ProxySettings(Struct, frozen=True, kw_only=True):
