@@ -51,6 +51,9 @@ QUICK = {
 }
 """Times that a test can wait for."""
 
+UPSTREAM_LEASE_S = "10"
+"""Upstream on SQLite, on a busy machine, takes seconds for a claim: a lease that is shorter is lost each time."""
+
 
 REQUEST_LINE = '"event":"request"'
 """What the log's line of a request has, and no other."""
@@ -145,6 +148,7 @@ class Cluster:
                 "ROOST_PLACEMENT_CLIENT_URL": upstream.url,
                 "ROOST_PLACEMENT_CLIENT_TOKEN": ADMIN_TOKEN,
                 "ROOST_PLACEMENT_CLIENT_TIMEOUT_S": "60",
+                "ROOST_CONDUCTOR_LEASE_S": UPSTREAM_LEASE_S,
             }
         self.environment = {**self.environment, **elsewhere}
 

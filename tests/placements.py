@@ -58,7 +58,7 @@ async def close_placements() -> None:
 async def _service(ledger: Ledger, arrangement: Arrangement) -> AsyncIterator[PlacementClientSettings]:
     if arrangement == "http":
         async with serving(asgi_app(ledger)) as url:
-            yield PlacementClientSettings(url=url)
+            yield PlacementClientSettings(url=url, timeout_s=20)
         return
     with tempfile.TemporaryDirectory(prefix="roost-upstream-") as directory, upstream_running(Path(directory)) as up:
         _upstream_urls[id(ledger.database)] = up.url

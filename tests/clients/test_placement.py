@@ -2,8 +2,10 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -13,7 +15,9 @@ import pytest
 import structlog
 import structlog.testing
 from aiohttp import web
-from tests.placements import ARRANGEMENT, close_placements, open_placement
+from benchmarks.elsewhere import measure
+from tests.authority import Authority
+from tests.placements import ARRANGEMENT, asgi_app, close_placements, open_placement, serving
 
 from roost.cli.placement_check import CredentialsRequired, check_placement
 from roost.cli.settings import read_settings
@@ -127,6 +131,15 @@ async def a_refusal_undoes_no_other_group(placement: AuditedPlacement) -> None:
     groups = [group(claim_of(uuid(200 + n), **{OTHER: {"VCPU": 1}})) for n in range(5)]
     answers = await placement.claim(groups)
     assert [isinstance(answer, Claimed) for answer in answers] == [True, True, False, False, False]
+
+
+async def a_group_of_nobody_is_claimed(placement: AuditedPlacement) -> None:
+    assert await placement.claim([group()]) == [Claimed({})]
+    assert await placement.claim([group(), group()]) == [Claimed({}), Claimed({})]
+    assert await placement.claim([group(), ONE]) == [Claimed({}), Claimed({WEB: 1})]
+    taking = claim_of(PORT, of="PORT", **{SEGMENT: {IPV4_ADDRESS: 1}})
+    assert await placement.reshape([ProviderState(uuid=HOST, name="r1-1")], [taking]) == Claimed({PORT: 1})
+    assert await placement.reshape([], []) == Claimed({})
 
 
 async def each_rule_of_a_claim_is_named(placement: AuditedPlacement) -> None:
@@ -352,6 +365,7 @@ CASES: tuple[Callable[[AuditedPlacement], Awaitable[None]], ...] = (
     a_server_and_its_port_are_claimed_together,
     a_refusal_says_all_that_is_short_and_takes_nothing,
     a_refusal_undoes_no_other_group,
+    a_group_of_nobody_is_claimed,
     each_rule_of_a_claim_is_named,
     a_claim_fits_the_generation_that_was_read,
     a_move_swaps_what_is_full,
@@ -377,6 +391,21 @@ async def test_the_ledger_elsewhere_is_as_the_one_next_door(
     placement = await open_placement(ledger, arrangement)
     await placement.ensure_providers(HOSTS)
     await case(placement)
+
+
+async def test_what_a_ledger_elsewhere_costs_in_requests(database: Database) -> None:
+    ledger = Ledger(database)
+    await sync_standard_names(ledger)
+    async with serving(asgi_app(ledger)) as url:
+        costs = await measure(PlacementClientSettings(url=url), hosts=6, rounds=2)
+    assert {cost.call: cost.requests for cost in costs} == {
+        "search, 128 candidates at most": 1,
+        "search that finds nothing, with why": 2 + 7,  # after the first one: the list, and what is in use
+        "claim of a server and its port": 1,
+        "claim of 32 servers and their ports": 1,
+        "release of a server and its port": 3,
+        "release of 32 servers and their ports": 65,
+    }
 
 
 # A server that lies, stalls or is away.
@@ -407,8 +436,9 @@ async def scripted(
 
     runner = web.ServerRunner(web.Server(answer))
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    tls = options.pop("tls", None)
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
     if options.pop("keystone", False):
         options |= {"auth_url": url, "username": "roost", "password": "secret"}
     settings = PlacementClientSettings(**{"url": url, "timeout_s": 5.0, **options})
@@ -448,13 +478,13 @@ ONE = group(claim_of(WEB, **{HOST: {"VCPU": 1}}))
 
 
 async def test_what_a_server_did_not_begin_is_asked_again_later_each_time() -> None:
-    async with scripted(says(503), says(429), says(503, Retry_After="1"), says(200, EMPTY)) as (placement, asked):
+    async with scripted(says(503, Retry_After="1"), says(429), says(503), says(200, EMPTY)) as (placement, asked):
         assert await placement.get_consumers([WEB]) == {}
         waits = placement.waits  # type: ignore[attr-defined]
     assert len(asked) == 4
-    assert 0.05 <= waits[0] <= 0.15
+    assert 0.5 <= waits[0] <= 1.5  # as the server asks for
     assert 0.1 <= waits[1] <= 0.3
-    assert 0.5 <= waits[2] <= 1.5  # as the server asks for
+    assert 0.2 <= waits[2] <= 0.6
 
 
 async def test_a_server_that_stays_away_is_given_up_with_its_reason() -> None:
@@ -495,6 +525,26 @@ async def test_a_server_that_stalls_is_waited_for_as_long_as_said() -> None:
         with pytest.raises(PlacementUnavailable, match="no answer in time"):
             await placement.get_consumers([WEB])
     assert len(asked) == 1
+
+
+async def test_a_claim_that_is_cancelled_is_over_when_the_cancelling_is() -> None:
+    arrived, goes_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow(_request: web.BaseRequest, _body: bytes) -> web.StreamResponse:
+        arrived.set()
+        await goes_on.wait()
+        done.set()
+        return says(204)
+
+    async with scripted(slow) as (placement, _):
+        claiming = asyncio.create_task(placement.claim([ONE]))  # type: ignore[arg-type]
+        await arrived.wait()
+        claiming.cancel()
+        await asyncio.sleep(0)
+        goes_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await claiming
+        assert done.is_set()
 
 
 async def test_a_conflict_of_generations_has_the_claim_made_again() -> None:
@@ -538,8 +588,9 @@ async def test_who_is_not_let_in_is_told_what_is_missing(answer: Any, options: A
     assert fault is not None
 
 
-@pytest.mark.parametrize("answer", [says(503), cut, says(200, {"resource_providers": []})])
-async def test_a_server_that_is_away_is_no_fault_of_credentials(answer: Any) -> None:
+@pytest.mark.parametrize("answer", [says(503), cut, stall, says(200, {"resource_providers": []})])
+async def test_a_server_that_is_away_is_no_fault_of_credentials(answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roost.clients.placement.CHECK_S", 0.3)
     async with scripted(answer) as (placement, _):
         assert await find_credentials_fault(placement) is None
 
@@ -611,12 +662,53 @@ def test_every_part_of_a_query_has_its_parameter() -> None:
         ({"url": "placement"}, "url 'placement': expected an address"),
         ({"username": "u", "password": "p"}, "auth_url is needed"),
         ({"username": "u", "token": "t", "auth_url": "http://k"}, "expected one of"),
-        ({"cafile": "/no/such"}, "there is no file /no/such"),
+        ({"cafile": "/no/such"}, r"\[placement_client\] cafile /no/such: No such file"),
     ],
 )
 def test_settings_that_cannot_work_are_named(options: Any, sentence: str) -> None:
     with pytest.raises(BadRequest, match=sentence):
         PlacementClientSettings(**{"url": "http://p", **options}).check()
+
+
+async def test_a_search_that_the_service_refuses_finds_nothing() -> None:
+    async def server(request: web.BaseRequest, _body: bytes) -> web.StreamResponse:
+        if request.path == "/allocation_candidates":
+            return problem(400, "malformed")
+        lists = ("resource_providers", "traits", "resource_classes")
+        known = {"traits": ["HW_CPU_X86_AVX", "COMPUTE_STATUS_DISABLED", "CUSTOM_NOBODY_HAS_IT"]}
+        known["resource_classes"] = [{"name": name} for name in ("VCPU", "MEMORY_MB", IPV4_ADDRESS, IPV6_ADDRESS)]  # type: ignore[misc]
+        return says(200, {name: known.get(name, []) for name in lists})
+
+    async with scripted(server) as (placement, _):
+        with structlog.testing.capture_logs() as logs:
+            (answer,) = await placement.candidates([QUERY])
+    assert (answer.candidates, [line["reason"] for line in logs]) == ((), ["malformed"])
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"cafile": "ca.pem"}, None),
+        ({"insecure": True}, None),
+        ({}, "certificate"),
+        ({"cafile": "other.pem"}, "cert"),
+    ],
+    ids=["trusted", "insecure", "unknown", "another"],
+)
+async def test_a_certificate_is_checked_unless_told_otherwise(
+    tmp_path: Path, options: dict[str, Any], reason: str | None
+) -> None:
+    authority, _other = Authority(tmp_path), Authority(tmp_path, "other")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*authority.sign("placement"))
+    if "cafile" in options:
+        options = {"cafile": str(tmp_path / options["cafile"])}
+    async with scripted(says(200, EMPTY), tls=context, **options) as (placement, _):
+        if reason is None:
+            assert await placement.get_consumers([WEB]) == {}
+        else:
+            with pytest.raises(PlacementUnavailable, match=reason):
+                await placement.get_consumers([WEB])
 
 
 @pytest.mark.parametrize("credentials", ["warn", "require"])

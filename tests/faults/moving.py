@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
-from tests.cluster import Cluster, until
+from tests.cluster import UPSTREAM_LEASE_S, Cluster, until
+from tests.placements import ARRANGEMENT
 
 from roost.agent.drivers.fake import GuestLine, list_guests
 from roost.cli.cloud_client import CloudClient, Json
@@ -141,7 +142,8 @@ async def assert_moved(
 @asynccontextmanager
 async def conductor(made: Cluster, **environment: str) -> AsyncIterator[CloudClient]:
     """A conductor, quick to take over, that ends with this."""
-    quick = {"ROOST_CONDUCTOR_LEASE_S": "1", "ROOST_CONDUCTOR_RECHECK_S": "0.2", "ROOST_CONDUCTOR_POLL_S": "0.1"}
+    lease_s = "1" if ARRANGEMENT != "upstream" else UPSTREAM_LEASE_S
+    quick = {"ROOST_CONDUCTOR_LEASE_S": lease_s, "ROOST_CONDUCTOR_RECHECK_S": "0.2", "ROOST_CONDUCTOR_POLL_S": "0.1"}
     made.serve("conductor", environment=quick | environment)
     process = made.processes[-1]
     try:

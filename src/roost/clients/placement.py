@@ -1,5 +1,7 @@
 """The ledger elsewhere: another server's Placement API instead of the ledger next door."""
 
+import asyncio
+
 from roost.clients.local import Local, method
 from roost.clients.placement_claims import claim, release
 from roost.clients.placement_http import PlacementClosed, PlacementHttp, PlacementUnavailable
@@ -16,6 +18,8 @@ from roost.clients.placement_reads import (
 )
 from roost.clients.placement_search import candidates
 from roost.platform.settings import PlacementClientSettings
+
+CHECK_S = 5.0
 
 
 class RemotePlacement(Local[Elsewhere]):
@@ -46,14 +50,15 @@ class RemotePlacement(Local[Elsewhere]):
 
 
 async def find_credentials_fault(placement: RemotePlacement) -> str | None:
-    """Return what is wrong with the credentials, None for nothing or where the service cannot be asked.
+    """Return what is wrong with the credentials, None for nothing or where the service cannot be asked in CHECK_S.
 
     Raises BadRequest for a service that is too old.
     """
     try:
-        await list_heads(placement.service, name="roost-credentials-check")
+        async with asyncio.timeout(CHECK_S):
+            await list_heads(placement.service, name="roost-credentials-check")
     except PlacementClosed as fault:
         return str(fault)
-    except PlacementUnavailable:
+    except (PlacementUnavailable, TimeoutError):
         return None
     return None

@@ -41,9 +41,9 @@ async def claim(elsewhere: Elsewhere, groups: Sequence[ClaimGroup]) -> list[Clai
 async def _claim_batch(elsewhere: Elsewhere, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
     """Claim all in one request, or each half by itself where that is refused: a refusal undoes no other group."""
     if len(groups) == 1:
-        return [await _claim_group(elsewhere, groups[0].consumers)]
+        return [await claim_together(elsewhere, groups[0].consumers)]
     claims = [claim for group in groups for claim in group.consumers]
-    if len({claim.consumer_uuid for claim in claims}) == len(claims):
+    if claims and len({claim.consumer_uuid for claim in claims}) == len(claims):
         settled = await settle_claims(elsewhere, claims)
         if (await _post(elsewhere, settled)).good:
             generations = generations_after(settled)
@@ -52,8 +52,10 @@ async def _claim_batch(elsewhere: Elsewhere, groups: Sequence[ClaimGroup]) -> li
     return await _claim_batch(elsewhere, groups[:half]) + await _claim_batch(elsewhere, groups[half:])
 
 
-async def _claim_group(elsewhere: Elsewhere, claims: Sequence[ConsumerClaim]) -> Claimed | Refused:
+async def claim_together(elsewhere: Elsewhere, claims: Sequence[ConsumerClaim]) -> Claimed | Refused:
     """Claim one group. Raises PlacementUnavailable for one that others' claims came before again and again."""
+    if not claims:
+        return Claimed({})
     for claim_round in range(1, CLAIM_ROUNDS_MAX + 1):
         settled = await settle_claims(elsewhere, claims)
         answer = await _post(elsewhere, settled)

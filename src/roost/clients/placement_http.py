@@ -8,7 +8,7 @@ Source: Placement API, microversions 1.38 and 1.39; Identity API v3, POST /v3/au
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,6 +24,9 @@ from roost.platform.tls import client_context
 NEWEST, OLDEST = "1.39", "1.38"
 TRIES_MAX = 5
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 2.0
+KEPT_S = 1.5
+"""How long an idle connection is used again: servers close theirs after 2 s and more, under a claim if need be."""
+
 ANSWERS = frozenset({200, 201, 204, 400, 404, 409})
 """What is an answer to the question, for whoever asked it."""
 
@@ -98,6 +101,16 @@ class Answer(NamedTuple):
         return errors[0] if errors else _Error()
 
 
+async def _to_its_end(sending: Coroutine[Any, Any, T]) -> T:
+    """Return what a write gives; one that is cancelled is waited for, as who takes it back must not come before it."""
+    task = asyncio.ensure_future(sending)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
 class PlacementHttp:
     """One Placement service, as one process asks it, on a pool of connections that the first request opens."""
 
@@ -142,7 +155,8 @@ class PlacementHttp:
             token = await self._get_token()
             reason, pause_s, may_repeat = "", 0.0, True
             try:
-                status, retry_after, content = await self._send(method, path, query, body, token)
+                sending = self._send(method, path, query, body, token)
+                status, retry_after, content = await (sending if method == "GET" else _to_its_end(sending))
             except UNREACHED as error:
                 reason = reason_of(error)
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -211,7 +225,7 @@ class PlacementHttp:
             settings = self._settings
             verified = False if settings.insecure else client_context(settings.cafile or None, None, None) or True
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=settings.connections_max, ssl=verified),
+                connector=aiohttp.TCPConnector(limit=settings.connections_max, keepalive_timeout=KEPT_S, ssl=verified),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=settings.timeout_s),
             )

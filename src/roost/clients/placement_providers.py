@@ -4,7 +4,7 @@ A part that is as it should be is not written. A conflict has the provider read 
 door, what was written before a refusal stays: state is sent whole, so the next time goes on from there.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import Any
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from roost.clients.placement_bodies import (
     Traits,
     allocation_body,
 )
-from roost.clients.placement_claims import generations_after, settle_claims, why_refused
+from roost.clients.placement_claims import claim_together, generations_after, settle_claims, why_refused
 from roost.clients.placement_http import (
     CONCURRENT_UPDATE,
     DUPLICATE_NAME,
@@ -64,34 +64,34 @@ async def ensure_providers(elsewhere: Elsewhere, states: Sequence[ProviderState]
             del waiting[state.uuid]
 
 
-async def ensure_names(elsewhere: Elsewhere, classes: Iterable[str], traits: Iterable[str]) -> None:
+async def ensure_names(elsewhere: Elsewhere, classes: Set[str], traits: Set[str]) -> None:
     """Make the custom resource classes and traits that are missing; PUT of one that is there does nothing.
 
     Raises ResourceClassNotFound, TraitNotFound for a standard one that the service does not know.
     """
-    classes_new = sorted(set(classes) - elsewhere.classes)
-    traits_new = sorted(set(traits) - elsewhere.traits)
-    if not classes_new and not traits_new:
+    if classes <= elsewhere.classes and traits <= elsewhere.traits:
         return
-    for name in classes_new:
-        if name.startswith("CUSTOM_"):
-            (await elsewhere.http.ask("PUT", f"/resource_classes/{name}")).read_nothing()
-    for name in traits_new:
-        if name.startswith("CUSTOM_"):
-            (await elsewhere.http.ask("PUT", f"/traits/{name}")).read_nothing()
-    await read_names(elsewhere)
-    if unknown := sorted(set(classes_new) - elsewhere.classes):
+    classes_known, traits_known = await read_names(elsewhere)
+    for path, names, known in (("/resource_classes", classes, classes_known), ("/traits", traits, traits_known)):
+        for name in sorted(names - known):
+            if name.startswith("CUSTOM_"):
+                (await elsewhere.http.ask("PUT", f"{path}/{name}")).read_nothing()
+                known.add(name)
+    if unknown := sorted(classes - classes_known):
         raise ResourceClassNotFound(f"the Placement service has no resource class {', '.join(unknown)}")
-    if unknown := sorted(set(traits_new) - elsewhere.traits):
+    if unknown := sorted(traits - traits_known):
         raise TraitNotFound(f"the Placement service has no trait {', '.join(unknown)}")
+    elsewhere.classes |= classes
+    elsewhere.traits |= traits
 
 
-async def read_names(elsewhere: Elsewhere) -> None:
-    """Have the names of all resource classes and traits as they are now."""
-    classes = await elsewhere.http.ask("GET", "/resource_classes")
-    traits = await elsewhere.http.ask("GET", "/traits")
-    elsewhere.classes = {item.name for item in classes.read(ClassList).resource_classes}
-    elsewhere.traits = set(traits.read(TraitList).traits)
+async def read_names(elsewhere: Elsewhere) -> tuple[set[str], set[str]]:
+    """Return the names of all resource classes and of all traits as they are now, and remember them."""
+    class_list = (await elsewhere.http.ask("GET", "/resource_classes")).read(ClassList)
+    trait_list = (await elsewhere.http.ask("GET", "/traits")).read(TraitList)
+    classes, traits = {item.name for item in class_list.resource_classes}, set(trait_list.traits)
+    elsewhere.classes, elsewhere.traits = set(classes), set(traits)
+    return classes, traits
 
 
 async def _ensure(elsewhere: Elsewhere, state: ProviderState) -> None:
@@ -260,6 +260,8 @@ async def reshape(
     bare = [_without_inventories(state) for state in states]
     await ensure_providers(elsewhere, bare)
     inventories = {state.uuid: state.inventories for state in states if state.inventories is not None}
+    if not inventories:
+        return await claim_together(elsewhere, claims)
     answer = None
     for reshape_round in range(1, WRITE_ROUNDS_MAX + 1):
         settled = await settle_claims(elsewhere, claims)

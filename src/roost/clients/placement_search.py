@@ -6,16 +6,19 @@ provider that did not change since it was read last costs one request (its use),
 
 from collections.abc import Sequence
 
+import structlog
 from msgspec.structs import replace
 
-from roost.clients.placement_bodies import CandidateAnswer, query_string
+from roost.clients.placement_bodies import CandidateAnswer, Usages, query_string
 from roost.clients.placement_http import Answer
 from roost.clients.placement_providers import read_names
-from roost.clients.placement_reads import Elsewhere, list_heads, read_each, read_shape, read_usage
+from roost.clients.placement_reads import Elsewhere, list_heads, read_each, read_shape
 from roost.placement.model import ProviderRow
 from roost.placement.search.funnel import explain
 from roost.placement.search.index import Delta, Index
 from roost.seams.placement import CandidateQuery, Candidates, RequestGroup
+
+log = structlog.get_logger()
 
 EXPLAINED_PROVIDERS_MAX = 2000
 """With more providers a refusal comes without its funnel: reading them would take longer than a lease."""
@@ -47,7 +50,7 @@ _TOO_MANY = Index()
 
 
 async def _search(elsewhere: Elsewhere, query: CandidateQuery) -> CandidateAnswer | None:
-    """Return the answer, None where what the service does not even know is asked for."""
+    """Return the answer, None where the service refuses the query: nothing there is as it asks."""
     answer = await _ask(elsewhere, query)
     if answer.status == 400:
         await read_names(elsewhere)
@@ -56,6 +59,9 @@ async def _search(elsewhere: Elsewhere, query: CandidateQuery) -> CandidateAnswe
             return None
         if known != query:
             answer = await _ask(elsewhere, known)
+        if answer.status == 400:
+            log.warning("the Placement service refuses a search", reason=answer.detail)
+            return None
     return answer.read(CandidateAnswer)
 
 
@@ -96,8 +102,8 @@ async def _read_index(elsewhere: Elsewhere) -> Index | None:
     async def read(uuid: str) -> ProviderRow | None:
         head = heads[uuid]
         shape = await read_shape(elsewhere, uuid, head.generation)
-        lines = await read_usage(elsewhere, uuid)
-        if shape is None or lines is None:
+        usages = await elsewhere.http.get(f"/resource_providers/{uuid}/usages", Usages)
+        if shape is None or usages is None:
             return None
         return ProviderRow(
             id=ids[uuid],
@@ -106,8 +112,8 @@ async def _read_index(elsewhere: Elsewhere) -> Index | None:
             generation=head.generation,
             parent_id=_id_of(ids, head.parent_provider_uuid),
             root_id=_id_of(ids, head.root_provider_uuid) or ids[uuid],
-            inventories={name: inventory for name, (inventory, _) in lines.items()},
-            used={name: used for name, (_, used) in lines.items()},
+            inventories=shape.inventories,
+            used={name: usages.usages.get(name, 0) for name in shape.inventories},
             traits=shape.traits,
             placement_aggregates=shape.placement_aggregates,
         )

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from roost.platform.errors import BadRequest
+from roost.platform.tls import client_context
 
 
 class ApiSettings(Struct, frozen=True, kw_only=True):
@@ -101,7 +102,7 @@ class PlacementClientSettings(Struct, frozen=True, kw_only=True):
     token: str = ""
     cafile: str = ""
     insecure: bool = False
-    timeout_s: Annotated[float, Meta(gt=0)] = 10
+    timeout_s: Annotated[float, Meta(gt=0)] = 30
     connections_max: Annotated[int, Meta(ge=1, le=1000)] = 16
 
     def check(self) -> None:
@@ -123,8 +124,10 @@ class PlacementClientSettings(Struct, frozen=True, kw_only=True):
             )
         if (ways[0] or ways[1]) and not self.auth_url:
             raise BadRequest("[placement_client] auth_url is needed: the address of the Keystone that knows the user")
-        if self.cafile and not Path(self.cafile).is_file():
-            raise BadRequest(f"[placement_client] cafile: there is no file {self.cafile}")
+        try:
+            client_context(self.cafile or None, None, None)
+        except BadRequest as error:
+            raise BadRequest(str(error).replace("--ca-file", "[placement_client] cafile")) from error
 
 
 class NeutronSettings(Struct, frozen=True, kw_only=True):
