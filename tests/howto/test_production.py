@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -174,9 +175,23 @@ async def test_each_node_is_restarted_in_turn_and_no_request_fails(dsn: str) -> 
                 finally:
                     load.ending = True
                     await running
-    assert load.failed == [], f"{len(load.failed)} of {load.statuses.total()}: {load.failed[:5]}"
+        assert load.failed == [], f"{len(load.failed)} of {load.statuses.total()}: {load.failed[:5]}"
+        assert_log_is_whole((made.directory / "roost.log").read_text(), load)
     sys.stderr.write(f"{load.statuses.total()} requests, {dict(load.statuses)}, 0 failed\n")
     await assert_all_are_kept(dsn, load.taken)
+
+
+def assert_log_is_whole(text: str, load: Load) -> None:
+    """The log file of all nodes has one line for each request, as oslo.log writes it."""
+    claims = re.findall(
+        r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \d+ (?:INFO|WARNING) roost\.api-1 "
+        r"\[None req-[0-9a-f-]{36} - - - - - -\] 127\.0\.0\.1 \"PUT /allocations/([0-9a-f-]{36})\" status: 204 "
+        r"len: 0 microversion: 1\.39 time: \d+\.\d{6}(?: slow: True)?$",
+        text,
+        re.MULTILINE,
+    )
+    assert sorted(claims) == sorted(load.taken)
+    assert " ERROR " not in text
 
 
 async def begin_load(session: aiohttp.ClientSession, url: str) -> Load:
