@@ -4,7 +4,7 @@ import asyncio
 import os
 import subprocess
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from tests.agent.cloud import free_port, until_true
 from tests.cluster import ROOST
+from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud
 from tests.network.conftest import MemberCompute
 
@@ -39,7 +40,7 @@ from roost.platform.env import Env
 from roost.platform.errors import BadRequest
 from roost.platform.http import mount
 from roost.seams.agent import GuestOrder, NetworkAway, NetworkRefused, PortWanted
-from roost.seams.compute import ServerPort
+from roost.seams.compute import ServerPort, ServerState
 
 SERVER = "5e000000-0000-4000-8000-000000000001"
 PORT_ID = str(uuid.uuid5(uuid.UUID(SERVER), "0"))
@@ -92,6 +93,7 @@ async def cloud(database: Database) -> Cloud:
     ledger = Ledger(database)
     await sync_standard_names(ledger)
     compute = MemberCompute()
+    compute.existing.add(SERVER)
     networks = Networks(database=database, env=Env(), placement=LocalPlacement(ledger), compute=compute)
     return Cloud(networks, LocalNetwork(networks), compute)
 
@@ -152,6 +154,24 @@ async def test_a_port_that_is_asked_for_twice_is_made_once_with_the_id_of_its_ni
     (port,) = (await ports_of(cloud)).values()
     assert (port.host, port.made_for, port.device_id, len(port.addresses)) == ("r1-h1", SERVER, SERVER, 1)
     assert first.addresses == tuple(item.address for item in port.addresses)
+
+
+async def test_no_port_is_made_for_a_server_that_is_gone(cloud: Cloud, network: Network, api: NetworkApi) -> None:
+    compute = cloud.networks.compute
+    assert isinstance(compute, MemberCompute)
+    compute.existing.clear()
+    with pytest.raises(NetworkRefused, match="no port is made for it"):
+        await api.take_port(wanted(network))
+    answers = iter([{SERVER: ServerState(claiming=True, unfinished=True)}, {}])
+
+    async def going(_server_ids: Sequence[str]) -> dict[str, ServerState]:
+        return next(answers)
+
+    compute.get_server_states = going  # type: ignore[method-assign]
+    with pytest.raises(NetworkRefused, match="no port is made for it"):
+        await api.take_port(wanted(network))
+    assert await ports_of(cloud) == {}
+    await assert_books_agree(cloud.networks.database)
 
 
 async def test_a_host_that_reaches_no_segment_is_refused_and_nothing_is_claimed(

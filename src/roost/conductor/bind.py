@@ -167,7 +167,9 @@ def _information(
     build: Build, port: Port, networks: Mapping[str, NetworkView], bound: Bound | None = None
 ) -> ServerPort:
     """Return what the host is told of a port. bound: None where its agent is to make or bind it."""
-    maker = "conductor" if build.work.stages.makes_ports else "agent"
+    work = build.work
+    asked = any(nic.port_id_of(work.server_id) == port.id for nic in work.spec.nics)
+    maker = "roost" if not asked else "conductor" if work.stages.makes_ports else "agent"
     return ServerPort(
         port_id=None if port.pools else port.id,
         tag=port.tag,

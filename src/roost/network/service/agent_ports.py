@@ -7,7 +7,7 @@ the build as one that the conductor makes. The network service claims for it whe
 from msgspec import Struct
 from msgspec.structs import replace
 
-from roost.network.errors import IpAddressGenerationFailure, PortInUse, RevisionNumberConstraintFailed
+from roost.network.errors import IpAddressGenerationFailure, PortInUse, PortNotFound, RevisionNumberConstraintFailed
 from roost.network.model import COMPUTE_OWNER, Port, PortFilter
 from roost.network.rules import bindings, requests
 from roost.network.rules.requests import Placing
@@ -31,9 +31,28 @@ class AgentPort(Struct, frozen=True, kw_only=True):
 async def take_port(networks: Networks, wanted: AgentPort) -> Port:
     """Return the NIC's port, made, reserved for the server's build and bound to the host, with claimed addresses.
 
-    A port that is so already is returned as it is. Raises NotFound, Conflict: it is another server's, it is bound to
-    another host and the revision is not the present one, or no segment that the host reaches has an address free.
+    A port that is so already is returned as it is. Raises NotFound, also where there is no such server, and Conflict:
+    it is another server's, it is bound to another host and the revision is not the present one, or no segment that the
+    host reaches has an address free.
     """
+    await _refuse_gone(networks, wanted.server_id)
+    taken = await _take(networks, wanted)
+    try:
+        await _refuse_gone(networks, wanted.server_id)
+    except PortNotFound:
+        # It went while this call was under way, and its ports were given back before this one was there.
+        await builds.release_server_ports(networks, [wanted.server_id], [taken.id], restore=True)
+        raise
+    return taken
+
+
+async def _refuse_gone(networks: Networks, server_id: str) -> None:
+    """Raise PortNotFound where there is no such server."""
+    if not await networks.compute.get_server_states([server_id]):
+        raise PortNotFound(f"Server {server_id} could not be found: no port is made for it.")
+
+
+async def _take(networks: Networks, wanted: AgentPort) -> Port:
     port_id = bindings.port_id(wanted.server_id, wanted.nic)
     before = await _find(networks, port_id)
     if before is not None and before.device_id == wanted.server_id and _is_taken(before, wanted):
