@@ -1,9 +1,11 @@
 """What consumers are told of a server's life: which notifications, in which order, by whom, on whose request."""
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
+from tests.blocked import until_blocked
 from tests.conductor.world import BY, World
 from tests.network.cloud import PROJECT
 
@@ -265,6 +267,22 @@ async def lock_and_fail(world: World, server_id: str) -> None:
         await action_log.begin(world.compute, tx, server_id, "lock", BY)
         assert await tx.fetchval("SELECT count(*) FROM compute.outbox") == 1
         raise Conflict("rolled back")
+
+
+async def test_two_transactions_tell_of_one_server_in_their_order(world: World) -> None:
+    server = await booted(world)
+    await take(world)
+
+    async def unlock_later() -> None:
+        async with world.database.transaction() as tx:
+            await action_log.begin(world.compute, tx, server.id, "unlock", BY)
+
+    async with world.database.transaction() as tx:
+        await action_log.begin(world.compute, tx, server.id, "lock", BY)
+        later = asyncio.create_task(unlock_later())
+        await until_blocked(world.database, 1)
+    await later
+    assert await told(world, server.id) == ["instance.lock nova-api:here", "instance.unlock nova-api:here"]
 
 
 async def test_nothing_is_written_where_nobody_is_notified(world: World) -> None:

@@ -28,9 +28,13 @@ OUTBOX = Outbox("compute", host="here", destinations=("webhook",))
 
 @dataclass
 class Receiver:
-    """A receiver over real HTTP. statuses: subject -> what is answered instead of 204, "" for all. held: it waits."""
+    """A receiver over real HTTP. statuses: subject -> what is answered instead of 204, "" for all. held: it waits.
+
+    asked: what came; seen: what was taken.
+    """
 
     seen: list[tuple[str, int]] = field(default_factory=list)
+    asked: list[tuple[str, int]] = field(default_factory=list)
     statuses: dict[str, int] = field(default_factory=dict)
     held: asyncio.Event | None = None
     port: int = 0
@@ -44,6 +48,7 @@ class Receiver:
         expected = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
         assert request.headers["X-Roost-Signature"] == f"sha256={expected}"
         payload = msgspec.json.decode(body)["payload"]
+        self.asked.append((payload["subject"], payload["number"]))
         if self.held is not None:
             await self.held.wait()
         status = self.statuses.get(payload["subject"], self.statuses.get("", 204))
@@ -189,6 +194,7 @@ async def test_what_is_refused_holds_up_its_subject_alone_until_it_is_parked(dat
         receiver.statuses["a"] = 400
         await deliverer.work()
         assert receiver.seen == [("b", 1)]
+        assert ("a", 2) not in receiver.asked, "what follows of its subject waits with it"
         assert (await state_of(database)).waiting == 2
         await make_due(database)
         await execute(database, "UPDATE compute.outbox SET created_at = now() - interval '1 day 1 s' WHERE id = 1")
