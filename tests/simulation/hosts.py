@@ -126,9 +126,9 @@ class Hosts:
                 ports = (await get_server(self.compute, server_id)).ports
                 guest.addresses &= {address for port in ports for address in port.addresses}
 
-    def present_on(self, host: str) -> set[str]:
-        """Return the servers of which a host with power has a guest that nobody fenced."""
-        return {server for (server, on), guest in self.guests.items() if on == host and not guest.dark}
+    def list_present(self) -> set[tuple[str, str]]:
+        """Return (server, host) of guests on hosts that have had power all along."""
+        return {key for key, guest in self.guests.items() if not guest.dark}
 
     def check_nics(self) -> None:
         """Raise AssertionError where two guests with their NICs up are one server's, or have one address."""

@@ -5,6 +5,7 @@ python -m tests.simulation.mutations [NAME...]    all, or some; MUTATION_SEEDS=N
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -135,6 +136,7 @@ async def count_seeds(dsn: str, mutation: Callable[[], AbstractContextManager[An
 def main() -> None:
     """Break each, and say what came of it. Exit status 1 if one was not noticed."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: no PostgreSQL stays behind
     unnoticed = False
     with a_database() as dsn:
         asyncio.run(prepare(dsn))

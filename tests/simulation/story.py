@@ -73,10 +73,10 @@ SELECT s.status, w.stage, EXISTS (SELECT FROM compute.move m WHERE m.server_id =
     EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id AND g.lost_at IS NOT NULL) AS guest_lost
 FROM compute.server s LEFT JOIN compute.work w ON w.server_id = s.id WHERE s.id = $1
 """
-CLAIMED_ON = """
-SELECT coalesce(m.server_id, a.consumer_uuid) AS server_id FROM placement.allocation a
+CLAIMED = """
+SELECT coalesce(m.server_id, a.consumer_uuid) AS server_id, h.name FROM placement.allocation a
 JOIN placement.provider p ON p.id = a.provider_id JOIN compute.host h ON h.provider_uuid = p.uuid
-LEFT JOIN compute.move m ON m.uuid = a.consumer_uuid WHERE h.name = $1
+LEFT JOIN compute.move m ON m.uuid = a.consumer_uuid
 """
 
 
@@ -308,6 +308,7 @@ class Story:
         ended = await run_planned(self.world.conductor, Plan(None, 0))
         if ended != "nothing":
             self.note("a conductor:", ended)
+            await self._check_claims()
 
     async def misconduct(self, fate: Fate | None = None) -> None:
         """A conductor that has bad luck; one that sleeps is there until it is woken."""
@@ -342,25 +343,25 @@ class Story:
             plan, task = self.sleepers.pop(self.random.randrange(len(self.sleepers)))
             plan.woken.set()
             self.note("a conductor wakes:", await task)
+            await self._check_claims()
 
     async def host_turn(self) -> None:
         host = self.random.choice(self.hosts.names)
         how = self.random.choices(list(Turn), (12, 3, 2, 2, 3, 1))[0]
         if orders := await self.hosts.turn(host, how):
             self.note(host, "had", orders, "orders:", how.value)
-            await self._check_claims(host)
 
     async def all_hosts(self) -> None:
         for host in self.hosts.names:
             await self.hosts.turn(host, Turn.FINE)
         self.note("all hosts")
 
-    async def _check_claims(self, host: str) -> None:
+    async def _check_claims(self) -> None:
         """What is there is claimed, until it is gone."""
         async with self.world.database.connection() as connection:
-            claimed = {row["server_id"] for row in await connection.fetch(CLAIMED_ON, host)}
-        stray = self.hosts.present_on(host) - claimed
-        assert not stray, f"{host} has guests for which nothing is claimed: {stray}"
+            claimed = {(row["server_id"], row["name"]) for row in await connection.fetch(CLAIMED)}
+        stray = self.hosts.list_present() - claimed
+        assert not stray, f"guests for which nothing is claimed: {stray}"
 
     async def send_late(self) -> None:
         if self.hosts.late:
