@@ -21,6 +21,7 @@ from roost.platform.postgres import PrivatePostgres
 LONGEST = (
     "tests/test_postgres_versions.py",
     "tests/upgrade/",
+    "tests/simulation/",
     "tests/howto/",
     "tests/schemathesis/",
     "tests/clients/",

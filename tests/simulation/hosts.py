@@ -3,12 +3,15 @@
 What a host has is never wrong; what is heard of it may be. No two guests of a server ever have their NICs up at once.
 """
 
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
 from tests.agent.cloud import AGENT
 
 from roost.compute.service import Compute, guests
+from roost.compute.service.servers import get_server
 from roost.platform.errors import RoostError
 from roost.seams.agent import NICS_UP, GuestOrder, GuestReport, Refusal
 
@@ -26,10 +29,11 @@ class Turn(Enum):
 
 @dataclass
 class Guest:
-    """What a host has of a server. dark: since the host lost its power."""
+    """What a host has of a server. addresses: as its NICs were bound. dark: since the host lost its power."""
 
     attempt: int
     state: str
+    addresses: frozenset[str] = frozenset()
     dark: bool = False
 
 
@@ -61,10 +65,10 @@ class Hosts:
             return 0
         polled = await guests.Polls(self.compute).poll([host], agent=AGENT, busy=[], wait_s=0)
         reports = [report for order in polled.orders if (report := await self._carry_out(order, how)) is not None]
-        for (server_id, on), guest in self.guests.items():
+        for (_, on), guest in self.guests.items():
             if on == host and guest.dark:  # nobody wants it gone
                 guest.dark = False
-                self._check_nics(server_id)
+        self.check_nics()
         if how is Turn.LATE:
             self.late += reports
         elif how is not Turn.LOST:
@@ -91,14 +95,15 @@ class Hosts:
                 self.guests.pop(key, None)
                 state = "failed"
             else:
-                self.guests[key] = Guest(order.attempt, state)
+                addresses = frozenset(address for port in order.ports for address in port.addresses)
+                self.guests[key] = Guest(order.attempt, state, addresses)
         elif how is Turn.STUBBORN:
             state = "failed" if guest.state == "incoming" else "unchanged"
             if state == "failed":
                 del self.guests[key]
         else:
             guest.state, guest.dark = state, False
-        self._check_nics(order.server_id)
+        self.check_nics()
         return self._report(order, state)
 
     async def _begin(self, order: GuestOrder) -> bool:
@@ -114,10 +119,27 @@ class Hosts:
             desired=order.desired,
         )  # fmt: skip
 
-    def _check_nics(self, server_id: str) -> None:
+    async def replug(self) -> None:
+        """Take from guests the addresses that their servers have given up while they run."""
+        for (server_id, _), guest in self.guests.items():
+            with suppress(RoostError):
+                ports = (await get_server(self.compute, server_id)).ports
+                guest.addresses &= {address for port in ports for address in port.addresses}
+
+    def list_present(self) -> set[tuple[str, str]]:
+        """Return (server, host) of guests on hosts that have had power all along."""
+        return {key for key, guest in self.guests.items() if not guest.dark}
+
+    def check_nics(self) -> None:
+        """Raise AssertionError where two guests with their NICs up are one server's, or have one address."""
         up = [
-            host
+            (server, host, guest)
             for (server, host), guest in self.guests.items()
-            if server == server_id and guest.state in NICS_UP and not guest.dark and host not in self.off
+            if guest.state in NICS_UP and not guest.dark and host not in self.off
         ]
-        assert len(up) < 2, f"two guests of {server_id} have their NICs up: on {up}"
+        for name, owners in (
+            ("server", [(server, host) for server, host, _ in up]),
+            ("address", [(address, host) for _, host, guest in up for address in guest.addresses]),
+        ):
+            twice = [owner for owner, count in Counter(owner for owner, _ in owners).items() if count > 1]
+            assert not twice, f"NICs of one {name} are up twice: {[pair for pair in owners if pair[0] in twice]}"

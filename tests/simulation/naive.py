@@ -24,7 +24,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "attach": frozenset({"ACTIVE", "SHUTOFF", "PAUSED"}),
     "detach": frozenset({"ACTIVE", "SHUTOFF", "PAUSED"}),
 }
-"""Action -> the statuses in which a server that is doing nothing takes it. Source: Nova's API guide, server concepts."""
+"""Action -> the statuses in which an idle server takes it. Source: Nova's API guide, server concepts."""
 POWER = frozenset({"stop", "start", "pause", "unpause", "suspend", "resume", "reboot-soft", "reboot-hard", "rebuild"})
 
 

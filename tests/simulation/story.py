@@ -30,9 +30,11 @@ from roost.network.service.reconciler import reconcile_once as reconcile_ports
 from roost.platform.database import Database
 from roost.platform.errors import RoostError
 
-STEPS = 45
+STEPS = 40
 SERVERS_MAX = 7
 SLEEPERS_MAX = 2
+CALLS = (1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 10, 12, 14)
+"""Which of a conductor's calls goes wrong; a batch of deletes makes four, a boot nine."""
 REST_ROUNDS_MAX = 60
 REST_ROUND_S = 31.0
 HOSTS = {"r1-h1": "rack1", "r1-h2": "rack1", "r1-h3": "rack1", "r2-h1": "rack2", "r2-h2": "rack2"}
@@ -71,6 +73,12 @@ SELECT s.status, w.stage, EXISTS (SELECT FROM compute.move m WHERE m.server_id =
     EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id AND g.lost_at IS NOT NULL) AS guest_lost
 FROM compute.server s LEFT JOIN compute.work w ON w.server_id = s.id WHERE s.id = $1
 """
+CLAIMED = """
+SELECT coalesce(m.server_id, a.consumer_uuid) AS server_id, h.name FROM placement.allocation a
+JOIN placement.provider p ON p.id = a.provider_id JOIN compute.host h ON h.provider_uuid = p.uuid
+LEFT JOIN compute.move m ON m.uuid = a.consumer_uuid
+"""
+
 
 LEFT = (
     "SELECT id, status, task_state, host, power, fault FROM compute.server ORDER BY sequence",
@@ -118,6 +126,8 @@ class Story:
         """Go through the story, then let everything rest, and look at what is left."""
         with advances_planned(), patch.object(actions, "SETTLE_WAIT_S", 0):
             try:
+                for step in (Story.boot, Story.boot, Story.conduct, Story.all_hosts, Story.conduct):
+                    await step(self)
                 for _ in range(steps):
                     await self._step()
                 await self._rest()
@@ -168,7 +178,7 @@ class Story:
             made = await server_service.create_servers(self.world.compute, request, project_id=PROJECT, user_id="user")
         except RoostError as error:
             self.note("boot refused:", type(error).__name__)
-            assert any(nic.port_id for nic in nics), error
+            assert any(nic.port_id for nic in nics), error  # noqa: PT017 - the error is an answer
             return
         self.servers += made.server_ids
         self.note("boot", *made.server_ids, "with", *[nic.port_id or "a network" for nic in nics])
@@ -210,6 +220,7 @@ class Story:
             self.note(what, port, "refused:", type(error).__name__)
             return False
         self.note(what, port)
+        await self.hosts.replug()
         return True
 
     async def delete(self) -> None:
@@ -273,6 +284,7 @@ class Story:
             await self._ask(
                 "detach", server_id, lambda: interfaces.detach_interface(self.world.compute, server, port_id, BY)
             )
+            await self.hosts.replug()
 
     async def _ask(self, action: str, server: str, ask: Callable[[], Awaitable[Any]]) -> bool:
         """Ask it of a server; the answer must be the one that the naive table expects."""
@@ -296,10 +308,11 @@ class Story:
         ended = await run_planned(self.world.conductor, Plan(None, 0))
         if ended != "nothing":
             self.note("a conductor:", ended)
+            await self._check_claims()
 
-    async def misconduct(self) -> None:
+    async def misconduct(self, fate: Fate | None = None) -> None:
         """A conductor that has bad luck; one that sleeps is there until it is woken."""
-        plan = Plan(self.random.choice(list(Fate)), self.random.randrange(1, 14))
+        plan = Plan(fate or self.random.choice(list(Fate)), self.random.choice(CALLS))
         task = asyncio.create_task(run_planned(self.world.conductor, plan))
         asleep = asyncio.create_task(plan.asleep.wait())
         await asyncio.wait((task, asleep), return_when=asyncio.FIRST_COMPLETED)
@@ -312,11 +325,25 @@ class Story:
         elif task.result() != "nothing":
             self.note("a conductor:", task.result(), plan.met and plan.fate and plan.fate.value, plan.met)
 
+    async def overtaken(self) -> None:
+        """A conductor sleeps until another has its servers, something has come of it, and then wakes."""
+        fate = self.random.choice((Fate.SLEEPS_BEFORE, Fate.SLEEPS_AFTER))
+        await self.misconduct(fate)
+        if not self.sleepers:
+            return
+        await self.pass_time(35.0)
+        meanwhile = (Story.conduct, Story.host_turn, Story.all_hosts, Story.delete, Story.move, Story.cut_off)
+        await self.conduct()
+        for step in self.random.choices(meanwhile, (6, 4, 3, 2, 2, 0.5), k=self.random.randrange(4)):
+            await step(self)
+        await self.wake()
+
     async def wake(self) -> None:
         if self.sleepers:
             plan, task = self.sleepers.pop(self.random.randrange(len(self.sleepers)))
             plan.woken.set()
             self.note("a conductor wakes:", await task)
+            await self._check_claims()
 
     async def host_turn(self) -> None:
         host = self.random.choice(self.hosts.names)
@@ -328,6 +355,13 @@ class Story:
         for host in self.hosts.names:
             await self.hosts.turn(host, Turn.FINE)
         self.note("all hosts")
+
+    async def _check_claims(self) -> None:
+        """What is there is claimed, until it is gone."""
+        async with self.world.database.connection() as connection:
+            claimed = {(row["server_id"], row["name"]) for row in await connection.fetch(CLAIMED)}
+        stray = self.hosts.list_present() - claimed
+        assert not stray, f"guests for which nothing is claimed: {stray}"
 
     async def send_late(self) -> None:
         if self.hosts.late:
@@ -429,7 +463,7 @@ class Story:
         return done
 
     async def _has_guest(self, server_id: str) -> bool:
-        """Whether a host was asked for a guest of the server that it does not have: who rebuilt it, rebuilds or deletes it."""
+        """Whether a host is still asked for a guest that it failed to make again: for its user to delete."""
         async with self.world.database.connection() as connection:
             return bool(await connection.fetchval("SELECT count(*) FROM compute.guest WHERE server_id = $1", server_id))
 
@@ -470,7 +504,7 @@ OTHER_REASONS = frozenset({"resize", "attach", "detach"})
 WEIGHTS: dict[Callable[[Story], Awaitable[None]], float] = {
     Story.boot: 8, Story.make_port: 3, Story.change_port: 2, Story.delete_port: 1, Story.delete: 4,
     Story.power: 6, Story.rebuild: 1, Story.move: 9, Story.end_move: 3, Story.abort: 1.5, Story.attach: 1.5,
-    Story.detach: 1.5, Story.conduct: 16, Story.misconduct: 14, Story.wake: 3, Story.host_turn: 16,
+    Story.detach: 1.5, Story.conduct: 16, Story.misconduct: 10, Story.overtaken: 8, Story.wake: 3, Story.host_turn: 16,
     Story.all_hosts: 8, Story.send_late: 3, Story.cut_off: 1, Story.lose_power: 1, Story.come_back: 2,
     Story.evacuate: 2, Story.pass_time: 7, Story.skew: 1, Story.look_for_silent: 1, Story.reconcile: 3,
 }  # fmt: skip

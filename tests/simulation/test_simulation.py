@@ -9,22 +9,28 @@ import time
 import pytest
 from tests.simulation.seeds import prepare, run_seed
 
-FIRST_SEED = 1
-SEEDS = int(os.environ.get("SIMULATION_SEEDS", "100"))
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", "120"))
+CHAPTERS = 4
+"""The seeds are shared out among so many tests, which different workers run."""
 FOUND_SOMETHING: tuple[int, ...] = ()
-"""Seeds that found a bug stay."""
+"""Seeds that found a bug of Roost stay. (32, 46, 47 and 53 found mistakes of the simulation.)"""
+pytestmark = pytest.mark.timeout(max(900, 15 * SEEDS))
 
 
-async def test_stories_end_well(dsn: str) -> None:
-    await prepare(dsn)
+@pytest.mark.parametrize("chapter", range(CHAPTERS))
+async def test_stories_end_well(dsn: str, chapter: int) -> None:
     only = os.environ.get("SIMULATION_SEED")
-    seeds = [int(only)] if only else [*FOUND_SOMETHING, *range(FIRST_SEED, FIRST_SEED + SEEDS)]
+    if only and chapter:
+        pytest.skip("SIMULATION_SEED names one story")
+    seeds = [int(only)] if only else [*FOUND_SOMETHING, *range(1, SEEDS + 1)][chapter::CHAPTERS]
+    await prepare(dsn)
     began_s = time.process_time()
     for seed in seeds:
         told = await run_seed(dsn, seed)
         if only:
             print("\n".join(told))  # noqa: T201
-    print(f"{(time.process_time() - began_s) / len(seeds):.2f} s of CPU for each of {len(seeds)} seeds")  # noqa: T201
+    spent_s = time.process_time() - began_s
+    print(f"{spent_s / max(1, len(seeds)):.2f} s of CPU, PostgreSQL's not counted, for each of {len(seeds)} seeds")  # noqa: T201
 
 
 @pytest.mark.parametrize("seed", [7, 8])
