@@ -6,23 +6,23 @@ Exit status 0: done, nothing is left to do; 1: it failed; 2: wrong usage; 3 and 
 import os
 import re
 import sys
-from collections.abc import Coroutine
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 
-from roost.cli import agent_tokens, aggregates, endings, notifications, upgrading
+from roost.cli import aggregates, endings, notifications, upgrading
 from roost.cli.adopt import adopt
+from roost.cli.agent_token_commands import agent_token_app
 from roost.cli.asking import AsJson
 from roost.cli.audit import audit, destroy_guest
-from roost.cli.endings import Result
 from roost.cli.help_text import PlainCommand, PlainGroup, new_program
 from roost.cli.import_report import exit_status, print_report, report_json
 from roost.cli.keystone import credentials_of
 from roost.cli.ledger_target import LedgerTarget, open_ledger
+from roost.cli.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, run_manage
 from roost.cli.network_info import heal
 from roost.cli.placement_source import Source, read_placement
 from roost.cli.story_output import Bars
@@ -36,9 +36,6 @@ from roost.platform.logs import configure_logging
 UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 app = new_program("roost-manage", "What operators do to a Roost's database.")
-agent_token_app = typer.Typer(
-    cls=PlainGroup, help="The tokens by which agents authenticate, where --auth is not none.", no_args_is_help=True
-)
 app.add_typer(agent_token_app, name="agent-token")
 placement_app = typer.Typer(cls=PlainGroup, help="What nova-manage does to Placement.", no_args_is_help=True)
 app.add_typer(placement_app, name="placement")
@@ -54,19 +51,6 @@ class ResourceClass(Enum):
     VCPU = "VCPU"
     MEMORY_MB = "MEMORY_MB"
     DISK_GB = "DISK_GB"
-
-
-DataDir = Annotated[Path | None, typer.Option(help="Where Roost's private PostgreSQL lives.", show_default="./roost")]
-DatabaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--database",
-        envvar="ROOST_DATABASE",
-        help="Roost's PostgreSQL instead: postgresql://user:password@host/name.",
-    ),
-]
-PgBin = Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")]
-ConfigFile = Annotated[Path | None, typer.Option(help="The roost.toml that the services have.")]
 
 
 def main() -> None:
@@ -117,7 +101,7 @@ def _import_placement(
         overwrite=overwrite,
         as_json=as_json,
     )
-    raise typer.Exit(_run(work))
+    raise typer.Exit(run_manage(work))
 
 
 @app.command("export-placement", cls=PlainCommand)
@@ -156,7 +140,7 @@ def _export_placement(
     work = export_placement(
         target_url, source, token=token, ca_file=ca_file, dry_run=dry_run, delete=delete, say=say
     )  # fmt: skip
-    raise typer.Exit(_run(work))
+    raise typer.Exit(run_manage(work))
 
 
 @app.command("convert-config", cls=PlainCommand)
@@ -201,7 +185,7 @@ def _audit(
     asks = repair and not yes and not as_json and sys.stdin.isatty()
     confirm = (lambda: typer.confirm("Repair what can be?")) if asks else None
     work = audit(target, table_console(), config=config, repair=repair, as_json=as_json, confirm=confirm)
-    raise typer.Exit(_run(work))
+    raise typer.Exit(run_manage(work))
 
 
 @app.command("adopt", cls=PlainCommand)
@@ -228,7 +212,7 @@ def _adopt(
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     console = table_console()
     work = adopt(target, console, config=config, dry_run=dry_run, as_json=as_json, give_back_all=give_back_all)
-    raise typer.Exit(_run(work))
+    raise typer.Exit(run_manage(work))
 
 
 @app.command("destroy-guest", cls=PlainCommand)
@@ -252,7 +236,7 @@ def _destroy_guest(
         raise typer.BadParameter(f"{server}: expected the id of a server")
     if not yes and not typer.confirm(f"Destroy the guest of server {server} on host {host}?"):
         raise typer.Exit(1)
-    raise typer.Exit(_run(destroy_guest(target, server, host, config=config)))
+    raise typer.Exit(run_manage(destroy_guest(target, server, host, config=config)))
 
 
 @placement_app.command("sync_aggregates", cls=PlainCommand)
@@ -294,7 +278,7 @@ def _sync_aggregates(
         verbose=verbose,
         as_json=as_json,
     )
-    raise typer.Exit(_run(work))
+    raise typer.Exit(run_manage(work))
 
 
 @app.command("set_allocation_ratio", cls=PlainCommand)
@@ -327,7 +311,7 @@ def _set_allocation_ratio(
         resource_class=resource_class.value,
         ratio=allocation_ratio,
     )
-    raise typer.Exit(_run(work))
+    raise typer.Exit(run_manage(work))
 
 
 @app.command("notifications", cls=PlainCommand)
@@ -347,57 +331,9 @@ def _notifications(
     Example: `roost-manage notifications --data-dir /var/lib/roost --retry-parked`
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
-    raise typer.Exit(_run(notifications.show(target, table_console(), retry_parked=retry_parked, as_json=as_json)))
-
-
-@agent_token_app.command("create", cls=PlainCommand)
-def _create_agent_token(
-    host: Annotated[
-        list[str],
-        typer.Option(metavar="NAME|PATTERN", help="A host, or a pattern: rack1-*, * for all; may be repeated."),
-    ],
-    name: Annotated[str, typer.Option(help="What you call it: where it is, or who has it.")] = "",
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    as_json: AsJson = False,
-) -> None:
-    """Make a token that lets an agent serve these hosts and do nothing else, and print it this once.
-
-    Only its hash is kept. Quote patterns, or the shell takes them for files.
-
-    Example: `(umask 077; roost-manage agent-token create --host 'rack1-*' --name rack1 > rack1.token)`
-    """
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
-    _run(agent_tokens.create(target, hosts=host, name=name, as_json=as_json))
-
-
-@agent_token_app.command("list", cls=PlainCommand)
-def _list_agent_tokens(
-    data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgBin = None, as_json: AsJson = False
-) -> None:
-    """List the tokens with their hosts, when they were made, last used and revoked; never a token itself.
-
-    Example: `roost-manage agent-token list --data-dir /var/lib/roost`
-    """
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
-    _run(agent_tokens.list_tokens(target, table_console(), as_json=as_json))
-
-
-@agent_token_app.command("revoke", cls=PlainCommand)
-def _revoke_agent_token(
-    token_id: Annotated[str, typer.Argument(metavar="ID", help="As list shows it.")],
-    data_dir: DataDir = None,
-    database: DatabaseUrl = None,
-    pg_bin: PgBin = None,
-    as_json: AsJson = False,
-) -> None:
-    """Have a token refused everywhere within 5 seconds. Its agents' guests run on.
-
-    Example: `roost-manage agent-token revoke 1b4e28ba-2fa1-11d2-883f-0016d3cca427`
-    """
-    target = LedgerTarget.choose(data_dir, database, pg_bin)
-    _run(agent_tokens.revoke(target, token_id, as_json=as_json))
+    raise typer.Exit(
+        run_manage(notifications.show(target, table_console(), retry_parked=retry_parked, as_json=as_json))
+    )
 
 
 @db_app.command("upgrade", cls=PlainCommand)
@@ -414,7 +350,7 @@ def _upgrade_db(
     Example: `roost-manage db upgrade --expand --database postgresql://roost@db.example/roost`
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
-    _run(upgrading.upgrade(target, table_console(), expand=expand))
+    run_manage(upgrading.upgrade(target, table_console(), expand=expand))
 
 
 @db_app.command("check", cls=PlainCommand)
@@ -431,7 +367,7 @@ def _check_db(
     Example: `roost-manage db check --database postgresql://roost@db.example/roost`
     """
     target = LedgerTarget.choose(data_dir, database, pg_bin)
-    raise typer.Exit(_run(upgrading.check(target, table_console(), as_json=as_json)))
+    raise typer.Exit(run_manage(upgrading.check(target, table_console(), as_json=as_json)))
 
 
 @status_app.command("upgrade-check", cls=PlainCommand)
@@ -476,12 +412,7 @@ def _heal_network_info(
     if server is not None and not UUID.fullmatch(server):
         raise typer.BadParameter(f"--server {server}: expected the id of a server")
     work = heal(target, table_console(), server=server, dry_run=dry_run, config=config, as_json=as_json)
-    raise typer.Exit(_run(work))
-
-
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
-    configure_logging("manage")
-    return endings.run(work, program="roost-manage")
+    raise typer.Exit(run_manage(work))
 
 
 async def import_placement(
