@@ -13,7 +13,7 @@ from roost.compute.service.aggregate_sync import sync_aggregates
 from roost.compute.service.hosts import register_hosts
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.auth import Unrestricted
-from roost.platform.database import Database
+from roost.platform.database import Connection, Database
 from roost.platform.wakeup import Wakeups
 from roost.seams.agent import HostReport
 
@@ -40,13 +40,18 @@ async def _world(database: Database, row: Row) -> Compute:
     reports = [HostReport(name=f"h{n}", vcpus=4, ram_mb=4096, disk_gb=40) for n in range(row.hosts)]
     await register_hosts(cloud.compute, reports, agent=None)
     async with database.transaction() as tx:
-        await tx.execute(
-            "INSERT INTO compute.host_aggregate (uuid, name, of_operator)"
-            " SELECT gen_random_uuid(), 'a' || n, true FROM generate_series(1, $1::int) AS n",
-            row.segments,
-        )
+        await make_aggregates(tx, row.segments)
         await tx.execute(MAKE_MEMBERS, row.segments)
     return cloud.compute
+
+
+async def make_aggregates(tx: Connection, count: int) -> None:
+    """Make so many operators' aggregates, without members."""
+    await tx.execute(
+        "INSERT INTO compute.host_aggregate (uuid, name, of_operator)"
+        " SELECT gen_random_uuid(), 'a' || n, true FROM generate_series(1, $1::int) AS n",
+        count,
+    )
 
 
 async def _round(compute: Compute, row: Row) -> float:
