@@ -66,6 +66,7 @@ class Calls:
         self.names: list[str] = []
         self.broken: Exception | None = None
         self.hangs = False
+        self.answered = asyncio.Event()
         for name in ("ensure_providers", "set_placement_aggregates"):
             monkeypatch.setattr(compute.placement, name, self._counting(name, getattr(compute.placement, name)))
 
@@ -73,7 +74,12 @@ class Calls:
         async def call(*arguments: Any, **more: Any) -> Any:
             self.names.append(name)
             if self.hangs:
-                await asyncio.sleep(3600)
+                try:
+                    await asyncio.shield(self.answered.wait())
+                finally:
+                    await (
+                        self.answered.wait()
+                    )  # a write to a placement elsewhere waits for its answer when it is cut off
             if self.broken is not None:
                 raise self.broken
             return await real(*arguments, **more)
@@ -227,6 +233,7 @@ async def test_where_placement_cannot_be_reached_the_change_is_made_and_mirrored
     assert (await act(call, gone, "remove_host", host="h1")).status == 200
     assert (await call("DELETE", f"/v2.1/os-aggregates/{gone['id']}")).status == 200
     calls.broken, calls.hangs = None, False
+    calls.answered.set()
     assert await mirrored(compute, "h1") == {kept["uuid"], gone["uuid"]}
     await hosts_service.publish_hosts(compute)
     assert (await mirrored(compute, "h1"), await mirrored(compute, "h2")) == ({kept["uuid"]}, {kept["uuid"]})

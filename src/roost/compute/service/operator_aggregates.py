@@ -5,7 +5,8 @@ it cannot be reached, by the next round that publishes hosts. So no answer waits
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
 
 import asyncpg
 import structlog
@@ -107,8 +108,7 @@ async def delete_aggregate(compute: Compute, aggregate_id: int, by: Requester | 
         await _announce(compute, tx, "delete", aggregate_id, by)
         await store.retire_host_aggregate(tx, aggregate_id)
     try:
-        async with asyncio.timeout(MIRROR_TIMEOUT_S):
-            await clear_providers(compute, [aggregate.uuid])
+        await _in_time(clear_providers(compute, [aggregate.uuid]))
     except (RoostError, TimeoutError, OSError) as error:
         _warn(aggregate, (), error)
 
@@ -215,10 +215,36 @@ def _raise_conflict(problem: str | None, prefix: str) -> None:
 async def _publish(compute: Compute, aggregate: HostAggregate, hosts: Sequence[str]) -> None:
     """Tell placement of the members now; what cannot be told stays wanted, and is told by a later round."""
     try:
-        async with asyncio.timeout(MIRROR_TIMEOUT_S):
-            await publish_hosts(compute, hosts)
+        await _in_time(publish_hosts(compute, hosts))
     except (RoostError, TimeoutError, OSError) as error:
         _warn(aggregate, hosts, error)
+
+
+async def _in_time(telling: Coroutine[Any, Any, object]) -> None:
+    """Wait for what is told to placement for MIRROR_TIMEOUT_S. Raises TimeoutError, and whatever it raised until then.
+
+    A write to a placement elsewhere that is cut off waits for its answer: it ends by itself, and nobody waits for it.
+    """
+    task = asyncio.ensure_future(telling)
+    try:
+        done, _ = await asyncio.wait([task], timeout=MIRROR_TIMEOUT_S)
+    finally:
+        if not task.done():
+            _ENDING.add(task)
+            task.add_done_callback(_end)
+            task.cancel()
+    if not done:
+        raise TimeoutError
+    task.result()
+
+
+_ENDING: set[asyncio.Future[object]] = set()
+
+
+def _end(task: asyncio.Future[object]) -> None:
+    _ENDING.discard(task)
+    if not task.cancelled():
+        task.exception()  # placement is told again anyhow
 
 
 def _warn(aggregate: HostAggregate, hosts: Sequence[str], error: BaseException) -> None:
