@@ -57,7 +57,8 @@ async def no_binding_left(database: Database) -> AsyncIterator[None]:
 async def booted(world: World, network: Network) -> Any:
     (server_id,) = await world.boot(network.id)
     await world.run()
-    return await server_service.get_server(world.compute, server_id)
+    server = await server_service.get_server(world.compute, server_id)
+    return replace(server, ports=tuple(nics(server)))
 
 
 @pytest.mark.parametrize("kind", [MoveKind.MIGRATE, MoveKind.RESIZE, MoveKind.LIVE], ids=lambda kind: kind.value)
