@@ -1,5 +1,7 @@
 """Guarantees, broken on purpose one at a time: after how many seeds do stories notice?
 
+What a reconciler or an audit heals is no guarantee that a story could miss.
+
 python -m tests.simulation.mutations [NAME...]    all, or some; MUTATION_SEEDS=N looks at so many seeds (200)
 """
 
@@ -21,7 +23,6 @@ from tests.postgres_servers import PG_BIN
 from tests.simulation.seeds import SeedFailed, prepare, run_seed
 
 from roost.cli.roles import SCHEMAS
-from roost.clients.local_network import LocalNetwork
 from roost.compute.rules import guests as guest_rules
 from roost.compute.service import work as work_service
 from roost.compute.store import work as work_store
@@ -65,6 +66,11 @@ def any_revision(bind: Any, port: Any, *arguments: Any) -> Any:
     return DECIDE_BIND(bind if port is None else replace(bind, revision=port.revision), port, *arguments)
 
 
+def as_made(port: Any, *, restore: bool) -> Any:
+    """Take every port for one that was made for its server."""
+    return DECIDE_PARTING(replace(port, made_for=port.device_id), restore=restore)
+
+
 def unmarked(change: Any, _marks: Any) -> Any:
     """Forget that a delete waits."""
     return change
@@ -81,6 +87,7 @@ async def as_returned(_lease: Lease, builds: Sequence[Any]) -> list[Any]:
 
 
 REFUSE, DECIDE_BIND = guest_rules._refuse, bindings.decide_bind
+DECIDE_PARTING = bindings.decide_parting
 ANY_OWNER = work_store.LOCK_WORK.replace("lease_owner = $2", "$2::uuid IS NOT NULL")
 
 MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
@@ -98,7 +105,7 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "claims outlive guests that have moved": lambda: patch.object(
         moves, "withdraw_elsewhere", forgetting(moves.withdraw_elsewhere)
     ),
-    "ports go with their server": lambda: patch.object(LocalNetwork, "release_ports", do_nothing),
+    "a user's port outlives its server": lambda: patch.object(port_builds.bindings, "decide_parting", as_made),
     "reports are of the attempt in force": lambda: patch.object(guest_rules, "_refuse", any_attempt),
     "a port is bound as it was read": lambda: patch.object(port_builds.bindings, "decide_bind", any_revision),
     "a move that is taken back has its claim again": lambda: patch.object(moves, "_return_claims", as_returned),
