@@ -91,13 +91,14 @@ def a_program(name: str) -> str:
 
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
     verify = a_program("systemd-analyze")
-    program = tmp_path / "roost"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
+    for name in ("roost", "roost-manage"):
+        program = tmp_path / name
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
     units = []
-    for unit in sorted(DEPLOY.glob("*.service")):
+    for unit in sorted([*DEPLOY.glob("*.service"), *DEPLOY.glob("*.timer")]):
         units.append(tmp_path / unit.name)
-        units[-1].write_text(unit.read_text().replace("/opt/roost/bin/roost", str(program)))
+        units[-1].write_text(unit.read_text().replace("/opt/roost/bin", str(tmp_path)))
     done = subprocess.run([verify, "verify", "--man=no", *map(str, units)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if "roost" in line] == []

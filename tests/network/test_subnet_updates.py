@@ -495,7 +495,8 @@ async def test_a_network_that_is_deleted_leaves_nothing_anywhere(cloud: Cloud, k
         )
         left = {row["name"] for row in tables if await tx.fetchval(f"SELECT count(*) FROM {row['name']}")}
     assert left <= {
-        "network.host", "network.alembic_version", "placement.alembic_version", "placement.change",
+        "network.host", "network.alembic_version", "network.alembic_step", "placement.alembic_version",
+        "placement.alembic_step", "placement.change",
         "placement.change_horizon", "placement.resource_class", "placement.trait", "placement.journal",
     }, left  # fmt: skip
 
