@@ -22,7 +22,10 @@ MANAGE = [sys.executable, "-c", "from roost.cli.manage import main; main()"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
 CONDUCTOR = Heartbeat(cells=(), credentials=Credentials(True), silent_s=1.0)
 REFUSED = Heartbeat(cells=(), credentials=Credentials(False, "the token is refused"), silent_s=1.0)
-NAMES = ["order of builds", "addresses are claimed first", "network credentials", "cells", "network info"]
+NAMES = [
+    "order of builds", "addresses are claimed first", "network credentials", "placement credentials", "cells",
+    "network info",
+]  # fmt: skip
 
 
 def facts(**more: Any) -> Facts:
@@ -52,6 +55,15 @@ def facts(**more: Any) -> Facts:
             "A conductor has none: the token is refused.", id="one conductor is refused",
         ),
         pytest.param({"conductors": ()}, {"network credentials": WARNING}, "No conductor is there", id="nobody to ask"),
+        pytest.param({"elsewhere": True}, {}, "The Placement service lets Roost in", id="a placement elsewhere"),
+        pytest.param(
+            {"elsewhere": True, "placement_fault": "401"}, {"placement credentials": WARNING},
+            "401: nothing can be placed. Release 2.0", id="placement refuses",
+        ),
+        pytest.param(
+            {"elsewhere": True, "placement_fault": "401", "placement_required": True},
+            {"placement credentials": FAILURE}, "no start succeeds", id="placement refuses what is required",
+        ),
         pytest.param({"silent_cells": {"cell2": 4}}, {"cells": FAILURE}, "cell2 (4 hosts)", id="a cell without one"),
         pytest.param({"info_differs": 7}, {"network info": WARNING}, "roost-manage heal_network_info", id="info"),
     ],

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from rich.console import Console
 
 from roost.cli.audit import open_records
 from roost.cli.ledger_target import LedgerTarget, TargetRefused
 from roost.cli.settings import read_settings
 from roost.cli.tables import new_table, print_table
+from roost.clients.placement import find_credentials_fault
 from roost.compute.model import BuildOrder, Credentials
 from roost.compute.rules.orders import LATE, VERSION_EARLY, order_of
 from roost.compute.service import Compute
@@ -40,7 +42,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     """What the checks are about. hosts_below: live hosts whose agents are too old for the early order, some of them.
 
     conductors: those that are there. silent_cells: cell -> how many hosts. info_differs: how many servers have network
-    info that is not their ports, of the first page.
+    info that is not their ports, of the first page. placement_fault: why the Placement service that is used instead of
+    the ledger does not let Roost in; elsewhere: there is one.
     """
 
     hosts_by_version: dict[int, int]
@@ -49,6 +52,9 @@ class Facts(Struct, frozen=True, kw_only=True):
     silent_cells: dict[str, int]
     info_differs: int
     settings: NetworkSettings
+    elsewhere: bool = False
+    placement_fault: str | None = None
+    placement_required: bool = False
 
 
 async def upgrade_check(target: LedgerTarget, console: Console, *, config: Path | None, as_json: bool) -> int:
@@ -57,7 +63,12 @@ async def upgrade_check(target: LedgerTarget, console: Console, *, config: Path 
     async with open_records(target, config) as records:
         if records.cloud is None:
             raise TargetRefused(f"there are no servers in the database of {target.database or target.data_dir}")
-        checks = list_checks(await _read(records.cloud.compute, settings.network))
+        facts = await _read(records.cloud.compute, settings.network)
+        if records.cloud.elsewhere is not None:
+            fault = await find_credentials_fault(records.cloud.elsewhere)
+            required = settings.placement.credentials == "require"
+            facts = replace(facts, elsewhere=True, placement_fault=fault, placement_required=required)
+        checks = list_checks(facts)
     status = max(check.result for check in checks)
     if as_json:
         rows = [{"name": c.name, "result": WORDS[c.result], "details": c.details} for c in checks]
@@ -77,6 +88,7 @@ def list_checks(facts: Facts) -> list[CheckResult]:
         _order(order, facts),
         _promise(order, facts),
         _credentials_check(facts),
+        _placement_check(facts),
         _cells(facts),
         _network_info(facts),
     ]
@@ -130,6 +142,27 @@ def _credentials_check(facts: Facts) -> CheckResult:
         return CheckResult(name=name, result=READY, details=f"Every conductor has them. {_announced(facts)}".strip())
     details = f"A conductor has none: {credentials.reason}. {_announced(facts)}"
     return CheckResult(name=name, result=WARNING, details=details.strip())
+
+
+def _placement_check(facts: Facts) -> CheckResult:
+    name = "placement credentials"
+    if not facts.elsewhere:
+        return CheckResult(
+            name=name, result=READY, details="Servers are placed by Roost's own ledger, which needs none."
+        )
+    announced = (
+        f'Release {NEXT_RELEASE} does not start without them; [placement] credentials = "require" does so today.'
+    )
+    if facts.placement_fault is None:
+        details = "The Placement service lets Roost in, or is away at the moment."
+        return CheckResult(
+            name=name, result=READY, details=details if facts.placement_required else f"{details} {announced}"
+        )
+    if facts.placement_required:
+        details = f"{facts.placement_fault}: nothing can be placed, and no start succeeds."
+        return CheckResult(name=name, result=FAILURE, details=details)
+    details = f"{facts.placement_fault}: nothing can be placed. {announced}"
+    return CheckResult(name=name, result=WARNING, details=details)
 
 
 def _announced(facts: Facts) -> str:
