@@ -60,7 +60,7 @@ async def measure(url: str, hosts: int, aggregates: int) -> None:
         started = time.perf_counter()
         report = await sync_aggregates(compute)
         seconds = time.perf_counter() - started
-        assert (int(report.status), len(report.changes)) == (0, hosts), report.problems[:3]
+        assert (int(report.status), len(report.changes)) == (0, hosts), (report.failure, report.problems[:3])
         print(f"{hosts} hosts in {aggregates} aggregates: {seconds:.1f} s, {requests.count} requests,")
         print(f"{(requests.count - 2 * aggregates) / hosts:.2f} for each host beside two for each aggregate")
         again = await sync_aggregates(compute, prune=True)

@@ -116,7 +116,7 @@ async def read_names(url: str) -> tuple[str, str]:
 
 async def check_servers(url: str, dsn: str) -> None:
     """All servers are ACTIVE with one port each, there is no other port, and all tables agree."""
-    logs: Any = SimpleNamespace(dsn=dsn, logs=lambda: "")
+    logs: Any = SimpleNamespace(upstream_url="", dsn=dsn, logs=lambda: "")
     await settle(logs)
     async with CloudClient.connect(url) as client:
         servers = await client.list_servers()
