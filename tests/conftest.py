@@ -10,6 +10,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+import structlog
 from tests.memory import roomy_memory
 from tests.postgres_servers import PG_BIN
 
@@ -44,6 +45,15 @@ def pytest_sessionfinish() -> None:
     if made := sys.modules.get("tests.cluster"):
         for end in made.AT_END:
             end()
+
+
+@pytest.fixture(autouse=True)
+def logging_is_left_alone() -> Iterator[None]:
+    """A program that a test runs in this process may not configure the logging of the tests after it."""
+    yield
+    configured = structlog.get_config()["cache_logger_on_first_use"]
+    structlog.reset_defaults()
+    assert not configured, "the test configured logging: run the program in a process of its own, or without that"
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,12 @@ from roost.cli.upstream_commands import FAILURE, SUCCESS, UNKNOWN, Check, manage
 pytestmark = pytest.mark.usefixtures("postgres")
 
 
+@pytest.fixture(autouse=True)
+def logging_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands run in this process, whose logging is the other tests' too."""
+    monkeypatch.setattr("roost.cli.upstream_commands.configure_logging", lambda _program: None)
+
+
 @pytest.fixture
 async def empty(dsn: str) -> str:
     """A database without schemas."""

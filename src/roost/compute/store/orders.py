@@ -26,12 +26,12 @@ async def list_hosts_below(tx: Connection, version: int, *, limit: int) -> list[
     return [row["name"] for row in await tx.fetch(LIST_BELOW, version, limit)]
 
 
-# The work row first, then the server.
+# The work row first, then the server. One that is being deleted has its order too: who has the row ends it.
 WRITE_ORDERS = """-- compute.write_orders
 WITH new AS (SELECT * FROM unnest($1::uuid[], $2::text[], $3::jsonb[]) AS n (server_id, stage, build_order)),
 begun AS (
     UPDATE compute.work AS w SET stage = new.stage FROM new
-    WHERE w.server_id = new.server_id AND w.lease_owner = $4 AND NOT w.deleting RETURNING w.server_id
+    WHERE w.server_id = new.server_id AND w.lease_owner = $4 RETURNING w.server_id
 )
 UPDATE compute.server AS s SET build_order = new.build_order || jsonb_build_object('chosen_at', now())
 FROM new JOIN begun USING (server_id) WHERE s.id = new.server_id AND s.build_order IS NULL RETURNING s.id"""
