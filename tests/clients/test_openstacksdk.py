@@ -35,7 +35,6 @@ NOT_SERVED = (
     "openstack server image create web",
     "openstack server create --image any --flavor small --network public web",
     "openstack server create --volume any --flavor small --network public web",
-    "openstack aggregate create other",
     "openstack availability zone list",
     "openstack router list",
     "openstack security group list",
@@ -78,7 +77,7 @@ REFUSED = (
 
 BOOT = "openstack server create --flavor small --network public --block-device boot_index=0"
 COMPUTE_REFUSED = (
-    (f"{BOOT} --availability-zone rack1 web", "zone is not available: rack1. There is one: nova"),
+    (f"{BOOT} --availability-zone rack1 web", "zone is not available: rack1. There are: nova"),
     (f"{BOOT} --availability-zone nova:r9-h1 web", "Compute host r9-h1 could not be found"),
     (f"{BOOT} --host r9-h1 web", "Compute host r9-h1 could not be found"),
     (f"{BOOT} --hint group=11111111-1111-4111-8111-111111111111 web", "Instance group 11111111"),

@@ -159,7 +159,7 @@ async def crashed(made: Cluster, point: str) -> None:
     """The point was really come by: a supervisor says that a child was killed."""
 
     async def said() -> bool:
-        return made.said('"status": -9')
+        return made.said('"status":-9')
 
     await until(said, what=f"nothing came by {point}: {made.logs()}")
 
