@@ -10,6 +10,9 @@ from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
 from roost.compute.model import Credentials, MoveKind
+from roost.compute.service.work import lease_work
+from roost.conductor.context import Build, Lease
+from roost.conductor.pipeline import carry
 from roost.network.errors import PortInUse, RevisionNumberConstraintFailed
 from roost.network.model import PortRequest
 from roost.network.service.agent_ports import AgentPort, take_port
@@ -216,3 +219,14 @@ async def test_a_stale_attempt_does_not_take_the_port_back(world: World) -> None
             world.networks, AgentPort(server_id=server, project_id=PROJECT, nic=nic, host=other, revision=1)
         )
     await world.settled()
+
+
+async def test_a_build_that_is_deleted_before_its_order_is_chosen_waits_for_no_lease(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/28")
+    (server,) = await world.boot(network.id)
+    owner = world.compute.env.new_uuid()
+    rows = await lease_work(world.compute, owner=owner, limit=10, lease_s=30)
+    await world.delete(server)
+    await carry(Lease(world.conductor, owner), [Build(work) for work in rows])
+    await world.run()
+    assert await world.statuses() == {}

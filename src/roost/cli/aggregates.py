@@ -55,10 +55,12 @@ def print_report(console: Console, report: SyncReport, *, verbose: bool) -> None
         print_table(console, table)
     for problem in report.problems:
         console.print(f"{problem.host}: {problem.reason}")
-    if report.failure is not None:
-        console.print(f"Placement could not be asked or told: {report.failure}")
     would = "would be " if report.dry_run else ""
     count = len(report.changes)
+    if report.failure is not None:
+        console.print(f"Placement could not be asked or told: {report.failure}")
+        console.print(f"Of {many(count, 'host')} to be written some may be: run it again.")
+        return
     console.print(f"{many(count, 'host') if count else 'No host'} {would}written.")
     if report.others:
         console.print(f"{many(report.others, 'provider')} of no host {would}taken out of deleted aggregates.")

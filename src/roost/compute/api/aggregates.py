@@ -10,7 +10,6 @@ from starlette.responses import Response
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import AggregateAnswer, AggregateCreatedAnswer, AggregatesAnswer
 from roost.compute.api.requests import path_text, read_body, timestamp_with_microseconds
-from roost.compute.errors import HostAggregateNotFound
 from roost.compute.model import HostAggregate, Requester
 from roost.compute.service import Compute
 from roost.compute.service import aggregates as service
@@ -203,7 +202,7 @@ class Aggregates:
 def _read_id(request: Request) -> int:
     text = path_text(request, "aggregate_id")
     if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise HostAggregateNotFound(f"Aggregate {text} could not be found.")
+        raise service.missing_aggregate(text)
     return int(text)
 
 

@@ -122,9 +122,10 @@ async def get_host_aggregate(compute: Compute, aggregate_id: int) -> HostAggrega
     """Return the host aggregate with that number. Raises HostAggregateNotFound."""
     aggregates = await list_host_aggregates(compute, aggregate_id)
     if not aggregates:
-        raise _missing(aggregate_id)
+        raise missing_aggregate(aggregate_id)
     return aggregates[0]
 
 
-def _missing(aggregate_id: int) -> HostAggregateNotFound:
+def missing_aggregate(aggregate_id: int | str) -> HostAggregateNotFound:
+    """Return the refusal of what is no host aggregate's number."""
     return HostAggregateNotFound(f"Aggregate {aggregate_id} could not be found.")

@@ -13,7 +13,6 @@ import structlog
 
 from roost.compute.errors import (
     HostAggregateExists,
-    HostAggregateNotFound,
     HostAggregateProtected,
     HostAggregateRefused,
     HostNotFound,
@@ -23,7 +22,7 @@ from roost.compute.errors import (
 from roost.compute.model import HostAggregate, Requester
 from roost.compute.rules import aggregates as rules
 from roost.compute.rules.notifications import AggregateChange
-from roost.compute.service.aggregates import get_host_aggregate
+from roost.compute.service.aggregates import get_host_aggregate, missing_aggregate
 from roost.compute.service.context import Compute
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.notifications import announce_aggregates
@@ -82,11 +81,9 @@ async def update_aggregate(
             f"Cannot change aggregate {aggregate_id}. Reason: ",
         )
         try:
-            written = await store.update_host_aggregate(tx, aggregate_id, name or aggregate.name, after)
+            await store.update_host_aggregate(tx, aggregate_id, name or aggregate.name, after)
         except asyncpg.UniqueViolationError:
-            written = False
-        if not written:
-            raise HostAggregateExists(f"Aggregate {name} already exists.")
+            raise HostAggregateExists(f"Aggregate {name} already exists.") from None
         await _announce(compute, tx, "update_prop" if name else "update_metadata", aggregate_id, by)
         ratios_change = any(after.get(key) != aggregate.metadata.get(key) for key in rules.RATIO_KEYS.values())
         if ratios_change:
@@ -180,7 +177,7 @@ async def remove_host(compute: Compute, aggregate_id: int, host: str, by: Reques
 async def _lock(tx: Connection, aggregate_id: int) -> HostAggregate:
     aggregate = await store.lock_host_aggregate(tx, aggregate_id)
     if aggregate is None:
-        raise HostAggregateNotFound(f"Aggregate {aggregate_id} could not be found.")
+        raise missing_aggregate(aggregate_id)
     if sentence := rules.protected_sentence(aggregate):
         raise HostAggregateProtected(sentence)
     return aggregate

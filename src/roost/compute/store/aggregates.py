@@ -161,14 +161,12 @@ async def insert_host_aggregate(tx: Connection, uuid: str, name: str, metadata: 
 
 
 UPDATE_HOST_AGGREGATE = """-- compute.update_host_aggregate
-UPDATE compute.host_aggregate SET name = $2, metadata = $3::jsonb, updated_at = now() WHERE id = $1
-    AND NOT EXISTS (SELECT FROM compute.host_aggregate AS other WHERE other.name = $2 AND other.id <> $1)
-RETURNING id"""
+UPDATE compute.host_aggregate SET name = $2, metadata = $3::jsonb, updated_at = now() WHERE id = $1"""
 
 
-async def update_host_aggregate(tx: Connection, aggregate_id: int, name: str, metadata: Mapping[str, str]) -> bool:
-    """Set name and metadata; return False where the name is another's. Raises asyncpg's UniqueViolationError."""
-    return await tx.fetchval(UPDATE_HOST_AGGREGATE, aggregate_id, name, encode(metadata)) is not None
+async def update_host_aggregate(tx: Connection, aggregate_id: int, name: str, metadata: Mapping[str, str]) -> None:
+    """Set name and metadata. Raises asyncpg's UniqueViolationError where the name is another's."""
+    await tx.execute(UPDATE_HOST_AGGREGATE, aggregate_id, name, encode(metadata))
 
 
 RETIRE_HOST_AGGREGATE = """-- compute.retire_host_aggregate
