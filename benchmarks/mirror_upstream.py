@@ -1,19 +1,21 @@
-"""`sync_placement_aggregates` over HTTP at a real upstream Placement: `python -m benchmarks.mirror_upstream`, by hand.
+"""`sync_placement_aggregates` over HTTP at a real upstream Placement, by hand.
 
-Upstream's openstack-placement runs from its package, one process on SQLite; it knows the hosts' providers and none of
-their aggregates. Says how long a run took and how many requests it made for each host that differed.
+`python -m benchmarks.mirror_upstream --upstream-venv DIR`: upstream's openstack-placement runs from its package, as in
+`make bench-placement`; it knows the hosts' providers and none of their aggregates. Says how long a run took and how
+many requests it made for each host that differed.
 """
 
 import asyncio
-import tempfile
 import time
 from pathlib import Path
+from typing import Annotated
 
 import typer
-from tests.cli.upstream import upstream_running
 
 from benchmarks.ledger import private_database
 from benchmarks.mirror import MAKE_MEMBERS, make_aggregates
+from benchmarks.placement.client import Client, for_each
+from benchmarks.placement.servers import roost, upstream
 from roost.clients.local_network import LocalNetwork
 from roost.clients.placement import RemotePlacement
 from roost.clients.placement_http import PlacementHttp
@@ -68,12 +70,20 @@ async def measure(url: str, hosts: int, aggregates: int) -> None:
     await placement.close()
 
 
-def main(hosts: int = 10_000, aggregates: int = 100) -> None:
+def main(
+    upstream_venv: Annotated[Path, typer.Option(help="A virtual environment with openstack-placement and uwsgi.")],
+    hosts: int = 10_000,
+    aggregates: int = 100,
+) -> None:
     """Measure one run over HTTP at upstream's Placement."""
-    with tempfile.TemporaryDirectory(prefix="roost-benchmark-") as name, upstream_running(Path(name)) as upstream:
-        for number in range(hosts):
-            upstream.make_provider(provider_uuid_of(f"h{number}"), f"h{number}")
-        asyncio.run(measure(upstream.url, hosts, aggregates))
+
+    def make_provider(client: Client, number: int) -> None:
+        name = f"h{number}"
+        client.json("POST", "/resource_providers", {"uuid": provider_uuid_of(name), "name": name})
+
+    with roost() as ours, upstream(upstream_venv, postgres_like=ours) as theirs:
+        for_each(theirs.url, hosts, make_provider, clients=4)
+        asyncio.run(measure(theirs.url, hosts, aggregates))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -53,6 +54,16 @@ LEFT = (
     "SELECT * FROM compute.guest WHERE reported IS DISTINCT FROM desired OR server_id IN "
     "(SELECT id FROM compute.server WHERE task_state IS NOT NULL)",
 )
+FAILED = tuple(
+    f"SELECT t.* FROM compute.{table} t JOIN compute.server v ON v.id = {key} WHERE v.status = 'ERROR' ORDER BY {order}"
+    for table, key, order in (
+        ("server", "t.id", "t.id"),
+        ("guest", "t.server_id", "t.created_at"),
+        ("move", "t.server_id", "t.id"),
+        ("action", "t.server_id", "t.id"),
+    )
+)
+"""What became of servers that are in ERROR."""
 ACTIONS: tuple[tuple[str, object], ...] = (
     ("migrate", None),
     ("migrate", None),
@@ -93,7 +104,10 @@ async def test_a_storm_of_moves_leaks_nothing_and_runs_nothing_twice(killed: str
             except AssertionError:
                 raise AssertionError(f"the API does not answer\n{await storm.list_left()}\n{made.logs()}") from None
             await storm.calm_down()
-            await settle(made, timeout_s=SETTLE_S)
+            try:
+                await settle(made, timeout_s=SETTLE_S)
+            except AssertionError as error:
+                raise AssertionError(f"{error}\n{await storm.list_rows(FAILED)}") from None
             assert not storm.refused, storm.refused
             assert list_overlaps(made.directory) == []
             await assert_guests_are_servers(made, client)
@@ -164,10 +178,14 @@ class Storm:
 
     async def list_left(self) -> str:
         """Return the rows of what is not over, and what the database is at."""
+        return await self.list_rows(LEFT)
+
+    async def list_rows(self, queries: Sequence[str]) -> str:
+        """Return the rows that the database answers."""
         database = await Database.open(self.made.dsn, size=1)
         try:
             async with database.connection() as connection:
-                rows = [await connection.fetch(query) for query in LEFT]
+                rows = [await connection.fetch(query) for query in queries]
         finally:
             await database.close()
         return "\n".join(str(dict(row)) for found in rows for row in found)
