@@ -125,7 +125,7 @@ SETTLED: dict[str, str] = {
         )
         SELECT * FROM claimed FULL JOIN held USING (port_id, provider, class)
         WHERE claimed.n IS DISTINCT FROM held.n""",
-    "a claim of a host is not an ACTIVE server's": """
+    "a claim of a host is not that of a server on it": """
         WITH claimed AS (
             SELECT a.consumer_uuid AS id, coalesce(h.name, 'elsewhere') AS host, r.name AS class, sum(a.used) AS used
             FROM placement.allocation a JOIN placement.resource_class r ON r.id = a.resource_class_id
@@ -135,19 +135,19 @@ SETTLED: dict[str, str] = {
         ), wanted AS (
             SELECT v.id, v.host, c.class, (v.spec ->> c.field)::int AS used FROM compute.server v,
             (VALUES ('VCPU', 'vcpus'), ('MEMORY_MB', 'memory_mb'), ('DISK_GB', 'disk_gb')) AS c (class, field)
-            WHERE v.status = 'ACTIVE' AND (v.spec ->> c.field)::int > 0
+            WHERE v.host IS NOT NULL AND (v.spec ->> c.field)::int > 0
             UNION ALL
             SELECT v.id, v.host, part ->> 0, sum((part ->> 1)::int) FROM compute.server v,
             jsonb_array_elements(v.spec -> 'flavor_groups') AS asked, jsonb_array_elements(asked -> 'resources') AS part
-            WHERE v.status = 'ACTIVE' GROUP BY 1, 2, 3
+            WHERE v.host IS NOT NULL GROUP BY 1, 2, 3
         )
         SELECT * FROM claimed FULL JOIN wanted USING (id, host, class)
         WHERE claimed.used IS DISTINCT FROM wanted.used""",
     "a server's port is not on its host, or its server is gone": """
         SELECT p.id, p.device_id, p.host FROM network.port p LEFT JOIN compute.server v ON v.id::text = p.device_id
         WHERE p.device_owner LIKE 'compute:%' AND p.device_id <> ''
-        AND (v.id IS NULL OR v.status NOT IN ('ACTIVE', 'SHELVED_OFFLOADED')
-            OR p.host <> coalesce(v.host, ''))""",
+        AND (v.id IS NULL OR p.host <> coalesce(v.host, '')
+            OR (v.host IS NULL AND v.status <> 'SHELVED_OFFLOADED'))""",
     "an ACTIVE server's network information is not its ports": """
         SELECT v.id, n ->> 'port_id' AS port_id FROM compute.server v, jsonb_array_elements(v.network_info) n
         LEFT JOIN network.port p ON p.id = (n ->> 'port_id')::uuid
