@@ -189,12 +189,16 @@ class CorsSettings(Struct, frozen=True, kw_only=True):
     max_age_s: int = 3600
 
 
+StateChanges = Literal["", "vm_state", "vm_and_task_state"]
+"""Which changes of a server's state are told."""
+
+
 class NotificationSettings(Struct, frozen=True, kw_only=True):
     """The section `[notifications]` of roost.toml: who is told of changes; without any destination nobody is.
 
     outbox_rows_max: notifications that may wait for one destination; the oldest are dropped then. retry_max_s: the
     longest time between two tries. park_after_s: what nobody took for so long is tried no more. host: the name of this
-    machine in publisher ids; "": its own.
+    machine in publisher ids; "": its own. notify_on_state_change: which of servers' states are told, as Nova has it.
     """
 
     log_file: str = ""
@@ -206,6 +210,7 @@ class NotificationSettings(Struct, frozen=True, kw_only=True):
     network_exchange: str = "neutron"
     versioned_topics: tuple[str, ...] = ("versioned_notifications",)
     topics: tuple[str, ...] = ("notifications",)
+    notify_on_state_change: StateChanges = ""
     outbox_rows_max: Annotated[int, Meta(ge=1)] = 100_000
     timeout_s: Annotated[float, Meta(gt=0)] = 10
     retry_max_s: Annotated[float, Meta(ge=1)] = 60
