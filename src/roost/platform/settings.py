@@ -136,6 +136,7 @@ class NeutronSettings(Struct, frozen=True, kw_only=True):
     url: with or without /v2.0. token: what is sent as X-Auth-Token; without one a token of the user of `[keystone]`, if
     there is one. poll_s: between two rounds; full_s: after so long all ports are read, not only those that changed.
     page: objects in one answer. claim_grace_s: a claim of an address that no port has is left alone for so long.
+    amqp_url: the RabbitMQ of its notifications, which begin a round at once; "": rounds are begun by the clock alone.
     """
 
     url: str = ""
@@ -147,9 +148,15 @@ class NeutronSettings(Struct, frozen=True, kw_only=True):
     claim_grace_s: Annotated[float, Meta(gt=0)] = 3600
     cafile: str = ""
     insecure: bool = False
+    amqp_url: str = ""
+    amqp_exchange: str = "neutron"
+    amqp_topics: tuple[str, ...] = ("notifications",)
 
     def check(self) -> None:
         """Raise BadRequest, which names the option, for what cannot work."""
+        if self.amqp_url and not self.amqp_url.startswith(("amqp://", "amqps://")):
+            # What it is may have a password in it.
+            raise BadRequest("[neutron] amqp_url: expected an address: amqp://user:password@broker.example:5672/vhost")
         if not self.url.startswith(("http://", "https://")):
             what = f"url {self.url!r}" if self.url else "url is needed, in the file of --config or as ROOST_NEUTRON_URL"
             raise BadRequest(f"[neutron] {what}: expected an address: http://neutron.example:9696")
