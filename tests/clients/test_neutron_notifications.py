@@ -18,7 +18,7 @@ from tests.placement.nova import a_segment, publish
 from tests.placement.providers import a_uuid
 from tests.rabbitmq import MISSING, Broker, broker
 
-from roost.cli.neutron import NeutronPoll
+from roost.cli.neutron import NeutronPoll, make_listener
 from roost.clients import neutron_notifications
 from roost.clients.neutron_notifications import Heard, NeutronListener, read_message
 from roost.placement.service.ledger import Ledger, sync_standard_names
@@ -77,6 +77,11 @@ def test_an_address_that_is_none_is_refused_without_its_password() -> None:
     with pytest.raises(BadRequest, match=r"\[neutron\] amqp_url") as refused:
         NeutronSettings(url="http://n", amqp_url="rabbit://u:secret@b/").check()
     assert "secret" not in str(refused.value)
+
+
+def test_nobody_listens_unless_told_to() -> None:
+    assert make_listener(NeutronSettings(url="http://n")) is None
+    assert make_listener(NeutronSettings(url="http://n", amqp_url="amqp://b/")) is not None
 
 
 class Cloud:
