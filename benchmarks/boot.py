@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from tests.cluster import Cluster, boot, cluster, network_ids, settle
+from tests.cluster import QUICK, Cluster, boot, cluster, network_ids, settle
 
 from benchmarks.machine import Server, get_server
 from benchmarks.rows import Row
@@ -80,9 +80,9 @@ class World:
 
 
 @asynccontextmanager
-async def world_of(row: Row, *agent_options: str) -> AsyncIterator[World]:
-    """Yield it; it is gone afterwards."""
-    with cluster() as made:
+async def world_of(row: Row, *agent_options: str, environment: Mapping[str, str] = QUICK) -> AsyncIterator[World]:
+    """Yield it; it is gone afterwards. environment: of its processes."""
+    with cluster(environment) as made:
         made.serve()
         made.load(cloud(row))
         made.agent(*agent_options)

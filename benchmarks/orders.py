@@ -57,9 +57,9 @@ async def measure_order(row: Row, order: str) -> tuple[Figures, Server]:
     """Return what one round came to, in a new Roost whose agents are all of the order's service version."""
     async with world_of(row, f"--service-version={VERSIONS[order]}") as world:
         await _boot_all(world, row.held, prefix="held")
-        cpu_before_s = _conductor_cpu_s(world)
+        cpu_before_s = conductor_cpu_s(world)
         seconds = await _boot_all(world, row.amount, prefix="s")
-        cpu_s = _conductor_cpu_s(world) - cpu_before_s
+        cpu_s = conductor_cpu_s(world) - cpu_before_s
         server = await get_server(world.connection)
         await settle(world.made)
         built = await world.connection.fetchval(COUNT_ORDER, order)
@@ -87,7 +87,7 @@ async def _boot_all(world: World, amount: int, *, prefix: str) -> list[float]:
     return seconds
 
 
-def _conductor_cpu_s(world: World) -> float:
+def conductor_cpu_s(world: World) -> float:
     """Return the CPU that the conductor's process has had so far. Source: proc(5), /proc/pid/stat."""
     supervisor = world.made.processes[0].pid
     total = 0.0

@@ -5,7 +5,7 @@ Source: Networking API v2.0. Neutron is not Roost's, so a stand-in of it is allo
 """
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
@@ -144,11 +144,15 @@ class FakeNeutron:
             for subnet in self.subnets.values()
         ]  # fmt: skip
 
-    async def list_ports(self, *, changed_since: str = "") -> PortPage | None:
+    async def list_ports(self, *, changed_since: str = "", ids: Sequence[str] = ()) -> PortPage | None:
         self._check()
         if changed_since and not self.tells_changes:
             return None
-        ports = [port for port in self.ports.values() if port["updated_at"] >= changed_since]
+        ports = [
+            port
+            for port in self.ports.values()
+            if port["updated_at"] >= changed_since and (not ids or port["id"] in ids)
+        ]
         return PortPage(
             [
                 NeutronPort(
@@ -190,6 +194,8 @@ class FakeNeutron:
         lists = {"segments": networks, "subnets": [*self.subnets.values()], "ports": [*self.ports.values()]}
         links: list[dict[str, str]] = []
         items = sorted(lists[name], key=lambda item: str(item["id"]))
+        if "id" in query:
+            items = [item for item in items if item["id"] in query.getall("id")]
         if "changed_since" in query:
             items = [item for item in items if item["updated_at"] >= query["changed_since"]]
         if self.pages:

@@ -1,6 +1,7 @@
 """What Roost reads of a Neutron over real HTTP: pages, changes, tokens, outages, garbage."""
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from tests.fake_neutron import FakeNeutron
 from tests.placement.providers import a_uuid
 
 from roost.clients.neutron import HttpNeutron
+from roost.placement.service.neutron import DOUBTS_MAX
 from roost.platform.errors import BadRequest
 from roost.platform.settings import NeutronSettings
 from roost.seams.neutron import NeutronUnavailable
@@ -55,6 +57,15 @@ async def test_lists_are_read_whole_in_pages_of_any_size(
     client = HttpNeutron(NeutronSettings(url=f"{neutron.url}/v2.0", page=page), None)
     assert await read(client) == await truth(neutron)
     assert all(query["limit"] == str(page) for _, query in neutron.asked)
+    await client.close()
+
+
+async def test_ports_are_asked_for_by_their_ids(neutron: FakeNeutron) -> None:
+    client = HttpNeutron(NeutronSettings(url=neutron.url), None)
+    port, gone = neutron.add_port(SEGMENTS[0]), str(uuid.uuid4())
+    page = await client.list_ports(ids=[port, gone, *(str(uuid.uuid4()) for _ in range(DOUBTS_MAX - 2))])
+    assert page is not None
+    assert [one.id for one in page.ports] == [port]
     await client.close()
 
 

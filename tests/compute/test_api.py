@@ -207,6 +207,14 @@ async def test_an_operator_sees_and_closes_hosts(call: Any, compute: Compute, fl
     assert forced.body["service"]["forced_down"] is True
     [shown] = (await call("GET", "/v2.1/os-services?host=h2", version="2.11")).body["services"]
     assert (shown["status"], shown["state"], shown["forced_down"]) == ("disabled", "down", True)
+    for version, removed in (("2.52", 1), ("2.53", hosts_service.provider_uuid_of("h1"))):
+        path = f"/v2.1/os-services/{removed}"
+        if version == "2.53":
+            assert (await call("DELETE", path, version="2.52")).status == 404, "a number, up to 2.52"
+            await hosts_service.register_hosts(compute, reports[:1], agent=AGENT)
+        assert (await call("DELETE", path, version=version)).status == 204
+        assert (await call("DELETE", path, version=version)).status == 404
+    await hosts_service.register_hosts(compute, reports, agent=AGENT)
     [aggregate] = (await call("GET", "/v2.1/os-aggregates", version="2.41")).body["aggregates"]
     assert (aggregate["name"], aggregate["hosts"]) == ("all-hosts", ["h1", "h2", "h3"])
     shown = (await call("GET", f"/v2.1/os-aggregates/{aggregate['id']}", version="2.41")).body

@@ -32,12 +32,14 @@ from roost.compute.rules.notifications import (
     Step,
     created_step,
     ended_steps,
+    is_state_told,
     launch_failed_steps,
     publisher_of,
     stage_steps,
 )  # fmt: skip
 from roost.compute.rules.payloads import aggregate_payload, server_payload, service_payload
 from roost.platform.env import Env
+from roost.platform.settings import StateChanges
 from roost.seams.compute import RequestSpec, ServerPort
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "notifications.md"
@@ -263,6 +265,21 @@ def test_what_is_gone_is_deleted_and_what_failed_says_why() -> None:
         assert (fault["nova_object.name"], fault["nova_object.version"]) == ("ExceptionPayload", "1.1")
         assert fault["nova_object.data"]["exception"] == kind
         assert fault["nova_object.data"]["exception_message"] == FAILED.message
+
+
+@pytest.mark.parametrize(
+    ("vm_state", "task_state", "told_of"),
+    [
+        ("active", None, set()), ("building", "spawning", {"vm_state", "vm_and_task_state"}),
+        ("active", "powering-off", {"vm_and_task_state"}), ("stopped", None, {"vm_state", "vm_and_task_state"}),
+        (None, None, {"vm_state", "vm_and_task_state"}),
+    ],
+)  # fmt: skip
+def test_a_change_of_state_is_told_to_who_asks_for_it(
+    vm_state: str | None, task_state: str | None, told_of: set[str]
+) -> None:
+    before = Before(vm_state=vm_state, task_state=task_state)
+    assert {asked for asked in get_args(StateChanges) if is_state_told(before, SERVER, asked)} == told_of
 
 
 def test_an_update_says_what_was_before() -> None:

@@ -141,6 +141,8 @@ async def test_answers_are_as_the_document_says(call: Any, compute: Compute, net
     for method, path, body in (*changes, *(("GET", target, None) for target in targets)):
         answer = await call(method, path, body, version="2.96")
         assert answer.status == 200, (path, answer.raw)
+    host_path = f"/v2.1/os-services/{host_id}"
+    assert (await call("DELETE", host_path, version="2.96")).status == 409, "a server is on it"
     for path in (f"{specs}/hw:cpu_policy", f"/v2.1/flavors/{flavor_id}", f"/v2.1/servers/{server_id}"):
         assert (await call("DELETE", path, version="2.96")).status in (200, 202, 204)
         assert (await call("GET", path, version="2.96")).status in (200, 404)

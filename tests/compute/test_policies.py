@@ -231,6 +231,7 @@ TABLE: list[tuple[str, str, Any, dict[str, int]]] = [
     ("POST", "/os-aggregates/1/action", {"set_metadata": {"metadata": {}}}, ADMIN | {"admin": 409}),
     ("POST", "/os-aggregates/1/images", {"cache": [{"id": "i"}]}, ADMIN | {"admin": 400}),
     ("GET", "/os-availability-zone/detail", None, ADMIN),
+    ("DELETE", "/os-services/{host}", None, ADMIN | {"admin": 204}),
     ("DELETE", "/flavors/small", None, ADMIN | {"admin": 202}),
     # Roost's own.
     ("GET", "/hosts", None, ROOSTS), ("PUT", "/hosts", HOSTS, ROOSTS), ("GET", "/builds", None, ROOSTS),

@@ -231,6 +231,65 @@ async def test_shelving_unshelving_and_evacuating_are_told(world: World) -> None
     ]
 
 
+async def states_told(world: World, server_id: str) -> list[tuple[str | None, str | None, str | None, str | None]]:
+    """(old state, old task, state, task) of what was told since the last time, in order."""
+    told = []
+    for one in await take(world):
+        if one.subject == server_id and one.event_type == "instance.update":
+            states = one.payload["nova_object.data"]["state_update"]["nova_object.data"]
+            told.append((states["old_state"], states["old_task_state"], states["state"], states["new_task_state"]))
+    return told
+
+
+async def test_every_change_of_state_is_told_where_consumers_ask_for_it(world: World) -> None:
+    """Each begins where the one before it ended, whoever changed it: the API, a conductor or a host."""
+    world.compute.state_changes = "vm_and_task_state"
+    server = await booted(world)
+    told = await states_told(world, server.id)
+    assert told[0] == (None, None, "building", "scheduling")
+    for action in (rules.STOP, rules.START):
+        await change_power(world.compute, server.id, action, BY)
+        await world.run()
+    await world.move(server.id, MoveKind.MIGRATE)
+    await world.run()
+    await world.end_move(server.id, revert=False)
+    await world.run()
+    source = (await server_service.get_server(world.compute, server.id)).host
+    await world.move(server.id, MoveKind.LIVE)
+    await world.run()
+    await world.move(server.id, MoveKind.SHELVE)
+    await world.run()
+    await world.move(server.id, MoveKind.UNSHELVE)
+    await world.run(failing=[source])
+    await server_service.delete_server(world.compute, server.id, by=BY)
+    await world.run()
+    told += await states_told(world, server.id)
+    assert [after[:2] for after in told[1:]] == [before[2:] for before in told[:-1]], "none is left out"
+    seen = list(dict.fromkeys(state for _, _, state, _ in told))
+    assert seen == ["building", "active", "stopped", "resized", "shelved_offloaded"]
+    tasks = {task for _, _, _, task in told}
+    assert {"powering-off", "powering-on", "resize_prep", "migrating", "shelving", "spawning", "deleting"} <= tasks
+    assert told[-1] == ("active", None, "active", "deleting")
+
+
+async def test_a_consumer_of_states_alone_hears_of_no_tasks(world: World) -> None:
+    world.compute.state_changes = "vm_state"
+    server = await booted(world)
+    await take(world)
+    await change_power(world.compute, server.id, rules.STOP, asked("stop"))
+    assert await states_told(world, server.id) == [], "a task is none of its states"
+    await world.run()
+    (stopped,) = [one for one in await take(world) if one.event_type == "instance.update"]
+    assert (stopped.publisher_id, stopped.request["request_id"]) == (f"nova-compute:{server.host}", "req-stop")
+
+
+async def test_states_are_told_to_nobody_who_does_not_ask(world: World) -> None:
+    server = await booted(world)
+    await change_power(world.compute, server.id, rules.STOP, BY)
+    await world.run()
+    assert await states_told(world, server.id) == []
+
+
 async def test_a_delete_is_told_once_whoever_asks_again(world: World) -> None:
     server = await booted(world)
     await take(world)

@@ -98,6 +98,8 @@ def _fields(plan: object) -> dict[str, object]:
         pytest.param(("c",), {}, id="all dry"),
         pytest.param(("n",), {"p5": {}}, id="fewer segments than the network has: a port that has its address"),
         pytest.param(("nm",), {"p5": {"p14": 1}, "p6": {"p15": 1}}, id="all segments of a known network"),
+        pytest.param(("q",), {"p8": {"p18": 1}}, id="a network's only segment, although it is full: for who moves"),
+        pytest.param(("q", "q"), {"p8": {"p18": 2}}, id="with two NICs too"),
         pytest.param(("xy",), {"p7": {"p17": 1}}, id="a host on two segments takes the emptier one"),
         pytest.param(("xy", "xy"), {"p7": {"p17": 2}}, id="twice"),
         pytest.param(("xy",) * 4, {"p7": {"p17": 3, "p16": 1}}, id="and what is left of both"),
@@ -110,6 +112,7 @@ def test_each_nic_takes_an_address_of_its_hosts_segment(clauses: tuple[str, ...]
         a_segment_row(11, "a", free=1), a_segment_row(12, "b", free=2), a_segment_row(13, "c", free=0),
         a_segment_row(14, "n", free=1, network="N"), a_segment_row(15, "m", free=1, network="N"),
         a_segment_row(16, "x", free=1), a_segment_row(17, "y", free=3),
+        host(8, "q"), a_segment_row(18, "q", free=0, network="Q"),
     )  # fmt: skip
     assert offered(index, query_of(*clauses)) == expected
 

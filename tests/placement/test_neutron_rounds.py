@@ -164,6 +164,34 @@ async def test_a_shelved_servers_address_stays_and_is_taken_over(make: Make) -> 
     assert (await cloud.round()).drifts == []
 
 
+async def test_servers_move_on_a_full_network_of_one_segment(make: Make) -> None:
+    """Their clause is the same as of a boot: hosts are offered, and the claim knows who has an address."""
+    cloud = await make((4, 8))
+    booted = [*await cloud.boot(), *await cloud.boot(nics=2)]
+    adopted = a_uuid()
+    cloud.neutron.add_port(cloud.segments[0].uuid, adopted)  # its claim is of its port
+    await cloud.round()
+    await cloud.assert_agrees()
+    assert cloud.neutron.free(cloud.segments[0].uuid) == 0
+    for server in booted:
+        clauses, held = cloud.pinned(server), await cloud.nova.held(server)
+        migration = await cloud.nova.migrate(server, *clauses)
+        assert migration is not None
+        await cloud.nova.revert(server, migration)
+        migration = await cloud.nova.migrate(server, *clauses)
+        assert migration is not None
+        await cloud.nova.confirm(migration)
+        assert await cloud.nova.evacuate(server, *clauses) is not None
+        assert await cloud.nova.held(server) == held
+    assert await cloud.nova.boot(1, *cloud.pinned(adopted), servers=[adopted]) == [adopted], "it is unshelved"
+    assert cloud.nova.refused == 0
+    await cloud.assert_agrees()
+    assert await cloud.boot() == [], "nobody gets an address that there is not"
+    assert cloud.nova.refused <= cloud.ledger.settings.hosts_per_address, "and not all hosts are tried"
+    await cloud.round()
+    await cloud.assert_agrees()
+
+
 async def test_a_claim_waits_for_its_port_and_not_for_ever(make: Make) -> None:
     cloud = await make((5, 2))
     (server,) = await cloud.nova.boot(1, cloud.network())

@@ -89,6 +89,7 @@ class CloudParts:
             images=images,
             settings=settings.compute,
             outbox=outboxes("compute"),
+            state_changes=settings.notifications.notify_on_state_change,
         )
         networks = Networks(
             database, env, placement, LocalCompute(compute), settings=settings.network, outbox=outboxes("network")

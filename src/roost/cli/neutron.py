@@ -8,6 +8,7 @@ import structlog
 
 from roost.cli.settings import Settings
 from roost.clients.neutron import HttpNeutron
+from roost.clients.neutron_notifications import Heard, NeutronListener
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.neutron import NeutronView, Round, run_round
 from roost.placement.store.neutron import lock_poll, unlock_poll
@@ -18,6 +19,8 @@ from roost.platform.settings import NeutronSettings
 from roost.seams.neutron import NeutronClient
 
 LOCK_RETRY_S = 5.0
+GAP_S = 1.0
+"""Between the end of a round and the next, whatever is heard: notifications come by the hundred."""
 
 log = structlog.get_logger()
 
@@ -31,18 +34,48 @@ def make_neutron(settings: Settings) -> HttpNeutron:
     return HttpNeutron(settings.neutron, Keystone(settings.keystone))
 
 
+def make_listener(settings: NeutronSettings) -> NeutronListener | None:
+    """Return who hears Neutron's notifications; None where nobody does."""
+    return NeutronListener(settings) if settings.amqp_url else None
+
+
 class NeutronPoll:
     """Rounds with Neutron for as long as a process runs; of all processes on a database one polls, the others wait."""
 
-    def __init__(self, ledger: Ledger, neutron: NeutronClient, settings: NeutronSettings) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        neutron: NeutronClient,
+        settings: NeutronSettings,
+        listener: NeutronListener | None = None,
+    ) -> None:
         self._ledger = ledger
+        self._listener = listener
+        self._woken = asyncio.Event()
         self._neutron = neutron
         self._settings = settings
         self._view = NeutronView(full_s=settings.full_s, grace_s=settings.claim_grace_s)
 
     async def run(self) -> None:
         """Poll until cancelled, over whatever happens."""
-        await repeat(self._poll, "agreeing with Neutron", interval_s=self._settings.poll_s)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(repeat(self._poll, "agreeing with Neutron", interval_s=self._settings.poll_s))
+            if self._listener is not None:
+                tasks.create_task(self._listener.run(self.hear))
+
+    def hear(self, heard: Heard) -> None:
+        """Begin a round soon, for something may have changed."""
+        if heard.port_gone:
+            self._view.doubt(heard.port_gone)
+        self._woken.set()
+
+    async def _pause(self) -> None:
+        """Wait for poll_s, or until something is heard and GAP_S are over."""
+        gap_s = min(GAP_S, self._settings.poll_s)
+        await asyncio.sleep(gap_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.poll_s - gap_s):
+                await self._woken.wait()
 
     async def _poll(self) -> None:
         """Wait until no other process polls, and do rounds until one fails."""
@@ -52,8 +85,9 @@ class NeutronPoll:
             try:
                 while True:
                     await connection.execute("SELECT 1")  # a server that went away has let go of the lock
+                    self._woken.clear()  # what is heard from here on, this round may not see
                     _log_round(await run_round(self._ledger, self._neutron, self._view))
-                    await asyncio.sleep(self._settings.poll_s)
+                    await self._pause()
             finally:
                 with suppress(DatabaseUnavailable):
                     await unlock_poll(connection)

@@ -204,9 +204,10 @@ def _neutron_polls(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, A
     """Return the poller of Neutron, in the first worker of a server that was told to; one of all servers' polls."""
     if parts.neutron is None or config.number != 1:
         return []
-    from roost.cli.neutron import NeutronPoll
+    from roost.cli.neutron import NeutronPoll, make_listener
 
-    return [NeutronPoll(parts.ledger, parts.neutron, parts.settings.neutron).run()]
+    settings = parts.settings.neutron
+    return [NeutronPoll(parts.ledger, parts.neutron, settings, make_listener(settings)).run()]
 
 
 def _agent_announcement(config: ProcessConfig) -> Route:

@@ -101,11 +101,13 @@ class HttpNeutron:
             if document.segment_id is not None
         ]
 
-    async def list_ports(self, *, changed_since: str = "") -> PortPage | None:
+    async def list_ports(self, *, changed_since: str = "", ids: Sequence[str] = ()) -> PortPage | None:
         """See NeutronClient.list_ports. A Neutron that refuses the filter is not asked for changes again."""
         if changed_since and not self._tells_changes:
             return None
-        query = (("changed_since", changed_since),) if changed_since else ()
+        query = [("id", port_id) for port_id in ids]
+        if changed_since:
+            query.append(("changed_since", changed_since))
         try:
             documents = await self._list("ports", _Port, query)
         except _Refused as error:

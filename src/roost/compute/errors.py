@@ -24,6 +24,10 @@ class HostHeld(Conflict):
     """Another agent serves the host."""
 
 
+class HostInUse(Conflict):
+    """Servers are on the host, or on their way to or from it."""
+
+
 class HostAggregateNotFound(NotFound):
     """There is no such host aggregate."""
 

@@ -136,6 +136,7 @@ class NeutronSettings(Struct, frozen=True, kw_only=True):
     url: with or without /v2.0. token: what is sent as X-Auth-Token; without one a token of the user of `[keystone]`, if
     there is one. poll_s: between two rounds; full_s: after so long all ports are read, not only those that changed.
     page: objects in one answer. claim_grace_s: a claim of an address that no port has is left alone for so long.
+    amqp_url: the RabbitMQ of its notifications, which begin a round at once; "": rounds are begun by the clock alone.
     """
 
     url: str = ""
@@ -147,9 +148,15 @@ class NeutronSettings(Struct, frozen=True, kw_only=True):
     claim_grace_s: Annotated[float, Meta(gt=0)] = 3600
     cafile: str = ""
     insecure: bool = False
+    amqp_url: str = ""
+    amqp_exchange: str = "neutron"
+    amqp_topics: tuple[str, ...] = ("notifications",)
 
     def check(self) -> None:
         """Raise BadRequest, which names the option, for what cannot work."""
+        if self.amqp_url and not self.amqp_url.startswith(("amqp://", "amqps://")):
+            # What it is may have a password in it.
+            raise BadRequest("[neutron] amqp_url: expected an address: amqp://user:password@broker.example:5672/vhost")
         if not self.url.startswith(("http://", "https://")):
             what = f"url {self.url!r}" if self.url else "url is needed, in the file of --config or as ROOST_NEUTRON_URL"
             raise BadRequest(f"[neutron] {what}: expected an address: http://neutron.example:9696")
@@ -189,12 +196,16 @@ class CorsSettings(Struct, frozen=True, kw_only=True):
     max_age_s: int = 3600
 
 
+StateChanges = Literal["", "vm_state", "vm_and_task_state"]
+"""Which changes of a server's state are told."""
+
+
 class NotificationSettings(Struct, frozen=True, kw_only=True):
     """The section `[notifications]` of roost.toml: who is told of changes; without any destination nobody is.
 
     outbox_rows_max: notifications that may wait for one destination; the oldest are dropped then. retry_max_s: the
     longest time between two tries. park_after_s: what nobody took for so long is tried no more. host: the name of this
-    machine in publisher ids; "": its own.
+    machine in publisher ids; "": its own. notify_on_state_change: which of servers' states are told, as Nova has it.
     """
 
     log_file: str = ""
@@ -206,6 +217,7 @@ class NotificationSettings(Struct, frozen=True, kw_only=True):
     network_exchange: str = "neutron"
     versioned_topics: tuple[str, ...] = ("versioned_notifications",)
     topics: tuple[str, ...] = ("notifications",)
+    notify_on_state_change: StateChanges = ""
     outbox_rows_max: Annotated[int, Meta(ge=1)] = 100_000
     timeout_s: Annotated[float, Meta(gt=0)] = 10
     retry_max_s: Annotated[float, Meta(ge=1)] = 60

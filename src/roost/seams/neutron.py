@@ -63,8 +63,10 @@ class NeutronClient(Protocol):
         Remote: GET /v2.0/subnets?ip_version=4, in pages.
         """
 
-    async def list_ports(self, *, changed_since: str = "") -> PortPage | None:
+    async def list_ports(self, *, changed_since: str = "", ids: Sequence[str] = ()) -> PortPage | None:
         """Return all ports, or those changed since a time; None where Neutron cannot tell those.
 
-        Remote: GET /v2.0/ports?changed_since={time}, in pages.
+        ids: only those of them that exist.
+
+        Remote: GET /v2.0/ports?changed_since={time}&id={id}, in pages.
         """

@@ -86,7 +86,7 @@ OPERATIONS = {
     "os_compute_api:os-hypervisors:search": ADMIN,
     "os_compute_api:os-hypervisors:servers": ADMIN,
     "os_compute_api:os-services:list": SERVICE,
-    "os_compute_api:os-services:update": ADMIN,
+    **{f"os_compute_api:os-services:{name}": ADMIN for name in ("update", "delete")},
     **{f"os_compute_api:os-attach-interfaces:{name}": READER for name in ("list", "show")},
     **{f"os_compute_api:os-attach-interfaces:{name}": MEMBER for name in ("create", "delete")},
     "os_compute_api:os-migrations:index": ADMIN,

@@ -28,6 +28,7 @@ from roost.compute.rules.aggregates import zones_by_host
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
 from roost.compute.service.aggregates import list_with_metadata
+from roost.compute.service.host_removal import delete_host
 from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
 from roost.platform.http import json_response
@@ -108,7 +109,14 @@ class Services:
                     rule="os_compute_api:os-services:update",
                     body=Versions({(2, 1): ACTION_BODY, UUIDS_FROM: ServiceUpdateBody}),
                     result=ServiceAnswer,
-                )
+                ),
+                "DELETE": Operation(
+                    summary="remove a host for good, which the path names by its id, once no server is on it",
+                    endpoint=self._delete_service,
+                    rule="os_compute_api:os-services:delete",
+                    status=204,
+                    errors=(409,),
+                ),
             },
         }
 
@@ -145,6 +153,12 @@ class Services:
                 changed["disabled_reason"] = body.disabled_reason
             await service.disable_host(self.compute, body.host, reason=changed.get("disabled_reason"), by=by)
         return json_response({"service": changed})
+
+    async def _delete_service(self, request: Request) -> Response:
+        host = await get_host(self.compute, request, parameter="action")
+        by = access_of(self.compute, self.policy, request).requester
+        await delete_host(self.compute, host, by=by)
+        return json_response(None, 204)
 
     async def _update_service(self, request: Request) -> Response:
         host = await get_host(self.compute, request, parameter="action")

@@ -10,7 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from roost.compute.model import Failure, Marks, MoveKind, Stage, StageChange
+from roost.compute.model import Failure, Marks, MoveKind, Server, Stage, StageChange
+from roost.platform.settings import StateChanges
 
 
 class At(Enum):
@@ -66,10 +67,10 @@ HostChange = Literal["create", "update", "delete"]
 
 
 class Before(Struct, frozen=True, kw_only=True):
-    """What a server was before an update. old_display_name: None where it has kept its name."""
+    """What a server was before an update. old_display_name: None where it has kept its name. vm_state: None if new."""
 
-    old_display_name: str | None
-    vm_state: str
+    old_display_name: str | None = None
+    vm_state: str | None
     task_state: str | None
 
 
@@ -83,6 +84,17 @@ def _end(name: str, at: At) -> Step:
 
 def _error(name: str, at: At) -> Step:
     return Step(f"instance.{name}", "error", at)
+
+
+STATE_CHANGED = Step("instance.update", "", At.SERVER)
+"""Told where a server's state is another than before; what clients change of it is told by the API."""
+
+
+def is_state_told(before: Before, server: Server, state_changes: StateChanges) -> bool:
+    """Return whether consumers hear of the state that the server has now."""
+    if state_changes == "vm_and_task_state" and before.task_state != server.task_state:
+        return True
+    return state_changes != "" and before.vm_state != server.vm_state
 
 
 GUEST_ACTIONS: Mapping[str, str] = {

@@ -17,7 +17,7 @@ from roost.compute.rules.notifications import (
     stage_steps,
 )
 from roost.compute.service.context import Compute
-from roost.compute.service.notifications import announce
+from roost.compute.service.notifications import announce, request_of
 from roost.compute.store import actions as store
 from roost.compute.store import moves as moves_store
 from roost.compute.store import notifications as notifications_store
@@ -56,16 +56,12 @@ async def tell(
         now = (await notifications_store.lock_told(tx, [server_id], moving=()))[server_id].server
         old_name = before.name if before.name != now.name else None
         before_update = Before(old_display_name=old_name, vm_state=before.vm_state, task_state=before.task_state)
-    request = None if by is None else _request(by)
+    request = None if by is None else request_of(by)
     events = [
         ServerEvent(server_id=server_id, step=step, source_host=source_host, request=request, before=before_update)
         for step in ACTIONS_BEGUN.get(name, ())
     ]
     await announce(compute, tx, events)
-
-
-def _request(by: Requester) -> Mapping[str, str | None]:
-    return {"request_id": by.request_id, "project_id": by.project_id, "user_id": by.user_id}
 
 
 async def finish(compute: Compute, tx: Connection, failures_by_server: Mapping[str, str | None]) -> None:
@@ -84,11 +80,17 @@ def _ended_events(action: store.ActionEnded) -> list[ServerEvent]:
     ]
 
 
-async def add_steps(compute: Compute, tx: Connection, steps: Sequence[tuple[Marks, StageChange]]) -> None:
-    """Note which stages are over, on which host, and how they went. The moves are still as they were before."""
+async def add_steps(
+    compute: Compute, tx: Connection, steps: Sequence[tuple[Marks, StageChange]], states: Sequence[ServerEvent] = ()
+) -> None:
+    """Note which stages are over, on which host, and how they went. The moves are still as they were before.
+
+    states: of `watch_states`, to be told before.
+    """
     await moves_store.add_events(tx, steps)
     if compute.outbox is not None:
-        await announce(compute, tx, [event for marks, change in steps for event in _stage_events(marks, change)])
+        events = [event for marks, change in steps for event in _stage_events(marks, change)]
+        await announce(compute, tx, [*states, *events])
 
 
 def _stage_events(marks: Marks, change: StageChange) -> list[ServerEvent]:
@@ -107,10 +109,18 @@ def _stage_events(marks: Marks, change: StageChange) -> list[ServerEvent]:
 
 
 async def add_launches(
-    compute: Compute, tx: Connection, *, active: Mapping[str, str], retreats: Mapping[str, Retreat]
+    compute: Compute,
+    tx: Connection,
+    *,
+    active: Mapping[str, str],
+    retreats: Mapping[str, Retreat],
+    states: Sequence[ServerEvent] = (),
 ) -> None:
-    """Tell which builds are over, as their hosts say, and which launches have failed; the moves' logs have stages."""
-    if compute.outbox is None or not (active or retreats):
+    """Tell which builds are over, as their hosts say, and which launches have failed; the moves' logs have stages.
+
+    states: of `watch_states`, to be told before.
+    """
+    if compute.outbox is None or not (active or retreats or states):
         return
     created = [
         ServerEvent(server_id=server_id, step=created_step(), dest_host=host, of_build=True)
@@ -129,4 +139,4 @@ async def add_launches(
         if server_id in told
         for step in launch_failed_steps(told[server_id].kind)
     ]
-    await announce(compute, tx, [*created, *failed])
+    await announce(compute, tx, [*states, *created, *failed])

@@ -22,6 +22,7 @@ from roost.compute.rules.actions import ActionRule
 from roost.compute.service import action_log
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.images import get_rebuild_traits
+from roost.compute.service.notifications import announce, watch_states
 from roost.compute.store import actions as store
 from roost.compute.store import cells as cell_rows
 from roost.compute.store import server_changes as changes_store
@@ -92,7 +93,9 @@ async def _begin(compute: Compute, tx: Connection, server: Server, rule: ActionR
     if server.task_state is not None:
         await action_log.finish(compute, tx, {server.id: f"{rule.name} overtook it"})
     await store.desire(tx, server.id, server.host, rules.desired_power(rule, server), anew=rule.anew)
+    states = await watch_states(compute, tx, [server.id], by)
     await store.set_task_state(tx, server.id, rule.task_state)
+    await announce(compute, tx, states)
     await action_log.begin(compute, tx, server.id, rule.name, by, event=rule.event, host=server.host)
 
 

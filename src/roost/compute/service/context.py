@@ -9,6 +9,7 @@ from roost.compute.settings import ComputeSettings
 from roost.platform.database import Connection, Database
 from roost.platform.env import Env
 from roost.platform.outbox import Outbox
+from roost.platform.settings import StateChanges
 from roost.platform.wakeup import Wakeups
 from roost.seams.audit import AuditedNetwork, AuditedPlacement
 from roost.seams.image import ImageClient
@@ -27,6 +28,7 @@ class Compute:
     network: set once by whoever wires the services, for compute and network know each other. wakeups: None where
     nobody waits, as in tests. images: None where there is no image service, so that images are not looked at.
     default_project, default_user: who every caller is without authentication. outbox: None where nobody is notified.
+    state_changes: which changes of servers' states are notified of.
     """
 
     database: Database
@@ -39,6 +41,7 @@ class Compute:
     default_project: str = DEFAULT_PROJECT
     default_user: str = DEFAULT_USER
     outbox: Outbox | None = None
+    state_changes: StateChanges = ""
 
     def wake(self, channel: str) -> None:
         """Wake who waits for the channel; call it after the commit."""

@@ -19,6 +19,7 @@ from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
+from roost.compute.service.notifications import announce, watch_states
 from roost.compute.service.poll_waits import RECHECK_S, PollWaits
 from roost.compute.store import guests as store
 from roost.platform.batches import Batches
@@ -152,6 +153,7 @@ async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Age
         outcome = rules.decide_reports(reports, agent_id=agent.id, hosts_held=hosts_held, guests=guests, works=works)
         await store.mark_guests(tx, begun=outcome.begun, states=outcome.states, agent_id=agent.id)
         await store.delete_guests(tx, outcome.gone)
+        states = await watch_states(compute, tx, _servers_of(outcome))
         await store.activate_servers(tx, outcome.active)
         changed = await store.change_servers(tx, outcome.changed)
         await action_log.finish(compute, tx, dict.fromkeys(changed))
@@ -162,7 +164,7 @@ async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Age
         await store.resume_works(tx, outcome.resumed)
         await action_log.finish(compute, tx, await store.lose_guests(tx, _failures(outcome.lost)))
         await store.find_guests_again(tx, outcome.found_again)
-        await action_log.add_launches(compute, tx, active=outcome.active, retreats=outcome.retreats)
+        await action_log.add_launches(compute, tx, active=outcome.active, retreats=outcome.retreats, states=states)
     if outcome.moves_work:
         compute.wake(WORK_CHANNEL)
     _log_lost(outcome.lost, agent)
@@ -200,8 +202,10 @@ async def compare_guests(
             still_held = await store.list_hosts_held(tx, {host for _, host in keys}, agent_id=agent.id)
             changes = compare([guest for guest in locked if guest.host in still_held])
             await store.adopt_guests(tx, changes.adopted, agent_id=agent.id)
+            states = await watch_states(compute, tx, {server_id for server_id, _ in changes.lost | changes.found_again})
             await action_log.finish(compute, tx, await store.lose_guests(tx, _failures(changes.lost)))
             await store.find_guests_again(tx, changes.found_again)
+            await announce(compute, tx, states)
         await store.set_unknown_guests(tx, outcome.unknown, hosts=hosts)
     if outcome.changes_guests:
         compute.wake(WORK_CHANNEL)
@@ -222,6 +226,12 @@ async def destroy_unknown_guest(compute: Compute, server_id: str, host: str) -> 
         if desired != "absent":
             raise GuestWanted(f"server {server_id} is to run on host {host}: delete the server first")
     compute.wake(GUEST_CHANNEL)
+
+
+def _servers_of(outcome: rules.ReportOutcome) -> set[str]:
+    """Return the servers whose state may change."""
+    lost_or_found = {server_id for server_id, _ in {*outcome.lost, *outcome.found_again}}
+    return {*outcome.active, *outcome.changed, *outcome.unchanged, *lost_or_found}
 
 
 def _failures(keys: Collection[GuestKey]) -> dict[GuestKey, Failure]:

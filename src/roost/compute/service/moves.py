@@ -25,6 +25,7 @@ from roost.compute.rules.actions import ActionRule
 from roost.compute.service import action_log
 from roost.compute.service.actions import lock_for_action, wait_until_settled
 from roost.compute.service.context import Compute, reading
+from roost.compute.service.notifications import announce, watch_states
 from roost.compute.service.servers import check_zone, find_flavor, find_forced_host, read_requirements
 from roost.compute.store import moves as store
 from roost.compute.store import work as work_rows
@@ -111,7 +112,9 @@ async def begin_move(compute: Compute, server_id: str, request: MoveRequest, by:
         await store.insert_move(
             tx, move, server_id, project_id=by.project_id, user_id=by.user_id, excluded_hosts=excluded_hosts
         )
+        states = await watch_states(compute, tx, [server_id])
         await set_task_state(tx, server_id, TASK_STATES[kind])
+        await announce(compute, tx, states)
     compute.wake(WORK_CHANNEL)
 
 
@@ -152,7 +155,9 @@ async def end_move(compute: Compute, server_id: str, by: Requester, *, revert: b
         await store.set_action(tx, server_id, action_id)
         await store.insert_work(tx, server_id, Stage.RESTORE if revert else Stage.CONFIRM)
         if revert:
+            states = await watch_states(compute, tx, [server_id])
             await set_task_state(tx, server_id, "resize_reverting")
+            await announce(compute, tx, states)
     compute.wake(WORK_CHANNEL)
 
 

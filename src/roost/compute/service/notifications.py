@@ -1,13 +1,21 @@
 """Writes notifications into the outbox, in the transaction of what they tell of; nothing where nobody is notified."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
 
 from roost.compute.model import Host, HostAggregate, Requester
-from roost.compute.rules.notifications import AggregateChange, HostChange, ServerEvent, publisher_of
+from roost.compute.rules.notifications import (
+    STATE_CHANGED,
+    AggregateChange,
+    Before,
+    HostChange,
+    ServerEvent,
+    is_state_told,
+    publisher_of,
+)
 from roost.compute.rules.payloads import aggregate_payload, server_payload, service_payload
 from roost.compute.service.context import Compute
 from roost.compute.store import notifications as store
@@ -16,18 +24,60 @@ from roost.platform.outbox import Notification
 
 
 async def announce(compute: Compute, tx: Connection, events: Sequence[ServerEvent]) -> None:
-    """Tell of events of servers, in order, as the servers are now; those of servers that are gone are left out."""
+    """Tell of events of servers, in order, as the servers are now.
+
+    Those of servers that are gone are left out, and changes of state that are none.
+    """
     if compute.outbox is None or not events:
         return
-    moving = {event.server_id for event in events if not event.of_build}
+    moving = {event.server_id for event in events if not event.of_build and event.step != STATE_CHANGED}
     told_by_id = await store.lock_told(tx, sorted({event.server_id for event in events}), moving=moving)
     now = compute.env.now()
     notifications = [
         _server_notification(compute, event, told_by_id[event.server_id], now)
         for event in events
-        if event.server_id in told_by_id
+        if event.server_id in told_by_id and _is_told(compute, event, told_by_id[event.server_id])
     ]
     await compute.outbox.write(tx, notifications)
+
+
+async def watch_states(
+    compute: Compute, tx: Connection, server_ids: Collection[str], by: Requester | None = None
+) -> list[ServerEvent]:
+    """Return what tells of the servers' states if they change from here on; `announce` it when they have.
+
+    Nothing, and no statement, where nobody is told of states. by: None where the last action says who asked.
+    """
+    if compute.outbox is None or not compute.state_changes or not server_ids:
+        return []
+    states = await store.lock_states(tx, sorted(server_ids))
+    return [
+        ServerEvent(
+            server_id=server_id,
+            step=STATE_CHANGED,
+            request=state.request if by is None else request_of(by),
+            before=Before(vm_state=state.vm_state, task_state=state.task_state),
+        )
+        for server_id, state in states.items()
+    ]
+
+
+async def announce_new(compute: Compute, tx: Connection, server_ids: Sequence[str]) -> None:
+    """Tell of the first state of servers, where anybody is told of states."""
+    if compute.state_changes:
+        nothing = Before(vm_state=None, task_state=None)
+        events = [
+            ServerEvent(server_id=server_id, step=STATE_CHANGED, of_build=True, before=nothing)
+            for server_id in server_ids
+        ]
+        await announce(compute, tx, events)
+
+
+def _is_told(compute: Compute, event: ServerEvent, told: store.Told) -> bool:
+    if event.step != STATE_CHANGED:
+        return True
+    assert event.before is not None, "a change of state tells what was before"
+    return is_state_told(event.before, told.server, compute.state_changes)
 
 
 def _server_notification(compute: Compute, event: ServerEvent, told: store.Told, now: datetime) -> Notification:
@@ -48,6 +98,11 @@ def _server_notification(compute: Compute, event: ServerEvent, told: store.Told,
         timestamp=now,
         request=request,
     )
+
+
+def request_of(by: Requester) -> Mapping[str, str | None]:
+    """Return the request that a notification follows from."""
+    return {"request_id": by.request_id, "project_id": by.project_id, "user_id": by.user_id}
 
 
 async def announce_aggregates(
@@ -90,7 +145,7 @@ async def _write(
 ) -> None:
     if compute.outbox is None or not payloads:
         return
-    request = {} if by is None else {"request_id": by.request_id, "project_id": by.project_id, "user_id": by.user_id}
+    request = {} if by is None else request_of(by)
     now = compute.env.now()
     here = f"nova-api:{compute.outbox.host}"
     notifications = [

@@ -42,6 +42,7 @@ from roost.compute.service import action_log
 from roost.compute.service.context import Compute
 from roost.compute.service.flavors import FLAVORS_NAMED_MAX
 from roost.compute.service.images import get_image, read_image_traits
+from roost.compute.service.notifications import announce, announce_new, watch_states
 from roost.compute.store import aggregates as aggregates_store
 from roost.compute.store import flavors as flavors_store
 from roost.compute.store import hosts as hosts_store
@@ -107,6 +108,7 @@ async def create_servers(
             request_id=request_id,
         )
         await store.insert_servers(tx, new)
+        await announce_new(compute, tx, ids)
     compute.wake(WORK_CHANNEL)
     return new
 
@@ -261,11 +263,13 @@ async def delete_server(
 ) -> None:
     """Have the server deleted, at whatever stage it is; again is fine. Raises ServerNotFound, ActionRefused."""
     async with compute.database.transaction() as tx:
+        states = await watch_states(compute, tx, [server_id], by)
         mark = (await store.want_delete(tx, [server_id])).get(server_id)
         if mark is None:
             raise ServerNotFound(f"Instance {server_id} could not be found.")
         if mark.locked and not may_be_locked:
             raise ActionRefused(locked_sentence(server_id))
+        await announce(compute, tx, states)
         if by is not None and not mark.again:
             await action_log.begin(compute, tx, server_id, "delete", by)
     compute.wake(WORK_CHANNEL)

@@ -8,6 +8,7 @@ from roost.compute.model import GUEST_CHANNEL, Marks, Stage, StageChange, Work
 from roost.compute.rules.nics import BUILDING
 from roost.compute.service.action_log import add_steps
 from roost.compute.service.context import Compute, reading
+from roost.compute.service.notifications import watch_states
 from roost.compute.store import moves, servers
 from roost.compute.store import work as store
 
@@ -41,10 +42,14 @@ async def change_stages(
             for change in changes
             if change.server_id in marks_by_server
         ]
+        states = await watch_states(
+            compute, tx, [change.server_id for change in changes_held if change.server is not None]
+        )
         await store.update_servers(tx, changes_held)
         await store.desire_guests(tx, changes_held)
         await store.write_stage_changes(tx, changes_held, lease_s=lease_s)
-        await add_steps(compute, tx, [(marks_by_server[change.server_id], change) for change in changes_held])
+        steps = [(marks_by_server[change.server_id], change) for change in changes_held]
+        await add_steps(compute, tx, steps, states)
         await moves.write_moves(tx, changes_held)
         await store.finish_work(tx, changes_held)
     if any(change.guest_host or change.guests_wanted for change in changes_held):

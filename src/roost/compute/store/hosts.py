@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Any
 
 from msgspec import Struct
@@ -231,6 +232,44 @@ GROUP BY host"""
 async def count_servers(tx: Connection, names: Sequence[str]) -> dict[str, int]:
     """Return how many servers each host has; a host without any is left out."""
     return {row["host"]: row["servers"] for row in await tx.fetch(COUNT_SERVERS, names)}
+
+
+class HostUse(Enum):
+    """What keeps a host from being removed."""
+
+    SERVERS = "servers"
+    MOVES = "moves"
+    NOTHING = "nothing"
+
+
+# A guest that is to be gone keeps no host: with a host that is no more, its row goes.
+LOCK_HOST_USE = """-- compute.lock_host_use
+SELECT EXISTS (SELECT FROM compute.server WHERE host = $1 AND deleted_at IS NULL) AS servers,
+    EXISTS (SELECT FROM compute.guest WHERE host = $1 AND desired <> 'absent') AS guests,
+    EXISTS (SELECT FROM compute.move WHERE open AND $1 IN (source_host, dest_host)) AS moves
+FROM compute.host WHERE name = $1 FOR UPDATE"""
+
+
+async def lock_host_use(tx: Connection, name: str) -> HostUse | None:
+    """Lock the host; return what uses it, None where there is no such host."""
+    row = await tx.fetchrow(LOCK_HOST_USE, name)
+    if row is None:
+        return None
+    if row["moves"] and not row["servers"]:
+        return HostUse.MOVES
+    return HostUse.SERVERS if row["servers"] or row["guests"] else HostUse.NOTHING
+
+
+DELETE_HOST = """-- compute.delete_host
+WITH guests AS (DELETE FROM compute.guest WHERE host = $1
+), unknown AS (DELETE FROM compute.unknown_guest WHERE host = $1
+), memberships AS (DELETE FROM compute.host_aggregate_host WHERE host = $1)
+DELETE FROM compute.host WHERE name = $1"""
+
+
+async def delete_host(tx: Connection, name: str) -> None:
+    """Delete a locked host, and what is known of guests there."""
+    await tx.execute(DELETE_HOST, name)
 
 
 def _row(row: Any) -> HostRow:

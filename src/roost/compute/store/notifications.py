@@ -1,4 +1,5 @@
 """SQL of what notifications tell of servers, read in the transaction that changed them."""
+# ruff: noqa: S608 - what is put into a statement are constants of this wing.
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -7,7 +8,7 @@ from msgspec import Struct
 
 from roost.compute.model import Flavor, MoveKind, Server
 from roost.compute.store.rows import read_row
-from roost.compute.store.servers import COLUMNS
+from roost.compute.store.servers import COLUMNS, VM_STATE
 from roost.platform.database import Connection
 
 Request = Mapping[str, str | None]
@@ -35,6 +36,35 @@ LEFT JOIN LATERAL (SELECT request_id, project_id, user_id FROM compute.action
     ORDER BY action.name = 'delete' DESC, action.id DESC LIMIT 1) a ON true
 WHERE m.kind IS NOT NULL OR a.request_id IS NOT NULL
 """
+
+
+class ServerState(Struct, frozen=True, kw_only=True):
+    """What a server is and does. request: the last that was asked of it, None where that is its creation."""
+
+    vm_state: str
+    task_state: str | None
+    request: Request | None
+
+
+LOCK_STATES = f"""-- compute.lock_server_states
+SELECT server.id, {VM_STATE} AS vm_state, server.task_state, a.request_id, a.project_id, a.user_id
+FROM compute.server LEFT JOIN LATERAL (SELECT request_id, project_id, user_id FROM compute.action
+    WHERE action.server_id = server.id ORDER BY action.id DESC LIMIT 1) a ON true
+WHERE server.id = ANY($1::uuid[]) ORDER BY server.id FOR NO KEY UPDATE OF server
+"""
+
+
+async def lock_states(tx: Connection, server_ids: Sequence[str]) -> dict[str, ServerState]:
+    """Lock the servers; return their states, by id."""
+    states = {}
+    for row in await tx.fetch(LOCK_STATES, server_ids):
+        request = {name: row[name] for name in ("request_id", "project_id", "user_id")}
+        states[row["id"]] = ServerState(
+            vm_state=row["vm_state"],
+            task_state=row["task_state"],
+            request=None if request["request_id"] is None else request,
+        )
+    return states
 
 
 async def lock_told(tx: Connection, server_ids: Sequence[str], *, moving: Collection[str]) -> dict[str, Told]:

@@ -25,13 +25,15 @@ CLAUSES_KEPT = 128
 class Nic(Struct, frozen=True):
     """One clause of segments. edge_row, edge_root: int64, each pair of a segment and a host on it, by segment.
 
-    asks: False where the clause names fewer segments than its network has, as for a port that has its address. pick:
-    the segment of each root, NO_ROW for none, where no host is on several of them; else None.
+    asks: False where the clause names fewer segments than its network has, as for a port that has its address. alone:
+    its network has one segment, so the clause of such a port is the same as of one that needs an address. pick: the
+    segment of each root, NO_ROW for none, where no host is on several of them; else None.
     """
 
     edge_row: I64
     edge_root: I64
     asks: bool
+    alone: bool
     pick: I64 | None
 
 
@@ -63,8 +65,9 @@ def imply(
 ) -> Implied:
     """Return the segment that each viable root takes for each NIC, and the roots to offer.
 
-    limit: how many hosts the search may offer at most, 0 for all. start: which hosts of a segment come first. Cost:
-    some array operations over all rows for each NIC.
+    Of a network's only segment some hosts are offered although it is full: a server that has its address there can
+    move, and only its claim says who it is. limit: how many hosts the search may offer at most, 0 for all. start: which
+    hosts of a segment come first. Cost: some array operations over all rows for each NIC.
     """
     free = index.column(IPV4_ADDRESS).most
     picks: list[I64] = []
@@ -73,7 +76,7 @@ def imply(
         room = free[pick]
         for earlier in picks:
             room = room - (earlier == pick)
-        viable = viable & (pick != NO_ROW) & (room > 0)
+        viable = viable & (pick != NO_ROW) & ((room > 0) | nic.alone)
         picks.append(pick)
     for nic, pick in zip(nics, picks, strict=True):
         # What is left by one NIC is what the next one chooses from: some host remains of every segment.
@@ -208,5 +211,5 @@ def _derive_nic(index: Index, segments: Segments, clause: frozenset[str]) -> Nic
     pick = np.full(index.rows, NO_ROW, np.int64)
     pick[edge_root] = edge_row
     alone = len(np.unique(edge_root)) == len(edge_root)
-    asks = network is None or len(named) == segments.sizes[network]
-    return Nic(edge_row, edge_root, asks, pick if alone else None)
+    size = 0 if network is None else segments.sizes[network]
+    return Nic(edge_row, edge_root, size in (0, len(named)), size == 1, pick if alone else None)

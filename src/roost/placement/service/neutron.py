@@ -51,6 +51,8 @@ from roost.seams.placement import (
 log = structlog.get_logger()
 
 NOBODY = "00000000-0000-0000-0000-000000000000"
+DOUBTS_MAX = 100
+"""Ports that may be deleted that are asked for by their ids; of more, all ports are read."""
 AUDIT_GRACE_S = 3600.0
 """What an audit waits for ports of a claim: it has seen no round before."""
 
@@ -72,6 +74,12 @@ class NeutronView:
     _full_at_s: float = float("-inf")
     _seen: Mapping[tuple[str, str], int] = field(default_factory=dict)
     _seen_at_s: float = 0.0
+    _doubted: set[str] = field(default_factory=set)
+
+    def doubt(self, port_id: str) -> None:
+        """Ask Neutron at the next round whether that port is still there: somebody says that it is not."""
+        if port_id in self._ports:
+            self._doubted.add(port_id)
 
     async def read(self, neutron: NeutronClient) -> NeutronState:
         """Return all that Neutron says now. Raises NeutronUnavailable."""
@@ -90,16 +98,30 @@ class NeutronView:
 
     async def _read_ports(self, neutron: NeutronClient) -> None:
         now_s = self.clock()
-        if now_s - self._full_at_s < self.full_s and self._changed_at:
+        doubted = sorted(self._doubted)
+        is_full_due = now_s - self._full_at_s >= self.full_s or len(doubted) > DOUBTS_MAX
+        if not is_full_due and self._changed_at:
             page = await neutron.list_ports(changed_since=self._changed_at)
             if page is not None:
                 self._ports |= {port.id: port for port in page.ports}
                 self._changed_at = max(self._changed_at, page.changed_at)
+                await self._forget_deleted(neutron, doubted)
                 return
         page = await neutron.list_ports()
         assert page is not None
         self._ports = {port.id: port for port in page.ports}
         self._changed_at, self._full_at_s = page.changed_at, now_s
+        self._doubted.difference_update(doubted)
+
+    async def _forget_deleted(self, neutron: NeutronClient, doubted: Sequence[str]) -> None:
+        """Forget the ports that are said to be deleted, as far as Neutron says so too."""
+        if not doubted:
+            return
+        page = await neutron.list_ports(ids=doubted)
+        assert page is not None
+        for port_id in {*doubted} - {port.id for port in page.ports}:
+            self._ports.pop(port_id, None)
+        self._doubted.difference_update(doubted)
 
 
 class Round(Struct, frozen=True, kw_only=True):
