@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Tests start hundreds of processes, each of which would compile Roost again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test conformance interop format bench bench-placement keep-release release-notes clean
 .DEFAULT_GOAL := test
 

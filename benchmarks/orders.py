@@ -13,6 +13,7 @@ from pathlib import Path
 
 import typer
 from tests.cluster import boot, settle
+from tests.processes import names_of
 
 from benchmarks.boot import CLIENTS, PATIENCE_S, World, world_of
 from benchmarks.machine import Server, get_server
@@ -91,15 +92,9 @@ def conductor_cpu_s(world: World) -> float:
     """Return the CPU that the conductor's process has had so far. Source: proc(5), /proc/pid/stat."""
     supervisor = world.made.processes[0].pid
     total = 0.0
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == supervisor and words[2:4] == [b"roost.cli.process", b"conductor"]:
+    for pid, name in names_of(supervisor).items():
+        if name.startswith("conductor-"):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             total += (int(fields[11]) + int(fields[12])) / TICKS_PER_S
     return total
 

@@ -27,6 +27,7 @@ from tests.postgres_servers import PG_BIN
 
 from roost.cli.cloud_client import CloudClient
 from roost.cli.cloudfile import parse_cloud
+from roost.cli.loading import load
 from roost.cli.roles import SCHEMAS
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
@@ -192,11 +193,16 @@ class Cluster:
         return done.stdout
 
     def load(self, cloud: str) -> None:
-        """Create what a cloud file's text names."""
-        file = self.directory / "cloud.yaml"
-        file.write_text(cloud)
-        self._hosts |= {name for hosts in parse_cloud(cloud, name="cloud.yaml")[0].hosts for name in hosts.names()}
-        self.run("load", str(file), "--api", self.url)
+        """Create what a cloud file's text names, as `roost load` does, without a process that imports all of it."""
+        declared = parse_cloud(cloud, name="cloud.yaml")[0]
+        self._hosts |= {name for hosts in declared.hosts for name in hosts.names()}
+
+        async def work() -> None:
+            async with CloudClient.connect(self.url) as client:
+                await load(client, declared, servers=False, progress=lambda *_: None)
+
+        with ThreadPoolExecutor() as elsewhere:  # a test's event loop may be running here
+            elsewhere.submit(asyncio.run, work()).result()
 
     def launches(self) -> list[dict[str, Any]]:
         """Every launch that any agent of this cluster tried."""

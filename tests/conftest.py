@@ -19,6 +19,8 @@ from roost.platform.database import Database
 from roost.platform.migrate import upgrade
 from roost.platform.postgres import PrivatePostgres
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each compile Roost again
+
 LONGEST = (
     "tests/test_postgres_versions.py",
     "tests/upgrade/",

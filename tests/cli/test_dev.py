@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.cluster import ROOST, Cluster, _template, cluster
+from tests.processes import children_of, words_of
 
 from roost.cli.local_cloud import _ended
 
@@ -98,9 +99,7 @@ def test_a_second_dev_on_the_same_data_is_refused_in_a_sentence(dev: "subprocess
 def test_dev_ends_with_a_sentence_when_a_part_of_it_does(dev: "subprocess.Popen[str]") -> None:
     assert dev.stdout is not None
     dev.stdout.readline()
-    children = Path(f"/proc/{dev.pid}/task/{dev.pid}/children").read_text().split()
-    words = {int(pid): Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in children}
-    [agent] = [pid for pid, command in words.items() if "agent" in command]
+    [agent] = [pid for pid in children_of(dev.pid) if "agent" in words_of(pid)]
     os.kill(agent, signal.SIGKILL)
     _, said = dev.communicate(timeout=TIMEOUT_S)
     assert dev.returncode == 1

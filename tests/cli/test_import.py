@@ -16,9 +16,9 @@ from aiohttp import web
 from tests.cli.upstream import Upstream, upstream_running
 from tests.cluster import Cluster
 
+from roost.cli.importing import import_placement
 from roost.cli.keystone import KeystoneRefused, credentials_of
 from roost.cli.ledger_target import LedgerTarget
-from roost.cli.manage import import_placement
 from roost.cli.placement_source import Read, Source, SourceRefused, read_placement
 from roost.placement.rules.imports import LedgerState
 from roost.placement.store import imports as imports_store

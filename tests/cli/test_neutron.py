@@ -16,6 +16,7 @@ from tests.fake_neutron import FakeNeutron
 from tests.placement.nova import Segment, a_segment, publish
 from tests.placement.providers import a_uuid
 from tests.placement_client import PlacementClient
+from tests.processes import names_of
 
 from roost.cli.adopt import adopt, exit_status
 from roost.cli.ledger_target import LedgerTarget
@@ -103,8 +104,7 @@ async def _make(client: PlacementClient, segment: Segment) -> None:
 def _workers(cluster: Cluster) -> list[int]:
     """The processes below `roost serve` that answer requests, the first of which polls."""
     (supervisor,) = cluster.processes
-    children = Path(f"/proc/{supervisor.pid}/task/{supervisor.pid}/children").read_text().split()
-    return [int(pid) for pid in children if b"roost.cli.process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [*names_of(supervisor.pid)]
 
 
 async def test_a_server_counts_what_neutron_has_also_after_its_poller_was_killed(data_dir: Path) -> None:

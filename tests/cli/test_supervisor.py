@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.processes import fork_servers, names_of
 
 from roost.platform.postgres import PrivatePostgres
 
@@ -62,20 +63,6 @@ def wait_for(fact: Callable[[], bool]) -> None:
     while not fact():
         assert time.monotonic() < deadline
         time.sleep(0.05)  # another process is at work; nothing here can move its clock
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def roles_of(pid: int) -> dict[int, str]:
-    """Child pid -> role."""
-    found = {}
-    for child in children_of(pid):
-        words = Path(f"/proc/{child}/cmdline").read_text().split("\0")
-        if "roost.cli.process" in words:
-            found[child] = words[words.index("roost.cli.process") + 1]
-    return found
 
 
 def alive(pid: int) -> bool:
@@ -149,26 +136,26 @@ def test_a_schema_newer_than_the_program_and_a_lost_version_file_end_every_comma
 def test_what_dies_comes_back_and_sigterm_ends_everything(served: Started, data_dir: Path) -> None:
     process, url = served
     assert status(url) == 200
-    roles = roles_of(process.pid)
-    assert sorted(roles.values()) == ["agent-api", "api", "api", "conductor"]
+    names = names_of(process.pid)
+    assert sorted(names.values()) == ["agent-api-1", "api-1", "api-2", "conductor-1"]
     with urllib.request.urlopen(f"{url}/agent/v1", timeout=5) as response:
         agent_url = json.load(response)["url"]
     assert status(agent_url.removesuffix("/agent/v1")) == 200
 
-    for pid in roles:
+    for pid in names:
         os.kill(pid, signal.SIGKILL)
-    wait_for(lambda: sorted(roles_of(process.pid).values()) == ["agent-api", "api", "api", "conductor"])
+    wait_for(lambda: sorted(names_of(process.pid).values()) == ["agent-api-1", "api-1", "api-2", "conductor-1"])
     wait_for(lambda: status(url) == 200 and status(agent_url.removesuffix("/agent/v1")) == 200)
-    assert not set(roles) & set(roles_of(process.pid))
+    assert not set(names) & set(names_of(process.pid))
 
     killed = postmaster_of(data_dir)
     os.kill(killed, signal.SIGKILL)
     wait_for(lambda: (data_dir / "postgres/postmaster.pid").exists() and postmaster_of(data_dir) != killed)
     wait_for(lambda: status(url) == 200)
 
-    roles, postmaster = roles_of(process.pid), postmaster_of(data_dir)
+    names, postmaster = names_of(process.pid), postmaster_of(data_dir)
     assert stop(process) == 0
-    assert not any(alive(pid) for pid in (*roles, postmaster))
+    assert not any(alive(pid) for pid in (*names, postmaster))
 
 
 def test_ctrl_c_says_that_all_has_stopped_and_where_the_data_is(data_dir: Path) -> None:
@@ -186,10 +173,10 @@ def test_ctrl_c_says_that_all_has_stopped_and_where_the_data_is(data_dir: Path) 
 
 def test_children_end_with_a_supervisor_that_is_killed_and_the_next_one_adopts(data_dir: Path) -> None:
     process, _ = start("all", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0")
-    roles, postmaster = roles_of(process.pid), postmaster_of(data_dir)
+    names, postmaster = names_of(process.pid), postmaster_of(data_dir)
     process.kill()
     stop(process)
-    wait_for(lambda: not any(alive(pid) for pid in roles))
+    wait_for(lambda: not any(alive(pid) for pid in names))
     assert alive(postmaster)
     process, url = start("all", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0")
     assert postmaster_of(data_dir) == postmaster
@@ -201,13 +188,13 @@ def test_children_end_with_a_supervisor_that_is_killed_and_the_next_one_adopts(d
 def test_one_that_is_stopped_while_the_database_is_made_leaves_nothing_running(data_dir: Path) -> None:
     command = [*ROOST, "serve", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
-    wait_for(lambda: (data_dir / "postgres.half").exists() and len(roles_of(process.pid)) == 3)
-    roles = roles_of(process.pid)
+    wait_for(lambda: (data_dir / "postgres.half").exists() and fork_servers(process.pid) != [])
+    started = [*fork_servers(process.pid), *names_of(process.pid)]
     process.terminate()
     said, logged = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, said) == (0, "")
     assert "Traceback" not in logged
-    assert not any(alive(pid) for pid in roles)
+    assert not any(alive(pid) for pid in started)
     assert not PrivatePostgres(data_dir).is_running()
 
 
@@ -215,7 +202,7 @@ def test_two_supervisors_share_one_database_and_the_last_stops_it(served: Starte
     first, first_url = served
     second, second_url = start("conductor", "--data-dir", str(data_dir))
     assert second_url is None
-    assert list(roles_of(second.pid).values()) == ["conductor"]
+    assert list(names_of(second.pid).values()) == ["conductor-1"]
     assert stop(first) == 0
     assert status(first_url) == 0
     postmaster = postmaster_of(data_dir)

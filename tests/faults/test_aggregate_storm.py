@@ -16,7 +16,8 @@ from collections import Counter
 from random import Random
 
 from tests.cluster import Cluster, cluster, until
-from tests.faults.test_storm import SEED, STORM_S, children
+from tests.faults.test_storm import SEED, STORM_S
+from tests.processes import names_of
 
 from roost.cli.cloud_client import CloudClient, CloudRefused, Json
 from roost.platform.database import Database
@@ -161,11 +162,11 @@ class Storm:
             self.broken[what] += 1
             if what == "kill api":
                 supervisor = next(one for one in self.made.processes if "compute" in one.args)
-                self._kill(children(supervisor.pid))
+                self._kill([*names_of(supervisor.pid)])
             elif what == "kill placement":
-                self._kill(children(self.placement.pid))
+                self._kill([*names_of(self.placement.pid)])
             else:
-                pids = children(self.placement.pid)
+                pids = [*names_of(self.placement.pid)]
                 self._send(pids, signal.SIGSTOP)
                 await asyncio.sleep(BREAK_EVERY_S)
                 self._send(pids, signal.SIGCONT)

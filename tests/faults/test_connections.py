@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.cluster import Cluster, cluster, until
 from tests.faults.healthy_client import healthy_client
+from tests.processes import names_of
 
 IDLE_TIMEOUT_S, BODY_TIMEOUT_S = 6, 6
 HEALTHY_MAX_S = 0.05
@@ -256,14 +257,7 @@ async def test_every_one_of_thousands_of_agents_is_served(roost: Cluster) -> Non
 
 def processes(roost: Cluster, role: str) -> list[int]:
     """The server's processes of one role."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            if b"roost.cli.process" in words and role.encode() in words and int(parent) == roost.processes[0].pid:
-                found.append(int(folder.name))
-    return found
+    return [pid for pid, name in names_of(roost.processes[0].pid).items() if name.startswith(f"{role}-")]
 
 
 def memory_mb(roost: Cluster) -> float:

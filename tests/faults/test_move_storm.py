@@ -16,7 +16,8 @@ from random import Random
 import pytest
 from tests.cluster import Cluster, cluster, network_ids, settle, until
 from tests.faults.moving import cut_power, hosts_of_guests, list_overlaps, servers_by_id
-from tests.faults.test_storm import ALLOWED, CLIENTS, KILL_EVERY_S, children, up
+from tests.faults.test_storm import ALLOWED, CLIENTS, KILL_EVERY_S, up
+from tests.processes import names_of
 
 from roost.cli.cloud_client import CloudClient, CloudRefused, Json
 from roost.platform.database import Database
@@ -269,7 +270,7 @@ class Storm:
                 if self.random.random() < 0.5:
                     await self._lose_hosts(state)
                 self.agents[state] = self.made.agent(*AGENTS[state], "--fake-delay=0.03", state=state, wait=False)
-            elif victims := children(self.made.processes[0].pid):
+            elif victims := [*names_of(self.made.processes[0].pid)]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.random.choice(victims), signal.SIGKILL)
 

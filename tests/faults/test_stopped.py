@@ -6,11 +6,11 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from tests.cluster import Cluster, boot, cluster, network_ids, settle, until
 from tests.database_proxy import DatabaseProxy
 from tests.placement_client import PlacementClient, a_uuid, claim
+from tests.processes import names_of
 
 from roost.cli.cloud_client import CloudClient
 from roost.platform.database import Database
@@ -45,10 +45,8 @@ SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event =
 
 def conductor_of(supervisor: int) -> int:
     """The process id of a supervisor's conductor."""
-    for word in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
-        if "conductor" in Path(f"/proc/{word}/cmdline").read_text().split("\0"):
-            return int(word)
-    raise AssertionError("no conductor")
+    [pid] = [pid for pid, name in names_of(supervisor).items() if name == "conductor-1"]
+    return pid
 
 
 async def status_of(client: CloudClient, name: str) -> str:

@@ -8,11 +8,11 @@ import contextlib
 import os
 import signal
 import time
-from pathlib import Path
 from random import Random
 
 import pytest
 from tests.cluster import Cluster, cluster, network_ids, settle, until
+from tests.processes import names_of
 
 from roost.cli.cloud_client import CloudClient, CloudRefused, Json
 from roost.platform.postgres import PrivatePostgres
@@ -172,30 +172,10 @@ class Storm:
                 self.made.stop(self.made.processes[-1], signal.SIGKILL)
                 self.made.agent("--fake-delay=0.05", state="agent-storm", wait=False)
             else:
-                victim = self.random.choice(children(self.made.processes[0].pid) or [None])
+                victim = self.random.choice([*names_of(self.made.processes[0].pid)] or [None])
             if victim:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(victim, signal.SIGKILL)
-
-
-def children(pid: int) -> list[int]:
-    """The processes that a supervisor has started."""
-    own = [status for status in Path("/proc").glob("[0-9]*/stat") if _parent(status) == pid]
-    return [int(status.parent.name) for status in own if b"roost.cli.process" in _command(status)]
-
-
-def _parent(status: Path) -> int:
-    try:
-        return int(status.read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def _command(status: Path) -> bytes:
-    try:
-        return status.with_name("cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 async def up(client: CloudClient) -> None:

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from roost.cli import agent_tokens
 from roost.cli.asking import AsJson
 from roost.cli.help_text import PlainCommand, PlainGroup
 from roost.cli.ledger_target import LedgerTarget
@@ -34,6 +33,8 @@ def _create_agent_token(
 
     Example: `(umask 077; roost-manage agent-token create --host 'rack1-*' --name rack1 > rack1.token)`
     """
+    from roost.cli import agent_tokens
+
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     run_manage(agent_tokens.create(target, hosts=host, name=name, as_json=as_json))
 
@@ -46,6 +47,8 @@ def _list_agent_tokens(
 
     Example: `roost-manage agent-token list --data-dir /var/lib/roost`
     """
+    from roost.cli import agent_tokens
+
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     run_manage(agent_tokens.list_tokens(target, table_console(), as_json=as_json))
 
@@ -62,5 +65,7 @@ def _revoke_agent_token(
 
     Example: `roost-manage agent-token revoke 1b4e28ba-2fa1-11d2-883f-0016d3cca427`
     """
+    from roost.cli import agent_tokens
+
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     run_manage(agent_tokens.revoke(target, token_id, as_json=as_json))

@@ -1,6 +1,5 @@
 """How both programs show their options, and which version they are."""
 
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -32,6 +31,8 @@ def _without_flag_types(parameters: list[Any]) -> list[Any]:
 
 def _show_version(shown: bool) -> None:
     if shown:
+        from importlib.metadata import version
+
         print(f"roost {version('roost')}")  # noqa: T201
         raise typer.Exit
 

@@ -1,9 +1,9 @@
 """The `roost-manage` command: what operators do to a Roost's database, beside the services.
 
-Exit status 0: done, nothing is left to do; 1: it failed; 2: wrong usage; 3 and up: as each command says.
+Exit status 0: done, nothing is left to do; 1: it failed; 2: wrong usage; 3 and up: as each command says. Each
+command imports its parts when it is called.
 """
 
-import os
 import re
 import sys
 from enum import Enum
@@ -13,23 +13,13 @@ from typing import Annotated
 import msgspec
 import typer
 
-from roost.cli import aggregates, endings, notifications, upgrading
-from roost.cli.adopt import adopt
+from roost.cli import endings
 from roost.cli.agent_token_commands import agent_token_app
 from roost.cli.asking import AsJson
-from roost.cli.audit import audit, destroy_guest
 from roost.cli.help_text import PlainCommand, PlainGroup, new_program
-from roost.cli.import_report import exit_status, print_report, report_json
-from roost.cli.keystone import credentials_of
-from roost.cli.ledger_target import LedgerTarget, open_ledger
+from roost.cli.ledger_target import LedgerTarget
 from roost.cli.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, run_manage
-from roost.cli.network_info import heal
-from roost.cli.placement_source import Source, read_placement
-from roost.cli.story_output import Bars
 from roost.cli.tables import table_console
-from roost.cli.upgrade_check import ERROR, upgrade_check
-from roost.placement.service.imports import compare_ledger, import_ledger
-from roost.placement.service.ledger import Ledger
 from roost.platform.errors import BadRequest
 from roost.platform.logs import configure_logging
 
@@ -88,6 +78,8 @@ def _import_placement(
 
     Example: `roost-manage import-placement --from http://placement.example/placement --dry-run`
     """
+    from roost.cli.importing import import_placement
+
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     if not source_url.startswith(("http://", "https://")):
         raise typer.BadParameter(f"--from {source_url}: expected a URL such as http://placement.example/placement")
@@ -181,6 +173,8 @@ def _audit(
 
     Example: `roost-manage audit --data-dir /var/lib/roost --repair`
     """
+    from roost.cli.audit import audit
+
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     asks = repair and not yes and not as_json and sys.stdin.isatty()
     confirm = (lambda: typer.confirm("Repair what can be?")) if asks else None
@@ -209,6 +203,8 @@ def _adopt(
 
     Example: `ROOST_NEUTRON_URL=http://neutron.example:9696 roost-manage adopt --data-dir /var/lib/roost --dry-run`
     """
+    from roost.cli.adopt import adopt
+
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     console = table_console()
     work = adopt(target, console, config=config, dry_run=dry_run, as_json=as_json, give_back_all=give_back_all)
@@ -231,6 +227,8 @@ def _destroy_guest(
 
     Example: `roost-manage destroy-guest 5b5c0e4e-… --host r1-h1 --data-dir /var/lib/roost`
     """
+    from roost.cli.audit import destroy_guest
+
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     if not UUID.fullmatch(server):
         raise typer.BadParameter(f"{server}: expected the id of a server")
@@ -266,6 +264,8 @@ def _sync_aggregates(
 
     Example: `roost-manage sync_placement_aggregates --prune --dry-run --data-dir /var/lib/roost`
     """
+    from roost.cli import aggregates
+
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     work = aggregates.sync(
         target,
@@ -300,6 +300,8 @@ def _set_allocation_ratio(
 
     Example: `roost-manage set_allocation_ratio --aggregate dense --resource-class VCPU --allocation-ratio 4`
     """
+    from roost.cli import aggregates
+
     if (allocation_ratio is None) != unset:
         raise typer.BadParameter("expected --allocation-ratio or --unset, one of them")
     target = LedgerTarget.choose(data_dir, database, pg_bin)
@@ -330,6 +332,8 @@ def _notifications(
 
     Example: `roost-manage notifications --data-dir /var/lib/roost --retry-parked`
     """
+    from roost.cli import notifications
+
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     raise typer.Exit(
         run_manage(notifications.show(target, table_console(), retry_parked=retry_parked, as_json=as_json))
@@ -349,6 +353,8 @@ def _upgrade_db(
 
     Example: `roost-manage db upgrade --expand --database postgresql://roost@db.example/roost`
     """
+    from roost.cli import upgrading
+
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     run_manage(upgrading.upgrade(target, table_console(), expand=expand))
 
@@ -366,6 +372,8 @@ def _check_db(
 
     Example: `roost-manage db check --database postgresql://roost@db.example/roost`
     """
+    from roost.cli import upgrading
+
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     raise typer.Exit(run_manage(upgrading.check(target, table_console(), as_json=as_json)))
 
@@ -384,6 +392,8 @@ def _upgrade_check(
 
     Example: `roost-manage status upgrade-check --data-dir /var/lib/roost`
     """
+    from roost.cli.upgrade_check import ERROR, upgrade_check
+
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     configure_logging("manage")
     work = upgrade_check(target, table_console(), config=config, as_json=as_json)
@@ -408,45 +418,13 @@ def _heal_network_info(
 
     Example: `roost-manage heal_network_info --data-dir /var/lib/roost --dry-run`
     """
+    from roost.cli.network_info import heal
+
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     if server is not None and not UUID.fullmatch(server):
         raise typer.BadParameter(f"--server {server}: expected the id of a server")
     work = heal(target, table_console(), server=server, dry_run=dry_run, config=config, as_json=as_json)
     raise typer.Exit(run_manage(work))
-
-
-async def import_placement(
-    source_url: str,
-    target: LedgerTarget,
-    *,
-    token: str | None = None,
-    ca_file: str | None = None,
-    dry_run: bool = False,
-    delete: bool = False,
-    overwrite: bool = False,
-    as_json: bool = False,
-) -> int:
-    """Read, compare, write, report; returns the exit status. token: None for what the environment says.
-
-    The source is asked first, so that no database is made for one that does not answer.
-    """
-    credentials = None if token else credentials_of(os.environ)
-    async with (
-        Source.connect(source_url, token=token, credentials=credentials, ca_file=ca_file) as source,
-        open_ledger(target, create=not dry_run) as database,
-    ):
-        ledger = None if database is None else Ledger(database)
-        with Bars() as bars:
-            read = await read_placement(source, bars.progress)
-        if dry_run or ledger is None:
-            imported = await compare_ledger(ledger, read.state, delete=delete, overwrite=overwrite)
-        else:
-            imported = await import_ledger(ledger, read.state, delete=delete, overwrite=overwrite)
-    if as_json:
-        print(report_json(source_url, read, imported, dry_run=dry_run).decode(), flush=True)  # noqa: T201
-    else:
-        print_report(table_console(), read, imported, dry_run=dry_run)
-    return exit_status(read, imported, dry_run=dry_run)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""One child process of `roost serve`: `python -m roost.cli.process ROLE SERVICE...`.
+"""The processes of `roost serve`, forks of `python -m roost.cli.process SERVICE...` (fork_server.py).
 
-It imports what its services need while the database starts, and then reads its configuration from a line on its
-standard input. It waits for the database, wires its parts (wiring.py), and serves or works until SIGTERM. It ends at
-once when its supervisor is gone: its standard input is a pipe that only the supervisor holds.
+That imports what its services need while the database starts. A fork reads its configuration from a line on its
+standard input, waits for the database, wires its parts (wiring.py), and serves or works until SIGTERM. It ends at
+once when its supervisor is gone: its standard input is a socket whose other end only the supervisor holds.
 """
 
 import asyncio
@@ -20,12 +20,13 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
 from roost.cli.crash_points import CRASH_POINTS
+from roost.cli.fork_server import fork_on_request
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.roles import ProcessConfig, is_placement_alone
 from roost.cli.settings import read_settings
 from roost.cli.wiring import Parts, agent_listener, background_tasks, main_listener
 from roost.platform.connection_limits import ConnectionLimits, raise_descriptor_limit, reserve
-from roost.platform.crash import check_crash_point
+from roost.platform.crash import check_crash_point, disarm_crash_point
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.logs import configure_logging
@@ -145,14 +146,17 @@ def _tls_options(config: ProcessConfig) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run one role. Exit status 0 after SIGTERM, 1 after a failure, which is logged."""
-    if not is_placement_alone(sys.argv[2:]):
+    """Fork, and run one role in each fork. Exit status 0 after SIGTERM, 1 after a failure, which is logged."""
+    if not is_placement_alone(sys.argv[1:]):
         import roost.cli.cloud_wiring  # noqa: F401 - while the supervisor waits for the database
+    fork_on_request()
     line = sys.stdin.buffer.readline()
     if not line:
         return  # the supervisor is gone
-    check_crash_point(CRASH_POINTS)
     config = msgspec.json.decode(line, type=ProcessConfig)
+    if config.restarted:
+        disarm_crash_point()
+    check_crash_point(CRASH_POINTS)
     configure_logging(config.name, config.log)
     end_with_stdin(patience_s=STOP_TIMEOUT_S + 1)
     try:

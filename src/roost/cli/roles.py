@@ -53,6 +53,7 @@ class ProcessConfig(Serving, frozen=True, kw_only=True):
     """What a child process does.
 
     role: api, agent-api, conductor or reconciler. pool_size: database connections. metrics_dir: telemetry.py.
+    restarted: the one before it died.
     """
 
     role: str
@@ -60,6 +61,7 @@ class ProcessConfig(Serving, frozen=True, kw_only=True):
     dsn: str
     pool_size: int
     metrics_dir: str | None = None
+    restarted: bool = False
 
     @property
     def name(self) -> str:

@@ -1,8 +1,8 @@
 """`roost serve`: holds the private PostgreSQL, and keeps one child process for each role and worker alive.
 
-Children do the work (process.py). The supervisor starts them, starts those that die again with a growing pause, starts
-a killed PostgreSQL again, and stops everything in order. It serves nothing itself, so that it never fails with them,
-and imports little, so that it is there at once: children import what they need while the database starts.
+Children do the work (process.py), forks of one process (fork_server.py). The supervisor has them started, those that
+die again with a growing pause, starts a killed PostgreSQL again, and stops everything in order. It serves nothing
+itself, so that it never fails with them, and imports little, so that it is there at once.
 """
 
 import asyncio
@@ -10,7 +10,6 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from roost.cli.fork_server import ForkedProcess, ForkServer
 from roost.cli.ledger_target import LedgerTarget, connect
 from roost.cli.roles import PRESETS, SCHEMAS, ProcessConfig, Serving, is_placement_alone
 from roost.cli.settings import Settings, read_settings
@@ -72,7 +72,7 @@ class Child:
     """One child process and how often it died. config: without the database's address, until that is known."""
 
     config: ProcessConfig
-    process: asyncio.subprocess.Process | None = None
+    process: ForkedProcess | None = None
     deaths: int = 0
     started_at_s: float = field(default_factory=time.monotonic)
     stop_timeout_s: float = STOP_TIMEOUT_S
@@ -105,14 +105,16 @@ async def serve(options: ServeOptions, *, ready: Callable[[str], None]) -> None:
         for child in children:
             child.stop_timeout_s += settings.listeners.drain_s
         async with _database(options) as (opening, postgres):
-            await _supervise(children, opening, postgres, stopping, ready)
+            fork_server = ForkServer(options.services)
+            await _supervise(children, fork_server, opening, postgres, stopping, ready)
 
 
 def _end(children: Sequence[Child], stopping: asyncio.Event) -> None:
     """Begin to stop; the second time, end the children's drains."""
     if stopping.is_set():
         for child in children:
-            _terminate(child)
+            if child.process is not None:
+                child.process.send_signal(signal.SIGTERM)
     stopping.set()
 
 
@@ -222,6 +224,7 @@ def _configs(options: ServeOptions, port: int, agent_port: int, metrics_dir: str
 
 async def _supervise(
     children: Sequence[Child],
+    fork_server: ForkServer,
     opening: Opening,
     postgres: PrivatePostgres | None,
     stopping: asyncio.Event,
@@ -231,7 +234,10 @@ async def _supervise(
     failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     all_ready = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_keep_alive(child, opening, stopping, all_ready, failed)) for child in children]
+        tasks = [
+            group.create_task(_keep_alive(child, fork_server, opening, stopping, all_ready, failed))
+            for child in children
+        ]
         if postgres:
             tasks.append(group.create_task(_keep_postgres(postgres, opening, stopping)))
         stop = asyncio.create_task(stopping.wait())
@@ -256,22 +262,29 @@ async def _supervise(
             await asyncio.gather(*(_stop(child) for child in children))
             for task in tasks:
                 task.cancel()
+            await fork_server.close()
     if failed.done():
         failed.result()
     failed.cancel()
 
 
 async def _keep_alive(
-    child: Child, opening: Opening, stopping: asyncio.Event, all_ready: asyncio.Event, failed: "asyncio.Future[None]"
+    child: Child,
+    fork_server: ForkServer,
+    opening: Opening,
+    stopping: asyncio.Event,
+    all_ready: asyncio.Event,
+    failed: "asyncio.Future[None]",
 ) -> None:
     """Start a child whenever it is not there; one that dies over and over before all are ready ends everything."""
     pause_s = PAUSE_FIRST_S
     while not stopping.is_set():
-        await _start(child)
-        assert child.process is not None
+        child.started_at_s = time.monotonic()
+        child.process = await fork_server.fork(child.config.name)
         if not await _is_open(opening):
             return
-        await _tell(child.process, msgspec.structs.replace(child.config, dsn=opening.result()))
+        config = msgspec.structs.replace(child.config, dsn=opening.result(), restarted=child.deaths > 0)
+        await _tell(child.process, config)
         status = await child.process.wait()
         if stopping.is_set():
             return
@@ -287,28 +300,13 @@ async def _keep_alive(
         pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
 
-async def _start(child: Child) -> None:
-    environment = dict(os.environ)
-    if child.deaths:
-        environment.pop("ROOST_CRASH_AT", None)  # a test's crash point kills a process once
-    child.started_at_s = time.monotonic()
-    child.process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "roost.cli.process", child.config.role, *child.config.services,
-        stdin=asyncio.subprocess.PIPE,  # its end tells the child that the supervisor is gone
-        stdout=sys.stderr.fileno(),
-        env=environment,
-        start_new_session=True,  # a terminal's Ctrl-C is for the supervisor
-    )  # fmt: skip
-
-
 async def _is_open(opening: Opening) -> bool:
     """Return whether there is a database, once that is known."""
     await asyncio.wait([opening])
     return not opening.cancelled() and opening.exception() is None
 
 
-async def _tell(process: asyncio.subprocess.Process, config: ProcessConfig) -> None:
-    assert process.stdin is not None
+async def _tell(process: ForkedProcess, config: ProcessConfig) -> None:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is dead already, and will be waited for
         process.stdin.write(msgspec.json.encode(config) + b"\n")
         await process.stdin.drain()
@@ -317,22 +315,15 @@ async def _tell(process: asyncio.subprocess.Process, config: ProcessConfig) -> N
 async def _stop(child: Child) -> None:
     """Stop a child: by SIGTERM, then by SIGKILL."""
     process = child.process
-    if process is None or process.returncode is not None:
+    if process is None:
         return
-    _terminate(child)
+    process.send_signal(signal.SIGTERM)
     try:
         await asyncio.wait_for(process.wait(), child.stop_timeout_s)
     except TimeoutError:
         log.error("process does not stop and is killed", child=child.config.name, pid=process.pid)
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+        process.send_signal(signal.SIGKILL)
         await process.wait()
-
-
-def _terminate(child: Child) -> None:
-    if child.process is not None and child.process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            child.process.terminate()
 
 
 async def _keep_postgres(postgres: PrivatePostgres, opening: Opening, stopping: asyncio.Event) -> None:

