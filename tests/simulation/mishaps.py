@@ -23,8 +23,9 @@ LEASE_IS_OVER_S = 35.0
 LAUNCH_IS_LATE_S = 70.0
 CALLS = (1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20)
 """Which of a conductor's calls goes wrong; a batch of deletes makes four, a boot twenty."""
-CHANGES_SHARE = 0.3
-"""How often it is the call that writes where the servers stand."""
+FENCED_CALLS = ("change_stages", "change_stages", "claim", "bind_ports", "get_consumers")
+FENCED_SHARE = 0.4
+"""How often it is one of those: calls that a conductor without its lease must not do any harm with."""
 PASS_TIME = """
 UPDATE compute.work SET lease_until = lease_until - $1 * interval '1 s', run_at = run_at - $1 * interval '1 s';
 UPDATE compute.guest SET created_at = created_at - $1 * interval '1 s', begun_at = begun_at - $1 * interval '1 s',
@@ -61,8 +62,9 @@ async def misconduct(story: Story) -> None:
 
 
 async def _misconduct(story: Story, fate: Fate, plan: Plan | None = None) -> Plan:
-    if plan is None and story.random.random() < CHANGES_SHARE:
-        plan = Plan(fate, story.random.choice((1, 1, 2, 3, 4)), only="change_stages")
+    if plan is None and story.random.random() < FENCED_SHARE:
+        only = story.random.choice(FENCED_CALLS)
+        plan = Plan(fate, story.random.choice((1, 2, 3, 4) if only == "change_stages" else (1, 1, 2)), only=only)
     plan = plan or Plan(fate, story.random.choice(CALLS))
     task = asyncio.create_task(run_planned(story.world.conductor, plan))
     asleep = asyncio.create_task(plan.asleep.wait())
@@ -163,6 +165,12 @@ async def all_hosts(story: Story) -> None:
     story.note("all hosts")
 
 
+async def all_fail(story: Story) -> None:
+    """Whatever hosts launch fails."""
+    await story.hosts.turn(story.hosts.names, Turn.FAILS)
+    story.note("all hosts fail launches")
+
+
 async def _look(story: Story) -> None:
     """What is there is claimed, until it is gone; and whoever was ACTIVE keeps the addresses that it had."""
     async with story.world.database.connection() as connection:
@@ -255,8 +263,8 @@ async def reconcile(story: Story) -> None:
 
 
 WHILE_OVERTAKEN: Mapping[Step, float] = {
-    conduct: 7, all_hosts: 5, host_turn: 3, users.move: 3, users.end_move: 2, users.delete: 1, users.power: 1,
-    users.abort: 0.5, cut_off: 0.5, let_time_pass: 1,
+    conduct: 7, all_hosts: 4, all_fail: 2, host_turn: 2, users.move: 3, users.end_move: 2, users.delete: 1,
+    users.power: 1, users.abort: 0.5, cut_off: 0.5, let_time_pass: 1,
 }  # fmt: skip
 WHILE_SLOW: Mapping[Step, float] = {
     users.delete: 3, users.delete_port: 1, users.change_port: 1, users.abort: 1, users.power: 1, all_hosts: 3,

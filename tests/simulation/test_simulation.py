@@ -11,8 +11,8 @@ import pytest
 import uvloop
 from tests.simulation.seeds import run_seed, stage
 
-SEEDS = int(os.environ.get("SIMULATION_SEEDS", "120"))
-CHAPTERS = 4
+SEEDS = int(os.environ.get("SIMULATION_SEEDS", "500"))
+CHAPTERS = 6
 """The seeds are shared out among so many tests, which different workers run."""
 FOUND_SOMETHING: tuple[int, ...] = ()
 """Seeds that found a bug of Roost stay. (32, 46, 47 and 53 found mistakes of the simulation.)"""
