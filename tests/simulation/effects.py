@@ -1,21 +1,32 @@
 """Conductors whose calls go wrong: at the n-th one they die, sleep through their lease, or lose the call or its answer.
 
-A call is one of the conductor to another service, or the transaction that writes where its servers stand.
+A call is one of the conductor to any service, the compute service among them: leasing, reading guests, withdrawing
+them, and the transaction that writes where its servers stand. Requests of users die at calls to the ledger.
 """
 
 import asyncio
+import importlib
+import inspect
+import pkgutil
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from enum import Enum
-from typing import Any
+from functools import wraps
+from typing import Any, cast
 from unittest.mock import patch
 
 from tests.conductor.world import KilledHere
 
-from roost.conductor.context import Conductor, Lease
+import roost.conductor
+from roost.compute.service import Compute
+from roost.conductor.context import Conductor
 from roost.conductor.pipeline import run_once
-from roost.platform.errors import DatabaseUnavailable
+from roost.network.model import Port, PortRequest
+from roost.network.service import Networks
+from roost.network.service.creation import create_each
+from roost.platform.database import Connection, Database
+from roost.platform.errors import DatabaseUnavailable, RoostError
 
 
 class Fate(Enum):
@@ -29,22 +40,32 @@ class Fate(Enum):
     ANSWER_LOST = "answer lost"
 
 
-class Plan:
-    """One conductor's bad luck. at: which of its calls; past the last one nothing happens."""
+SLEEPS = (Fate.SLEEPS_BEFORE, Fate.SLEEPS_AFTER)
 
-    def __init__(self, fate: Fate | None, at: int) -> None:
-        self.fate, self.at = fate, at
+
+class Plan:
+    """One conductor's bad luck. server_ids: its batch.
+
+    at: which of its calls, counted from 1, past the last one nothing happens; only: of those by this name.
+    """
+
+    def __init__(self, fate: Fate | None, at: int, *, only: str | None = None) -> None:
+        self.fate, self.at, self.only = fate, at, only
         self.calls = 0
         self.met = ""
+        self.died = False
+        self.server_ids: list[str] = []
         self.asleep, self.woken = asyncio.Event(), asyncio.Event()
 
     async def call(self, name: str, real: Callable[[], Awaitable[Any]]) -> Any:
         """Make a call, or what fate makes of it."""
-        self.calls += 1
-        if self.fate is None or self.calls != self.at:
+        counts = self.only in (None, name)
+        self.calls += counts
+        if self.fate is None or not counts or self.calls != self.at:
             return await real()
         self.met = name
         if self.fate is Fate.DIES_BEFORE:
+            self.died = True
             raise KilledHere
         if self.fate is Fate.REQUEST_LOST:
             raise DatabaseUnavailable("the request was lost")
@@ -52,6 +73,7 @@ class Plan:
             await self._sleep()
         answer = await real()
         if self.fate is Fate.DIES_AFTER:
+            self.died = True
             raise KilledHere
         if self.fate is Fate.ANSWER_LOST:
             raise DatabaseUnavailable("the answer was lost")
@@ -80,29 +102,50 @@ class Planned:
 
 
 _plans: dict[int, Plan] = {}
-"""id of a conductor -> its plan, for as long as its batch runs."""
+"""id of what a conductor knows as the compute service -> its plan, for as long as its batch runs."""
+
+
+def _counted(real: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    name = getattr(real, "__name__", "call")
+
+    @wraps(real)
+    async def call(compute: Compute, *arguments: Any, **more: Any) -> Any:
+        plan = _plans.get(id(compute))
+        if plan is None:
+            return await real(compute, *arguments, **more)
+
+        async def made() -> Any:
+            answer = await real(compute, *arguments, **more)
+            if name == "lease_work":
+                plan.server_ids = [work.server_id for work in answer]
+            return answer
+
+        return await plan.call(name, made)
+
+    return call
 
 
 @contextmanager
-def advances_planned() -> Iterator[None]:
-    """Have the transactions that move servers on count as calls."""
-    advance = Lease.advance
-
-    async def planned(lease: Lease, *arguments: Any, **more: Any) -> Any:
-        plan = _plans.get(id(lease.conductor))
-        if plan is None:
-            return await advance(lease, *arguments, **more)
-        return await plan.call("advance", lambda: advance(lease, *arguments, **more))
-
-    with patch.object(Lease, "advance", planned):
+def calls_planned() -> Iterator[None]:
+    """Have the conductors' calls of the compute service, which is in their process, count as calls."""
+    names = [module.name for module in pkgutil.iter_modules(roost.conductor.__path__)]
+    modules = [importlib.import_module(f"roost.conductor.{name}") for name in names]
+    with ExitStack() as stack:
+        for module in modules:
+            for name, real in list(vars(module).items()):
+                is_of_compute = getattr(real, "__module__", "").startswith("roost.compute.")
+                if is_of_compute and inspect.iscoroutinefunction(real):
+                    stack.enter_context(patch.object(module, name, _counted(real)))
         yield
 
 
 async def run_planned(conductor: Conductor, plan: Plan) -> str:
     """Carry one batch under the plan; how it ended: done, nothing, died or cut off."""
-    network = Planned(conductor.network, plan)
-    unlucky = replace(conductor, placement=Planned(conductor.placement, plan), network=network, moves=network)
-    _plans[id(unlucky)] = plan
+    network, compute = Planned(conductor.network, plan), replace(conductor.compute)
+    unlucky = replace(
+        conductor, compute=compute, placement=Planned(conductor.placement, plan), network=network, moves=network
+    )
+    _plans[id(compute)] = plan
     try:
         return "done" if await run_once(unlucky) else "nothing"
     except KilledHere:
@@ -110,4 +153,45 @@ async def run_planned(conductor: Conductor, plan: Plan) -> str:
     except DatabaseUnavailable:
         return "cut off"
     finally:
-        del _plans[id(unlucky)]
+        del _plans[id(compute)]
+
+
+class Mortal:
+    """A database as a process has it that may die: then nothing of it gets there any more, not even what tidies up."""
+
+    def __init__(self, database: Database, plan: Plan) -> None:
+        self._database, self._plan = database, plan
+
+    def transaction(self, *, snapshot: bool = False) -> AbstractAsyncContextManager[Connection]:
+        """See Database."""
+        self._refuse_dead()
+        return self._database.transaction(snapshot=snapshot)
+
+    def connection(self) -> AbstractAsyncContextManager[Connection]:
+        """See Database."""
+        self._refuse_dead()
+        return self._database.connection()
+
+    def _refuse_dead(self) -> None:
+        if self._plan.died:
+            raise DatabaseUnavailable("the process is dead")
+
+
+class AtOnce:
+    """Makes each port by itself: a process that dies must not leave a task behind for which others wait."""
+
+    def __init__(self, networks: Networks) -> None:
+        self._networks = networks
+
+    async def do(self, request: PortRequest) -> Port | RoostError:
+        """Make the port, or say why not."""
+        (made,) = await create_each(self._networks, [request])
+        return made
+
+
+def mortal(networks: Networks, plan: Plan) -> Networks:
+    """Return the network service as a process has it whose calls to the ledger go as planned."""
+    database, placement = Mortal(networks.database, plan), Planned(networks.placement, plan)
+    dying = replace(networks, database=cast(Database, database), placement=cast(Any, placement))
+    dying.creations = cast(Any, AtOnce(dying))
+    return dying

@@ -4,6 +4,7 @@ What a host has is never wrong; what is heard of it may be. No two guests of a s
 """
 
 from collections import Counter
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -59,14 +60,15 @@ class Hosts:
         self.cut.discard(host)
         self.off.discard(host)
 
-    async def turn(self, host: str, how: Turn) -> int:
-        """Ask for orders, carry them out and report; how many there were."""
-        if host in self.cut | self.off:
+    async def turn(self, hosts: Collection[str], how: Turn) -> int:
+        """Ask for the hosts' orders, carry them out and report; how many there were."""
+        heard = [host for host in hosts if host not in self.cut | self.off]
+        if not heard:
             return 0
-        polled = await guests.Polls(self.compute).poll([host], agent=AGENT, busy=[], wait_s=0)
+        polled = await guests.Polls(self.compute).poll(heard, agent=AGENT, busy=[], wait_s=0)
         reports = [report for order in polled.orders if (report := await self._carry_out(order, how)) is not None]
         for (_, on), guest in self.guests.items():
-            if on == host and guest.dark:  # nobody wants it gone
+            if on in heard and guest.dark:  # nobody wants it gone
                 guest.dark = False
         self.check_nics()
         if how is Turn.LATE:

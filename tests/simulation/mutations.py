@@ -11,28 +11,44 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
+from uuid import uuid4
 
 import structlog
+import uvloop
 from msgspec.structs import replace
 from tests.memory import roomy_memory
 from tests.postgres_servers import PG_BIN
-from tests.simulation.seeds import SeedFailed, prepare, run_seed
+from tests.simulation.seeds import SeedFailed, run_seed, stage
 
 from roost.cli.roles import SCHEMAS
+from roost.clients.local import method
+from roost.clients.local_network import LocalNetwork
+from roost.clients.local_placement import LocalPlacement
+from roost.compute.model import Stage
 from roost.compute.rules import guests as guest_rules
 from roost.compute.service import work as work_service
+from roost.compute.store import moves as move_store
 from roost.compute.store import work as work_store
-from roost.conductor import finish, launches, moves
-from roost.conductor.context import Lease
+from roost.conductor import finish, launches, moves, pipeline, place
+from roost.conductor.context import Build, Lease, staged
+from roost.network.model import PortChanges, PortFilter
 from roost.network.rules import bindings
+from roost.network.service import Networks
 from roost.network.service import builds as port_builds
+from roost.network.service import moves as port_moves
+from roost.network.service.ports import list_ports, update_port
+from roost.network.store import claims as claim_store
+from roost.network.store import notices as notice_store
 from roost.placement.rules import claims
 from roost.platform.migrate import upgrade
 from roost.platform.postgres import PrivatePostgres
+from roost.seams.network import Nic
+from roost.seams.placement import Claimed, ClaimGroup, Refused
 
 SEEDS_MAX = int(os.environ.get("MUTATION_SEEDS", "200"))
 SEED_TIMEOUT_S = 60.0
@@ -49,6 +65,7 @@ async def do_nothing(*_arguments: Any, **_more: Any) -> None:
 def forgetting(function: Callable[..., Any]) -> Callable[..., Any]:
     """Do it, and believe that nothing remains."""
 
+    @wraps(function)
     async def forgetful(*arguments: Any, **more: Any) -> set[str]:
         await function(*arguments, **more)
         return set()
@@ -86,9 +103,45 @@ async def as_returned(_lease: Lease, builds: Sequence[Any]) -> list[Any]:
     return list(builds)
 
 
+async def unstopped(lease: Lease, builds: Sequence[Build]) -> list[Build]:
+    """Bind the ports to the destination while the guest on the source runs."""
+    changes = [staged(build.work, Stage.BIND, keep=True) for build in builds]
+    return (await lease.advance(builds, changes)).going_on
+
+
+async def one_by_one(placement: LocalPlacement, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
+    """Claim for the consumers of a group one after another; those before a refused one keep what they got."""
+    answers: list[Claimed | Refused] = []
+    for group in groups:
+        generations: dict[str, int] = {}
+        answer: Claimed | Refused = Claimed({})
+        for consumer in group.consumers:
+            (answer,) = await CLAIM(placement, [ClaimGroup((consumer,))])
+            if isinstance(answer, Refused):
+                break
+            generations |= answer.generations
+        answers.append(answer if isinstance(answer, Refused) else Claimed(generations))
+    return answers
+
+
+async def unassigning(networks: Networks, server_ids: Sequence[str]) -> None:
+    """Take the addresses off ports as well, and give their claims back."""
+    await UNBIND(networks, server_ids)
+    for port in await list_ports(networks, PortFilter(device_ids=tuple(server_ids))):
+        await update_port(networks, port.id, PortChanges(fixed_ips=()))
+
+
+def another_each_time(nic: Nic, _server_id: str) -> str:
+    """Make a new port at each try."""
+    return nic.port_id or str(uuid4())
+
+
 REFUSE, DECIDE_BIND = guest_rules._refuse, bindings.decide_bind
-DECIDE_PARTING = bindings.decide_parting
+DECIDE_PARTING, CLAIM, UNBIND = bindings.decide_parting, LocalPlacement.claim, port_moves.unbind_ports
 ANY_OWNER = work_store.LOCK_WORK.replace("lease_owner = $2", "$2::uuid IS NOT NULL")
+FENCED_STAYING = move_store.FENCE_GUESTS.replace("desired = 'absent', ", "")
+FENCED_ANYWAY = move_store.FENCE_GUESTS.replace("AND (h.forced_down OR h.silent)", "")
+WITHOUT_STOP = tuple((stage, unstopped if stage is Stage.STOP else carry) for stage, carry in pipeline.STAGES)
 
 MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a claim stays within capacity": lambda: patch.object(claims, "_check_capacity", nothing),
@@ -110,6 +163,16 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a port is bound as it was read": lambda: patch.object(port_builds.bindings, "decide_bind", any_revision),
     "a move that is taken back has its claim again": lambda: patch.object(moves, "_return_claims", as_returned),
     "a move that is over holds nothing": lambda: patch.object(moves, "_release_moves", do_nothing),
+    "a move holds what its server had on the source": lambda: patch.object(place, "held_by_move", lambda *_: {}),
+    "a server and its addresses are claimed in one write": lambda: patch.object(LocalPlacement, "claim", one_by_one),
+    "a guest that is fenced is to go": lambda: patch.object(move_store, "FENCE_GUESTS", FENCED_STAYING),
+    "guests are fenced while their host is down": lambda: patch.object(move_store, "FENCE_GUESTS", FENCED_ANYWAY),
+    "the source's NICs are down before ports move": lambda: patch.object(pipeline, "STAGES", WITHOUT_STOP),
+    "bindings go with the move that made them": lambda: patch.object(moves, "_drop_bindings", do_nothing),
+    "a shelved server keeps its addresses": lambda: patch.object(LocalNetwork, "unbind_ports", method(unassigning)),
+    "compute hears of ports that changed": lambda: patch.object(notice_store, "insert_notices", do_nothing),
+    "an intent comes before a claim": lambda: patch.object(claim_store, "insert_intents", do_nothing),
+    "a port's id is its server's at each try": lambda: patch.object(Nic, "port_id_of", another_each_time),
 }
 
 
@@ -129,10 +192,11 @@ def a_database() -> Iterator[str]:
 
 async def count_seeds(dsn: str, mutation: Callable[[], AbstractContextManager[Any]]) -> tuple[int, str]:
     """Return how many seeds it took to notice, and what was noticed; (0, "") if none did."""
-    with mutation():
+    async with stage(dsn) as database:
         for seed in range(1, SEEDS_MAX + 1):
             try:
-                await asyncio.wait_for(run_seed(dsn, seed), SEED_TIMEOUT_S)
+                with mutation():
+                    await asyncio.wait_for(run_seed(database, seed), SEED_TIMEOUT_S)
             except SeedFailed as error:
                 return seed, next(line for line in str(error).splitlines() if line.startswith(f"seed {seed}:"))
             except TimeoutError:
@@ -146,9 +210,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended like Ctrl-C: no PostgreSQL stays behind
     unnoticed = False
     with a_database() as dsn:
-        asyncio.run(prepare(dsn))
         for name in sys.argv[1:] or MUTATIONS:
-            count, why = asyncio.run(count_seeds(dsn, MUTATIONS[name]))
+            count, why = uvloop.run(count_seeds(dsn, MUTATIONS[name]))
             unnoticed = unnoticed or not count
             sys.stdout.write(f"{count or f'not in {SEEDS_MAX}':>12}  {name}: {why[:200]}\n")
             sys.stdout.flush()

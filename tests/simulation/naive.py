@@ -1,4 +1,4 @@
-"""What each request of a server should have been answered, by a table that knows nothing of how Roost works."""
+"""What each request of a server or a port should have been answered, by tables that know nothing of how Roost works."""
 
 from typing import NamedTuple
 
@@ -23,6 +23,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "revert": frozenset({"VERIFY_RESIZE"}),
     "attach": frozenset({"ACTIVE", "SHUTOFF", "PAUSED"}),
     "detach": frozenset({"ACTIVE", "SHUTOFF", "PAUSED"}),
+    "reset-active": STANDING,
+    "reset-error": STANDING,
 }
 """Action -> the statuses in which an idle server takes it. Source: Nova's API guide, server concepts."""
 POWER = frozenset({"stop", "start", "pause", "unpause", "suspend", "resume", "reboot-soft", "reboot-hard", "rebuild"})
@@ -37,19 +39,24 @@ class View(NamedTuple):
     moving: bool
     guest_lost: bool
     host_down: bool
+    locked: bool
 
 
-def expect(action: str, view: View | None) -> bool | None:
+def expect(action: str, view: View | None, *, is_admin: bool = True) -> bool | None:
     """Return whether the action is accepted: True, False, or None where a table this naive cannot tell."""
     if view is None:
         return False
-    if action == "delete":
+    if action in ("delete", "lock", "unlock"):
         return True
+    if view.locked and not is_admin:
+        return False
     if view.status in ("ERROR", "SHELVED") or view.guest_lost:
         return None
     if action in ("confirm", "revert"):
         return view.status == "VERIFY_RESIZE" and view.task_state is None and view.stage is None
     if action == "reboot-hard" and view.task_state is not None:
+        return None
+    if action.startswith("reset") and view.task_state is not None:
         return None
     if view.task_state is not None or view.moving:
         return False
@@ -58,3 +65,30 @@ def expect(action: str, view: View | None) -> bool | None:
     if action == "evacuate" and not view.host_down:
         return False
     return view.status in ALLOWED[action]
+
+
+RESERVED = frozenset({"place", "allocate", "bind", "ask", "launch", "retry"})
+"""Stages of a build that holds its ports: nobody changes them meanwhile, but they can be deleted."""
+UNCLEAR = frozenset({"create_ports", "settle", "fail", "delete"})
+"""Stages of a build in which it begins or ends to hold its ports."""
+
+
+class PortView(NamedTuple):
+    """What anybody can see of a port: stages are those of builds that want it; macs_taken are its neighbours'."""
+
+    bound: bool
+    stages: frozenset[str]
+    macs_taken: frozenset[str]
+
+
+def expect_port(action: str, view: PortView | None, *, mac: str = "") -> bool | None:
+    """Return whether a change of a port is accepted; None where a table this naive cannot tell. mac: that it asks."""
+    if view is None:
+        return False
+    if action == "delete":
+        return True
+    if view.stages & UNCLEAR:
+        return None
+    if view.stages & RESERVED:
+        return False
+    return not (action == "change MAC" and (view.bound or mac in view.macs_taken))

@@ -5,7 +5,7 @@ Where the host's agent binds, `ask` comes instead of `bind`.
 
 from collections.abc import Mapping, Sequence, Set
 
-from roost.compute.model import Failure, MoveKind, Placed, ServerChange, Stage, StageChange
+from roost.compute.model import Failure, MoveKind, Placed, ServerChange, Stage, StageChange, Work
 from roost.conductor.context import Build, Lease, staged
 from roost.conductor.holdings import moved_server
 from roost.conductor.launches import begin_wait_s
@@ -117,6 +117,8 @@ def _launch(
     placed = work.placed
     assert placed is not None, "place comes before bind"
     refused = [answer for answer in answers if isinstance(answer, BindRefused)]
+    if refused and work.move is not None and work.move.kind is MoveKind.LIVE:
+        return _after_copy(work, placed, ports, refused)
     if refused and all(answer.changed for answer in refused):
         # A conductor that lost its lease changed it after this one had looked: the host did not fail, so look again.
         return staged(work, Stage.PLACE)
@@ -136,6 +138,18 @@ def _launch(
         if isinstance(answer, Bound)
     ]
     return _asked(build, info, lease, note=_note(placed, answers))
+
+
+def _after_copy(work: Work, placed: Placed, ports: Sequence[Port], refused: Sequence[BindRefused]) -> StageChange:
+    """Return where a live migration goes whose ports are not bound: not to `place`, for its guest is claimed here.
+
+    What only changed is looked at again; a port that has lost its address is given none on the way.
+    """
+    lost = [port.id for port in ports if port.needs_address and port.id not in placed.providers_by_port]
+    if all(answer.changed for answer in refused) and not lost:
+        return staged(work, Stage.BIND)
+    failure = Failure(message=f"a port could not be bound on {placed.host}: {refused[0].reason}", host=placed.host)
+    return staged(work, Stage.RESTORE, failure=failure, keep=True)
 
 
 def _asked(build: Build, info: Sequence[ServerPort], lease: Lease, *, note: str | None = None) -> StageChange:

@@ -1,0 +1,273 @@
+"""What conductors, hosts, networks and clocks do in a story, well or badly."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from tests.conductor.world import BY
+from tests.simulation import users
+from tests.simulation.chance import SKEW_S_MAX
+from tests.simulation.effects import SLEEPS, Fate, Plan, run_planned
+from tests.simulation.hosts import Turn
+from tests.simulation.story import Story
+
+from roost.compute.rules import actions as rules
+from roost.compute.service import actions
+from roost.conductor.reconcile import reconcile_once as reconcile_claims
+from roost.network.service.reconciler import reconcile_once as reconcile_ports
+
+Step = Callable[[Story], Awaitable[None]]
+
+SLEEPERS_MAX = 2
+LEASE_IS_OVER_S = 35.0
+LAUNCH_IS_LATE_S = 70.0
+CALLS = (1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20)
+"""Which of a conductor's calls goes wrong; a batch of deletes makes four, a boot twenty."""
+FENCED_CALLS = ("change_stages", "change_stages", "claim", "bind_ports", "get_consumers")
+FENCED_SHARE = 0.4
+"""How often it is one of those: calls that a conductor without its lease must not do any harm with."""
+PASS_TIME = """
+UPDATE compute.work SET lease_until = lease_until - $1 * interval '1 s', run_at = run_at - $1 * interval '1 s';
+UPDATE compute.guest SET created_at = created_at - $1 * interval '1 s', begun_at = begun_at - $1 * interval '1 s',
+    running_at = running_at - $1 * interval '1 s', lost_at = lost_at - $1 * interval '1 s';
+UPDATE compute.host SET seen_at = seen_at - $1 * interval '1 s';
+UPDATE compute.move SET updated_at = updated_at - $1 * interval '1 s';
+UPDATE network.intent SET expires_at = expires_at - $1 * interval '1 s';
+UPDATE network.publication SET lease_until = lease_until - $1 * interval '1 s'
+"""
+"""Leases and time-outs are by the database's clock: it goes on when all that it noted is longer ago."""
+CLAIMED = """
+SELECT coalesce(m.server_id, a.consumer_uuid) AS server_id, h.name FROM placement.allocation a
+JOIN placement.provider p ON p.id = a.provider_id JOIN compute.host h ON h.provider_uuid = p.uuid
+LEFT JOIN compute.move m ON m.uuid = a.consumer_uuid
+"""
+ADDRESSES = """
+SELECT p.id, p.device_id, array_agg(host(a.address) ORDER BY a.address) AS addresses
+FROM network.port p JOIN network.address a ON a.port_id = p.id JOIN compute.server s ON s.id::text = p.device_id
+WHERE s.launched_at IS NOT NULL GROUP BY 1, 2
+"""
+
+
+async def conduct(story: Story) -> None:
+    """A conductor carries a batch."""
+    ended = await run_planned(story.world.conductor, Plan(None, 0))
+    if ended != "nothing":
+        story.note("a conductor:", ended)
+        await _look(story)
+
+
+async def misconduct(story: Story) -> None:
+    """A conductor has bad luck; one that sleeps is there until it is woken."""
+    await _misconduct(story, story.random.choice(list(Fate)))
+
+
+async def _misconduct(story: Story, fate: Fate, plan: Plan | None = None) -> Plan:
+    if plan is None and story.random.random() < FENCED_SHARE:
+        only = story.random.choice(FENCED_CALLS)
+        plan = Plan(fate, story.random.choice((1, 2, 3, 4) if only == "change_stages" else (1, 1, 2)), only=only)
+    plan = plan or Plan(fate, story.random.choice(CALLS))
+    task = asyncio.create_task(run_planned(story.world.conductor, plan))
+    asleep = asyncio.create_task(plan.asleep.wait())
+    await asyncio.wait((task, asleep), return_when=asyncio.FIRST_COMPLETED)
+    asleep.cancel()
+    if not task.done():
+        if len(story.sleepers) == SLEEPERS_MAX:
+            await wake(story)
+        story.sleepers.append((plan, task))
+        story.note("a conductor", fate.value, plan.met)
+    elif task.result() != "nothing":
+        story.note("a conductor:", task.result(), plan.met and fate.value, plan.met)
+    return plan
+
+
+async def overtaken(story: Story) -> None:
+    """A conductor sleeps until another has its servers, something has come of it, and then wakes."""
+    plan = await _misconduct(story, story.random.choice(SLEEPS))
+    if not plan.asleep.is_set():
+        return
+    await pass_time(story, LEASE_IS_OVER_S)
+    story.focus = plan.server_ids
+    await conduct(story)
+    await _meanwhile(story, WHILE_OVERTAKEN, story.random.choice((0, 1, 2, 4, 8, 12)))
+    await _wake(story, plan)
+
+
+async def interrupted(story: Story) -> None:
+    """A conductor is slow, and something comes between two of its calls while it still has its lease."""
+    plan = await _misconduct(story, story.random.choice(SLEEPS))
+    if not plan.asleep.is_set():
+        return
+    story.focus = plan.server_ids
+    await _meanwhile(story, WHILE_SLOW, story.random.choice((1, 1, 2, 3)))
+    await _wake(story, plan)
+
+
+async def doubted(story: Story) -> None:
+    """A conductor is slow to decide about launches that no host has begun, and hosts begin them meanwhile."""
+    await conduct(story)
+    await pass_time(story, LAUNCH_IS_LATE_S)
+    plan = Plan(Fate.SLEEPS_BEFORE, story.random.choice((2, 3, 3, 4)))
+    await _misconduct(story, Fate.SLEEPS_BEFORE, plan)
+    if plan.asleep.is_set():
+        await host_turn(story)
+        await all_hosts(story)
+        await _wake(story, plan)
+
+
+async def outrun(story: Story) -> None:
+    """Reports are late, and what they tell of has changed when they arrive."""
+    compute = story.world.compute
+    servers = [server for server, status in sorted((await story.world.statuses()).items()) if status == "ACTIVE"]
+    if (server := story.some(servers)) is None:
+        return
+    reboot = partial(actions.change_power, compute, server, rules.REBOOT_HARD, BY)
+    await story.ask("reboot-hard", server, reboot)
+    await story.hosts.turn(story.hosts.names, Turn.LATE)
+    story.focus = [server]
+    await story.ask("reboot-hard", server, reboot)
+    await _meanwhile(story, {conduct: 1, let_time_pass: 1}, story.random.choice((0, 1)))
+    while story.hosts.late:
+        await send_late(story)
+
+
+async def _meanwhile(story: Story, weights: Mapping[Step, float], count: int) -> None:
+    for step in story.random.choices(list(weights), list(weights.values()), k=count):
+        await step(story)
+    story.focus = []
+
+
+async def wake(story: Story) -> None:
+    """A conductor wakes that slept."""
+    if story.sleepers:
+        plan, _ = story.random.choice(story.sleepers)
+        await _wake(story, plan)
+
+
+async def _wake(story: Story, plan: Plan) -> None:
+    for sleeper in [sleeper for sleeper in story.sleepers if sleeper[0] is plan]:
+        story.sleepers.remove(sleeper)
+        plan.woken.set()
+        story.note("a conductor wakes:", await sleeper[1])
+        await _look(story)
+
+
+async def host_turn(story: Story) -> None:
+    """A host does what it is asked for, in one way or another."""
+    host = story.random.choice(story.hosts.names)
+    how = story.random.choices(list(Turn), (12, 3, 2, 2, 3, 1))[0]
+    if orders := await story.hosts.turn([host], how):
+        story.note(host, "had", orders, "orders:", how.value)
+
+
+async def all_hosts(story: Story) -> None:
+    """All hosts do what they are asked for."""
+    await story.hosts.turn(story.hosts.names, Turn.FINE)
+    story.note("all hosts")
+
+
+async def all_fail(story: Story) -> None:
+    """Whatever hosts launch fails."""
+    await story.hosts.turn(story.hosts.names, Turn.FAILS)
+    story.note("all hosts fail launches")
+
+
+async def _look(story: Story) -> None:
+    """What is there is claimed, until it is gone; and whoever was ACTIVE keeps the addresses that it had."""
+    async with story.world.database.connection() as connection:
+        claimed = {(row["server_id"], row["name"]) for row in await connection.fetch(CLAIMED)}
+        has = {(row["id"], row["device_id"]): tuple(row["addresses"]) for row in await connection.fetch(ADDRESSES)}
+        rows = await connection.fetch("SELECT id, device_id FROM network.port")
+    ports = {(row["id"], row["device_id"]) for row in rows}
+    for port in story.addresses.keys() & ports:
+        assert has.get(port) == story.addresses[port], f"port {port[0]} has lost its addresses: {has.get(port)}"
+    story.addresses = {port: addresses for port, addresses in has.items() if port[1] not in story.readdressed}
+    stray = story.hosts.list_present() - claimed
+    assert not stray, f"guests for which nothing is claimed: {stray}"
+
+
+async def send_late(story: Story) -> None:
+    """A report arrives that was under way for long."""
+    if story.hosts.late:
+        story.random.shuffle(story.hosts.late)
+        report = story.hosts.late.pop()
+        story.note(report.host, "reports late:", report.server_id, report.state)
+        await story.hosts.send([report])
+
+
+async def cut_off(story: Story) -> None:
+    """Nothing is heard of a host any more."""
+    host = story.random.choice(story.hosts.names)
+    story.hosts.cut.add(host)
+    story.note(host, "is cut off")
+
+
+async def lose_power(story: Story) -> None:
+    """A host loses its power, and an operator says so."""
+    host = story.random.choice(story.hosts.names)
+    story.hosts.lose_power(host)
+    await users.force_down(story, host, True)
+    story.note(host, "loses its power, and is forced down")
+
+
+async def come_back(story: Story) -> None:
+    """A host that was cut off or without power is back."""
+    if lost := sorted(story.hosts.cut | story.hosts.off):
+        await bring_back(story, story.random.choice(lost))
+
+
+async def bring_back(story: Story, host: str) -> None:
+    """Have a host as it should be."""
+    if host in story.hosts.off:
+        await users.force_down(story, host, False)
+    story.hosts.come_back(host)
+    story.note(host, "is back")
+
+
+async def disaster(story: Story) -> None:
+    """A host loses its power, its servers are evacuated, and something comes of that before it is back."""
+    await lose_power(story)
+    await users.evacuate(story)
+    await _meanwhile(story, AFTER_DISASTER, story.random.choice((2, 4, 6, 8)))
+
+
+async def let_time_pass(story: Story) -> None:
+    """Time passes."""
+    await pass_time(story, story.random.choice((1.0, 10.0, LEASE_IS_OVER_S)))
+
+
+async def pass_time(story: Story, for_s: float) -> None:
+    """Have so much time passed."""
+    async with story.world.database.connection() as connection:
+        for statement in PASS_TIME.split(";"):
+            await connection.execute(statement, for_s)
+    story.note("time passes:", for_s)
+
+
+async def skew(story: Story) -> None:
+    """The clock of a machine jumps."""
+    story.chance.skew_s = story.random.uniform(-SKEW_S_MAX, SKEW_S_MAX)
+    story.note("a clock jumps")
+
+
+async def look_for_silent(story: Story) -> None:
+    """Somebody looks which hosts have fallen silent."""
+    if names := await story.world.look_for_silent():
+        story.note("silent:", *sorted(names))
+
+
+async def reconcile(story: Story) -> None:
+    """The reconcilers do a round."""
+    await reconcile_ports(story.world.networks)
+    await reconcile_claims(story.world.conductor)
+    story.note("reconciled")
+
+
+WHILE_OVERTAKEN: Mapping[Step, float] = {
+    conduct: 7, all_hosts: 4, all_fail: 2, host_turn: 2, users.move: 3, users.end_move: 2, users.delete: 1,
+    users.power: 1, users.abort: 0.5, cut_off: 0.5, let_time_pass: 1,
+}  # fmt: skip
+WHILE_SLOW: Mapping[Step, float] = {
+    users.delete: 3, users.delete_port: 1, users.change_port: 1, users.abort: 1, users.power: 1, all_hosts: 3,
+    host_turn: 2, send_late: 1, lose_power: 0.5, come_back: 1,
+}  # fmt: skip
+AFTER_DISASTER: Mapping[Step, float] = {conduct: 6, all_hosts: 5, misconduct: 2, come_back: 2, let_time_pass: 1}

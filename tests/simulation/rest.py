@@ -1,0 +1,117 @@
+"""How a story ends: everything comes to rest, and what must hold then."""
+
+from functools import partial
+
+from tests.conductor.world import BY
+from tests.invariants import assert_books_agree
+from tests.simulation import mishaps
+from tests.simulation.story import Story
+from tests.simulation.users import POWER
+
+from roost.compute.service import actions, moves
+from roost.compute.service import servers as server_service
+from roost.network.model import PortFilter
+from roost.network.service import ports as port_service
+
+REST_ROUNDS_MAX = 60
+REST_ROUND_S = 31.0
+WAYS_BACK = {"SHUTOFF": "start", "PAUSED": "unpause", "SUSPENDED": "resume"}
+IS_QUIET = """
+SELECT NOT (EXISTS (SELECT FROM compute.work) OR EXISTS (SELECT FROM network.release)
+    OR EXISTS (SELECT FROM network.intent) OR EXISTS (SELECT FROM network.notice)
+    OR EXISTS (SELECT FROM compute.guest WHERE reported IS DISTINCT FROM desired))
+"""
+LEFT = (
+    "SELECT id, status, task_state, host, power, fault FROM compute.server ORDER BY sequence",
+    "SELECT server_id, stage, attempt, failures, deleting, lease_until FROM compute.work",
+    "SELECT server_id, kind, status FROM compute.move WHERE open",
+    "SELECT * FROM compute.guest WHERE reported IS DISTINCT FROM desired",
+    "SELECT * FROM network.release",
+    "SELECT * FROM network.intent",
+    "SELECT * FROM network.notice",
+)
+"""What is shown of a world that does not come to rest."""
+HOLDS_HOST = """
+SELECT s.host IS NOT NULL OR EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id)
+FROM compute.server s WHERE s.id = $1
+"""
+
+
+async def come_to_rest(story: Story) -> None:
+    """Everybody is back, wakes and is heard; what waits for its user is decided."""
+    story.note("rest")
+    for host in sorted(story.hosts.cut | story.hosts.off):
+        await mishaps.bring_back(story, host)
+    while story.sleepers:
+        await mishaps.wake(story)
+    while story.hosts.late:
+        await mishaps.send_late(story)
+    for _ in range(REST_ROUNDS_MAX):
+        await mishaps.pass_time(story, REST_ROUND_S)
+        await mishaps.all_hosts(story)
+        await story.world.conduct()
+        await mishaps.all_hosts(story)
+        await mishaps.reconcile(story)
+        if await _decide(story) and await _is_quiet(story):
+            return
+    raise AssertionError(f"it does not come to rest: {await _list_left(story)}")
+
+
+async def _decide(story: Story) -> bool:
+    """Have every server running, or in ERROR without a host; whether they are."""
+    compute, done = story.world.compute, True
+    for server_id, status in sorted((await story.world.statuses()).items()):
+        view = await story.view(server_id)
+        if view is None or view.task_state or view.stage:
+            continue
+        if status == "VERIFY_RESIZE":
+            await moves.end_move(compute, server_id, BY, revert=story.random.random() < 0.5)
+        elif view.status == "ERROR" and await _holds_host(story, server_id):
+            await story.ask("delete", server_id, partial(server_service.delete_server, compute, server_id))
+            story.deleted.append(server_id)
+        elif view.status in WAYS_BACK:
+            await actions.change_power(compute, server_id, POWER[WAYS_BACK[view.status]], BY)
+        else:
+            continue
+        done = False
+    return done
+
+
+async def _holds_host(story: Story, server_id: str) -> bool:
+    """Whether something of a server in ERROR is still on a host, its claim or its guest: for its user to delete."""
+    async with story.world.database.connection() as connection:
+        return bool(await connection.fetchval(HOLDS_HOST, server_id))
+
+
+async def _is_quiet(story: Story) -> bool:
+    async with story.world.database.connection() as connection:
+        return bool(await connection.fetchval(IS_QUIET))
+
+
+async def _list_left(story: Story) -> list[str]:
+    async with story.world.database.connection() as connection:
+        rows = [row for query in LEFT for row in await connection.fetch(query)]
+    return [str(dict(row)) for row in rows]
+
+
+async def check(story: Story) -> None:
+    """Ledger = addresses = ports = servers = guests; and nobody lost what was promised to them."""
+    await assert_books_agree(story.world.database)
+    async with story.world.database.connection() as connection:
+        broken = [dict(row) for row in await connection.fetch("SELECT * FROM audit.broken")]
+        servers = {row["id"]: row for row in await connection.fetch("SELECT id, host, status FROM compute.server")}
+        asked = await connection.fetch("SELECT server_id, host, attempt FROM compute.guest")
+        bindings = [dict(row) for row in await connection.fetch("SELECT port_id, host FROM network.binding")]
+    assert not broken, f"noted by the database: {broken}"
+    expected = set(story.servers) - set(story.deleted)
+    assert servers.keys() == expected, f"lost {expected - servers.keys()}, back {servers.keys() - expected}"
+    guests = {(server, host, guest.attempt) for (server, host), guest in story.hosts.guests.items()}
+    attempts = {(row["server_id"], row["host"], row["attempt"]) for row in asked}
+    active = {(id, row["host"]) for id, row in servers.items() if row["status"] == "ACTIVE"}
+    running = {attempt for attempt in attempts if attempt[:2] in active}
+    assert guests >= running, f"no guest: {running - guests}"
+    stray = {guest for guest in guests - running if servers.get(guest[0], {"status": ""})["status"] != "ERROR"}
+    assert not stray, f"stray guests: {stray}"
+    assert not bindings, f"bindings where no server is on its way: {bindings}"
+    there = {port.id for port in await port_service.list_ports(story.world.networks, PortFilter())}
+    assert set(story.ports) <= there, f"ports of users are gone: {set(story.ports) - there}"
