@@ -95,6 +95,12 @@ def test_what_stands_beside_the_state_decides_too(
     assert find_refusal(rules.STOP, server, around, is_admin=is_admin) == refusal
 
 
+def test_a_guest_of_which_its_host_has_nothing_left_is_only_made_again() -> None:
+    server = replace(SERVER, vm_state="error")
+    refusals = {rule: find_refusal(rule, server, Surroundings(), is_admin=True) for rule in rules.POWER_RULES}
+    assert {rule for rule, refusal in refusals.items() if refusal is None} == {rules.REBOOT_HARD, rules.REBUILD}
+
+
 def test_a_guest_that_is_gone_is_only_made_again() -> None:
     lost = replace(RUNNING, guest_lost=True)
     server = replace(SERVER, vm_state="error")

@@ -13,7 +13,7 @@ from tests.next_call import instead
 
 from roost.compute.errors import ActionRefused, HostClosed, MigrationNotFound, ServerRefused
 from roost.compute.model import MigrationFilter, MoveKind, NicAsked, Server
-from roost.compute.rules.actions import REBOOT_HARD, REBOOT_SOFT, ActionRule
+from roost.compute.rules.actions import REBOOT_HARD, REBOOT_SOFT, STOP, ActionRule
 from roost.compute.service import guests
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
@@ -222,6 +222,27 @@ async def test_a_server_that_found_no_host_when_it_was_evacuated_keeps_what_it_h
     assert (after.status, nics(after)) == ("ACTIVE", nics(before))
     await host_service.force_down(world.compute, before.host, False)
     await world.run()
+    await world.settled()
+
+
+async def test_a_server_that_was_not_evacuated_is_made_again_on_its_host_by_a_hard_reboot(world: World) -> None:
+    before = await booted(world, await world.routed(rack1="10.1.0.0/30"))
+    await host_service.force_down(world.compute, before.host, True)
+    world.running.clear()  # its operator says so
+    await world.move(before.id, MoveKind.EVACUATE)
+    others = [name for name in ("r1-h1", "r1-h2", "r1-h3") if name != before.host]
+    await world.run(failing=others, silent=[before.host])
+    with pytest.raises(ActionRefused, match="is not ready"):
+        await change_power(world.compute, before.id, REBOOT_HARD, BY)  # its host is down
+    await host_service.force_down(world.compute, before.host, False)
+    await world.run()
+    assert not world.running, "its host has destroyed what was fenced"
+    with pytest.raises(ActionRefused, match="is not ready"):
+        await change_power(world.compute, before.id, STOP, BY)
+    await change_power(world.compute, before.id, REBOOT_HARD, BY)
+    await world.run()
+    after = await server_service.get_server(world.compute, before.id)
+    assert (after.status, after.host, nics(after)) == ("ACTIVE", before.host, nics(before))
     await world.settled()
 
 

@@ -25,9 +25,9 @@ class ActionRule(Struct, frozen=True, kw_only=True):
 
     name: as os-instance-actions and refusals have it. vm_states, task_states: None for any. lockable:
     who owns a locked server may not. launched: the server must have been ACTIVE once. guest: its host must have its
-    guest. while_settling, while_moving: it may begin before the last of a build is done, or before a move's end.
-    desired: what the guest is to be. task_state: until it is so. anew: the guest is made again on its host. event: what
-    the host does, as the event log names it.
+    guest, or at least nothing left of it where it is made anew. while_settling, while_moving: it may begin before the
+    last of a build is done, or before a move's end. desired: what the guest is to be. task_state: until it is so. anew:
+    the guest is made again on its host. event: what the host does, as the event log names it.
     """
 
     name: str
@@ -124,7 +124,7 @@ def find_refusal(rule: ActionRule, server: Server, around: Surroundings, *, is_a
     at_work = around.stage is not None and not settling
     if at_work or (around.moving and not rule.while_moving) or (rule.launched and server.launched_at is None):
         return f"Instance {server.id} is in an invalid state for '{rule.name}'"
-    if rule.guest and around.power_desired in (None, "absent"):
+    if rule.guest and (around.power_desired == "absent" or (around.power_desired is None and not rule.anew)):
         return not_ready_sentence(server.id)
     if rule.guest and around.guest_lost and not rule.anew:
         return f"{not_ready_sentence(server.id)}: its guest is gone from its host, a hard reboot makes it again"

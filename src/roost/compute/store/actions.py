@@ -47,11 +47,13 @@ DESIRE_STATE = """-- compute.desire_state
 UPDATE compute.guest SET desired = $3, reported = CASE WHEN reported <> $3 THEN reported END
 WHERE server_id = $1 AND host = $2"""
 
-# A guest that is gone is whoever's who serves the host now; another agent's is not to be had twice.
+# A guest that is gone is whoever's who serves the host now; another agent's is not to be had twice. Once its
+# host is up again, there is none of a server whose evacuation failed: what the host had was fenced.
 DESIRE_ANEW = """-- compute.desire_anew
-UPDATE compute.guest SET desired = $3, attempt = attempt + 1, reported = NULL, begun_at = NULL, running_at = NULL,
-    lost_at = NULL, created_at = now(), agent_id = CASE WHEN lost_at IS NULL THEN agent_id END
-WHERE server_id = $1 AND host = $2"""
+INSERT INTO compute.guest AS g (server_id, host, desired, attempt) VALUES ($1, $2, $3, 1)
+ON CONFLICT (server_id, host) DO UPDATE
+SET desired = excluded.desired, attempt = g.attempt + 1, reported = NULL, begun_at = NULL, running_at = NULL,
+    lost_at = NULL, created_at = now(), agent_id = CASE WHEN g.lost_at IS NULL THEN g.agent_id END"""
 
 
 async def desire(tx: Connection, server_id: str, host: str, state: str, *, anew: bool) -> None:
