@@ -20,7 +20,8 @@ def write_clouds_file(roost: Cluster) -> Path:
     block = re.search(r"```yaml\n(.*?)```", HOWTO, re.DOTALL)
     assert block is not None
     file = roost.directory / "clouds.yaml"
-    file.write_text(block[1].replace("http://127.0.0.1:8778", roost.url))
+    text = block[1].replace("http://127.0.0.1:8778", roost.url)
+    file.write_text(text.replace(f"{roost.url}/placement", roost.upstream_url or f"{roost.url}/placement"))
     _clients[file] = _start(file)
     roost.processes.append(_clients[file])
     return file

@@ -109,6 +109,7 @@ async def boot_servers(made: Cluster) -> None:
                 await client.call("POST", "/network/v2.0/subnets", {"subnet": subnet})
         await boot(client, [{"uuid": ids["public"]}, {"uuid": ids["legacy"]}], count=SERVERS)
         await all_are(client, "ACTIVE")
+        await settle(made)  # the next conductor may come later than a move would wait for the last of a boot
 
 
 async def carry_out(client: CloudClient, case: Case, server_ids: list[str]) -> None:
