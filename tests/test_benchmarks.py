@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from benchmarks.__main__ import run
-from benchmarks.placement import claims, rows, servers
+from benchmarks.placement import claims, implied, rows, servers
 from benchmarks.placement.alone import Size, World, measure_loaded
 from benchmarks.placement.cloud import Cloud
 from benchmarks.placement.side_by_side import Effort, Measured, Pair, compare, fill
@@ -70,6 +70,13 @@ def test_every_row_of_roost_alone_runs(roost: servers.Server) -> None:
         ("worker", "MiB"),
     }  # fmt: skip
     assert all(figure.value > 0 for figure in figures if figure.unit != "ms")
+
+
+def test_the_row_of_implied_addresses_runs(roost: servers.Server) -> None:
+    with servers.roost(workers=1, database_of=roost, implied_addresses=True) as implying:
+        figure = implied.compare(roost, implying, CLOUD, 1, print)
+    assert figure.promise == "< 1.5"
+    assert figure.value > 0
 
 
 def test_claims_that_are_not_in_the_ledger_are_noticed(roost: servers.Server) -> None:

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from benchmarks.machine import Machine, this_machine
 from benchmarks.placement import alone as by_itself
+from benchmarks.placement import implied
 from benchmarks.placement.cloud import Cloud
 from benchmarks.placement.rows import COMPARED, Compared, Figure
 from benchmarks.placement.servers import roost, upstream
@@ -88,7 +89,8 @@ def alone(
     Exit status 0: every promise is kept; 1: one is not; 2: asked wrongly.
     """
     machine = this_machine()
-    figures = by_itself.measure(by_itself.Size(hosts), Effort(rounds=rounds, seconds=seconds), _say)
+    effort = Effort(rounds=rounds, seconds=seconds)
+    figures = [*by_itself.measure(by_itself.Size(hosts), effort, _say), *implied.measure(hosts, effort, _say)]
     if as_json:
         _write_json(machine, hosts=hosts, rows=[_figure_json(figure) for figure in figures])
     else:

@@ -132,6 +132,8 @@ def queries(cloud: Cloud) -> dict[str, str]:
         ),
         # Flat, held to eight segments and to half of their hosts.
         "traits-1000": f"resources={flavor}&member_of={members}&required={HALF_TRAIT}&limit=1000",
+        # What Nova asks for a server on a network of all segments.
+        "implied-1000": f"resources={flavor}&member_of=in:{','.join(cloud.some_aggregates(cloud.segments))}&limit=1000",
         # Each device once: 8 * 7 * 6 * 5 * 4 * 3 ways; or any at all: 8 ** 6 ways.
         "devices-isolate": f"resources={flavor}&{devices}&group_policy=isolate&limit=1000",
         "devices-none": f"resources={flavor}&{devices}&group_policy=none&limit=1000",

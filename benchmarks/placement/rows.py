@@ -55,6 +55,7 @@ BULK_CLIENTS = (1, 2)
 BULK_PER_S = 5000.0
 """Consumers of four resources each, 250 with a POST /allocations."""
 WORKER_MIB = 300.0
+IMPLIED_TIMES = 1.5
 
 
 @dataclass(frozen=True)

@@ -30,19 +30,26 @@ class Server:
     name: str
     url: str
     roots: Mapping[str, int]
+    dsn: str = ""
 
 
 @contextmanager
-def roost() -> Iterator[Server]:
+def roost(
+    *, workers: int = WORKERS, database_of: Server | None = None, implied_addresses: bool = False
+) -> Iterator[Server]:
     """`roost serve placement` with as little to ask of its callers as upstream's noauth2."""
-    options: dict[str, int | str] = {"workers": WORKERS, "auth": "noauth2", "policy": "default"}
-    if os.environ.get(PG_BIN):
+    options: dict[str, int | str] = {"workers": workers, "auth": "noauth2", "policy": "default"}
+    if database_of is not None:
+        options["database"] = database_of.dsn
+    elif os.environ.get(PG_BIN):
         options["pg-bin"] = os.environ[PG_BIN]
     with cluster() as made:
-        made.serve("placement", environment=None, **options)
-        postmaster = PrivatePostgres(made.data_dir).postmaster_pid()
+        environment = {"ROOST_PLACEMENT_IMPLIED_ADDRESSES": str(implied_addresses).lower()}
+        made.serve("placement", environment=environment, **options)
+        postmaster = database_of.roots["db"] if database_of else PrivatePostgres(made.data_dir).postmaster_pid()
         assert postmaster is not None
-        yield Server("Roost", made.url, {"web": made.processes[0].pid, "db": postmaster})
+        roots = {"web": made.processes[0].pid, "db": postmaster}
+        yield Server("Roost", made.url, roots, dsn=database_of.dsn if database_of else made.dsn)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from tests.placement.nova import Nova, Segment, a_segment, clause, publish
 from tests.placement.providers import a_uuid
 
 from roost.cli.neutron import NeutronPoll
+from roost.placement.model import NEUTRON_CHANNEL
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
 from roost.placement.service.audit import AUDIT
 from roost.placement.service.ledger import Ledger, sync_standard_names
@@ -22,6 +23,7 @@ from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.platform.errors import DatabaseUnavailable, TransactionVictim
 from roost.platform.settings import NeutronSettings
+from roost.platform.wakeup import Wakeups
 from roost.seams.neutron import NeutronUnavailable
 from roost.seams.placement import IPV4_ADDRESS
 
@@ -212,6 +214,80 @@ async def test_what_the_notifier_counted_wrong_is_set_again(make: Make) -> None:
     (drift,) = (await cloud.round()).drifts
     assert (drift.kind, drift.says) == (INVENTORY_UNLIKE_POOLS, "total 12 of which 2 reserved, should be 6 and 1")
     await cloud.assert_agrees()
+
+
+@dataclass
+class Notifier:
+    """Neutron's own count of a segment: it reads what is reserved, and sends it with more or less."""
+
+    cloud: Cloud
+    segment: Segment
+
+    @property
+    def path(self) -> str:
+        return f"/resource_providers/{self.segment.uuid}/inventories/{IPV4_ADDRESS}"
+
+    async def reserved(self) -> int:
+        return int((await self.cloud.nova.api.call("GET", self.path))[1]["reserved"])
+
+    async def add(self, amount: int) -> None:
+        _, body = await self.cloud.nova.api.call("GET", self.path)
+        sent = body | {"reserved": body["reserved"] + amount}
+        status, _ = await self.cloud.nova.api.call("PUT", self.path, sent)
+        assert status in (200, 409), "a round may have written between the two: Neutron gives up"
+
+    async def becomes(self, expected: int) -> None:
+        async with asyncio.timeout(30):
+            while await self.reserved() != expected:
+                await asyncio.sleep(0.02)
+
+
+async def test_the_notifier_never_frees_what_is_taken(make: Make) -> None:
+    """Whether it counts a port of nobody before a round does or after it, and the port's end in the same way."""
+    cloud = await make((5, 2))
+    notifier = Notifier(cloud, cloud.segments[0])
+    cloud.ledger.neutron = cloud.neutron
+    port = cloud.neutron.add_port(cloud.segments[0].uuid, owner="network:other")
+    await notifier.add(1)
+    assert await notifier.reserved() == 2, "before the round"
+    await cloud.round()
+    await notifier.add(1)
+    assert await notifier.reserved() == 3, "after it: counted twice, until the next"
+    await cloud.round()
+    del cloud.neutron.ports[port]
+    await notifier.add(-1)
+    assert await notifier.reserved() == 2, "the round says when it is free"
+    await cloud.round()
+    assert await notifier.reserved() == 1
+    await notifier.add(-1)
+    assert await notifier.reserved() == 1, "the gateway's is never free"
+    await cloud.assert_agrees()
+    cloud.ledger.neutron = None
+    await notifier.add(-1)
+    assert await notifier.reserved() == 0, "where nobody polls, it is the notifier's to say"
+
+
+async def test_what_the_notifier_sends_begins_a_round_in_whichever_process_polls(
+    make: Make, database: Database
+) -> None:
+    cloud = await make((5, 2))
+    notifier = Notifier(cloud, cloud.segments[0])
+    ledger, elsewhere = cloud.ledger, Ledger(database)
+    for each in (ledger, elsewhere):
+        each.neutron, each.wakeups = cloud.neutron, Wakeups(database, (NEUTRON_CHANNEL,))
+    assert ledger.wakeups is not None
+    assert elsewhere.wakeups is not None
+    poll = NeutronPoll(elsewhere, cloud.neutron, NeutronSettings(url="http://x", poll_s=3600, full_s=3600))
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(work) for work in (ledger.wakeups.run(), elsewhere.wakeups.run(), poll.run())]
+        port = cloud.neutron.add_port(cloud.segments[0].uuid, owner="network:other")
+        await notifier.add(1)
+        await notifier.becomes(2)
+        del cloud.neutron.ports[port]
+        await notifier.add(-1)
+        await notifier.becomes(1)
+        for task in running:
+            task.cancel()
 
 
 async def test_without_neutron_nothing_changes(make: Make) -> None:

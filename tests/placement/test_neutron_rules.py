@@ -18,6 +18,7 @@ from roost.placement.rules.neutron import (
     decide_claims_of_ports,
     decide_segments,
     is_believable,
+    limit_by_truth,
     list_needs,
     sum_needs,
 )
@@ -73,6 +74,22 @@ def test_a_segments_provider_is_changed_where_it_differs() -> None:
     right = provider(1, totals={IPV4_ADDRESS: Inventory(6, 1, 1, 1)}, uuid="a", network_id="N")
     assert decide_segments(state, {"a": right}) == []
     assert decide_segments(state, {}) == [], "Neutron has not published it"
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        pytest.param((6, 3), (6, 3), id="a port of nobody, or one that a round has counted already: less at once"),
+        pytest.param((6, 0), (6, 2), id="that port is gone, which a round has counted already: never more"),
+        pytest.param((4, 1), (4, 2), id="a smaller pool"),
+        pytest.param((9, 1), (6, 2), id="a larger pool"),
+        pytest.param((1, 0), (1, 1), id="no more is reserved than there is"),
+    ],
+)
+def test_of_what_the_notifier_sends_nothing_gives_addresses(sent: tuple[int, int], kept: tuple[int, int]) -> None:
+    total, reserved = sent
+    limited = limit_by_truth(Inventory(6, 2, 1, 1), Inventory(total, reserved, max_unit=7))
+    assert limited == Inventory(*kept, max_unit=7), "what is not computed is as it was sent"
 
 
 def test_ports_of_servers_need_their_addresses() -> None:

@@ -87,12 +87,13 @@ until_answers "$roost_url/network/"
 nova=false
 if [ "$what" = compute ]; then
     nova=true
-    "$python" -c "from roost.cli.manage import main; main()" agent-token create --host '*' --data-dir "$work/data" >"$work/token"
+    "$python" -c "from roost.cli.manage import main; main()" agent-token create --host '*' --data-dir "$work/data" \
+        >"$work/token" 2>"$work/token.log"
     (cd "$work" && exec "$python" -c "from roost.cli.main import main; main()" agent --api "$roost_url" --host h1 --host h2 \
         --token-file "$work/token") >"$work/agent.log" 2>&1 &
     pids+=($!)
 fi
-sed -e "s|@@NOVA@@|$nova|; s|@@KEYSTONE@@|$keystone_url/v3|; s|@@WORK@@|$work|; s|@@ROOST@@|$roost_url|" "$here/tempest.conf.in" >"$work/tempest.conf"
+sed -e "s|@@NOVA@@|$nova|g; s|@@KEYSTONE@@|$keystone_url/v3|; s|@@WORK@@|$work|; s|@@ROOST@@|$roost_url|" "$here/tempest.conf.in" >"$work/tempest.conf"
 "$venv/bin/python" "$here/extensions.py" "$keystone_url/v3" "$roost_url/network" >>"$work/tempest.conf"
 cd "$work"
 "$venv/bin/tempest" init --workspace-path "$work/workspaces.yaml" "$work/workspace" >"$work/init.log" 2>&1

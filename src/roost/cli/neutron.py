@@ -9,6 +9,7 @@ import structlog
 from roost.cli.settings import Settings
 from roost.clients.neutron import HttpNeutron
 from roost.clients.neutron_notifications import Heard, NeutronListener
+from roost.placement.model import NEUTRON_CHANNEL
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.neutron import NeutronView, Round, run_round
 from roost.placement.store.neutron import lock_poll, unlock_poll
@@ -16,11 +17,14 @@ from roost.platform.errors import BadRequest, DatabaseUnavailable
 from roost.platform.keystone import Keystone
 from roost.platform.repeat import repeat
 from roost.platform.settings import NeutronSettings
+from roost.platform.wakeup import Wakeups
 from roost.seams.neutron import NeutronClient
 
 LOCK_RETRY_S = 5.0
 GAP_S = 1.0
 """Between the end of a round and the next, whatever is heard: notifications come by the hundred."""
+
+RECHECK_S = 60.0
 
 log = structlog.get_logger()
 
@@ -62,12 +66,23 @@ class NeutronPoll:
             tasks.create_task(repeat(self._poll, "agreeing with Neutron", interval_s=self._settings.poll_s))
             if self._listener is not None:
                 tasks.create_task(self._listener.run(self.hear))
+            if self._ledger.wakeups is not None:
+                tasks.create_task(self._hear_ledger(self._ledger.wakeups))
 
     def hear(self, heard: Heard) -> None:
         """Begin a round soon, for something may have changed."""
         if heard.port_gone:
             self._view.doubt(heard.port_gone)
         self._woken.set()
+
+    async def _hear_ledger(self, wakeups: Wakeups) -> None:
+        """Begin a round soon whenever Neutron has told the ledger of a segment: perhaps of a port that is gone."""
+        heard = wakeups.count(NEUTRON_CHANNEL)
+        while True:
+            before, heard = heard, await wakeups.wait(NEUTRON_CHANNEL, RECHECK_S, since=heard)
+            if heard != before:
+                self._view.doubt_all()
+                self._woken.set()
 
     async def _pause(self) -> None:
         """Wait for poll_s, or until something is heard and GAP_S are over."""

@@ -18,6 +18,7 @@ from roost.cli.openstack_metrics import openstack_metrics_route
 from roost.cli.roles import ProcessConfig, is_placement_alone
 from roost.cli.settings import Settings, read_settings
 from roost.placement import api as placement_api
+from roost.placement.model import NEUTRON_CHANNEL
 from roost.placement.service import audit as ledger_audit
 from roost.placement.service.figures import index_figures
 from roost.placement.service.ledger import Ledger, sync_standard_names
@@ -93,6 +94,7 @@ class Parts:
             from roost.cli.neutron import make_neutron
 
             ledger.neutron = neutron = make_neutron(settings)
+            ledger.wakeups = wakeups = Wakeups(database, (NEUTRON_CHANNEL,))
         return cls(
             database=database,
             health=Health(database.dsn),

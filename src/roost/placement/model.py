@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from roost.seams.placement import Inventory
 
+NEUTRON_CHANNEL = "roost_neutron"
+"""Wakes who polls Neutron: it has told the ledger that a segment's addresses have changed."""
+
 
 class NameKind(Enum):
     """What has names, standard ones and custom ones."""

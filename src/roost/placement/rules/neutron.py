@@ -183,6 +183,16 @@ def count_addresses(subnets: Sequence[NeutronSubnet], ports: Iterable[NeutronPor
     return counts
 
 
+def limit_by_truth(computed: Inventory, sent: Inventory) -> Inventory:
+    """Return what is kept of an inventory that somebody sends for a segment whose addresses are computed.
+
+    Neutron's notifier counts up and down from what it reads, also when a round has counted the same. What takes
+    addresses away is believed until the next round, and what gives some is that round's to find.
+    """
+    total = min(computed.total, sent.total)
+    return replace(sent, total=total, reserved=min(max(computed.reserved, sent.reserved), total))
+
+
 def list_needs(state: NeutronState) -> list[PortNeed]:
     """Return what ports of servers have on segments, by port."""
     segments = {subnet.id: subnet.segment_id for subnet in state.subnets}

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 import os_resource_classes
 import os_traits
 
-from roost.placement.model import NameKind
+from roost.placement.model import NEUTRON_CHANNEL, NameKind
 from roost.placement.service.refresh import IndexRefresher
 from roost.placement.settings import PlacementSettings
 from roost.placement.store import names as names_store
 from roost.platform.batches import Batches
 from roost.platform.database import Database
 from roost.platform.env import Env
+from roost.platform.wakeup import Wakeups
 from roost.seams.neutron import NeutronClient
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, Refused
 
@@ -29,6 +30,7 @@ class Ledger:
 
     standard_ids: of standard names, which never change; custom ones come and go, and are looked up. claims: where
     single claims meet, made by the first of them. neutron: the one whose segments' addresses it counts, if any.
+    wakeups: to who polls it.
     """
 
     database: Database
@@ -38,6 +40,7 @@ class Ledger:
     index: IndexRefresher = field(init=False)
     claims: Batches[ClaimGroup, Claimed | Refused] | None = None
     neutron: NeutronClient | None = None
+    wakeups: Wakeups | None = None
 
     def __post_init__(self) -> None:
         """Begin with an empty index: the first search fills it."""
@@ -47,6 +50,11 @@ class Ledger:
     def whole_classes(self) -> frozenset[str]:
         """Return the resource classes of which one claim may take all that is free, whatever max_unit says."""
         return frozenset({IPV4_ADDRESS}) if self.settings.implied_addresses else frozenset()
+
+    def wake_poller(self, resource_class: str) -> None:
+        """Have Neutron asked soon, if it is asked at all, as an inventory of addresses has changed."""
+        if self.wakeups is not None and self.neutron is not None and resource_class == IPV4_ADDRESS:
+            self.wakeups.send(NEUTRON_CHANNEL)
 
 
 async def sync_standard_names(ledger: Ledger) -> None:

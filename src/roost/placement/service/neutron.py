@@ -75,11 +75,17 @@ class NeutronView:
     _seen: Mapping[tuple[str, str], int] = field(default_factory=dict)
     _seen_at_s: float = 0.0
     _doubted: set[str] = field(default_factory=set)
+    _doubts_of_all: int = 0
+    _doubts_of_all_done: int = 0
 
     def doubt(self, port_id: str) -> None:
         """Ask Neutron at the next round whether that port is still there: somebody says that it is not."""
         if port_id in self._ports:
             self._doubted.add(port_id)
+
+    def doubt_all(self) -> None:
+        """Read all ports at the next round: some may be deleted, nobody says which."""
+        self._doubts_of_all += 1
 
     async def read(self, neutron: NeutronClient) -> NeutronState:
         """Return all that Neutron says now. Raises NeutronUnavailable."""
@@ -98,8 +104,12 @@ class NeutronView:
 
     async def _read_ports(self, neutron: NeutronClient) -> None:
         now_s = self.clock()
-        doubted = sorted(self._doubted)
-        is_full_due = now_s - self._full_at_s >= self.full_s or len(doubted) > DOUBTS_MAX
+        doubted, doubts_of_all = sorted(self._doubted), self._doubts_of_all
+        is_full_due = (
+            now_s - self._full_at_s >= self.full_s
+            or len(doubted) > DOUBTS_MAX
+            or doubts_of_all > self._doubts_of_all_done
+        )
         if not is_full_due and self._changed_at:
             page = await neutron.list_ports(changed_since=self._changed_at)
             if page is not None:
@@ -110,7 +120,7 @@ class NeutronView:
         page = await neutron.list_ports()
         assert page is not None
         self._ports = {port.id: port for port in page.ports}
-        self._changed_at, self._full_at_s = page.changed_at, now_s
+        self._changed_at, self._full_at_s, self._doubts_of_all_done = page.changed_at, now_s, doubts_of_all
         self._doubted.difference_update(doubted)
 
     async def _forget_deleted(self, neutron: NeutronClient, doubted: Sequence[str]) -> None:

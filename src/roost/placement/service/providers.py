@@ -20,6 +20,7 @@ from roost.placement.errors import (
     ResourceClassNotFound,
 )
 from roost.placement.model import NameKind, ProviderHead, ProviderRow, ShapeChange
+from roost.placement.rules.neutron import limit_by_truth
 from roost.placement.rules.shapes import decide_parent, decide_shape, no_change
 from roost.placement.service.claims import write_shapes
 from roost.placement.service.ledger import Ledger
@@ -27,7 +28,7 @@ from roost.placement.service.names import keep_names
 from roost.placement.store import claims as claims_store
 from roost.placement.store import providers as providers_store
 from roost.platform.database import Connection
-from roost.seams.placement import Inventory, ProviderState
+from roost.seams.placement import IPV4_ADDRESS, Inventory, ProviderState
 
 IN_USE = "Inventory for '{}' on resource provider '{}' in use."
 
@@ -149,6 +150,7 @@ async def update_inventory(
 ) -> int:
     """Change one inventory that there is; returns the provider's new generation.
 
+    While Neutron is polled, it tells of its segments' addresses with this, and is asked for them.
     Raises ProviderNotFound, ConcurrentUpdate, InventoryMalformed if there is none of the class.
     """
 
@@ -159,9 +161,14 @@ async def update_inventory(
                 f"No inventory record with resource class for resource provider {uuid}: "
                 f"No inventory of class {resource_class} found."
             )
-        return {**row.inventories, resource_class: inventory}
+        computed = row.inventories[resource_class]
+        is_computed = ledger.neutron is not None and row.network_id is not None and resource_class == IPV4_ADDRESS
+        return {**row.inventories, resource_class: limit_by_truth(computed, inventory) if is_computed else inventory}
 
-    return await _change_inventories(ledger, uuid, decide)
+    try:
+        return await _change_inventories(ledger, uuid, decide)
+    finally:
+        ledger.wake_poller(resource_class)  # also when it is refused: Neutron gives up then, and what it meant is so
 
 
 async def delete_inventory(ledger: Ledger, uuid: str, resource_class: str) -> None:
