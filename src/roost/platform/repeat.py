@@ -13,6 +13,8 @@ log = structlog.get_logger()
 
 async def repeat(work: Callable[[], Awaitable[object]], name: str, *, interval_s: float) -> None:
     """Do it until cancelled, over whatever happens, with interval_s between two times; logs say `name`."""
+    task = asyncio.current_task()
+    assert task is not None
     each_minute = EachMinute()
     while True:
         try:
@@ -25,4 +27,6 @@ async def repeat(work: Callable[[], Awaitable[object]], name: str, *, interval_s
             log.warning("periodic work is put off", work=name, again_in_s=interval_s, reason=reason)
         except Exception:
             log.exception("periodic work failed", work=name, again_in_s=interval_s)
+        if task.cancelling():
+            raise asyncio.CancelledError  # which a failure of what was being cancelled has taken the place of
         await asyncio.sleep(interval_s)
