@@ -13,6 +13,8 @@ import aiohttp
 
 EACH_S = 1.0
 ANSWER_S = 60.0
+CALM_S = 300.0
+"""A launch whose process was replaced may wait out its time on several hosts before it ends."""
 SERVERS_MAX, SERVERS_MIN = 12, 6
 CONFLICT = 409
 """What is asked of a server that is busy is refused: that is an answer."""
@@ -95,7 +97,7 @@ class Load:
         await asyncio.gather(*(self.client.act(one, "confirmResize") for one in moved))
 
     async def _calm_down(self) -> None:
-        deadline_s = time.monotonic() + ANSWER_S
+        deadline_s = time.monotonic() + CALM_S
         while time.monotonic() < deadline_s:
             servers = await self.client.list_servers()
             await self._confirm(servers)
