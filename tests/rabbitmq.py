@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.ports import free_port
+
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 """The server itself: the one on the path changes to the user of the system's own broker."""
 START_TIMEOUT_S = 120.0
@@ -28,7 +30,7 @@ class Broker:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port, self._dist_port, self._epmd_port = _free_ports(3)
+        self._port, self._dist_port, self._epmd_port = (free_port() for _ in range(3))
         self._node = f"roost-{uuid.uuid4().hex[:8]}@localhost"
         self._epmd: subprocess.Popen[bytes] | None = None
         self._server: subprocess.Popen[bytes] | None = None
@@ -109,11 +111,3 @@ def _answers(port: int) -> bool:
             return connection.recv(1) == b"\x01"
     except OSError:
         return False
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

@@ -1,7 +1,6 @@
 """Servers, work and guest rows without a conductor, and the agent API on a real socket, for the agent's tests."""
 
 import asyncio
-import socket
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -16,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from roost.compute.api.agent import routes
-from roost.compute.model import CHANNELS, GUEST_CHANNEL, WORK_CHANNEL
+from roost.compute.model.work import CHANNELS, GUEST_CHANNEL, WORK_CHANNEL
 from roost.compute.service import Compute
 from roost.compute.service.leases import LeaseRequest, Renewed, renew_leases
 from roost.platform.database import Database
@@ -57,13 +56,6 @@ async def take_leases(compute: Compute, hosts: Sequence[str], agent: AgentIdenti
     if isinstance(renewed, RoostError):
         raise renewed
     return renewed
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @asynccontextmanager

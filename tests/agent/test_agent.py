@@ -15,12 +15,12 @@ from tests.agent.cloud import (
     compute_of,
     declare_hosts,
     delete_servers,
-    free_port,
     order_guests,
     serving,
     until,
     until_true,
 )
+from tests.ports import free_port
 
 from roost.agent import agent as module
 from roost.agent.agent import ServedElsewhere, fleet, run, split_by_host

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster import Cluster, cluster
+from tests.ports import free_port
 
 HOWTO = (Path(__file__).parents[2] / "docs" / "howto" / "agents.md").read_text()
 AGENT_LISTENS_S = 60.0
@@ -28,14 +28,8 @@ def blocks() -> list[list[str]]:
     return [block.splitlines() for block in re.findall(r"```console\n(.*?)```", HOWTO, re.DOTALL)]
 
 
-def free_port() -> str:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return str(listening.getsockname()[1])
-
-
 def test_the_commands_let_an_agent_in_and_revoke_its_first_token(made: Cluster) -> None:
-    folder, ports = made.directory, {"8778": free_port(), "8779": free_port()}
+    folder, ports = made.directory, {"8778": str(free_port()), "8779": str(free_port())}
     programs = folder / "bin"
     programs.mkdir()
     for program, module in (("roost", "roost.cli.main"), ("roost-manage", "roost.cli.manage")):

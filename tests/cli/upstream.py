@@ -1,7 +1,6 @@
 """Upstream's Placement as a process of its own, on SQLite: what an import reads from."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.ports import free_port
 
 START_TIMEOUT_S = 60.0
 CONFIGURATION = """
@@ -91,8 +91,7 @@ class Upstream:
 def upstream_running(directory: Path, configuration: str = CONFIGURATION) -> Iterator[Upstream]:
     """An upstream Placement on an empty database in `directory`, for as long as the block runs."""
     (directory / "placement.conf").write_text(configuration.format(directory=directory))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with (directory / "placement.log").open("w") as log:
         process = subprocess.Popen(
             [sys.executable, "-c", SERVER, str(port)], stdout=log, stderr=log,

@@ -17,11 +17,12 @@ from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from tests.agent.cloud import free_port, until_true
+from tests.agent.cloud import until_true
 from tests.cluster import ROOST
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud
 from tests.network.conftest import MemberCompute
+from tests.ports import free_port
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.ports import AgentPorts

@@ -1,7 +1,6 @@
 """The ledger elsewhere: the same cases as next door; and what its client does when a server lies, stalls or is away."""
 
 import asyncio
-import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,6 +17,7 @@ from aiohttp import web
 from benchmarks.elsewhere import measure
 from tests.authority import Authority
 from tests.placements import ARRANGEMENT, asgi_app, close_placements, open_placement, serving
+from tests.ports import free_port
 
 from roost.cli.placement_check import CredentialsRequired, check_placement
 from roost.cli.settings import read_settings
@@ -496,9 +496,7 @@ async def test_a_server_that_stays_away_is_given_up_with_its_reason() -> None:
 
 async def test_a_server_that_is_not_there_is_asked_again_too() -> None:
     async with scripted(says(200, EMPTY)) as (placement, asked):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            address = f"http://127.0.0.1:{free.getsockname()[1]}"
-        placement.service.http.url = address
+        placement.service.http.url = f"http://127.0.0.1:{free_port()}"
         with pytest.raises(PlacementUnavailable, match="Connection refused"):
             await placement.claim([ONE])
         assert placement.service.http.requests == 5

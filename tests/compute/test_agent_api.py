@@ -4,7 +4,8 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.agent.cloud import AGENT, compute_of, declare_hosts, free_port, order_guests, serving
+from tests.agent.cloud import AGENT, compute_of, declare_hosts, order_guests, serving
+from tests.ports import free_port
 
 from roost.compute.service import Compute
 from roost.platform.database import Database

@@ -12,10 +12,8 @@ The addresses and folders of the documents are replaced by those of the test, in
 """
 
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -161,14 +159,6 @@ def assert_shows(printed: str, expected: str) -> None:
     """All words of `expected` in their order; where it has `...`, anything."""
     parts = [r"\s+".join(map(re.escape, part.split())) for part in re.split(r"\.\.\.", expected)]
     assert re.search(r"[\s\S]*?".join(parts), printed), f"not printed:\n{expected}\nbut:\n{printed}"
-
-
-def free_port() -> int:
-    """A port that nobody listens on, below those that the system gives to clients: it is still free a minute later."""
-    while True:
-        port = random.randrange(20_000, 30_000)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
 
 
 @contextmanager

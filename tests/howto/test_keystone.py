@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.cli.upstream import CONFIGURATION, upstream_running
 from tests.howto.keystone_server import PASSWORD
-from tests.howto.rehearsal import BLOCK, Rehearsal, free_port, rehearsal
+from tests.howto.rehearsal import BLOCK, Rehearsal, rehearsal
+from tests.ports import free_port
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 BEHIND_KEYSTONE = """

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.cluster import _template
-from tests.howto.rehearsal import BLOCK, free_port, rehearsal
+from tests.howto.rehearsal import BLOCK, rehearsal
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 HOWTO = ROOT / "docs" / "howto"

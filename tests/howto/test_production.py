@@ -20,7 +20,8 @@ import aiohttp
 import asyncpg
 import pytest
 from tests.cluster import Cluster, cluster
-from tests.howto.rehearsal import BLOCK, FILE_NAME, free_port
+from tests.howto.rehearsal import BLOCK, FILE_NAME
+from tests.ports import free_port
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "howto" / "production.md"
 RATE = float(os.environ.get("ROOST_ROLLING_RATE", "100"))

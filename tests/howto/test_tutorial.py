@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from tests.cluster import _template
-from tests.howto.rehearsal import free_port, rehearsal
+from tests.howto.rehearsal import rehearsal
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(600)

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from tests.cluster import QUICK, network_ids, settle
-from tests.howto.rehearsal import free_port, rehearsal
+from tests.howto.rehearsal import rehearsal
+from tests.ports import free_port
 from tests.upgrade.kept import ROOT, unpack
 from tests.upgrade.load import under_load
 from tests.upgrade.rehearsed import make_next_release
