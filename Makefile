@@ -34,6 +34,8 @@ test: $(VENV)/.dev $(VENV)/.postgresql  ## Format, lint, strict types and every 
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	@# Workers go on past a test file that cannot be read, and say so at the end only.
+	@$(BIN)/python -m pytest -qq --collect-only > $(VENV)/.collected || { cat $(VENV)/.collected; exit 1; }
 	@$(BIN)/python -m pytest -q -n 3 --dist worksteal || { code=$$?; [ $$code = 1 ] || exit $$code; \
 		echo "Once more, alone: a test that passes now was disturbed by its neighbours; look into it all the same."; \
 		$(BIN)/python -m pytest -n 0 -v --last-failed --last-failed-no-failures none; }
