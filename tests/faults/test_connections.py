@@ -154,7 +154,7 @@ async def test_5_000_connections_that_say_little_are_closed_in_time_and_slow_nob
     log.info("alone: %s; beside 5,000 idle, half-sent and slow connections: %s", alone, waits)
     assert waits.refused == []
     assert waits.median_s < HEALTHY_MAX_S
-    assert waits.p99_s < max(HEALTHY_MAX_S, 2 * alone.p99_s), "a busy machine makes both wait"
+    assert waits.p99_s < HEALTH_MAX_S, "as long as the connections stayed, before"
     assert max(waits.health_s) < HEALTH_MAX_S
     assert LIMIT_REACHED not in roost.logs()
 
