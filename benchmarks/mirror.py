@@ -7,7 +7,7 @@ from benchmarks.machine import Server, get_server
 from benchmarks.rows import Row
 from roost.cli.cloud_wiring import CloudParts
 from roost.cli.settings import read_settings
-from roost.compute.model import CHANNELS
+from roost.compute.model.work import CHANNELS
 from roost.compute.service import Compute
 from roost.compute.service.aggregate_sync import sync_aggregates
 from roost.compute.service.hosts import register_hosts

@@ -18,7 +18,7 @@ from roost.cli.cloud_client import CloudClient, Json
 from roost.cli.cloud_wiring import CloudParts
 from roost.cli.settings import read_settings
 from roost.clients.local_network import LocalNetwork
-from roost.compute.model import CHANNELS
+from roost.compute.model.work import CHANNELS
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.auth import Unrestricted
 from roost.platform.database import Database

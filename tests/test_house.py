@@ -19,7 +19,7 @@ FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "mana
 SERVICES = ("placement", "network", "compute")
 ENTRY_POINTS = {"roost.cli.entry", "roost.cli.process"}
 ROOMS = {
-    **{"model.py": "model", "errors.py": "model", "settings.py": "model"},
+    **{"model": "model", "model.py": "model", "errors.py": "model", "settings.py": "model"},
     **{"rules": "rule", "search": "rule", "store": "store", "service": "service", "api": "api"},
     "migrations": "migration",
 }

@@ -12,7 +12,7 @@ import pytest
 from tests.conductor.world import World
 
 from roost.cli.upgrade_check import FAILURE, READY, WARNING, Facts, list_checks
-from roost.compute.model import Credentials
+from roost.compute.model.work import Credentials
 from roost.compute.service import cells
 from roost.compute.service.cells import Heartbeat
 from roost.network.settings import NetworkSettings

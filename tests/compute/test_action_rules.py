@@ -5,7 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from roost.compute.model import ActionFilter, Flavor, Server, ServerAction, Stage
+from roost.compute.model.cloud import Flavor
+from roost.compute.model.server import ActionFilter, Server, ServerAction
+from roost.compute.model.work import Stage
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import (
     ActionRule,

@@ -8,7 +8,7 @@ import pytest
 from tests.agent.cloud import AGENT, take_leases
 from tests.blocked import until_blocked
 
-from roost.compute.model import Requester
+from roost.compute.model.server import Requester
 from roost.compute.rules import actions as rules
 from roost.compute.service import Compute
 from roost.compute.service import actions as service

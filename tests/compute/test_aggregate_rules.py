@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roost.compute.model import HostAggregate
+from roost.compute.model.cloud import HostAggregate
 from roost.compute.rules.aggregates import (
     list_zones,
     metadata_problem,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from roost.compute.model import Host
+from roost.compute.model.cloud import Host
 from roost.compute.rules.drift import (
     HOST_WRONG,
     MIRROR_WRONG,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from roost.compute.model import Flavor
+from roost.compute.model.cloud import Flavor
 from roost.compute.rules.images import find_flavor_refusal, find_rebuild_refusal, read_traits
 from roost.seams.image import Image
 

@@ -7,7 +7,7 @@ import pytest
 from tests.agent.cloud import AGENT
 from tests.compute.test_actions import ADMIN, make_server, tell
 
-from roost.compute.model import MoveKind
+from roost.compute.model.work import MoveKind
 from roost.compute.service import Compute
 from roost.compute.service import hosts as hosts_service
 from roost.compute.service import moves as moves_service

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roost.compute.model import Stage
+from roost.compute.model.work import Stage
 from roost.compute.rules.guests import WorkState
 from roost.compute.rules.nics import end_builds
 

@@ -9,18 +9,9 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
-from roost.compute.model import (
-    Failure,
-    Flavor,
-    Host,
-    HostAggregate,
-    Marks,
-    MoveKind,
-    Placed,
-    Server,
-    Stage,
-    StageChange,
-)  # fmt: skip
+from roost.compute.model.cloud import Flavor, Host, HostAggregate
+from roost.compute.model.server import Server
+from roost.compute.model.work import Failure, Marks, MoveKind, Placed, Stage, StageChange  # fmt: skip
 from roost.compute.rules.notifications import (
     ACTIONS_BEGUN,
     GUEST_ACTIONS,

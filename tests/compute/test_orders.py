@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from roost.compute.model import BuildOrder, Credentials, Stage
+from roost.compute.model.work import BuildOrder, Credentials, Stage
 from roost.compute.rules.actions import wait_for_cell
 from roost.compute.rules.orders import EARLY, EARLY_CREATE, LATE, ORDERS, order_of
 

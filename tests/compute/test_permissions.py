@@ -2,7 +2,7 @@
 
 import itertools
 
-from roost.compute.model import NicAsked, Permissions
+from roost.compute.model.server import NicAsked, Permissions
 from roost.compute.rules.permissions import find_refusal, sees_network
 from roost.seams.network import NetworkView
 

@@ -1,7 +1,7 @@
 import asyncio
 from typing import Any, cast
 
-from roost.compute.model import CHANNELS, GUEST_CHANNEL
+from roost.compute.model.work import CHANNELS, GUEST_CHANNEL
 from roost.compute.service.poll_waits import PollWaits
 from roost.platform.wakeup import Wakeups
 

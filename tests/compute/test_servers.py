@@ -10,7 +10,8 @@ from tests.agent.cloud import AGENT
 
 from roost.clients.local_compute import LocalCompute
 from roost.compute.errors import FilterInvalid, NetworkAmbiguous, ServerNotFound, ServerRefused
-from roost.compute.model import NicAsked, ServerFault, ServerFilter, ServerRequest, StageChange
+from roost.compute.model.server import NicAsked, ServerFault, ServerFilter, ServerRequest
+from roost.compute.model.work import StageChange
 from roost.compute.rules.servers import (
     Counts,
     Destination,

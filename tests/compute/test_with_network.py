@@ -4,7 +4,7 @@ import pytest
 from tests.network.cloud import Cloud
 
 from roost.compute.errors import ServerRefused
-from roost.compute.model import NicAsked, ServerRequest
+from roost.compute.model.server import NicAsked, ServerRequest
 from roost.compute.service import Compute, flavors, servers
 from roost.compute.service import hosts as service
 from roost.seams.agent import HostReport

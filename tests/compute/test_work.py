@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from tests.compute.conftest import NetworkRows
 
-from roost.compute.model import NicAsked, ServerChange, ServerRequest, Stage, StageChange
+from roost.compute.model.server import NicAsked, ServerRequest
+from roost.compute.model.work import ServerChange, Stage, StageChange
 from roost.compute.service import Compute
 from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.compute.service.servers import create_servers

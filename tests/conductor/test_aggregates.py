@@ -10,7 +10,8 @@ from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
 from roost.compute.errors import ServerRefused
-from roost.compute.model import MoveKind, NicAsked, ServerRequest
+from roost.compute.model.server import NicAsked, ServerRequest
+from roost.compute.model.work import MoveKind
 from roost.compute.service import hosts as host_service
 from roost.compute.service import operator_aggregates as aggregates
 from roost.compute.service import servers as server_service

@@ -3,7 +3,7 @@
 import pytest
 from tests.conductor.world import World
 
-from roost.compute.model import MoveKind
+from roost.compute.model.work import MoveKind
 from roost.compute.service import servers as server_service
 from roost.network.model import PortChanges
 from roost.network.service import ports

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 from tests.conductor.world import World
 
 from roost.compute.errors import ServerNotFound
-from roost.compute.model import LOCAL_CREDENTIALS, MoveKind, Server
+from roost.compute.model.server import Server
+from roost.compute.model.work import LOCAL_CREDENTIALS, MoveKind
 from roost.compute.service import actions, cells
 from roost.compute.service import servers as server_service
 from roost.platform.database import Database

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roost.compute.model import Failure, Placed, Stage, Work
+from roost.compute.model.work import Failure, Placed, Stage, Work
 from roost.conductor.context import Build, staged
 from roost.seams.compute import RequestSpec
 from roost.seams.network import Nic, ServerNics

@@ -7,7 +7,7 @@ from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
 from roost.compute.errors import HostClosed, ServerRefused
-from roost.compute.model import NicAsked, ServerRequest
+from roost.compute.model.server import NicAsked, ServerRequest
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
 from roost.compute.service.audit import SERVERS

@@ -13,7 +13,8 @@ from tests.network.cloud import PROJECT
 from tests.next_call import after as behind
 from tests.next_call import before, instead
 
-from roost.compute.model import NicAsked, ServerRequest, Stage
+from roost.compute.model.server import NicAsked, ServerRequest
+from roost.compute.model.work import Stage
 from roost.compute.service import servers as server_service
 from roost.compute.service.work import lease_work
 from roost.conductor.context import Build, Lease

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from roost.compute.model import Flavor, Move, MoveKind, Plan, ServerChange, Stage, Work
+from roost.compute.model.cloud import Flavor
+from roost.compute.model.work import Move, MoveKind, Plan, ServerChange, Stage, Work
 from roost.conductor.context import end_of
 from roost.conductor.holdings import address_part, held_by_move, host_part, moved_server
 from roost.seams.compute import RequestSpec

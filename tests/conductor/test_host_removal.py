@@ -7,7 +7,8 @@ import pytest
 from tests.conductor.world import BY, World
 
 from roost.compute.errors import HostInUse, HostNotFound
-from roost.compute.model import Host, MoveKind
+from roost.compute.model.cloud import Host
+from roost.compute.model.work import MoveKind
 from roost.compute.service import host_removal, operator_aggregates
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service

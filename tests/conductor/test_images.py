@@ -9,7 +9,8 @@ from tests.fake_glance import a_glance
 from tests.network.cloud import PROJECT
 
 from roost.compute.errors import ActionRefused
-from roost.compute.model import MoveKind, NicAsked, Server, ServerRequest, ServerUpdate
+from roost.compute.model.server import NicAsked, Server, ServerRequest, ServerUpdate
+from roost.compute.model.work import MoveKind
 from roost.compute.service import actions as action_service
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roost.compute.model import Launch
+from roost.compute.model.work import Launch
 from roost.conductor.launches import Verdict, begin_wait_s, judge_launch
 from roost.conductor.settings import ConductorSettings
 

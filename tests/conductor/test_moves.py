@@ -12,7 +12,8 @@ from tests.network.cloud import PROJECT
 from tests.next_call import instead
 
 from roost.compute.errors import ActionRefused, HostClosed, MigrationNotFound, ServerRefused
-from roost.compute.model import MigrationFilter, MoveKind, NicAsked, Server
+from roost.compute.model.server import MigrationFilter, NicAsked, Server
+from roost.compute.model.work import MoveKind
 from roost.compute.rules.actions import REBOOT_HARD, REBOOT_SOFT, STOP, ActionRule
 from roost.compute.service import guests
 from roost.compute.service import hosts as host_service

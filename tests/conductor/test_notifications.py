@@ -9,7 +9,8 @@ from tests.blocked import until_blocked
 from tests.conductor.world import BY, World
 from tests.network.cloud import PROJECT
 
-from roost.compute.model import MigrationFilter, MoveKind, NicAsked, Requester, ServerUpdate
+from roost.compute.model.server import MigrationFilter, NicAsked, Requester, ServerUpdate
+from roost.compute.model.work import MoveKind
 from roost.compute.rules import actions as rules
 from roost.compute.service import action_log
 from roost.compute.service import hosts as host_service

@@ -9,7 +9,7 @@ from tests.conductor.test_pipeline import ports_of
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
-from roost.compute.model import Credentials, MoveKind
+from roost.compute.model.work import Credentials, MoveKind
 from roost.compute.service.work import lease_work
 from roost.conductor.context import Build, Lease
 from roost.conductor.pipeline import carry

@@ -5,7 +5,7 @@ from tests.conductor.world import World
 
 from roost.clients.placement import RemotePlacement
 from roost.clients.placement_http import PlacementHttp, PlacementUnavailable
-from roost.compute.model import MoveKind
+from roost.compute.model.work import MoveKind
 from roost.compute.service import audit as compute_audit
 from roost.conductor.reconcile import reconcile_once
 from roost.network.service import audit as network_audit

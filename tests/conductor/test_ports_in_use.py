@@ -10,7 +10,7 @@ from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 from tests.next_call import after
 
-from roost.compute.model import Server
+from roost.compute.model.server import Server
 from roost.compute.rules.drift import PORT_ELSEWHERE
 from roost.compute.service import servers as server_service
 from roost.compute.service.audit import SERVERS

@@ -9,7 +9,7 @@ from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 from tests.next_call import before as before_call
 
-from roost.compute.model import MoveKind
+from roost.compute.model.work import MoveKind
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
 from roost.network.model import Network, PortChanges, PortFilter, PortRequest

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from roost.compute.model import Flavor, Move, MoveKind, Placed, Plan, Stage, Work
+from roost.compute.model.cloud import Flavor
+from roost.compute.model.work import Move, MoveKind, Placed, Plan, Stage, Work
 from roost.conductor.context import Build
 from roost.conductor.readdress import claim_both, free_ports, list_freeable, may_readdress
 from roost.conductor.resume import HostSearch

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.compute.model import Placed
+from roost.compute.model.work import Placed
 from roost.conductor.context import Build
 from roost.conductor.resume import HostSearch, with_claims
 from roost.seams.network import Port

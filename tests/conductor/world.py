@@ -18,7 +18,8 @@ from tests.placements import ARRANGEMENT, Arrangement, open_placement
 
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
-from roost.compute.model import CHANNELS, MoveKind, NicAsked, Requester, ServerRequest
+from roost.compute.model.server import NicAsked, Requester, ServerRequest
+from roost.compute.model.work import CHANNELS, MoveKind
 from roost.compute.rules.silence import Listening
 from roost.compute.service import Compute, guests
 from roost.compute.service import flavors as flavor_service

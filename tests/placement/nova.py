@@ -13,6 +13,7 @@ from tests.placement.providers import a_uuid
 
 from roost.placement.service import claims as claims_service
 from roost.placement.service.ledger import Ledger
+from roost.platform.errors import DatabaseUnavailable
 from roost.seams.placement import IPV4_ADDRESS, MEMORY_MB, VCPU, Inventory, ProviderState
 
 ASKED = "limit=1000&resources=MEMORY_MB:64,VCPU:1&root_required=OWNER_NOVA,!COMPUTE_STATUS_DISABLED"
@@ -155,7 +156,9 @@ class Nova:
 
     async def used(self, segment: Segment) -> int:
         status, body = await self.api.call("GET", f"/resource_providers/{segment.uuid}/usages", version="1.9")
-        assert status == 200
+        if status == 503:
+            raise DatabaseUnavailable(body)
+        assert status == 200, body
         return int(body["usages"].get(IPV4_ADDRESS, 0))
 
     async def _free(self, requests: dict[str, dict[str, Any]]) -> dict[str, int]:

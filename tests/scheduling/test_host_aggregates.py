@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from roost.compute.model import HostAggregate
+from roost.compute.model.cloud import HostAggregate
 from roost.scheduling.filters import (
     REQUEST_FILTERS,
     availability_zone,

@@ -29,7 +29,7 @@ from roost.cli.roles import SCHEMAS
 from roost.clients.local import method
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
-from roost.compute.model import Stage
+from roost.compute.model.work import Stage
 from roost.compute.rules import guests as guest_rules
 from roost.compute.service import work as work_service
 from roost.compute.store import moves as move_store

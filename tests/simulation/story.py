@@ -11,7 +11,7 @@ from tests.simulation.effects import Plan
 from tests.simulation.hosts import Hosts
 from tests.simulation.naive import PortView, View, expect, expect_port
 
-from roost.compute.model import Requester
+from roost.compute.model.server import Requester
 from roost.compute.service import servers as server_service
 from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.network.errors import PortChanged

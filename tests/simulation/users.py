@@ -13,7 +13,8 @@ from tests.simulation.naive import STANDING
 from tests.simulation.story import Story, find_refusal
 
 from roost.clients.local_network import LocalNetwork
-from roost.compute.model import MigrationFilter, MoveKind, NicAsked, Requester, ServerRequest, ServerUpdate
+from roost.compute.model.server import MigrationFilter, NicAsked, Requester, ServerRequest, ServerUpdate
+from roost.compute.model.work import MoveKind
 from roost.compute.rules import actions as rules
 from roost.compute.service import Compute, actions, interfaces, moves
 from roost.compute.service import hosts as host_service

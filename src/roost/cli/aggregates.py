@@ -11,7 +11,7 @@ from roost.cli.ledger_target import LedgerTarget, TargetRefused
 from roost.cli.plurals import many
 from roost.cli.story_output import Bars
 from roost.cli.tables import new_table, print_table
-from roost.compute.model import HostAggregate
+from roost.compute.model.cloud import HostAggregate
 from roost.compute.rules.aggregate_sync import SyncReport
 from roost.compute.rules.aggregates import RATIO_KEYS
 from roost.compute.service.aggregate_sync import sync_aggregates

@@ -25,7 +25,7 @@ from roost.cli.ledger_target import LedgerTarget, TargetRefused, open_existing, 
 from roost.cli.neutron import make_neutron
 from roost.cli.roles import SCHEMAS
 from roost.cli.settings import read_settings
-from roost.compute.model import CHANNELS
+from roost.compute.model.work import CHANNELS
 from roost.compute.service import audit as compute_audit
 from roost.compute.service import guests as compute_guests
 from roost.network.service import audit as network_audit

@@ -16,7 +16,7 @@ from roost.cli.ledger_target import LedgerTarget, TargetRefused
 from roost.cli.settings import read_settings
 from roost.cli.tables import new_table, print_table
 from roost.clients.placement import find_credentials_fault
-from roost.compute.model import BuildOrder, Credentials
+from roost.compute.model.work import BuildOrder, Credentials
 from roost.compute.rules.orders import LATE, VERSION_EARLY, order_of
 from roost.compute.service import Compute
 from roost.compute.service.cells import Heartbeat, count_silent_cells, list_heartbeats

@@ -80,7 +80,7 @@ class Parts:
         wakeups, cloud = Wakeups(database, ()), None
         if not is_placement_alone(config.services):
             from roost.cli.cloud_wiring import CloudParts
-            from roost.compute.model import CHANNELS
+            from roost.compute.model.work import CHANNELS
 
             wakeups = Wakeups(database, CHANNELS)
             cloud = CloudParts.wire(ledger, wakeups, settings, policy_of("network"), policy_of("compute"))

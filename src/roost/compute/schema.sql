@@ -53,7 +53,7 @@ CREATE TABLE compute.conductor_heartbeat (
     id uuid PRIMARY KEY,
     -- Empty: all.
     cells text[] NOT NULL,
-    -- Of the network service, as this conductor found them last: roost.compute.model.Credentials.
+    -- Of the network service, as this conductor found them last: roost.compute.model.work.Credentials.
     credentials jsonb NOT NULL,
     seen_at timestamptz NOT NULL DEFAULT now()
 );
@@ -119,7 +119,7 @@ CREATE TABLE compute.server (
     tags text[] NOT NULL DEFAULT '{}',
     -- As it calls itself; null for those that are older than the column: their names.
     hostname text,
-    -- How it is built: roost.compute.model.BuildOrder; null until a conductor has chosen it.
+    -- How it is built: roost.compute.model.work.BuildOrder; null until a conductor has chosen it.
     build_order jsonb
 ) WITH (fillfactor = 70);
 CREATE INDEX server_host ON compute.server (host);
@@ -132,7 +132,7 @@ CREATE TABLE compute.work (
     -- How many launches the agents reported failed, and binds were refused.
     failures integer NOT NULL DEFAULT 0,
     excluded_hosts text[] NOT NULL DEFAULT '{}',
-    -- What the next stage needs of the one before: roost.compute.model.Placed, Failure.
+    -- What the next stage needs of the one before: roost.compute.model.work.Placed, Failure.
     placed jsonb,
     failure jsonb,
     -- Asked for while a conductor had the row: whoever has it goes to the delete stage next.
@@ -206,7 +206,7 @@ CREATE TABLE compute.move (
     dest_host text,
     project_id text NOT NULL,
     user_id text NOT NULL,
-    -- What the stages need of it: roost.compute.model.Plan.
+    -- What the stages need of it: roost.compute.model.work.Plan.
     plan jsonb NOT NULL,
     open boolean NOT NULL DEFAULT true,
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -214,7 +214,7 @@ CREATE TABLE compute.move (
 );
 CREATE UNIQUE INDEX move_open ON compute.move (server_id) WHERE open;
 CREATE INDEX move_server ON compute.move (server_id);
--- What was asked of a server, but for its creation, and how each stage of it went: roost.compute.model.ActionEvent.
+-- What was asked of a server, but for its creation, and how each stage of it went: roost.compute.model.server.ActionEvent.
 CREATE TABLE compute.action (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     server_id uuid NOT NULL,

@@ -5,7 +5,7 @@ Where the host's agent binds, `ask` comes instead of `bind`.
 
 from collections.abc import Mapping, Sequence, Set
 
-from roost.compute.model import Failure, MoveKind, Placed, ServerChange, Stage, StageChange, Work
+from roost.compute.model.work import Failure, MoveKind, Placed, ServerChange, Stage, StageChange, Work
 from roost.conductor.context import Build, Lease, staged
 from roost.conductor.holdings import moved_server
 from roost.conductor.launches import begin_wait_s

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from roost.compute.model import LOCAL_CREDENTIALS, Credentials, Stage, StageChange, Work
+from roost.compute.model.work import LOCAL_CREDENTIALS, Credentials, Stage, StageChange, Work
 from roost.compute.service import Compute
 from roost.compute.service.work import change_stages, list_held
 from roost.conductor.settings import ConductorSettings

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 from prometheus_client import Gauge
 
-from roost.compute.model import LOCAL_CREDENTIALS, Credentials
+from roost.compute.model.work import LOCAL_CREDENTIALS, Credentials
 from roost.compute.service.cells import beat
 from roost.compute.service.orders import ORDERS, choose_order
 from roost.conductor.context import Conductor

@@ -5,7 +5,7 @@ Claims and addresses are given back only when no host can have a guest of the se
 
 from collections.abc import Sequence
 
-from roost.compute.model import Failure, ServerChange, Stage
+from roost.compute.model.work import Failure, ServerChange, Stage
 from roost.compute.service.nics import ports_changed
 from roost.compute.service.work import list_launches, withdraw_guests
 from roost.conductor.context import Build, Lease, end_of, staged

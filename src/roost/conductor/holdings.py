@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from roost.compute.model import Move, MoveKind, ServerChange
+from roost.compute.model.work import Move, MoveKind, ServerChange
 from roost.seams.placement import IPV4_ADDRESS, Allocations
 
 ENDED = {

@@ -9,7 +9,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from roost.compute.model import Failure, Launch, Stage, StageChange, Work
+from roost.compute.model.work import Failure, Launch, Stage, StageChange, Work
 from roost.compute.service.work import withdraw_unbegun_guests
 from roost.conductor.context import Build, Lease, end_of, staged
 from roost.conductor.settings import ConductorSettings

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from roost.compute.model import Failure, GuestPlace, Move, MoveKind, ServerChange, Stage, StageChange, Work
+from roost.compute.model.work import Failure, GuestPlace, Move, MoveKind, ServerChange, Stage, StageChange, Work
 from roost.compute.service.moves import fence_guests, list_guests, withdraw_elsewhere
 from roost.compute.service.nics import ports_changed
 from roost.compute.service.work import list_launches

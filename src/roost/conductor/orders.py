@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 from prometheus_client import Counter
 
-from roost.compute.model import BuildOrder, Stage
+from roost.compute.model.work import BuildOrder, Stage
 from roost.compute.service.orders import FLAT, choose_order, write_orders
 from roost.conductor.context import Build, Lease
 

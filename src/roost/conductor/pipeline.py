@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 import structlog
 
-from roost.compute.model import WORK_CHANNEL, Stage
+from roost.compute.model.work import WORK_CHANNEL, Stage
 from roost.compute.service.work import lease_work
 from roost.conductor.bind import ask, bind
 from roost.conductor.context import Build, Conductor, Lease

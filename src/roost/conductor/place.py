@@ -6,7 +6,7 @@ its claim or a fresh search finds no host: a claim conflict is nobody's failure.
 
 from collections.abc import Mapping, Sequence
 
-from roost.compute.model import WORK_CHANNEL, Failure, MoveKind, Placed, Stage, StageChange
+from roost.compute.model.work import WORK_CHANNEL, Failure, MoveKind, Placed, Stage, StageChange
 from roost.compute.service.aggregates import list_with_metadata
 from roost.compute.service.hosts import count_closed_hosts, list_empty_aggregates, list_quiet_hosts
 from roost.compute.service.work import get_host_cells

@@ -6,7 +6,7 @@ they are made after that, by a conductor of the host's cell, and no client sees 
 
 from collections.abc import Sequence
 
-from roost.compute.model import Failure, Stage, StageChange
+from roost.compute.model.work import Failure, Stage, StageChange
 from roost.conductor.context import Build, Lease, end_of, staged
 from roost.platform.crash import crash_point
 from roost.seams.network import EnsuredPorts, Port, PortsRefused

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from msgspec.structs import replace
 
-from roost.compute.model import Work
+from roost.compute.model.work import Work
 from roost.seams.network import NetworkView, Port
 from roost.seams.placement import Allocations, ConsumerState
 

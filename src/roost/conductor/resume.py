@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from roost.compute.model import Failure, Placed, StageChange
+from roost.compute.model.work import Failure, Placed, StageChange
 from roost.compute.service.work import get_host_names
 from roost.conductor.context import Build, Lease
 from roost.conductor.ports import ensure_ports, ports_held

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from roost.compute.model import HostAggregate
+from roost.compute.model.cloud import HostAggregate
 
 ZONE_KEY, PROJECT_KEY, TRAIT_KEY, REQUIRED = "availability_zone", "filter_tenant_id", "trait:", "required"
 

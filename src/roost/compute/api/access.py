@@ -14,7 +14,7 @@ from roost.compute.api.errors import MICROVERSIONS
 from roost.compute.api.policies import ATTACH_EXTERNAL, IS_ADMIN, SHOW_SERVER
 from roost.compute.api.requests import path_text
 from roost.compute.errors import ServerNotFound
-from roost.compute.model import Permissions, Requester, Server
+from roost.compute.model.server import Permissions, Requester, Server
 from roost.compute.service import Compute
 from roost.compute.service import servers as service
 from roost.platform.auth import OPERATOR, Caller, Forbidden, Policy, Unrestricted, caller_of

@@ -22,7 +22,7 @@ from roost.compute.api.requests import (
     timestamp_with_microseconds,
 )
 from roost.compute.api.server_documents import host_id
-from roost.compute.model import ActionEvent, ActionFilter, Server, ServerAction
+from roost.compute.model.server import ActionEvent, ActionFilter, Server, ServerAction
 from roost.compute.service import Compute
 from roost.compute.service import actions as service
 from roost.platform.auth import Policy

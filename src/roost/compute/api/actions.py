@@ -17,7 +17,7 @@ from roost.compute.api.access import Access, access_of, find_server
 from roost.compute.api.errors import MICROVERSIONS
 from roost.compute.api.requests import Attributes, check_attributes, read_body
 from roost.compute.api.server_documents import Shown, show_changed
-from roost.compute.model import Server
+from roost.compute.model.server import Server
 from roost.compute.service import Compute
 from roost.compute.service import servers as service
 from roost.platform.auth import Policy

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from roost.compute.api.agent_access import PROBLEMS, agent_problem, hosts_allowed
 from roost.compute.api.requests import SET_VALUES_MAX
-from roost.compute.model import GUEST_CHANNEL
+from roost.compute.model.work import GUEST_CHANNEL
 from roost.compute.rules.host_names import check_host_names
 from roost.compute.service import Compute, guests, hosts, leases
 from roost.platform.http import Api, json_response, read_json

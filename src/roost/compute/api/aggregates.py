@@ -10,7 +10,8 @@ from starlette.responses import Response
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import AggregateAnswer, AggregateCreatedAnswer, AggregatesAnswer
 from roost.compute.api.requests import path_text, read_body, timestamp_with_microseconds
-from roost.compute.model import HostAggregate, Requester
+from roost.compute.model.cloud import HostAggregate
+from roost.compute.model.server import Requester
 from roost.compute.service import Compute
 from roost.compute.service import aggregates as service
 from roost.compute.service import operator_aggregates as changes

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from roost.compute.api.answers import HostNames
 from roost.compute.api.requests import SET_VALUES_MAX
-from roost.compute.model import GUEST_CHANNEL
+from roost.compute.model.work import GUEST_CHANNEL
 from roost.compute.rules.host_names import check_host_names
 from roost.compute.service import Compute, guests, hosts
 from roost.platform.http import json_response, read_json

@@ -31,7 +31,7 @@ from roost.compute.api.requests import (
     whole_number,
 )
 from roost.compute.errors import FlavorNotFound
-from roost.compute.model import Flavor, FlavorFilter
+from roost.compute.model.cloud import Flavor, FlavorFilter
 from roost.compute.service import Compute
 from roost.compute.service import flavors as service
 from roost.platform.auth import Policy

@@ -24,7 +24,7 @@ from roost.compute.api.requests import (
     text_parameter,
 )
 from roost.compute.errors import HostNotFound, NotReported
-from roost.compute.model import Host
+from roost.compute.model.cloud import Host
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
 from roost.platform.errors import BadRequest

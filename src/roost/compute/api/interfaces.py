@@ -9,7 +9,7 @@ from starlette.responses import Response
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import InterfaceAnswer, InterfacesAnswer
 from roost.compute.api.requests import Attributes, check_attributes, path_text, read_body
-from roost.compute.model import NicAsked, Server
+from roost.compute.model.server import NicAsked, Server
 from roost.compute.rules.servers import nic_problem
 from roost.compute.service import Compute
 from roost.compute.service import interfaces as service

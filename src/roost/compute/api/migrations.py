@@ -24,7 +24,8 @@ from roost.compute.api.requests import (
     timestamp_with_microseconds,
 )
 from roost.compute.errors import MigrationNotFound
-from roost.compute.model import Migration, MigrationFilter, MoveKind
+from roost.compute.model.server import Migration, MigrationFilter
+from roost.compute.model.work import MoveKind
 from roost.compute.service import Compute
 from roost.compute.service import moves as service
 from roost.platform.auth import Policy

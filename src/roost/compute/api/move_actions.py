@@ -9,7 +9,8 @@ from roost.compute.api.actions import Action, Actions, Run
 from roost.compute.api.policies import READDRESS_SERVER, SERVERS, UNSHELVE_TO_HOST
 from roost.compute.api.requests import Attributes, Name, flag
 from roost.compute.errors import ActionRefused
-from roost.compute.model import MoveKind, Server
+from roost.compute.model.server import Server
+from roost.compute.model.work import MoveKind
 from roost.compute.rules.actions import OFFLOAD, state_sentence
 from roost.compute.service import Compute
 from roost.compute.service import moves as service

@@ -24,7 +24,7 @@ from roost.compute.api.server_bodies import (
     refuse_attributes,
 )
 from roost.compute.errors import ActionRefused, ActionUnsupported
-from roost.compute.model import Server, ServerUpdate
+from roost.compute.model.server import Server, ServerUpdate
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import ActionRule
 from roost.compute.service import Compute

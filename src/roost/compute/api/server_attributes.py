@@ -11,7 +11,7 @@ from roost.compute.api.answers import MetadataAnswer, MetadataItemAnswer, TagsAn
 from roost.compute.api.requests import links, path_text, read_body
 from roost.compute.api.server_bodies import METADATA, Key, Tags, Text
 from roost.compute.errors import MetadataNotFound, TagNotFound
-from roost.compute.model import Requester, Server
+from roost.compute.model.server import Requester, Server
 from roost.compute.service import Compute
 from roost.compute.service import server_changes as service
 from roost.platform.auth import Policy

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.compute.api.requests import Attributes, Name, Whole, check_attributes, flag
-from roost.compute.model import NicAsked, ServerRequest, ServerUpdate
+from roost.compute.model.server import NicAsked, ServerRequest, ServerUpdate
 from roost.compute.rules.server_attributes import METADATA_MAX, TAG_LENGTH_MAX, TAG_PATTERN, TAGS_MAX
 from roost.compute.rules.servers import hostname_problem, read_counts, read_destination
 from roost.platform.errors import BadRequest

@@ -10,7 +10,8 @@ from starlette.requests import Request
 from roost.compute.api.access import Access
 from roost.compute.api.policies import HOST_ATTRIBUTES, HOST_STATUS, SERVER_EXTRA_SPECS
 from roost.compute.api.requests import links, timestamp, timestamp_with_microseconds
-from roost.compute.model import Flavor, Server, ServerFault
+from roost.compute.model.cloud import Flavor
+from roost.compute.model.server import Server, ServerFault
 from roost.compute.rules.servers import fault_details, power_state
 from roost.compute.service import Compute
 

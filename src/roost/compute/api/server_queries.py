@@ -20,7 +20,7 @@ from roost.compute.api.requests import (
     one_of,
     text_parameter,
 )
-from roost.compute.model import ServerFilter
+from roost.compute.model.server import ServerFilter
 from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, is_uuid
 

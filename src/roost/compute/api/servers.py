@@ -20,7 +20,7 @@ from roost.compute.api.server_bodies import CreateBody, UpdateBody, read_server,
 from roost.compute.api.server_documents import Shown, addresses_of, show_brief, show_changed, show_server
 from roost.compute.api.server_queries import PARAMETERS, marker_of, read_descending, read_filter
 from roost.compute.errors import NetworkNotOfServer
-from roost.compute.model import Server
+from roost.compute.model.server import Server
 from roost.compute.service import Compute
 from roost.compute.service import server_changes as changes_service
 from roost.compute.service import servers as service

@@ -23,7 +23,7 @@ from roost.compute.api.requests import (
     timestamp_with_microseconds,
 )
 from roost.compute.errors import HostNotFound
-from roost.compute.model import Host
+from roost.compute.model.cloud import Host
 from roost.compute.rules.aggregates import zones_by_host
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service

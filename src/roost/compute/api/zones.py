@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from roost.compute.api.answers import Zones, ZonesDetail
 from roost.compute.api.requests import timestamp_with_microseconds
-from roost.compute.model import Host
+from roost.compute.model.cloud import Host
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
 from roost.compute.service.aggregates import list_hosts_by_zone

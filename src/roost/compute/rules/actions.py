@@ -8,7 +8,8 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from roost.compute.model import ActionEvent, ActionFilter, BuildOrder, Server, ServerAction, Stage
+from roost.compute.model.server import ActionEvent, ActionFilter, Server, ServerAction
+from roost.compute.model.work import BuildOrder, Stage
 
 QUIET: frozenset[str | None] = frozenset({None})
 REBOOTABLE: frozenset[str | None] = QUIET | {

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from roost.compute.model import HostAggregate
+from roost.compute.model.cloud import HostAggregate
 from roost.seams.placement import DISK_GB, MEMORY_MB, VCPU
 
 Membership = tuple[str, str]

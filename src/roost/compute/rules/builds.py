@@ -4,7 +4,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from roost.compute.model import Stage
+from roost.compute.model.work import Stage
 
 
 class Build(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from roost.compute.model import Host
+from roost.compute.model.cloud import Host
 from roost.platform.drift import Drift, Kind, RepairedBy
 from roost.seams.compute import RequestSpec, ServerPort
 from roost.seams.network import AttachedPort, HostReach

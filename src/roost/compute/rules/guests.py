@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 from msgspec.structs import replace
 
-from roost.compute.model import Failure, Stage
+from roost.compute.model.work import Failure, Stage
 from roost.seams.agent import GuestAttempt, GuestKey, GuestReport, Refusal, ReportAnswer
 
 WAITING = (Stage.DELETE, Stage.FAIL)

@@ -6,7 +6,7 @@ conductor/manager.py, _validate_image_traits_for_rebuild.
 
 from collections.abc import Collection, Mapping
 
-from roost.compute.model import Flavor
+from roost.compute.model.cloud import Flavor
 from roost.seams.image import Image
 
 ACTIVE = "active"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from roost.compute.model import Failure, Stage
+from roost.compute.model.work import Failure, Stage
 from roost.compute.rules.guests import WorkState
 from roost.seams.network import LOST_PORT
 

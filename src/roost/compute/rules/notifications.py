@@ -10,7 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from roost.compute.model import Failure, Marks, MoveKind, Server, Stage, StageChange
+from roost.compute.model.server import Server
+from roost.compute.model.work import Failure, Marks, MoveKind, Stage, StageChange
 from roost.platform.settings import StateChanges
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from roost.compute.model import EARLY, BuildOrder, Credentials, Stage
+from roost.compute.model.work import EARLY, BuildOrder, Credentials, Stage
 
 LATE = BuildOrder(name="late", stages=(Stage.PLACE, Stage.ASK, Stage.LAUNCH))
 """The agent makes and binds the ports, with network credentials of its own."""

@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import Any
 
-from roost.compute.model import Failure, Flavor, Host, HostAggregate, Server
+from roost.compute.model.cloud import Flavor, Host, HostAggregate
+from roost.compute.model.server import Server
+from roost.compute.model.work import Failure
 from roost.compute.rules.notifications import ServerEvent
 
 Payload = dict[str, Any]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.compute.model import NicAsked, Permissions
+from roost.compute.model.server import NicAsked, Permissions
 from roost.seams.network import NetworkView
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from roost.compute.model import NicAsked, ServerFault
+from roost.compute.model.server import NicAsked, ServerFault
 from roost.seams.network import Nic
 
 SERVERS_MAX = 1000

@@ -5,7 +5,8 @@ Whatever begins, passes a stage or ends is written here, in the transaction of t
 
 from collections.abc import Mapping, Sequence
 
-from roost.compute.model import Failure, Marks, Requester, Server, StageChange
+from roost.compute.model.server import Requester, Server
+from roost.compute.model.work import Failure, Marks, StageChange
 from roost.compute.rules.guests import Retreat
 from roost.compute.rules.notifications import (
     ACTIONS_BEGUN,

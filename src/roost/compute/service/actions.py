@@ -8,15 +8,9 @@ import asyncio
 from msgspec.structs import replace
 
 from roost.compute.errors import ActionNotFound, ActionRefused, FilterInvalid, ServerNotFound
-from roost.compute.model import (
-    GUEST_CHANNEL,
-    ActionFilter,
-    Flavor,
-    Requester,
-    Server,
-    ServerAction,
-    ServerUpdate,
-)
+from roost.compute.model.cloud import Flavor
+from roost.compute.model.server import ActionFilter, Requester, Server, ServerAction, ServerUpdate
+from roost.compute.model.work import GUEST_CHANNEL
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import ActionRule
 from roost.compute.service import action_log

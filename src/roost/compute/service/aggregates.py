@@ -6,7 +6,7 @@ Aggregates that somebody else put a provider into are never touched.
 from collections.abc import Mapping, Sequence, Set
 
 from roost.compute.errors import HostAggregateExists, HostAggregateNotFound, HostAggregatesBusy
-from roost.compute.model import Host, HostAggregate
+from roost.compute.model.cloud import Host, HostAggregate
 from roost.compute.rules.aggregates import decide_memberships, list_zones, zones_by_host
 from roost.compute.rules.notifications import AggregateChange
 from roost.compute.service.context import Compute, reading

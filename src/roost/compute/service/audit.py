@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec import Struct
 
-from roost.compute.model import GUEST_CHANNEL
+from roost.compute.model.work import GUEST_CHANNEL
 from roost.compute.rules import drift as rules
 from roost.compute.rules.aggregates import ratios_by_host
 from roost.compute.service.context import Compute

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from roost.compute.model import WORK_CHANNEL, Credentials
+from roost.compute.model.work import WORK_CHANNEL, Credentials
 from roost.compute.service.context import Compute, reading
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.store import cells as store

@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from roost.compute.errors import ExtraSpecRefused, FlavorExists, FlavorNotFound
-from roost.compute.model import EVERY_FLAVOR, Flavor, FlavorFilter
+from roost.compute.model.cloud import EVERY_FLAVOR, Flavor, FlavorFilter
 from roost.compute.rules.extra_specs import find_spec_problem
 from roost.compute.service.context import Compute
 from roost.compute.store import flavors as store

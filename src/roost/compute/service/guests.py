@@ -10,7 +10,7 @@ from functools import partial
 import structlog
 
 from roost.compute.errors import GuestNotFound, GuestWanted
-from roost.compute.model import GUEST_CHANNEL, WORK_CHANNEL, Failure
+from roost.compute.model.work import GUEST_CHANNEL, WORK_CHANNEL, Failure
 from roost.compute.rules import guests as rules
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.guests import Guest, GuestList

@@ -5,7 +5,8 @@ published as it was.
 """
 
 from roost.compute.errors import HostInUse, HostNotFound
-from roost.compute.model import Host, Requester
+from roost.compute.model.cloud import Host
+from roost.compute.model.server import Requester
 from roost.compute.service import operator_aggregates
 from roost.compute.service.aggregates import list_host_aggregates
 from roost.compute.service.context import Compute

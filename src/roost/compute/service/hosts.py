@@ -11,7 +11,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from roost.compute.errors import HostHeld, HostNotFound
-from roost.compute.model import WORK_CHANNEL, Host, Requester
+from roost.compute.model.cloud import Host
+from roost.compute.model.server import Requester
+from roost.compute.model.work import WORK_CHANNEL
 from roost.compute.rules.aggregates import ratios_by_host
 from roost.compute.rules.leases import list_held_elsewhere
 from roost.compute.service.aggregates import mirror_hosts

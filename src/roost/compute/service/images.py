@@ -1,7 +1,8 @@
 """Images: looked at before servers are made from them, where there is an image service. It keeps them, not Roost."""
 
 from roost.compute.errors import ActionRefused, ServerRefused
-from roost.compute.model import Flavor, Server
+from roost.compute.model.cloud import Flavor
+from roost.compute.model.server import Server
 from roost.compute.rules.images import ACTIVE, find_flavor_refusal, find_rebuild_refusal, read_traits
 from roost.compute.service.context import Compute
 from roost.seams.image import Image

@@ -5,7 +5,7 @@ between is looked for afterwards: it may have read the ports before, and the new
 """
 
 from roost.compute.errors import ActionRefused, PortNotOfServer
-from roost.compute.model import NicAsked, Permissions, Requester, Server
+from roost.compute.model.server import NicAsked, Permissions, Requester, Server
 from roost.compute.rules import actions as rules
 from roost.compute.service import action_log
 from roost.compute.service.actions import lock_for_action, wait_until_settled

@@ -6,20 +6,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.compute.errors import FilterInvalid, MigrationNotFound, MigrationRefused, ServerRefused
-from roost.compute.model import (
-    GUEST_CHANNEL,
-    WORK_CHANNEL,
-    Failure,
-    Flavor,
-    Migration,
-    MigrationFilter,
-    Move,
-    MoveKind,
-    Plan,
-    Requester,
-    Server,
-    Stage,
-)
+from roost.compute.model.cloud import Flavor
+from roost.compute.model.server import Migration, MigrationFilter, Requester, Server
+from roost.compute.model.work import GUEST_CHANNEL, WORK_CHANNEL, Failure, Move, MoveKind, Plan, Stage
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import ActionRule
 from roost.compute.service import action_log

@@ -6,7 +6,7 @@ The network service says which servers are concerned; what their ports are now i
 from collections.abc import Sequence
 
 from roost.compute.errors import PortsChanging
-from roost.compute.model import WORK_CHANNEL
+from roost.compute.model.work import WORK_CHANNEL
 from roost.compute.rules.drift import network_information, own_ports
 from roost.compute.rules.nics import end_builds
 from roost.compute.service.context import Compute

@@ -6,7 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from roost.compute.model import Host, HostAggregate, Requester
+from roost.compute.model.cloud import Host, HostAggregate
+from roost.compute.model.server import Requester
 from roost.compute.rules.notifications import (
     STATE_CHANGED,
     AggregateChange,

@@ -19,7 +19,8 @@ from roost.compute.errors import (
     HostNotInAggregate,
     HostZoneConflict,
 )
-from roost.compute.model import HostAggregate, Requester
+from roost.compute.model.cloud import HostAggregate
+from roost.compute.model.server import Requester
 from roost.compute.rules import aggregates as rules
 from roost.compute.rules.notifications import AggregateChange
 from roost.compute.service.aggregates import get_host_aggregate, missing_aggregate

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from roost.compute.model import BuildOrder, Credentials
+from roost.compute.model.work import BuildOrder, Credentials
 from roost.compute.rules import orders as rules
 from roost.compute.service.context import Compute, reading
 from roost.compute.store import orders as store

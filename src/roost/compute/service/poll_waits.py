@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from roost.compute.model import GUEST_CHANNEL
+from roost.compute.model.work import GUEST_CHANNEL
 from roost.platform.wakeup import Wakeups
 
 RECHECK_S = 2.0

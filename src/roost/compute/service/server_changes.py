@@ -10,7 +10,7 @@ from roost.compute.errors import (
     ServerRefused,
     TagNotFound,
 )
-from roost.compute.model import Requester, Server, ServerUpdate
+from roost.compute.model.server import Requester, Server, ServerUpdate
 from roost.compute.rules.actions import find_attribute_refusal
 from roost.compute.rules.server_attributes import METADATA_MAX, TAGS_MAX, find_tag_problem
 from roost.compute.service.action_log import tell

@@ -14,18 +14,9 @@ from roost.compute.errors import (
     ServerNotFound,
     ServerRefused,
 )
-from roost.compute.model import (
-    WORK_CHANNEL,
-    Flavor,
-    FlavorFilter,
-    NewServers,
-    NicAsked,
-    Permissions,
-    Requester,
-    Server,
-    ServerFilter,
-    ServerRequest,
-)
+from roost.compute.model.cloud import Flavor, FlavorFilter
+from roost.compute.model.server import NewServers, NicAsked, Permissions, Requester, Server, ServerFilter, ServerRequest
+from roost.compute.model.work import WORK_CHANNEL
 from roost.compute.rules.actions import locked_sentence
 from roost.compute.rules.aggregates import list_zones
 from roost.compute.rules.extra_specs import FlavorRequirements, read_extra_specs

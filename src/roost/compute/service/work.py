@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from roost.compute.model import GUEST_CHANNEL, Marks, Stage, StageChange, Work
+from roost.compute.model.work import GUEST_CHANNEL, Marks, Stage, StageChange, Work
 from roost.compute.rules.nics import BUILDING
 from roost.compute.service.action_log import add_steps
 from roost.compute.service.context import Compute, reading

@@ -5,7 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from roost.compute.model import ActionFilter, Requester, ServerAction, Stage
+from roost.compute.model.server import ActionFilter, Requester, ServerAction
+from roost.compute.model.work import Stage
 from roost.compute.rules.actions import Surroundings
 from roost.compute.store.rows import read_row
 from roost.platform.database import Connection

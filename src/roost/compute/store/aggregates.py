@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from roost.compute.model import HostAggregate
+from roost.compute.model.cloud import HostAggregate
 from roost.compute.rules.aggregates import Membership, Memberships
 from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection

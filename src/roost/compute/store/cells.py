@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from roost.compute.model import Credentials
+from roost.compute.model.work import Credentials
 from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
 

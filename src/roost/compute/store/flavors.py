@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from roost.compute.model import EVERY_FLAVOR, Flavor, FlavorFilter
+from roost.compute.model.cloud import EVERY_FLAVOR, Flavor, FlavorFilter
 from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
 

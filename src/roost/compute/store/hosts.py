@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from roost.compute.model import Host
+from roost.compute.model.cloud import Host
 from roost.compute.store.rows import encode
 from roost.platform.database import Connection
 from roost.seams.agent import HostReport

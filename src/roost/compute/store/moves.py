@@ -5,17 +5,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import astuple
 
-from roost.compute.model import (
-    Failure,
-    GuestPlace,
-    Marks,
-    Migration,
-    MigrationFilter,
-    Move,
-    MoveKind,
-    Stage,
-    StageChange,
-)
+from roost.compute.model.server import Migration, MigrationFilter
+from roost.compute.model.work import Failure, GuestPlace, Marks, Move, MoveKind, Stage, StageChange
 from roost.compute.store.rows import columns_of, encode
 from roost.platform.database import Connection
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from roost.compute.model import Failure
+from roost.compute.model.work import Failure
 from roost.compute.store.rows import encode
 from roost.platform.database import Connection
 from roost.seams.compute import ServerPort

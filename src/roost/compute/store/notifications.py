@@ -6,7 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from roost.compute.model import Flavor, MoveKind, Server
+from roost.compute.model.cloud import Flavor
+from roost.compute.model.server import Server
+from roost.compute.model.work import MoveKind
 from roost.compute.store.rows import read_row
 from roost.compute.store.servers import COLUMNS, VM_STATE
 from roost.platform.database import Connection

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from roost.compute.model import BuildOrder
+from roost.compute.model.work import BuildOrder
 from roost.compute.store.rows import columns_of, encode
 from roost.platform.database import Connection
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.compute.model import ServerUpdate
+from roost.compute.model.server import ServerUpdate
 from roost.compute.store.rows import encode, encode_or_null
 from roost.platform.database import Connection
 from roost.seams.compute import RequestSpec

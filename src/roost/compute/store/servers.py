@@ -7,7 +7,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from roost.compute.model import NewServers, Server, ServerFilter, Stage
+from roost.compute.model.server import NewServers, Server, ServerFilter
+from roost.compute.model.work import Stage
 from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from roost.compute.model import Launch, Marks, MoveKind, Stage, StageChange, Work
+from roost.compute.model.work import Launch, Marks, MoveKind, Stage, StageChange, Work
 from roost.compute.store.rows import columns_of, encode_or_null, read_row
 from roost.platform.database import Connection
 from roost.seams.compute import ServerState

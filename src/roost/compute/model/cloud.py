@@ -1,0 +1,73 @@
+"""The words of what a cloud has for servers: flavors, hosts and their aggregates."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from msgspec import Struct
+
+
+class Flavor(Struct, frozen=True, kw_only=True):
+    """A size of servers."""
+
+    id: str
+    name: str
+    vcpus: int
+    ram_mb: int
+    disk_gb: int
+    description: str | None = None
+    extra_specs: Mapping[str, str] = {}
+    is_public: bool = True
+
+
+class FlavorFilter(Struct, frozen=True, kw_only=True):
+    """Which flavors to list. is_public: None for all."""
+
+    is_public: bool | None = None
+    ram_mb_min: int = 0
+    disk_gb_min: int = 0
+
+
+EVERY_FLAVOR = FlavorFilter()
+
+
+class Host(Struct, frozen=True, kw_only=True):
+    """A hypervisor and its provider. declared: by a cloud file, so an agent's report changes no capacity.
+
+    down: forced down, or noted as silent: not heard of for too long, or never. id: what clients below microversion 2.53
+    call it. disabled_reason: as its operator gave it. down_told: the ledger was last told that it is down, so that it
+    gets no server yet, also if it is up again. cell_silent: no conductor of its cell is there.
+    """
+
+    id: int
+    name: str
+    provider_uuid: str
+    vcpus: int
+    ram_mb: int
+    disk_gb: int
+    physical_networks: tuple[str, ...]
+    cell: str
+    declared: bool
+    disabled: bool
+    disabled_reason: str | None
+    forced_down: bool
+    service_version: int
+    seen_at: datetime | None
+    down: bool = False
+    down_told: bool = False
+    cell_silent: bool = False
+
+
+class HostAggregate(Struct, frozen=True, kw_only=True):
+    """A group of hosts, mirrored as a placement aggregate.
+
+    of_operator: else it is of the hosts that reach a segment.
+    """
+
+    id: int
+    uuid: str
+    name: str
+    metadata: Mapping[str, str]
+    hosts: tuple[str, ...]
+    created_at: datetime
+    updated_at: datetime
+    of_operator: bool = False
