@@ -6,9 +6,11 @@ from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
 from roost.compute.service.network_info import NetworkInfoHealer, heal_network_info
+from roost.compute.service.nics import ports_changed
 from roost.network.model import PortRequest
 from roost.network.service.ports import create_port
 from roost.platform.database import Database
+from roost.seams.compute import PortsChange
 
 
 @pytest.fixture
@@ -83,3 +85,18 @@ async def test_a_users_port_is_kept_whatever_the_network_info_says(world: World,
     await world.run()
     assert [one for one, _, _ in await ports_of(world)] == [port.id]
     await world.settled()
+
+
+async def test_what_an_older_release_wrote_is_rebuilt_when_a_port_changes(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/28")
+    servers = await world.boot(network.id)
+    await world.run()
+    before = await infos(world)
+    async with world.database.connection() as connection:
+        await connection.execute(
+            "UPDATE compute.server SET network_info = (SELECT jsonb_agg(port - '{segment,binding,revision}'::text[])"
+            " FROM jsonb_array_elements(network_info) AS port)"
+        )
+    assert await infos(world) != before
+    await ports_changed(world.compute, [PortsChange(server) for server in servers])
+    assert await infos(world) == before

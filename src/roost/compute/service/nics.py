@@ -51,9 +51,8 @@ async def _refresh(compute: Compute, server_ids: Sequence[str]) -> None:
         if not differing:
             return
         # Each by itself: conductors lock several servers at once, in another order.
-        async with compute.database.connection() as connection:
-            for server_id in differing:
-                await store.set_network_info(
-                    connection, server_id, old=servers_kept[server_id][1], new=ports_wanted[server_id]
-                )
+        for server_id in differing:
+            async with compute.database.transaction() as tx:
+                old = servers_kept[server_id][1]
+                await store.set_network_info(tx, server_id, old=old, new=ports_wanted[server_id])
     raise PortsChanging("Ports of servers change all the time: repeat the request.")

@@ -9,6 +9,8 @@ from roost.compute.store.rows import encode
 from roost.platform.database import Connection
 from roost.seams.compute import ServerPort
 
+_ports = msgspec.json.Decoder(tuple[ServerPort, ...])
+
 # At launch a conductor works on the row only to look whether its time is over; it loses its lease.
 FAIL_LAUNCHES = """
 -- compute.fail_launches
@@ -41,23 +43,30 @@ SELECT id, project_id, network_info FROM compute.server WHERE id = ANY($1::uuid[
 async def list_active_ports(tx: Connection, server_ids: Sequence[str]) -> dict[str, tuple[str, tuple[ServerPort, ...]]]:
     """Return those of the servers that were ACTIVE once -> (project id, what is kept of their ports)."""
     rows = await tx.fetch(LIST_ACTIVE_PORTS, server_ids)
-    return {
-        row["id"]: (row["project_id"], msgspec.json.decode(row["network_info"], type=tuple[ServerPort, ...]))
-        for row in rows
-    }
+    return {row["id"]: (row["project_id"], _ports.decode(row["network_info"])) for row in rows}
 
 
+LOCK_NETWORK_INFO = """
+-- compute.lock_network_info
+SELECT network_info FROM compute.server
+WHERE id = $1 AND status IN ('ACTIVE', 'VERIFY_RESIZE', 'SHELVED_OFFLOADED')
+    AND NOT ($2 AND EXISTS (SELECT FROM compute.work WHERE work.server_id = $1)) FOR UPDATE
+"""
 SET_NETWORK_INFO = """
 -- compute.set_network_info
-UPDATE compute.server SET network_info = $3::jsonb, updated_at = now()
-WHERE id = $1 AND network_info = $2::jsonb AND status IN ('ACTIVE', 'VERIFY_RESIZE', 'SHELVED_OFFLOADED')
-    AND NOT ($4 AND EXISTS (SELECT FROM compute.work WHERE work.server_id = $1))
+UPDATE compute.server SET network_info = $2::jsonb, updated_at = now() WHERE id = $1
 """
 
 
 async def set_network_info(
     tx: Connection, server_id: str, *, old: Sequence[ServerPort], new: Sequence[ServerPort], quiet: bool = False
 ) -> bool:
-    """Keep these ports with an ACTIVE server, unless it has others than `old` by now; quiet: or is worked on."""
-    done = await tx.execute(SET_NETWORK_INFO, server_id, encode(old), encode(new), quiet)
-    return bool(done == "UPDATE 1")
+    """Keep these ports with an ACTIVE server, unless it has others than `old` by now; quiet: or is worked on.
+
+    Compared is what the words mean, not the words: another release writes the same ports in others.
+    """
+    kept = await tx.fetchval(LOCK_NETWORK_INFO, server_id, quiet)
+    if kept is None or _ports.decode(kept) != tuple(old):
+        return False
+    await tx.execute(SET_NETWORK_INFO, server_id, encode(new))
+    return True
