@@ -5,12 +5,11 @@ its parts when it is called: those of all together take 0.8 s.
 """
 
 import os
-import re
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -24,7 +23,8 @@ from roost.cli.help_text import PlainCommand, new_program
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.log_options import LogFileOption, LogFormatOption, LogLevelOption, choose_log
 from roost.cli.network_options import NetworkTokenFile, NetworkUrl, ServiceVersion
-from roost.cli.roles import AUTHS, PRESETS, SERVICES, check_policy_word
+from roost.cli.option_checks import misused, read_address, read_addresses, read_agent_hosts, read_policy, read_services
+from roost.cli.roles import AUTHS, PRESETS
 from roost.cli.tls_options import (
     AgentCa,
     ClientCert,
@@ -44,7 +44,6 @@ from roost.platform.settings import LogSettings
 
 if TYPE_CHECKING:
     from roost.cli.cloudfile import Cloud
-    from roost.seams.agent import HostReport
 
 STOP_PATIENCE_S = 30.0
 
@@ -66,7 +65,10 @@ Listen = Annotated[
 ]
 AgentListen = Annotated[
     str | None,
-    typer.Option(help="Where agents ask.", show_default="a free port of 127.0.0.1; of --listen with --auth none"),
+    typer.Option(
+        help="Where agents ask; unless --auth is none, with a token of `roost-manage agent-token create`.",
+        show_default="a free port of 127.0.0.1; of --listen with --auth none",
+    ),
 ]
 TokenFile = Annotated[
     Path | None,
@@ -76,6 +78,7 @@ Cells = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME", help="The conductors carry on with servers of this cell only; may be repeated."),
 ]
+HostCell = Annotated[str, typer.Option(help="The cell that the hosts belong to; flat networks have pools for each.")]
 DataDir = Annotated[
     Path | None,
     typer.Option(help="Where the private PostgreSQL lives; several Roosts may share one.", show_default="./roost"),
@@ -146,20 +149,19 @@ def _serve(
 ) -> None:
     """Serve the APIs, with a database of its own unless one is given.
 
-    Prints one line with its address once it answers; SIGTERM or Ctrl-C stops it. Unless --auth is none, agents need a
-    token, which `roost-manage agent-token create` makes.
+    Prints one line with its address once it answers; SIGTERM or Ctrl-C stops it.
 
     Example: `roost serve all --data-dir /var/lib/roost --listen 127.0.0.1:8778 --workers 2`
     """
     from roost.cli.ledger_target import LedgerTarget
     from roost.cli.supervisor import ServeOptions, serve
 
-    chosen = _services(services or ["all"])
+    chosen = read_services(services or ["all"])
     options = ServeOptions(
         target=LedgerTarget.choose(data_dir, database, pg_bin),
         pg_template=pg_template,
         services=chosen,
-        **_addresses(listen or DEFAULT_LISTEN, agent_listen, auth=auth),
+        **read_addresses(listen or DEFAULT_LISTEN, agent_listen, auth=auth),
         workers=workers,
         agent_workers=agent_workers,
         conductors=conductors,
@@ -167,7 +169,7 @@ def _serve(
         beside=beside,
         config=path_text(config),
         auth=auth,
-        policy=_policy(auth, policy),
+        policy=read_policy(auth, policy),
         tls=listener_tls(tls_cert, tls_key, agent_ca),
         placement_url=placement_url,
         cells=tuple(cell or ()),
@@ -191,9 +193,7 @@ def _agent(
     physical_network: Annotated[
         list[str] | None, typer.Option(help="A physical network that the hosts reach; may be repeated.")
     ] = None,
-    cell: Annotated[
-        str, typer.Option(help="The cell that the hosts belong to; flat networks have pools for each.")
-    ] = "cell1",
+    cell: HostCell = "cell1",
     vcpus: Annotated[int, typer.Option(min=1, help="Of each host.")] = 64,
     ram_mb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 262144,
     disk_gb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 2000,
@@ -221,14 +221,14 @@ def _agent(
     from roost.seams.agent import SERVICE_VERSION, HostReport
 
     if driver != "fake":
-        _misused(f"--driver {driver}: expected fake")
+        misused(f"--driver {driver}: expected fake")
     check_api(api)
     version = service_version or SERVICE_VERSION
     shape = {"vcpus": vcpus, "ram_mb": ram_mb, "disk_gb": disk_gb, "service_version": version}
     like = HostReport(name="", **shape, physical_networks=tuple(physical_network or ()), cell=cell or "cell1")
     options = AgentOptions(
         api=api,
-        hosts=_agent_hosts(host, fleet, like),
+        hosts=read_agent_hosts(host, fleet, like),
         state=state or (Path("agent") if host is None else Path("agent", host[0])),
         token_file=token_file,
         service_version=version,
@@ -335,7 +335,7 @@ def _dev(
     from roost.cli.dev import run_dev
     from roost.cli.story_output import Bars
 
-    _address("--listen", listen)
+    read_address("--listen", listen)
     cloud = _read_cloud(cloud_file) if cloud_file else three_racks()
     directory = data_dir or DEFAULT_DATA_DIR
     with Bars() as bars:
@@ -374,68 +374,6 @@ def _read_cloud(file: Path) -> "Cloud":
     return cloud
 
 
-def _whole_number(option: str, text: str, expected: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,6}", text):
-        _misused(f"{option} {text}: expected {expected}")
-    return int(text)
-
-
-def _services(words: list[str]) -> tuple[str, ...]:
-    unknown = [word for word in words if word not in (*SERVICES, "all")]
-    if unknown:
-        _misused(f"no service {unknown[0]}: expected all, or any of {', '.join(SERVICES)}")
-    return SERVICES if "all" in words else tuple(service for service in SERVICES if service in words)
-
-
-def _policy(auth: str, policy: str | None) -> str | None:
-    """Return --policy, checked together with --auth."""
-    if auth not in AUTHS:
-        _misused(f"--auth {auth}: expected {', '.join(AUTHS)}")
-    if policy is None:
-        return None
-    if auth == "none":
-        _misused("--policy needs callers that are known: --auth " + " or ".join(AUTHS[1:]))
-    try:
-        return check_policy_word(policy)
-    except BadRequest as error:
-        _misused(f"--policy: {error}")
-
-
-def _address(option: str, text: str) -> tuple[str, int]:
-    match = re.fullmatch(r"\[?([^\[\]]+?)\]?:([0-9]{1,5})", text)
-    if match is None or int(match[2]) > 65535:
-        _misused(f"{option} {text}: expected an address and a port such as 127.0.0.1:8778")
-    return match[1], int(match[2])
-
-
-def _addresses(listen: str, agent_listen: str | None, *, auth: str) -> dict[str, Any]:
-    """Return host and port of both listeners, as ServeOptions has them. Raises typer.BadParameter."""
-    host, port = _address("--listen", listen)
-    agent_host, agent_port = _agent_address(agent_listen, host=host, auth=auth)
-    return {"host": host, "port": port, "agent_host": agent_host, "agent_port": agent_port}
-
-
-def _agent_address(text: str | None, *, host: str, auth: str) -> tuple[str, int]:
-    """Return --agent-listen, by default on loopback where agents need a token: opening it to others is a decision."""
-    return _address("--agent-listen", text) if text else (host if auth == "none" else "127.0.0.1", 0)
-
-
-def _agent_hosts(names: list[str] | None, fleet: str | None, like: "HostReport") -> "list[HostReport] | None":
-    """Return the hosts of --host or --fleet, each with what `like` has; None for every declared one."""
-    from roost.agent.agent import fleet as make_fleet
-    from roost.compute.rules.host_names import find_bad_host_name
-
-    if (names is None) == (fleet is None):
-        _misused("expected either --host, once or more, or --fleet")
-    if names is not None:
-        if (flaw := find_bad_host_name(names)) is not None:
-            _misused(f"--host: {flaw}")
-        return [msgspec.structs.replace(like, name=name) for name in names]
-    if fleet == "all":
-        return None
-    return make_fleet(_whole_number("--fleet", fleet or "", "all or a number of hosts"), like=like)
-
-
 def _serving_text(services: Sequence[str], address: str, *, as_json: bool) -> str:
     """Return the one line of `serve`. address: "" for a conductor alone, which answers nobody."""
     if as_json:
@@ -457,17 +395,13 @@ def _stopped_text(data_dir: Path) -> str:
     return f"Roost has stopped. The data is in {data_dir.absolute()}: the same command goes on from there."
 
 
-def _misused(text: str) -> NoReturn:
-    raise typer.BadParameter(text)
-
-
 def _begin(name: str, *, until_stdin_ends: bool, log: LogSettings = LOG_DEFAULTS) -> None:
     """Have the logs of a command that stays, and its end."""
     check_crash_point(CRASH_POINTS)
     try:
         configure_logging(name, log)
     except BadRequest as error:
-        _misused(str(error))
+        misused(str(error))
     if until_stdin_ends:
         end_with_stdin(patience_s=STOP_PATIENCE_S)
 
