@@ -211,6 +211,17 @@ async def test_a_transaction_inside_another_that_was_ended_is_undone(database: D
         await limited.close()
 
 
+async def test_a_task_begun_inside_a_transaction_leaves_its_connection_alone(database: Database) -> None:
+    async def work() -> None:
+        async with database.transaction() as tx:
+            await tx.execute("SELECT 1")
+
+    async with database.transaction() as outer:
+        tasks = [asyncio.create_task(work()) for _ in range(5)]
+        await outer.execute("SELECT pg_sleep(0.2)")  # they would all use `outer` meanwhile, which takes one at a time
+        await asyncio.gather(*tasks)
+
+
 @pytest.mark.parametrize(
     ("dsn", "said"),
     [

@@ -204,15 +204,15 @@ class Database:
         Raises DatabaseUnavailable when the server goes away; whether the commit arrived is then not known.
         """
         isolation = {"isolation": "repeatable_read", "readonly": True} if snapshot else {}
-        outer = _held.get()
+        outer = _held.get().around_this()
         with _errors_translated():
             async with self._acquire() as connection:
                 async with connection.transaction(**isolation):
                     yield connection
-                    if not snapshot and outer.connection is not None and outer.connection.is_in_transaction():
+                    if not snapshot and outer is not None and outer.is_in_transaction():
                         # What this one did relies on the locks of the one around it, which may have been ended while
                         # this process was stopped. This one still has its own locks, for which others wait.
-                        await outer.connection.execute("SELECT 1")
+                        await outer.execute("SELECT 1")
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -227,7 +227,7 @@ class Database:
         outer = _held.get()
         pool = self._inner if outer.database is self else self._pool
         async with pool.acquire(timeout=POOL_WAIT_S) as connection:
-            taken = _Held(self, connection)
+            taken = _Held(self, connection, asyncio.current_task())
             _held.set(taken)
             try:
                 yield connection
@@ -298,6 +298,11 @@ class _Held:
 
     database: Database | None = None
     connection: Connection | None = None
+    task: asyncio.Task[object] | None = None
+
+    def around_this(self) -> Connection | None:
+        """Return the connection if the running task has it: a task begun within a transaction does not use it."""
+        return self.connection if self.task is asyncio.current_task() else None
 
 
 _held: ContextVar[_Held] = ContextVar("held", default=_Held())  # noqa: B039 - nothing changes the default
