@@ -79,7 +79,7 @@ def start_process(api_url: str, state: Path, *, crash_at: str = "") -> subproces
 async def test_an_agent_says_that_it_found_the_api(api_url: str, tmp_path: Path) -> None:
     with capture_logs() as logs:
         async with agent(api_url, tmp_path):
-            await until_true(lambda: "the API is found" in [line["event"] for line in logs])
+            await until_true(lambda: "connected to the API" in [line["event"] for line in logs])
 
 
 async def test_fifty_guests_run_on_ten_hosts_and_their_servers_are_active(

@@ -132,7 +132,7 @@ class Connection:
         self._listener_url = url if url.endswith("/agent/v1") else f"{url}/agent/v1"
         if self._listener_url != self._found_url:  # one that does not answer is looked for again and again
             self._found_url = self._listener_url
-            log.info("the API is found", url=self._listener_url)
+            log.info("connected to the API", url=self._listener_url)
         return self._listener_url
 
     async def _send(

@@ -109,7 +109,7 @@ async def carry(lease: Lease, builds: Sequence[Build]) -> None:
             if batch:
                 waiting = [build for build in waiting if build.work.stage is not stage]
                 waiting += await _pass(lease, function, batch)
-    log.error("a batch did not come to an end; its leases run out", servers=len(waiting))
+    log.error("a batch went round too often; its leases expire", servers=len(waiting))
 
 
 async def _pass(lease: Lease, function: StageFunction, batch: Sequence[Build]) -> list[Build]:
@@ -138,6 +138,6 @@ async def _until_no_victim(lease: Lease, function: StageFunction, batch: Sequenc
         try:
             return await function(lease, batch)
         except TransactionVictim as error:
-            log.warning("a stage is done again", servers=len(batch), reason=str(error))
+            log.warning("retrying a stage", servers=len(batch), reason=str(error))
             batch = [Build(build.work) for build in batch]
     return await function(lease, batch)

@@ -16,5 +16,5 @@ async def reconcile_once(conductor: Conductor) -> list[str]:
     """Release the INSTANCE claims that nobody may hold; returns their consumers' UUIDs."""
     released = [drift.key for drift in await CLAIMS.run(conductor.compute, repairs=Repairs.ITSELF)]
     if released:
-        log.warning("claims of servers that may hold none were returned", servers=released)
+        log.warning("released claims of servers that may hold none", servers=released)
     return released

@@ -109,7 +109,7 @@ class Audit(Generic[Service]):
         """Repair what the reconcilers may, and log what had drifted; returns it."""
         drifts = await self.run(service, repairs=Repairs.ITSELF)
         for (kind, repaired), count in Counter((drift.kind, drift.repaired) for drift in drifts).items():
-            log.warning("drift was found", what=kind.sentence, count=count, repaired=repaired)
+            log.warning("audit found drift", what=kind.sentence, count=count, repaired=repaired)
         return drifts
 
 

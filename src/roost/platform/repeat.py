@@ -24,7 +24,7 @@ async def repeat(work: Callable[[], Awaitable[object]], name: str, *, interval_s
                 log.warning("periodic work waits for the database", work=name, again_in_s=interval_s, reason=str(error))
         except (RoostError, TimeoutError) as error:
             reason = str(error) or "another transaction takes too long"
-            log.warning("periodic work is put off", work=name, again_in_s=interval_s, reason=reason)
+            log.warning("periodic work was put off; it is retried", work=name, again_in_s=interval_s, reason=reason)
         except Exception:
             log.exception("periodic work failed", work=name, again_in_s=interval_s)
         if task.cancelling():

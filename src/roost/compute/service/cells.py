@@ -25,6 +25,6 @@ async def beat(compute: Compute, conductor_id: str, cells: Sequence[str], creden
     async with compute.database.transaction() as tx:
         names = await store.beat(tx, conductor_id, cells, credentials)
     if names:
-        log.info("conductors of a cell are back", hosts=len(names))
+        log.info("a cell has live conductors again", hosts=len(names))
         await publish_hosts(compute, names)
         compute.wake(WORK_CHANNEL)

@@ -125,7 +125,7 @@ class Polls:
         try:
             await publish_hosts(self._compute, sorted({name for returned in polls for name in returned}))
         except (RoostError, TimeoutError) as error:
-            log.warning("hosts that are back are published later", reason=str(error))
+            log.warning("publishing hosts that are back failed; the next round retries", reason=str(error))
         return [None] * len(polls)
 
     async def _look(self) -> set[str]:
@@ -240,7 +240,12 @@ def _failures(keys: Collection[GuestKey]) -> dict[GuestKey, Failure]:
 
 def _log_lost(keys: Collection[GuestKey], agent: AgentIdentity) -> None:
     for server_id, host in sorted(keys):
-        log.warning("a guest is gone that nobody asked to stop", server=server_id, host=host, agent=agent.id)
+        log.warning(
+            "lost guest: its host no longer has it, and nobody asked for that",
+            server=server_id,
+            host=host,
+            agent=agent.id,
+        )
 
 
 list_host_names = reading(store.list_host_names)

@@ -40,7 +40,7 @@ class SilenceWatch:
         self._listening = listening
         if cells_by_host:
             cells = sorted(set(cells_by_host.values()))
-            log.warning("no conductor of these cells is there", cells=cells, hosts=len(cells_by_host))
+            log.warning("cells have no live conductor", cells=cells, hosts=len(cells_by_host))
         if names:
             log.warning("hosts have fallen silent", hosts=len(names), names=names[:NAMES_LOGGED_MAX])
         if names or cells_by_host:

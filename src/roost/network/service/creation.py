@@ -141,7 +141,7 @@ async def _take_back(networks: Networks, port_ids: Sequence[str]) -> None:
         await notices.tell_now(networks, servers)
         await releases.work_off_now(networks, [*found, *hanging])
     except RoostError as error:
-        log.warning("what a request that failed had claimed is given back later", reason=str(error))
+        log.warning("releasing the claims of a failed request failed; the reconciler retries", reason=str(error))
 
 
 def _canonical(request: PortRequest) -> PortRequest:

@@ -60,7 +60,11 @@ async def tell_now(networks: Networks, server_ids: Sequence[str]) -> None:
     try:
         await tell(networks, server_ids)
     except RoostError as error:
-        log.warning("a server is told of its ports later", servers=list(server_ids), reason=str(error))
+        log.warning(
+            "telling compute of changed ports failed; the reconciler retries",
+            servers=list(server_ids),
+            reason=str(error),
+        )
 
 
 def servers_of(ports: Iterable[Port]) -> list[str]:

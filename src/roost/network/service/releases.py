@@ -94,7 +94,7 @@ async def work_off_now(networks: Networks, port_ids: Sequence[str]) -> None:
     try:
         await work_off(networks, port_ids)
     except RoostError as error:
-        log.warning("claims are given back later", ports=len(port_ids), reason=str(error))
+        log.warning("releasing claims failed; the reconciler retries", ports=len(port_ids), reason=str(error))
 
 
 @asynccontextmanager
@@ -111,7 +111,7 @@ async def abandoning(networks: Networks, port_id: str) -> AsyncIterator[list[int
             for ticket in tickets:
                 await abandon(networks, port_id, ticket)
         except RoostError as error:
-            log.warning("what was claimed for a port is given back later", port=port_id, reason=str(error))
+            log.warning("releasing a port's claim failed; the reconciler retries", port=port_id, reason=str(error))
         raise
 
 
