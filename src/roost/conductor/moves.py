@@ -105,7 +105,7 @@ async def _begin_copies(lease: Lease, builds: Sequence[Build]) -> list[StageChan
 
 
 async def stop(lease: Lease, builds: Sequence[Build]) -> list[Build]:
-    """Wait until the guest on the source has its NICs down, or is fenced, since its host is down."""
+    """Wait until the guest on the source has its NICs down, or is fenced, since its host is down (R31)."""
     conductor = lease.conductor
     crash_point("stop.before-stop")
     evacuating = [build for build in builds if _move(build).kind is MoveKind.EVACUATE]

@@ -150,7 +150,7 @@ async def adopt_claims(lease: Lease, searches: Sequence[HostSearch], networks: M
 
     A port without a claim may be one that needs none where it was placed.
     """
-    # R16: claimed again as they are, so that the new generation shuts out whoever made them, should it still be alive.
+    # R16, R24: claimed again as they are, so that the new generation shuts out a maker that is still alive.
     claimed: list[tuple[HostSearch, str]] = []
     for search in searches:
         own = search.consumers.get(search.server_id)

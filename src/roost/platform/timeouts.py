@@ -2,7 +2,8 @@
 
 Nobody shall wait longer than the lease and 5 s for a process that is stopped, cut off or gone, yet work that takes
 long shall come to its end. So what is limited is not the length of a transaction but its idleness: who holds locks
-and asks for nothing has half a lease and 2 s. Two such processes, one of which waited for the other, make lease + 4 s.
+and asks for nothing has half a lease and 2 s. Two such processes, one of which waited for the other, make lease + 4 s
+(R23).
 """
 
 import os

@@ -210,7 +210,7 @@ def decide_guest_list(
         if present.attempt < attempts_by_server.get(present.server_id, 0):
             superseded.append(present)
         else:
-            unknown.append(present)
+            unknown.append(present)  # R26
     return GuestList(
         adopted=frozenset(adopted),
         lost=frozenset(lost),

@@ -1,7 +1,7 @@
 """Decides who serves a host: one agent holds the lease on it, until the host falls silent.
 
 The lease is renewed by each poll; `silence.py` decides when a host is silent. A guest belongs to the agent that began
-it, or lists it; nobody else can say that it is gone, so an address is not used again while its guest may still run.
+it, or lists it; nobody else can say that it is gone (R25).
 """
 
 from collections.abc import Iterable

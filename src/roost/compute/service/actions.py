@@ -30,7 +30,7 @@ find_locker = reading(store.find_locker)
 
 
 async def wait_until_settled(compute: Compute, server_id: str) -> None:
-    """Return once the last of the server's build is done, for which a server that is ACTIVE may wait; or in 5 s."""
+    """Return when the last stage of the server's build is over (R28), or after 5 s."""
     for _ in range(round(SETTLE_WAIT_S / SETTLE_LOOK_S)):
         async with compute.database.connection() as connection:
             if not await store.is_settling(connection, server_id):
@@ -40,7 +40,7 @@ async def wait_until_settled(compute: Compute, server_id: str) -> None:
 
 async def lock_for_action(tx: Connection, server_id: str, rule: ActionRule, *, is_admin: bool) -> Server:
     """Lock the server with its guests, and return it. Raises ServerNotFound, and ActionRefused as the rule says."""
-    await store.lock_guests(tx, server_id)
+    await store.lock_guests(tx, server_id)  # R29
     server = await _lock(tx, server_id)
     around = await store.get_surroundings(tx, server_id, server.host)
     if refusal := rules.find_refusal(rule, server, around, is_admin=is_admin):

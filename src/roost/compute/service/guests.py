@@ -147,7 +147,7 @@ async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Age
         # Work before guests, the order of the pipeline. Also for `begun`, which needs no work row: the pipeline locks
         # guests in any order, protected by its locks on work.
         works = await store.lock_works(tx, {report.server_id for report in reports})
-        guests = await store.lock_guests(tx, {report.key for report in reports})
+        guests = await store.lock_guests(tx, {report.key for report in reports})  # R20
         # Read after the guests are locked, so that no report is taken from an agent that has lost its lease.
         hosts_held = await store.list_hosts_held(tx, {report.host for report in reports}, agent_id=agent.id)
         outcome = rules.decide_reports(reports, agent_id=agent.id, hosts_held=hosts_held, guests=guests, works=works)

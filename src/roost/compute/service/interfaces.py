@@ -57,7 +57,7 @@ async def _attach(compute: Compute, server: Server, nic: NicAsked | None, permis
     try:
         async with compute.database.transaction() as tx:
             now = await lock_for_action(tx, server.id, rules.ATTACH, is_admin=True)
-        if now.host != server.host:
+        if now.host != server.host:  # R32
             raise ActionRefused(f"Instance {server.id} was moved from {server.host} meanwhile: repeat the request.")
     except RoostError:
         await compute.network.detach_port(server.id, port_id)

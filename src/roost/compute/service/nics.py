@@ -35,7 +35,7 @@ async def ports_changed(compute: Compute, changes: Sequence[PortsChange]) -> Non
 async def _refresh(compute: Compute, server_ids: Sequence[str]) -> None:
     """Keep with ACTIVE servers what their ports are now.
 
-    Each writer reads the ports again after it wrote: what it wrote may be older than what another one wrote meanwhile.
+    Each writer reads the ports again after it wrote (R19): another one may have written newer ones before it.
     """
     for _ in range(ROUNDS_MAX):
         async with compute.database.connection() as connection:

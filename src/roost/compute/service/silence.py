@@ -29,7 +29,7 @@ class SilenceWatch:
         One that polls is not waited for: its poll notes and publishes that it is back.
         """
         compute, settings = self._compute, self._compute.settings
-        before, self._listening = self._listening, None  # a look that fails is a gap
+        before, self._listening = self._listening, None  # R27: a look that fails is a gap
         async with compute.database.transaction() as tx:
             listening = self._listen_on(before, await store.read_clock(tx))
             silent_after_s = settings.host_down_after_s - settings.look_s  # noted before it is too late, at this look

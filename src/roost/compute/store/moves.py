@@ -129,7 +129,7 @@ async def list_guests(tx: Connection, server_ids: Sequence[str]) -> dict[str, di
     return guests
 
 
-# A guest of which the host says nothing is fenced: its host destroys it before it does anything else.
+# R30: a guest of which the host says nothing is fenced: its host destroys it before it does anything else.
 FENCE_GUESTS = """-- compute.fence_guests
 UPDATE compute.guest g SET desired = 'absent', fenced = true
 FROM unnest($1::uuid[], $2::text[]) AS f (server_id, host), compute.host h

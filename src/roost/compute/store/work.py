@@ -78,6 +78,7 @@ def _marks(row: Any) -> Marks:
     return read_row(Marks, row, "must_fail", stage=Stage(row["stage"]), kind=kind)
 
 
+# R22: who marked the row meanwhile is not overruled.
 WRITE_STAGE_CHANGES = """-- compute.write_stage_changes
 UPDATE compute.work AS w
 SET stage = new.stage, attempt = new.attempt, failures = new.failures,

@@ -55,7 +55,7 @@ FLAT_CLAIM_WRONG = Kind("flat-claim-wrong",
 
 def judge_server_port(port: BuildPort, server: ServerState | None) -> Drift | None:
     """Return the drift of a port that names a server as its device, if any. server: None where there is none."""
-    going = server is not None and (server.claiming or server.unfinished)
+    going = server is not None and (server.claiming or server.unfinished)  # R9
     if not going and (port.made or port.reserved):
         kind, says = PORT_STRAY, "neither runs nor is being built"
     elif server is None:

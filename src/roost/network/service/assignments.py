@@ -39,6 +39,7 @@ async def open_intent(networks: Networks, tx: Connection, port_id: str) -> int:
 
     Raises PortChanged when somebody else is at it.
     """
+    # R6: written before the claim.
     ticket = await claims.insert_intent(tx, port_id, networks.settings.intent_s)
     if ticket is None:
         raise PortChanged(f"Port {port_id} is just being given an address: repeat the request.")

@@ -74,7 +74,7 @@ async def unassign_ports(networks: Networks, revisions: Mapping[str, int]) -> No
     """See BuildClient.unassign_ports."""
     async with networks.database.transaction() as tx:
         locked = await ports.lock_ports(tx, sorted(revisions))
-        found = {port.id: port for port in locked.values() if port.revision == revisions[port.id]}
+        found = {port.id: port for port in locked.values() if port.revision == revisions[port.id]}  # R15, R21
         dropped = [
             (address.subnet_id, address.address)
             for port in found.values()
@@ -168,7 +168,7 @@ async def _reserve_batch(
         releasing, claiming = await claims.list_busy(tx, ids)
         if releasing:
             raise _ReleasesPending(releasing)
-        lost = await notice_rows.list_lost(tx, [server.server_id for server in servers])
+        lost = await notice_rows.list_lost(tx, [server.server_id for server in servers])  # R18
         decided = bindings.decide_reservations(servers, known, found, claiming, lost, placed=placed, make=make)
         decided = await _within_quota(networks, tx, decided)
         new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]

@@ -77,7 +77,7 @@ async def _reshape(networks: Networks, changing: Sequence[Subnet], wanted: Seque
             await asyncio.sleep(POLL_S)
             continue
         crash_point("subnet.before-reshape")
-        answer = await networks.placement.reshape(wanted, moves.claims)
+        answer = await networks.placement.reshape(wanted, moves.claims)  # R11: inventory and claims in one step
         crash_point("subnet.after-reshape")
         if isinstance(answer, Refused):
             if not any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in answer.shortfalls):

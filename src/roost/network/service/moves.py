@@ -100,7 +100,7 @@ async def readdress_ports(networks: Networks, binds: Sequence[seam.PortBind]) ->
     """
     port_ids = sorted({bind.port_id for bind in binds})
     async with networks.releasing, networks.database.transaction() as tx:  # R14
-        ports_locked = await ports.lock_ports(tx, port_ids)
+        ports_locked = await ports.lock_ports(tx, port_ids)  # R33
         consumers = await networks.placement.get_consumers(port_ids)
         provider_uuids = {item.provider_uuid for port in ports_locked.values() for item in port.addresses}
         provider_uuids |= {bind.provider_uuid for bind in binds if bind.provider_uuid}

@@ -104,7 +104,7 @@ async def set_hosts(
             wanted = _wanted(await store.list_hosts(tx, names), sources)
         if wanted == applied:
             return
-        # A segment that went meanwhile may have lost its host aggregate before it was ensured here again.
+        # R12: a segment that went meanwhile may have lost its host aggregate before it was ensured here again.
         gone = applied.managed - wanted.managed if applied else frozenset()
         await networks.compute.delete_host_aggregates(sorted(gone))
         await networks.compute.ensure_host_aggregates(_host_aggregates(sources))

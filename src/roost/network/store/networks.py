@@ -54,6 +54,7 @@ async def list_network_ids(tx: Connection, limit: int, project_id: str | None) -
     return [row["id"] for row in await tx.fetch(LIST_NETWORK_IDS, limit, project_id)]
 
 
+# R13: a delete waits for the build, or the build finds no network.
 KEEP_NETWORKS = """
 -- network.keep_networks
 SELECT id FROM network.network WHERE id = ANY($1::uuid[]) ORDER BY id FOR KEY SHARE

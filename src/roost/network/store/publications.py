@@ -35,7 +35,7 @@ RETURNING p.provider_uuid, p.wanted
 async def lease(
     tx: Connection, provider_uuids: Sequence[str] | None, *, owner: str, lease_s: float, limit: int
 ) -> dict[str, int]:
-    """Take those of the publications that are due and that nobody has. Returns provider UUID -> state wanted.
+    """Take those of the publications that are due and that nobody has (R10). Returns provider UUID -> state wanted.
 
     The lease runs from this statement, not from the start of the transaction: its owner takes the time before it.
     """

@@ -34,6 +34,7 @@ async def lock_consumers(tx: Connection, uuids: Sequence[str]) -> dict[str, Cons
     return {uuid: ConsumerRow(generation, allocations[uuid]) for uuid, generation in rows}
 
 
+# R1, R2: by id, before what is used is read.
 LOCK_PROVIDERS = """-- placement.lock_providers
 SELECT id, uuid FROM placement.provider WHERE uuid = ANY($1::uuid[]) OR id = ANY($2::bigint[])
 ORDER BY id FOR NO KEY UPDATE

@@ -45,7 +45,7 @@ class News(Struct, frozen=True):
 NOTHING = Snapshot(("", "", ""), 0, 2**63 - 1, ())
 """What is seen before the first refresh: of no server, so that all is news."""
 
-# One statement, so one snapshot without a transaction around it. The server is asked for each time: behind one address,
+# R3: one statement, so one snapshot without a transaction. The server is asked for each time (R4): behind one address,
 # and behind one connection to a pooler, there may be another the next time. The timeline is the one being written:
 # pg_control_checkpoint() learns of a new one with the next checkpoint only. After a crash, ids of transactions that had
 # left nothing on disk are given again; a crash of one backend leaves the postmaster and its start as they were, but
@@ -82,7 +82,7 @@ async def get_news(tx: Connection, seen: Snapshot) -> News:
     if timeline is None:
         # It may lag behind what was committed, and does not say which transactions were running.
         raise DatabaseUnavailable("the database is a standby, which may not know what was committed")
-    server = (system, timeline, started)
+    server = (system, timeline, started)  # R4
     used: defaultdict[int, dict[str, int]] = defaultdict(dict)
     generations = {}
     for provider_id, generation, name, amount in zip(*(column or () for column in row[6:]), strict=True):
@@ -91,7 +91,7 @@ async def get_news(tx: Connection, seen: Snapshot) -> News:
             used[provider_id][name] = amount
     return News(
         snapshot=Snapshot(server, *snapshot),
-        complete=server == seen.server and horizon is not None and horizon <= seen.xmin,
+        complete=server == seen.server and horizon is not None and horizon <= seen.xmin,  # R4, R5
         reshaped_ids=reshaped_ids,
         usages=[Usage(provider_id, generation, used[provider_id]) for provider_id, generation in generations.items()],
     )
