@@ -19,7 +19,7 @@ from roost.compute.rules.drift import (
     SERVER_PORTS_WRONG,
 )
 from roost.compute.service import audit as compute_audit
-from roost.network.model import PortRequest
+from roost.network.model.ports import PortRequest
 from roost.network.rules.drift import (
     ADDRESS_STRAY,
     ADDRESS_WRONG,

@@ -19,7 +19,8 @@ from tests.network.cloud import PROJECT
 from roost.cli.audit_report import KINDS, print_outcome
 from roost.compute.rules.drift import GUEST_MISSING, GUEST_STRAY, GUEST_UNKNOWN, PORT_ELSEWHERE
 from roost.network.errors import SubnetInUse
-from roost.network.model import PortRequest, SubnetChanges
+from roost.network.model.networks import SubnetChanges
+from roost.network.model.ports import PortRequest
 from roost.network.rules.drift import PORT_UNREACHED
 from roost.network.service import networks, ports, subnet_changes, subnets
 from roost.network.service.reconciler import reconcile_once

@@ -19,8 +19,8 @@ from roost.cli import placement_source
 from roost.cli.exporting import export_placement
 from roost.cli.ledger_target import LedgerTarget
 from roost.cli.placement_source import Source, SourceRefused, read_placement
+from roost.placement.model import ImportedProvider, LedgerState
 from roost.placement.rules.exports import without_generations
-from roost.placement.rules.imports import ImportedProvider, LedgerState
 from roost.placement.service.imports import import_ledger
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database

@@ -20,7 +20,7 @@ from roost.cli.importing import import_placement
 from roost.cli.keystone import KeystoneRefused, credentials_of
 from roost.cli.ledger_target import LedgerTarget
 from roost.cli.placement_source import Read, Source, SourceRefused, read_placement
-from roost.placement.rules.imports import LedgerState
+from roost.placement.model import LedgerState
 from roost.placement.store import imports as imports_store
 from roost.platform.database import Database
 

@@ -12,9 +12,8 @@ import pytest
 from tests.conductor.world import World
 
 from roost.cli.upgrade_check import FAILURE, READY, WARNING, Facts, list_checks
-from roost.compute.model.work import Credentials
+from roost.compute.model.work import Credentials, Heartbeat
 from roost.compute.service import cells
-from roost.compute.service.cells import Heartbeat
 from roost.network.settings import NetworkSettings
 from roost.platform.database import Database
 

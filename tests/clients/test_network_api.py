@@ -31,7 +31,8 @@ from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
 from roost.clients.network_api import NetworkApi
 from roost.network.api import routes
-from roost.network.model import Network, Port, PortFilter, PortRequest
+from roost.network.model.networks import Network
+from roost.network.model.ports import Port, PortFilter, PortRequest
 from roost.network.service import Networks
 from roost.network.service.ports import create_port, list_ports
 from roost.network.settings import NetworkSettings

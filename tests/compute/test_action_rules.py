@@ -7,11 +7,10 @@ from msgspec.structs import replace
 
 from roost.compute.model.cloud import Flavor
 from roost.compute.model.server import ActionFilter, Server, ServerAction
-from roost.compute.model.work import Stage
+from roost.compute.model.work import ServerContext, Stage
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import (
     ActionRule,
-    Surroundings,
     find_attribute_refusal,
     find_refusal,
     find_reset_refusal,
@@ -30,7 +29,7 @@ SERVER = Server(
     spec=RequestSpec(vcpus=1, memory_mb=1, disk_gb=1), ports=(), host="h1", host_down=False, fault=None,
     created_at=NOW, updated_at=NOW, launched_at=NOW, vm_state="active",
 )  # fmt: skip
-RUNNING = Surroundings(power_desired="running")
+RUNNING = ServerContext(power_desired="running")
 VM_STATES = (
     *("active", "building", "error", "paused", "resized", "shelved", "shelved_offloaded", "stopped", "suspended"),
 )
@@ -86,20 +85,20 @@ def test_only_a_hard_reboot_begins_while_something_is_done(
         (SERVER, replace(RUNNING, stage=Stage.PLACE), True, "Instance s is in an invalid state for 'stop'"),
         (SERVER, replace(RUNNING, moving=True), True, "Instance s is in an invalid state for 'stop'"),
         (replace(SERVER, launched_at=None), RUNNING, True, "Instance s is in an invalid state for 'stop'"),
-        (replace(SERVER, host=None, vm_state="error"), Surroundings(), True, "Instance s is not ready"),
-        (SERVER, Surroundings(), True, "Instance s is not ready"),
-        (SERVER, Surroundings(power_desired="absent"), True, "Instance s is not ready"),
+        (replace(SERVER, host=None, vm_state="error"), ServerContext(), True, "Instance s is not ready"),
+        (SERVER, ServerContext(), True, "Instance s is not ready"),
+        (SERVER, ServerContext(power_desired="absent"), True, "Instance s is not ready"),
     ],
 )
 def test_what_stands_beside_the_state_decides_too(
-    server: Server, around: Surroundings, is_admin: bool, refusal: str | None
+    server: Server, around: ServerContext, is_admin: bool, refusal: str | None
 ) -> None:
     assert find_refusal(rules.STOP, server, around, is_admin=is_admin) == refusal
 
 
 def test_a_guest_of_which_its_host_has_nothing_left_is_only_made_again() -> None:
     server = replace(SERVER, vm_state="error")
-    refusals = {rule: find_refusal(rule, server, Surroundings(), is_admin=True) for rule in rules.POWER_RULES}
+    refusals = {rule: find_refusal(rule, server, ServerContext(), is_admin=True) for rule in rules.POWER_RULES}
     assert {rule for rule, refusal in refusals.items() if refusal is None} == {rules.REBOOT_HARD, rules.REBUILD}
 
 
@@ -120,8 +119,8 @@ def test_what_is_rebuilt_while_stopped_stays_so() -> None:
 def test_only_what_runs_somewhere_is_made_active_by_hand() -> None:
     stuck = replace(SERVER, task_state="powering-off", locked=True)
     assert find_reset_refusal(stuck, RUNNING, active=True) is None
-    assert find_reset_refusal(stuck, Surroundings(), active=False) is None
-    for around in (Surroundings(), replace(RUNNING, guest_lost=True), Surroundings(power_desired="absent")):
+    assert find_reset_refusal(stuck, ServerContext(), active=False) is None
+    for around in (ServerContext(), replace(RUNNING, guest_lost=True), ServerContext(power_desired="absent")):
         assert "its host has no guest of it" in str(find_reset_refusal(stuck, around, active=True))
     for at_work in (replace(RUNNING, stage=Stage.SETTLE), replace(RUNNING, moving=True)):
         assert find_reset_refusal(stuck, at_work, active=False) is not None
@@ -165,7 +164,7 @@ def test_only_who_waits_for_its_user_is_confirmed_and_only_who_is_on_no_host_uns
         assert find_refusal(rule, resized, replace(RUNNING, moving=True), is_admin=False) is None
         assert find_refusal(rule, SERVER, RUNNING, is_admin=False)
     shelved = replace(SERVER, vm_state="shelved_offloaded", host=None)
-    assert find_refusal(rules.UNSHELVE, shelved, Surroundings(), is_admin=False) is None
+    assert find_refusal(rules.UNSHELVE, shelved, ServerContext(), is_admin=False) is None
 
 
 def test_refusals_are_in_novas_words() -> None:

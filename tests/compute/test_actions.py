@@ -498,6 +498,6 @@ async def test_an_action_costs_few_statements(compute: Compute, server_id: str, 
     with statements() as seen:
         await service.change_power(compute, server_id, rules.STOP, ADMIN)
         assert seen == [
-            "compute.lock_guests_of_server", "compute.lock_server", "compute.get_surroundings",
+            "compute.lock_guests_of_server", "compute.lock_server", "compute.get_server_context",
             "compute.desire_state", "compute.set_task_state", "compute.insert_action",
         ]  # fmt: skip

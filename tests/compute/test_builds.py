@@ -10,8 +10,8 @@ from tests.agent.cloud import AGENT
 from tests.compute.conftest import NetworkRows
 
 from roost.compute.model.server import NicAsked, ServerRequest
-from roost.compute.model.work import Placed, Stage, StageChange
-from roost.compute.rules.builds import Build, find_wait
+from roost.compute.model.work import Build, Placed, Stage, StageChange
+from roost.compute.rules.builds import find_wait
 from roost.compute.service import Compute
 from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.compute.service.hosts import register_hosts

@@ -2,7 +2,8 @@
 
 import pytest
 
-from roost.compute.rules.drift import QuietServer, claim_of, judge_claim
+from roost.compute.model.server import QuietServer
+from roost.compute.rules.drift import claim_of, judge_claim
 from roost.seams.compute import FlavorGroup, RequestSpec
 from roost.seams.placement import Allocations
 

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from roost.compute.model.cloud import Host
+from roost.compute.model.server import QuietServer
 from roost.compute.rules.drift import (
     HOST_WRONG,
     MIRROR_WRONG,
     PORT_ELSEWHERE,
     SERVER_PORTS_WRONG,
-    QuietServer,
     judge_host,
     judge_mirror,
     judge_ports,

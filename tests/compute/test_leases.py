@@ -8,10 +8,12 @@ import pytest
 from tests.agent.cloud import AGENT, compute_of, declare_hosts, delete_servers, order_guests, take_leases
 
 from roost.compute.errors import HostHeld
+from roost.compute.model.cloud import HostLease
+from roost.compute.model.work import Guest
 from roost.compute.rules.agent_tokens import HostPatterns
 from roost.compute.rules.drift import GUEST_MISSING, GUEST_UNKNOWN
-from roost.compute.rules.guests import Guest, GuestList, decide_guest_list, decide_reports
-from roost.compute.rules.leases import HostLease, list_held_elsewhere
+from roost.compute.rules.guests import GuestList, decide_guest_list, decide_reports
+from roost.compute.rules.leases import list_held_elsewhere
 from roost.compute.service import Compute
 from roost.compute.service.audit import GUESTS
 from roost.compute.service.guests import Polls, compare_guests, report

@@ -2,8 +2,7 @@
 
 import pytest
 
-from roost.compute.model.work import Stage
-from roost.compute.rules.guests import WorkState
+from roost.compute.model.work import Stage, WorkState
 from roost.compute.rules.nics import end_builds
 
 NOW = {Stage.LAUNCH}

@@ -5,7 +5,7 @@ from tests.conductor.world import World
 
 from roost.compute.model.work import MoveKind
 from roost.compute.service import servers as server_service
-from roost.network.model import PortChanges
+from roost.network.model.ports import PortChanges
 from roost.network.service import ports
 from roost.platform.database import Database
 

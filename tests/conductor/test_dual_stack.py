@@ -9,7 +9,8 @@ from tests.conductor.world import World
 from tests.next_call import instead
 
 from roost.conductor.pipeline import run_once
-from roost.network.model import Network, PortFilter
+from roost.network.model.networks import Network
+from roost.network.model.ports import PortFilter
 from roost.network.service import ports
 from roost.network.service.networks import list_segments
 from roost.platform.database import Database

@@ -7,7 +7,8 @@ from tests.network.cloud import PROJECT
 from roost.conductor.pipeline import run_once
 from roost.conductor.reconcile import reconcile_once
 from roost.conductor.settings import ConductorSettings
-from roost.network.model import Network, Port, PortRequest
+from roost.network.model.networks import Network
+from roost.network.model.ports import Port, PortRequest
 from roost.network.service import ports
 from roost.platform.database import Database
 

@@ -21,7 +21,8 @@ from roost.conductor.context import Build, Lease
 from roost.conductor.pipeline import carry, run_once
 from roost.conductor.reconcile import reconcile_once as reconcile_claims
 from roost.network.errors import PortNotFound, TagResourceNotFound
-from roost.network.model import Network, PortChanges, PortFilter
+from roost.network.model.networks import Network
+from roost.network.model.ports import PortChanges, PortFilter
 from roost.network.rules import bindings
 from roost.network.service import ports, tags
 from roost.network.service import subnets as subnet_service

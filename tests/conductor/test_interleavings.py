@@ -13,7 +13,7 @@ from tests.next_call import before, instead
 from roost.compute.service import nics
 from roost.compute.service.servers import get_server
 from roost.conductor import finish
-from roost.network.model import PortChanges, PortFilter, PortRequest
+from roost.network.model.ports import PortChanges, PortFilter, PortRequest
 from roost.network.service import assignments, ports
 from roost.platform.database import Database
 from roost.platform.errors import TransactionVictim

@@ -15,7 +15,8 @@ from tests.invariants import ALWAYS, SETTLED
 from tests.network.cloud import PROJECT
 
 from roost.network.errors import PortInUse
-from roost.network.model import Network, Port, PortChanges, PortFilter, PortRequest
+from roost.network.model.networks import Network
+from roost.network.model.ports import Port, PortChanges, PortFilter, PortRequest
 from roost.network.service import port_bindings, ports
 from roost.platform.database import Database
 

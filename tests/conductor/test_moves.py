@@ -23,7 +23,8 @@ from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.compute.service.interfaces import attach_interface
 from roost.compute.service.moves import abort_migration, confirm_due, list_migrations
 from roost.compute.settings import ComputeSettings
-from roost.network.model import Network, PortFilter, PortRequest
+from roost.network.model.networks import Network
+from roost.network.model.ports import PortFilter, PortRequest
 from roost.network.service import ports
 from roost.network.service.reconciler import reconcile_once as reconcile_ports
 from roost.platform.database import Database

@@ -15,7 +15,8 @@ from tests.next_call import after
 
 from roost.compute.service import servers as server_service
 from roost.network.errors import NetworkInUse, NetworkNotFound, SubnetInUse
-from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest, Subnet
+from roost.network.model.networks import Network, Subnet
+from roost.network.model.ports import FixedIpRequest, Port, PortChanges, PortFilter, PortRequest
 from roost.network.service import networks, ports, subnets
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.database import Database

@@ -7,7 +7,7 @@ from tests.network.cloud import PROJECT
 
 from roost.compute.service.network_info import NetworkInfoHealer, heal_network_info
 from roost.compute.service.nics import ports_changed
-from roost.network.model import PortRequest
+from roost.network.model.ports import PortRequest
 from roost.network.service.ports import create_port
 from roost.platform.database import Database
 from roost.seams.compute import PortsChange

@@ -14,7 +14,7 @@ from roost.compute.service.work import lease_work
 from roost.conductor.context import Build, Lease
 from roost.conductor.pipeline import carry
 from roost.network.errors import PortInUse, RevisionNumberConstraintFailed
-from roost.network.model import PortRequest
+from roost.network.model.ports import PortRequest
 from roost.network.service.agent_ports import AgentPort, take_port
 from roost.network.service.ports import create_port
 from roost.platform.database import Database

@@ -10,7 +10,7 @@ from roost.compute.errors import ServerNotFound
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
 from roost.conductor.pipeline import run_once
-from roost.network.model import FixedIpRequest, PortRequest
+from roost.network.model.ports import FixedIpRequest, PortRequest
 from roost.network.service.ports import create_port
 from roost.platform.database import Database
 

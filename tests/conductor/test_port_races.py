@@ -17,7 +17,7 @@ from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
 from roost.compute.service.servers import get_server
-from roost.network.model import Binding, FixedIpRequest, PortChanges, PortFilter, PortRequest
+from roost.network.model.ports import Binding, FixedIpRequest, PortChanges, PortFilter, PortRequest
 from roost.network.rules import bindings
 from roost.network.service import port_bindings, ports
 from roost.network.service.reconciler import reconcile_once

@@ -16,7 +16,8 @@ from roost.compute.service import servers as server_service
 from roost.compute.service.audit import SERVERS
 from roost.conductor.pipeline import run_once
 from roost.network.errors import PortInUse
-from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest
+from roost.network.model.networks import Network
+from roost.network.model.ports import FixedIpRequest, Port, PortChanges, PortFilter, PortRequest
 from roost.network.service import networks, ports
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.database import Database

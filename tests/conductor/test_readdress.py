@@ -12,7 +12,8 @@ from tests.next_call import before as before_call
 from roost.compute.model.work import MoveKind
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
-from roost.network.model import Network, PortChanges, PortFilter, PortRequest
+from roost.network.model.networks import Network
+from roost.network.model.ports import PortChanges, PortFilter, PortRequest
 from roost.network.service import ports
 from roost.network.service.networks import list_segments
 from roost.platform.database import Database

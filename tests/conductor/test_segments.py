@@ -6,7 +6,7 @@ import pytest
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
-from roost.network.model import FixedIpRequest, PortChanges, PortRequest
+from roost.network.model.ports import FixedIpRequest, PortChanges, PortRequest
 from roost.network.service import networks as network_service
 from roost.network.service.ports import create_port, delete_port, update_port
 from roost.platform.database import Database

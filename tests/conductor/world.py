@@ -33,7 +33,7 @@ from roost.compute.service.work import lease_work
 from roost.conductor.context import Build, Conductor, Lease
 from roost.conductor.pipeline import carry, run_once
 from roost.conductor.settings import ConductorSettings
-from roost.network.model import Network
+from roost.network.model.networks import Network
 from roost.network.service import Networks
 from roost.network.service.agent_ports import AgentPort, take_port
 from roost.network.service.reconciler import reconcile_once as reconcile_ports

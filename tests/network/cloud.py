@@ -10,7 +10,7 @@ from unittest.mock import patch
 from tests.invariants import assert_books_agree
 
 from roost.clients.local_network import LocalNetwork
-from roost.network.model import Network, Segment, Subnet
+from roost.network.model.networks import Network, Segment, Subnet
 from roost.network.rules import addressing
 from roost.network.service import Networks, networks, subnets
 from roost.platform.env import Env

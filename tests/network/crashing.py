@@ -11,7 +11,8 @@ from tests.network.conftest import MemberCompute
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
 from roost.network.errors import SubnetInUse
-from roost.network.model import FixedIpRequest, Network, PortChanges, PortRequest, SubnetChanges
+from roost.network.model.networks import Network, SubnetChanges
+from roost.network.model.ports import FixedIpRequest, PortChanges, PortRequest
 from roost.network.service import Networks, networks, ports, subnet_changes, subnets
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database

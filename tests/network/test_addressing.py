@@ -11,7 +11,7 @@ from roost.network.errors import (
     OutOfBoundsAllocationPool,
     OverlappingAllocationPools,
 )
-from roost.network.model import AddressRange
+from roost.network.model.networks import AddressRange
 from roost.network.rules import addressing
 from roost.network.rules.addressing import Demand
 

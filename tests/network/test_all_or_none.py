@@ -13,7 +13,8 @@ from tests.network.cloud import NEVER, PROJECT, Cloud, assert_sound
 from tests.next_call import after
 
 from roost.network.errors import IpAddressAlreadyAllocated, IpAddressGenerationFailure, MacAddressInUse
-from roost.network.model import FixedIpRequest, Network, PortChanges, PortFilter, PortRequest, Subnet
+from roost.network.model.networks import Network, Subnet
+from roost.network.model.ports import FixedIpRequest, PortChanges, PortFilter, PortRequest
 from roost.network.rules import addressing
 from roost.network.service import ports, subnets
 from roost.platform.errors import DatabaseUnavailable

@@ -7,7 +7,7 @@ import pytest
 from tests.network.cloud import Cloud, counting
 from tests.network.test_api import Api
 
-from roost.network.model import PortFilter
+from roost.network.model.ports import PortFilter
 from roost.network.service import ports
 
 

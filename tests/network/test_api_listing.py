@@ -11,7 +11,7 @@ from tests.network.cloud import Cloud
 from tests.network.test_api import Api, routed
 
 from roost.network.api import documents
-from roost.network.model import ListFilter, ListQuery, ListRow
+from roost.network.model.networks import ListFilter, ListQuery, ListRow
 from roost.network.service import lists
 from roost.network.store import lists as list_rows
 from roost.network.store import networks as network_rows

@@ -9,7 +9,7 @@ import pytest
 from tests.network.cloud import Cloud
 from tests.network.test_api import Api, routed
 
-from roost.network.model import Link
+from roost.network.model.networks import Link
 from roost.network.store import networks
 
 VLAN = {"provider:network_type": "vlan", "provider:physical_network": "rack1"}

@@ -9,7 +9,7 @@ from tests.network.test_ipv6 import SLAAC, STATELESS, addresses, bind, create, l
 from tests.next_call import after
 
 from roost.network.errors import RevisionNumberConstraintFailed, SubnetInUse
-from roost.network.model import Port
+from roost.network.model.ports import Port
 from roost.network.rules import uses
 from roost.network.service import ports, subnets
 from roost.network.service.reconciler import reconcile_once

@@ -4,8 +4,9 @@ from tests.network.cloud import NEVER, PROJECT, Cloud
 from tests.network.test_api import Api
 
 from roost.network.errors import NetworkNotFound
-from roost.network.model import AddressRange, FixedIpRequest, Network, PortRequest, Subnet
-from roost.network.rules.availability import AvailabilityFilter, Counts, Held, availabilities, wanted_networks
+from roost.network.model.networks import AddressRange, Held, Network, Subnet
+from roost.network.model.ports import FixedIpRequest, PortRequest
+from roost.network.rules.availability import AvailabilityFilter, Counts, availabilities, wanted_networks
 from roost.network.service import availability, ports
 
 ANY = AvailabilityFilter()

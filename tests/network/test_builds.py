@@ -7,7 +7,7 @@ from tests.blocked import until_blocked
 from tests.network.cloud import PROJECT, Cloud, assert_sound, counting, execute
 from tests.network.test_ipv6 import SLAAC
 
-from roost.network.model import PortChanges, PortRequest
+from roost.network.model.ports import PortChanges, PortRequest
 from roost.network.rules import bindings
 from roost.network.service import networks as service
 from roost.network.service.ports import create_port, get_port, update_port

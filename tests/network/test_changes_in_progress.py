@@ -18,7 +18,8 @@ from roost.network.errors import (
     SubnetInUse,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model import FixedIpRequest, PortChanges, PortRequest, Segment, SubnetChanges
+from roost.network.model.networks import Segment, SubnetChanges
+from roost.network.model.ports import FixedIpRequest, PortChanges, PortRequest
 from roost.network.rules.availability import Counts
 from roost.network.service import audit_providers, availability, networks, ports, publications, subnet_changes, subnets
 from roost.network.service.reconciler import Reconciled, reconcile_once

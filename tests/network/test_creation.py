@@ -15,7 +15,7 @@ from roost.network.errors import (
     OverQuota,
     PortChanged,
 )
-from roost.network.model import Port, PortFilter, PortRequest
+from roost.network.model.ports import Port, PortFilter, PortRequest
 from roost.network.service import creation, ports, quotas
 from roost.network.service.reconciler import reconcile_once
 from roost.platform.errors import RoostError, TransactionVictim

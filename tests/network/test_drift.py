@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from roost.network.model import AddressRange, BuildPort
-from roost.network.rules.addressing import FreeChange
+from roost.network.model.networks import AddressRange
+from roost.network.model.ports import BuildPort, FreeChange
 from roost.network.rules.drift import (
     PORT_LATE,
     PORT_RESERVED,

@@ -10,7 +10,7 @@ from tests.network.cloud import PROJECT, Cloud, assert_sound, execute
 from tests.next_call import after, instead
 
 from roost.network.errors import IpAddressGenerationFailure, PortChanged, SubnetInUse
-from roost.network.model import FixedIpRequest, PortChanges, PortFilter, PortRequest
+from roost.network.model.ports import FixedIpRequest, PortChanges, PortFilter, PortRequest
 from roost.network.rules import bindings
 from roost.network.service import assignments, ports, publications, releases, subnets
 from roost.network.service.reconciler import Reconciled, reconcile_once

@@ -12,18 +12,8 @@ from tests.network.cloud import NEVER, PROJECT, Cloud, assert_sound
 from tests.network.test_api import Api
 
 from roost.network.errors import InvalidInput, SubnetInUse
-from roost.network.model import (
-    Address,
-    AddressRange,
-    FixedIpRequest,
-    Host,
-    Network,
-    Port,
-    PortFilter,
-    PortOrigin,
-    PortRequest,
-    Subnet,
-)
+from roost.network.model.networks import AddressRange, Host, Network, Subnet
+from roost.network.model.ports import Address, FixedIpRequest, Port, PortFilter, PortOrigin, PortRequest
 from roost.network.rules import addressing, bindings, flat
 from roost.network.rules.bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.rules.drift import FLAT_CLAIM_WRONG

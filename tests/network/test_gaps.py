@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from roost.network.model import Host, ProviderSource
+from roost.network.model.networks import Host, ProviderSource
 from roost.network.rules.gaps import find_gaps
 
 

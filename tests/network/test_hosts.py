@@ -12,7 +12,8 @@ from tests.network.cloud import PROJECT
 
 from roost.compute.service import hosts as host_service
 from roost.network.errors import HostNotCompatibleWithFixedIps
-from roost.network.model import Network, PortChanges, PortFilter, PortRequest
+from roost.network.model.networks import Network
+from roost.network.model.ports import PortChanges, PortFilter, PortRequest
 from roost.network.rules import segments
 from roost.network.rules.drift import PORT_UNREACHED
 from roost.network.service import audit, ports

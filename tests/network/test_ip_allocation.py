@@ -8,7 +8,7 @@ from tests.network.cloud import PROJECT, Cloud, assert_sound
 
 from roost.network import errors
 from roost.network.errors import FixedIpsSubnetsNotOnSameSegment, HostNotConnectedToAnySegment
-from roost.network.model import FixedIpRequest, PortChanges, PortRequest
+from roost.network.model.ports import FixedIpRequest, PortChanges, PortRequest
 from roost.network.service import ports, subnets
 from roost.seams.network import Nic, PortsRefused
 

@@ -19,7 +19,8 @@ from roost.network.errors import (
     IpAddressAlreadyAllocated,
     IpAddressGenerationFailure,
 )
-from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest, Segment
+from roost.network.model.networks import Network, Segment
+from roost.network.model.ports import FixedIpRequest, Port, PortChanges, PortFilter, PortRequest
 from roost.network.rules import uses
 from roost.network.rules.addressing import show
 from roost.network.service import automatic, creation, ports

@@ -7,7 +7,7 @@ from tests.network.cloud import Cloud
 from tests.network.test_api import Api
 
 from roost.network.errors import InvalidInput, NetworkMTUSubnetConflict
-from roost.network.model import NetworkChanges, SubnetChanges
+from roost.network.model.networks import NetworkChanges, SubnetChanges
 from roost.network.service import networks, subnet_changes, subnets
 
 SLAAC = {"ipv6_ra_mode": "slaac", "ipv6_address_mode": "slaac"}

@@ -7,7 +7,8 @@ from tests.network.cloud import NEVER, PROJECT, Cloud
 
 from roost.network.api import documents
 from roost.network.errors import IpAddressAlreadyAllocated
-from roost.network.model import Address, FixedIpRequest, Network, Port, PortChanges, PortRequest
+from roost.network.model.networks import Network
+from roost.network.model.ports import Address, FixedIpRequest, Port, PortChanges, PortRequest
 from roost.network.rules.notifications import port_document, port_events
 from roost.network.service import Networks, ports
 from roost.platform.outbox import Notification, Outbox

@@ -10,7 +10,8 @@ from tests.network.test_subnet_updates import assert_books, pools, port, while_c
 from tests.next_call import after, before
 
 from roost.network.errors import NetworkInUse, PortChanged
-from roost.network.model import FixedIpRequest, PortChanges, SubnetChanges
+from roost.network.model.networks import SubnetChanges
+from roost.network.model.ports import FixedIpRequest, PortChanges
 from roost.network.service import (
     assignments,
     audit_flat,

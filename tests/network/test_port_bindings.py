@@ -11,7 +11,8 @@ from tests.network.test_releases import held
 
 from roost.network.api import bodies_ports
 from roost.network.errors import PortBindingAlreadyActive, PortBindingNotFound, PortChanged, PortInUse
-from roost.network.model import Binding, Network, PortRequest
+from roost.network.model.networks import Network
+from roost.network.model.ports import Binding, PortRequest
 from roost.network.service import port_bindings, ports
 from roost.seams.network import Nic
 from roost.seams.placement import IPV4_ADDRESS

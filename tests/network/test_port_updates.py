@@ -20,7 +20,8 @@ from roost.network.errors import (
     PortChanged,
     PortInUse,
 )
-from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortRequest
+from roost.network.model.networks import Network
+from roost.network.model.ports import FixedIpRequest, Port, PortChanges, PortRequest
 from roost.network.service import ports, subnets
 from roost.network.service.reconciler import Reconciled, reconcile_once
 from roost.seams.network import Nic

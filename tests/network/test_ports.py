@@ -15,7 +15,8 @@ from roost.network.errors import (
     PortInUse,
     SubnetInUse,
 )
-from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortFilter, PortRequest
+from roost.network.model.networks import Network
+from roost.network.model.ports import FixedIpRequest, Port, PortChanges, PortFilter, PortRequest
 from roost.network.service import networks as network_service
 from roost.network.service import ports, subnets
 from roost.network.service.reconciler import reconcile_once

@@ -10,7 +10,7 @@ from tests.network.cloud import PROJECT, Cloud
 from tests.network.test_api import Api
 
 from roost.network.errors import NetworkNotFound, OverQuota
-from roost.network.model import Port, PortRequest
+from roost.network.model.ports import Port, PortRequest
 from roost.network.rules import quotas as rules
 from roost.network.rules.quotas import QuotaUsage
 from roost.network.service import creation, ports, quotas

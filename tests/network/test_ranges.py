@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.network.test_availability import a_subnet
 
-from roost.network.model import AddressRange
+from roost.network.model.networks import AddressRange
+from roost.network.model.ports import Holding
 from roost.network.rules import drift
 from roost.network.rules.ranges import holds, intersect, join, subtract
-from roost.network.rules.subnet_changes import Holding
 
 SIZE = 40
 BASE = 2**127

@@ -2,7 +2,8 @@ import asyncio
 
 from tests.network.cloud import PROJECT, Cloud, assert_sound
 
-from roost.network.model import PLAIN_NAME, PortFilter, PortRequest
+from roost.network.model.networks import PLAIN_NAME
+from roost.network.model.ports import PortFilter, PortRequest
 from roost.network.service import networks as network_service
 from roost.network.service import ports, subnets
 from roost.network.service.reconciler import Reconciled, reconcile_once

@@ -10,7 +10,8 @@ from tests.blocked import until_blocked
 from tests.network.cloud import PROJECT, Cloud, assert_sound, execute
 from tests.next_call import after, instead
 
-from roost.network.model import FixedIpRequest, Network, Port, PortChanges, PortRequest
+from roost.network.model.networks import Network
+from roost.network.model.ports import FixedIpRequest, Port, PortChanges, PortRequest
 from roost.network.service import ports, releases
 from roost.network.service.reconciler import Reconciled, reconcile_once
 from roost.platform.database import POOL_SIZE, Database

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roost.network.model import Host
+from roost.network.model.networks import Host
 from roost.network.rules.segments import is_in_cell
 
 

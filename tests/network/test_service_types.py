@@ -14,7 +14,8 @@ from roost.network.errors import (
     IpAddressGenerationFailureNoMatchingSubnet,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model import PortChanges, SubnetChanges
+from roost.network.model.networks import SubnetChanges
+from roost.network.model.ports import PortChanges
 from roost.network.rules.requests import claimed_demands
 from roost.network.service import ports, subnet_changes, subnets
 from roost.seams.network import Nic

@@ -9,7 +9,7 @@ import pytest
 from tests.network.cloud import NEVER, PROJECT, Cloud
 
 from roost.network.errors import DNSNameServersExhausted, HostRoutesExhausted, InvalidInput
-from roost.network.model import HostRoute, Subnet
+from roost.network.model.networks import HostRoute, Subnet
 from roost.network.rules import addressing, subnet_attributes
 from roost.network.service import subnets
 from roost.platform.errors import RoostError

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.network.test_ranges import BASE, numbers_of, points, ranges
 
-from roost.network.rules.subnet_changes import Holding, begin_change, end_change
+from roost.network.model.ports import Holding
+from roost.network.rules.subnet_changes import begin_change, end_change
 
 
 @given(points, points, points, points, points, st.booleans(), st.booleans())

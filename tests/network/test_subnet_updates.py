@@ -26,19 +26,9 @@ from roost.network.errors import (
     SubnetSegmentAssociationChangeNotAllowed,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model import (
-    FixedIpRequest,
-    HostRoute,
-    Network,
-    Port,
-    PortChanges,
-    PortFilter,
-    PortRequest,
-    Subnet,
-    SubnetChanges,
-)
+from roost.network.model.networks import HostRoute, Network, Subnet, SubnetChanges
+from roost.network.model.ports import FixedIpRequest, Given, Port, PortChanges, PortFilter, PortRequest
 from roost.network.rules import addressing
-from roost.network.rules.addressing import Given
 from roost.network.service import networks as network_service
 from roost.network.service import ports, releases, subnet_changes, subnets
 from roost.network.service.audit import AUDIT

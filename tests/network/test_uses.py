@@ -6,7 +6,7 @@ import pytest
 from tests.network.cloud import NEVER
 
 from roost.network.errors import InvalidInput, InvalidSubnetServiceType
-from roost.network.model import Subnet
+from roost.network.model.networks import Subnet
 from roost.network.rules import addressing, inventory, uses
 from roost.network.rules.subnet_attributes import check_service_types
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from roost.placement.rules.imports import ImportedProvider, LedgerState
+from roost.placement.model import ImportedProvider, LedgerState
 from roost.seams.placement import ConsumerState, Inventory
 
 CLASSES = ("VCPU", "CUSTOM_GPU", "CUSTOM_NIC")

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 from tests.placement.worlds import host, index_of, provider, segment
 
+from roost.placement.model import Usage
 from roost.placement.search.answers import encode
 from roost.placement.search.candidates import gather
-from roost.placement.search.index import Delta, Index, Usage
+from roost.placement.search.index import Delta, Index
 from roost.placement.search.narrowing import make_plan
 from roost.placement.search.query import decode_pairs, parse_candidates
 from roost.seams.placement import DISK_GB, IPV4_ADDRESS, MEMORY_MB, SHARING, VCPU

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.placement.naive import key_of, tried
 from tests.placement.worlds import CLASSES, RANDOM, a_query, a_world, host, index_of, provider, segment
 
-from roost.placement.model import ProviderRow
+from roost.placement.model import ProviderRow, Usage
 from roost.placement.search.answers import encode
 from roost.placement.search.candidates import (
     SOLE_LIMIT_MIN,
@@ -23,7 +23,7 @@ from roost.placement.search.candidates import (
     summarize,
 )
 from roost.placement.search.combinations import SearchBudget, combinations
-from roost.placement.search.index import Delta, Index, Usage
+from roost.placement.search.index import Delta, Index
 from roost.placement.search.narrowing import make_plan
 from roost.seams.placement import (
     DISK_GB,

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roost.placement.model import ImportedProvider, LedgerState
 from roost.placement.rules.exports import (
     ROOMY,
     ExportPlan,
@@ -13,7 +14,7 @@ from roost.placement.rules.exports import (
     plan_export,
     without_generations,
 )
-from roost.placement.rules.imports import ImportedProvider, LedgerState, list_differences
+from roost.placement.rules.imports import list_differences
 from roost.seams.placement import ConsumerState, Inventory
 
 UUIDS = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(6)]

@@ -5,17 +5,8 @@ from hypothesis import given
 from msgspec.structs import replace
 from tests.placement.ledger_states import consumer, ledgers, provider, state, uuid_of
 
-from roost.placement.rules.imports import (
-    Change,
-    Detail,
-    ImportedProvider,
-    Kind,
-    LastImport,
-    LedgerState,
-    Plan,
-    leave_out_impossible,
-    make_plan,
-)
+from roost.placement.model import ImportedProvider, Kind, LastImport, LedgerState
+from roost.placement.rules.imports import Change, Detail, Plan, leave_out_impossible, make_plan
 from roost.seams.placement import ConsumerState, Inventory
 
 VCPU = {"VCPU": Inventory(total=4)}

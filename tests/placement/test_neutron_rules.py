@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from tests.placement.worlds import provider
 
+from roost.placement.model import AddressClaim
 from roost.placement.rules.neutron import (
-    AddressClaim,
     NeutronState,
     PortChange,
     PortNeed,

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from msgspec.structs import replace
 from tests.placement.ledger_states import consumer, ledgers, provider, state, uuid_of
 
-from roost.placement.rules.imports import LedgerState
+from roost.placement.model import LedgerState
 from roost.placement.service import claims as claims_service
 from roost.placement.service.imports import LedgerBusy, compare_ledger, import_ledger
 from roost.placement.service.ledger import Ledger

@@ -8,7 +8,7 @@ from alembic import command
 from alembic.script import ScriptDirectory
 
 from roost.cli.roles import SCHEMAS
-from roost.network.model import PortFilter
+from roost.network.model.ports import PortFilter
 from roost.network.rules.bindings import port_id
 from roost.network.store import ports as port_rows
 from roost.network.store import subnets as subnet_rows

@@ -22,7 +22,7 @@ import roost.conductor
 from roost.compute.service import Compute
 from roost.conductor.context import Conductor
 from roost.conductor.pipeline import run_once
-from roost.network.model import Port, PortRequest
+from roost.network.model.ports import Port, PortRequest
 from roost.network.service import Networks
 from roost.network.service.creation import create_each
 from roost.platform.database import Connection, Database

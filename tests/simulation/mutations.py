@@ -36,7 +36,7 @@ from roost.compute.store import moves as move_store
 from roost.compute.store import work as work_store
 from roost.conductor import finish, launches, moves, pipeline, place
 from roost.conductor.context import Build, Lease, staged
-from roost.network.model import PortChanges, PortFilter
+from roost.network.model.ports import PortChanges, PortFilter
 from roost.network.rules import bindings
 from roost.network.service import Networks
 from roost.network.service import builds as port_builds

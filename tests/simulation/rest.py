@@ -10,7 +10,7 @@ from tests.simulation.users import POWER
 
 from roost.compute.service import actions, moves
 from roost.compute.service import servers as server_service
-from roost.network.model import PortFilter
+from roost.network.model.ports import PortFilter
 from roost.network.service import ports as port_service
 
 REST_ROUNDS_MAX = 60

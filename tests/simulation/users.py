@@ -20,7 +20,7 @@ from roost.compute.service import Compute, actions, interfaces, moves
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
 from roost.compute.service.moves import MoveRequest
-from roost.network.model import PortChanges, PortFilter, PortRequest
+from roost.network.model.ports import PortChanges, PortFilter, PortRequest
 from roost.network.service import Networks
 from roost.network.service import ports as port_service
 from roost.platform.errors import DatabaseUnavailable, RoostError

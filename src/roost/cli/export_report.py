@@ -11,7 +11,8 @@ from rich.text import Text
 from roost.cli.placement_target import Refusal
 from roost.cli.plurals import many
 from roost.cli.tables import new_table, print_table
-from roost.placement.rules.imports import Change, Detail, Difference, Kind, LeftOut
+from roost.placement.model import Kind
+from roost.placement.rules.imports import Change, Detail, Difference, LeftOut
 
 ROWS_SHOWN, SENTENCES_SHOWN = 40, 10
 DONE, DIFFERS, INCOMPLETE = 0, 3, 4

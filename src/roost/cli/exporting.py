@@ -10,8 +10,9 @@ from roost.cli.placement_source import Progress, Source, read_placement
 from roost.cli.placement_target import Target
 from roost.cli.story_output import Bars
 from roost.cli.tables import table_console
+from roost.placement.model import LedgerState
 from roost.placement.rules.exports import leave_out_unknown, plan_export, without_generations
-from roost.placement.rules.imports import LedgerState, list_differences
+from roost.placement.rules.imports import list_differences
 from roost.placement.service.imports import read_state
 from roost.placement.service.ledger import Ledger
 from roost.platform.migrate import list_outdated

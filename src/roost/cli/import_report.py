@@ -11,7 +11,8 @@ from rich.text import Text
 from roost.cli.placement_source import Read
 from roost.cli.plurals import many
 from roost.cli.tables import new_table, print_table
-from roost.placement.rules.imports import Change, Detail, Difference, Kind
+from roost.placement.model import Kind
+from roost.placement.rules.imports import Change, Detail, Difference
 from roost.placement.service.imports import Imported
 from roost.seams.placement import Inventory
 

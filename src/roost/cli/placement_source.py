@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from roost.cli.keystone import Credentials, get_token
 from roost.cli.remote_errors import detail_of
-from roost.placement.rules.imports import ImportedProvider, LedgerState
+from roost.placement.model import ImportedProvider, LedgerState
 from roost.platform.errors import RoostError, reason_of
 from roost.platform.http import canonical_uuid, is_uuid
 from roost.platform.tls import client_context

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from roost.cli.placement_source import Progress, Source, SourceRefused
 from roost.cli.remote_errors import detail_of
+from roost.placement.model import Kind
 from roost.placement.rules.exports import ExportPlan, Place
-from roost.placement.rules.imports import Kind
 from roost.seams.placement import ConsumerState, Inventory
 
 WRITES_MAX = 4

@@ -16,10 +16,10 @@ from roost.cli.ledger_target import LedgerTarget, TargetRefused
 from roost.cli.settings import read_settings
 from roost.cli.tables import new_table, print_table
 from roost.clients.placement import find_credentials_fault
-from roost.compute.model.work import BuildOrder, Credentials
+from roost.compute.model.work import BuildOrder, Credentials, Heartbeat
 from roost.compute.rules.orders import LATE, VERSION_EARLY, order_of
 from roost.compute.service import Compute
-from roost.compute.service.cells import Heartbeat, count_silent_cells, list_heartbeats
+from roost.compute.service.cells import count_silent_cells, list_heartbeats
 from roost.compute.service.network_info import heal_network_info, list_server_ids
 from roost.compute.service.orders import count_agent_versions, list_hosts_below
 from roost.network.settings import NetworkSettings

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from roost.seams.placement import Inventory
+from roost.seams.placement import ConsumerState, Inventory
 
 NEUTRON_CHANNEL = "roost_neutron"
 """Wakes who polls Neutron: it has told the ledger that a segment's addresses have changed."""
@@ -138,3 +138,125 @@ class ShapeChange(Struct, frozen=True, kw_only=True):
     aggregates_gone: frozenset[str] = frozenset()
     present_class_ids: Mapping[str, int]
     generation_steps: int = 1
+
+
+class Kind(Enum):
+    """What differs."""
+
+    RESOURCE_CLASS = "resource class"
+    TRAIT = "trait"
+    PROVIDER = "provider"
+    CONSUMER = "consumer"
+
+
+class ImportedProvider(Struct, frozen=True, kw_only=True):
+    """A provider with all that it has, without its allocations."""
+
+    uuid: str
+    name: str
+    generation: int
+    parent_uuid: str | None
+    inventories: Mapping[str, Inventory]
+    traits: frozenset[str]
+    placement_aggregates: frozenset[str]
+
+
+class LastImport(Struct, frozen=True, kw_only=True):
+    """What the last import left: generations by UUID. Empty before the first one."""
+
+    providers: Mapping[str, int] = {}
+    consumers: Mapping[str, int] = {}
+
+
+class LedgerState(Struct, frozen=True, kw_only=True):
+    """A whole ledger. providers, consumers: by UUID; traits, resource_classes: every name, used or not."""
+
+    resource_classes: frozenset[str] = frozenset()
+    traits: frozenset[str] = frozenset()
+    providers: Mapping[str, ImportedProvider]
+    consumers: Mapping[str, ConsumerState]
+
+    def items(self, kind: Kind) -> Mapping[str, object]:
+        """Return what the ledger has of one kind, by UUID or by name."""
+        match kind:
+            case Kind.PROVIDER:
+                return self.providers
+            case Kind.CONSUMER:
+                return self.consumers
+            case _:
+                return dict.fromkeys(self.traits if kind is Kind.TRAIT else self.resource_classes)
+
+
+class AddressClaim(Struct, frozen=True, kw_only=True):
+    """What a consumer claims of one segment's addresses. server_uuid: of a port's claim; "" of any other.
+
+    age_s: since it was last written.
+    """
+
+    consumer_uuid: str
+    server_uuid: str
+    generation: int
+    segment_uuid: str
+    amount: int
+    age_s: float
+
+
+class Usage(NamedTuple):
+    """What is in use of a provider that is otherwise as it was. used: by resource class, all of them."""
+
+    provider_id: int
+    generation: int
+    used: Mapping[str, int]
+
+
+class RootRow(Struct, frozen=True):
+    """A provider that is noted under another root than the top of its tree. place: as it should be."""
+
+    place: ProviderPlace
+    provider_uuid: str
+    provider_name: str
+    root_name: str
+
+
+class StrayRow(Struct, frozen=True):
+    """A row that points to nothing. what: allocation, unbacked (an allocation without inventory) or inventory."""
+
+    what: str
+    provider_id: int
+    provider_uuid: str | None
+    provider_name: str | None
+    consumer_uuid: str | None
+    resource_class: str
+
+
+class UseRow(Struct, frozen=True):
+    """An inventory whose use is not the sum of its allocations."""
+
+    provider_id: int
+    provider_uuid: str
+    provider_name: str
+    resource_class: str
+    used: int
+    allocated: int
+
+
+class Allocation(NamedTuple):
+    """How much of one resource class a consumer holds of a provider, with what is known of both."""
+
+    consumer_uuid: str
+    consumer_generation: int
+    consumer_type: str | None
+    project_id: str
+    user_id: str
+    provider_uuid: str
+    provider_generation: int
+    resource_class: str
+    used: int
+
+
+class TypeUsage(Struct, frozen=True):
+    """What the consumers of one type hold together."""
+
+    consumer_type: str | None
+    consumers: int
+    resources: dict[str, int]

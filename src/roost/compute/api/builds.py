@@ -8,7 +8,8 @@ from starlette.responses import Response
 from roost.compute.api.answers import Builds
 from roost.compute.api.pages import page_limit
 from roost.compute.api.requests import LIMIT, query, timestamp
-from roost.compute.rules.builds import Build, find_wait
+from roost.compute.model.work import Build
+from roost.compute.rules.builds import find_wait
 from roost.compute.service import Compute
 from roost.compute.service import builds as service
 from roost.platform.http import json_response

@@ -1,9 +1,12 @@
 """The words of what a cloud has for servers: flavors, hosts and their aggregates."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
+from enum import Enum
 
 from msgspec import Struct
+
+from roost.seams.agent import AgentIdentity, HostReport
 
 
 class Flavor(Struct, frozen=True, kw_only=True):
@@ -71,3 +74,61 @@ class HostAggregate(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     of_operator: bool = False
+
+
+class AgentToken(Struct, frozen=True, kw_only=True):
+    """A token as it is kept and listed: without itself and without its hash.
+
+    hosts: names and patterns. last_used_on: a day in UTC, None for never. revoked_at: None while the token counts.
+    """
+
+    id: str
+    name: str
+    hosts: tuple[str, ...]
+    created_at: datetime
+    last_used_on: date | None
+    revoked_at: datetime | None
+
+
+class LiveToken(Struct, frozen=True, kw_only=True):
+    """A token that counts, as requests are compared with it. used_today: whether `last_used_on` is today."""
+
+    id: str
+    token_sha256: bytes
+    hosts: tuple[str, ...]
+    used_today: bool
+
+
+class HostLease(Struct, frozen=True, kw_only=True):
+    """The lease on a host that an agent asks for. taken: the agent has it, by this or an earlier renewal.
+
+    holder, since: who had it before this renewal; None for nobody.
+    """
+
+    host: str
+    taken: bool
+    holder: AgentIdentity | None
+    since: datetime | None
+
+
+class HostRow(Struct, frozen=True):
+    """A host, and which state of it was wanted and published when it was read. created: by this very statement."""
+
+    host: Host
+    state_wanted: int
+    state_published: int
+    created: bool = False
+
+
+class HostUpsert(HostReport, frozen=True, kw_only=True):
+    """A reported host as a row; physical_networks sorted, each once."""
+
+    provider_uuid: str
+
+
+class HostUse(Enum):
+    """What keeps a host from being removed."""
+
+    SERVERS = "servers"
+    MOVES = "moves"
+    NOTHING = "nothing"

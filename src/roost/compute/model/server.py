@@ -227,3 +227,37 @@ class ServerFilter(Struct, frozen=True, kw_only=True):
     not_tags_any: tuple[str, ...] | None = None
     zone: str | None = None
     default_zone: str = ""
+
+
+class QuietServer(Struct, frozen=True, kw_only=True):
+    """An ACTIVE server that nothing works on. provider_uuid: its host's, None for a host that is not known."""
+
+    id: str
+    name: str
+    project_id: str
+    user_id: str
+    host: str | None
+    provider_uuid: str | None
+    spec: RequestSpec
+    ports: tuple[ServerPort, ...]
+
+
+class ActionEnded(Struct, frozen=True, kw_only=True):
+    """What a host was at, as the log names it. failure: why it was not done."""
+
+    server_id: str
+    name: str
+    request_id: str
+    project_id: str
+    user_id: str
+    failure: str | None
+
+
+class ServerSnapshot(Struct, frozen=True, kw_only=True):
+    """A server as it is now, and what it is in: the flavor that it is to have, its move, who asked for that."""
+
+    server: Server
+    request: Mapping[str, str | None]
+    kind: MoveKind | None = None
+    source_host: str | None = None
+    new_flavor: Flavor | None = None

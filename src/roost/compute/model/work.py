@@ -280,3 +280,98 @@ class StageChange(Struct, frozen=True, kw_only=True):
     move: Move | None = None
     move_ends: bool = False
     note: str | None = None
+
+
+LAUNCHING = (Stage.LAUNCH, Stage.COPY)
+"""Stages that wait until a host has made a guest."""
+
+
+WAITING = (Stage.DELETE, Stage.FAIL)
+"""Stages that wait until no host has a guest of the server."""
+
+
+class ServerContext(Struct, frozen=True, kw_only=True):
+    """What there is of a server beside its row. stage: of its work, None for none. moving: a move of it is not over.
+
+    power_desired: what its guest on its host is to be, None where none is asked for; guest_lost: that guest is gone.
+    """
+
+    stage: Stage | None = None
+    moving: bool = False
+    power_desired: str | None = None
+    guest_lost: bool = False
+
+
+class Build(Struct, frozen=True, kw_only=True):
+    """A server's work as it stands, at the moment it was read.
+
+    leased: a conductor is at work on it. due_s: seconds until the next look, below zero when one is overdue.
+    host: where it was placed, or where a guest of it may still be; host_down, cell: of that host.
+    guest: None where no host was asked for one; begun: an agent has begun to make it.
+    """
+
+    server_id: str
+    name: str
+    project_id: str
+    stage: Stage
+    attempt: int
+    failures: int
+    since: datetime
+    leased: bool
+    due_s: float
+    host: str | None = None
+    host_down: bool = False
+    cell: str | None = None
+    guest: bool = False
+    begun: bool = False
+
+
+class Guest(Struct, frozen=True, kw_only=True):
+    """A guest row: what a host should run, or let go of.
+
+    agent_id: who began it, or lists it; None until somebody does. reported: the state it was
+    last in, or None. lost: it was there, and its host has not got it. since_s: when it was last reported on, in seconds
+    of the database's clock.
+    """
+
+    server_id: str
+    host: str
+    attempt: int
+    desired: str
+    agent_id: str | None = None
+    reported: str | None = None
+    lost: bool = False
+    since_s: float = 0.0
+
+
+class Retreat(Struct, frozen=True):
+    """A launch is over without a guest. counts: it was a failure, and one attempt is used up."""
+
+    failure: Failure
+    counts: bool
+
+
+class WorkState(Struct, frozen=True, kw_only=True):
+    """What of a work row decides about a report. moving: the server is there already, and on its way elsewhere."""
+
+    server_id: str
+    stage: Stage
+    attempt: int
+    deleting: bool
+    moving: bool = False
+
+    def launches(self, attempt: int) -> bool:
+        """Return whether the pipeline waits for the outcome of this very attempt, and still wants it."""
+        return self.stage in LAUNCHING and self.attempt == attempt and not self.deleting
+
+    def waits_for_absence(self) -> bool:
+        """Return whether the pipeline goes on as soon as a host has let go of the server."""
+        return self.stage in WAITING or self.deleting
+
+
+class Heartbeat(Struct, frozen=True, kw_only=True):
+    """A conductor. cells: none for all. silent_s: how long ago it was heard of."""
+
+    cells: tuple[str, ...]
+    credentials: Credentials
+    silent_s: float

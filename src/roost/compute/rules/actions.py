@@ -9,7 +9,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from roost.compute.model.server import ActionEvent, ActionFilter, Server, ServerAction
-from roost.compute.model.work import BuildOrder, Stage
+from roost.compute.model.work import BuildOrder, ServerContext, Stage
 
 QUIET: frozenset[str | None] = frozenset({None})
 REBOOTABLE: frozenset[str | None] = QUIET | {
@@ -43,18 +43,6 @@ class ActionRule(Struct, frozen=True, kw_only=True):
     task_state: str | None = None
     anew: bool = False
     event: str = ""
-
-
-class Surroundings(Struct, frozen=True, kw_only=True):
-    """What there is of a server beside its row. stage: of its work, None for none. moving: a move of it is not over.
-
-    power_desired: what its guest on its host is to be, None where none is asked for; guest_lost: that guest is gone.
-    """
-
-    stage: Stage | None = None
-    moving: bool = False
-    power_desired: str | None = None
-    guest_lost: bool = False
 
 
 ACTIVE_ONLY = frozenset({"active"})
@@ -111,7 +99,7 @@ DETACH = ActionRule(name="detach_interface", vm_states=STANDING - {"suspended"})
 POWER_RULES = (STOP, START, PAUSE, UNPAUSE, SUSPEND, RESUME, REBOOT_SOFT, REBOOT_HARD, REBUILD)
 
 
-def find_refusal(rule: ActionRule, server: Server, around: Surroundings, *, is_admin: bool) -> str | None:
+def find_refusal(rule: ActionRule, server: Server, context: ServerContext, *, is_admin: bool) -> str | None:
     """Return why the action cannot begin, or None. A caller who is no administrator is held up by a lock."""
     if rule.lockable and server.locked and not is_admin:
         return locked_sentence(server.id)
@@ -121,13 +109,13 @@ def find_refusal(rule: ActionRule, server: Server, around: Surroundings, *, is_a
         return state_sentence(server.id, rule.name, vm_state=server.vm_state)
     if server.task_state == "deleting" or (rule.task_states is not None and server.task_state not in rule.task_states):
         return state_sentence(server.id, rule.name, task_state=str(server.task_state))
-    settling = rule.while_settling and around.stage is Stage.SETTLE
-    at_work = around.stage is not None and not settling
-    if at_work or (around.moving and not rule.while_moving) or (rule.launched and server.launched_at is None):
+    settling = rule.while_settling and context.stage is Stage.SETTLE
+    at_work = context.stage is not None and not settling
+    if at_work or (context.moving and not rule.while_moving) or (rule.launched and server.launched_at is None):
         return f"Instance {server.id} is in an invalid state for '{rule.name}'"
-    if rule.guest and (around.power_desired == "absent" or (around.power_desired is None and not rule.anew)):
+    if rule.guest and (context.power_desired == "absent" or (context.power_desired is None and not rule.anew)):
         return not_ready_sentence(server.id)
-    if rule.guest and around.guest_lost and not rule.anew:
+    if rule.guest and context.guest_lost and not rule.anew:
         return f"{not_ready_sentence(server.id)}: its guest is gone from its host, a hard reboot makes it again"
     return None
 
@@ -137,11 +125,11 @@ def desired_power(rule: ActionRule, server: Server) -> str:
     return "stopped" if rule is REBUILD and server.vm_state == "stopped" else rule.desired
 
 
-def find_reset_refusal(server: Server, around: Surroundings, *, active: bool) -> str | None:
+def find_reset_refusal(server: Server, context: ServerContext, *, active: bool) -> str | None:
     """Return why the server cannot be made ACTIVE or ERROR by hand, or None: what runs nowhere is not ACTIVE."""
-    if refusal := find_refusal(RESET_STATE, server, around, is_admin=True):
+    if refusal := find_refusal(RESET_STATE, server, context, is_admin=True):
         return refusal
-    if not active or (around.power_desired not in (None, "absent") and not around.guest_lost):
+    if not active or (context.power_desired not in (None, "absent") and not context.guest_lost):
         return None
     return f"{not_ready_sentence(server.id)}: its host has no guest of it"
 

@@ -2,12 +2,9 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from datetime import date, datetime
 from fnmatch import translate
 from functools import cached_property
 from hashlib import sha256
-
-from msgspec import Struct
 
 from roost.compute.errors import HostNotCovered
 from roost.platform.errors import BadRequest
@@ -18,29 +15,6 @@ PATTERN = r"[^\s/\x00-\x1f\x7f]{1,255}"
 
 NO_NAME = r"(?!)"
 """An expression that fits nothing; an empty one would fit every name."""
-
-
-class AgentToken(Struct, frozen=True, kw_only=True):
-    """A token as it is kept and listed: without itself and without its hash.
-
-    hosts: names and patterns. last_used_on: a day in UTC, None for never. revoked_at: None while the token counts.
-    """
-
-    id: str
-    name: str
-    hosts: tuple[str, ...]
-    created_at: datetime
-    last_used_on: date | None
-    revoked_at: datetime | None
-
-
-class LiveToken(Struct, frozen=True, kw_only=True):
-    """A token that counts, as requests are compared with it. used_today: whether `last_used_on` is today."""
-
-    id: str
-    token_sha256: bytes
-    hosts: tuple[str, ...]
-    used_today: bool
 
 
 class HostPatterns:

@@ -1,34 +1,6 @@
 """Decides what a server whose work is not done waits for, in words for operators; the pipeline itself waits by time."""
 
-from datetime import datetime
-
-from msgspec import Struct
-
-from roost.compute.model.work import Stage
-
-
-class Build(Struct, frozen=True, kw_only=True):
-    """A server's work as it stands, at the moment it was read.
-
-    leased: a conductor is at work on it. due_s: seconds until the next look, below zero when one is overdue.
-    host: where it was placed, or where a guest of it may still be; host_down, cell: of that host.
-    guest: None where no host was asked for one; begun: an agent has begun to make it.
-    """
-
-    server_id: str
-    name: str
-    project_id: str
-    stage: Stage
-    attempt: int
-    failures: int
-    since: datetime
-    leased: bool
-    due_s: float
-    host: str | None = None
-    host_down: bool = False
-    cell: str | None = None
-    guest: bool = False
-    begun: bool = False
+from roost.compute.model.work import Build, Stage
 
 
 def find_wait(build: Build) -> str:

@@ -7,12 +7,12 @@ import ipaddress
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.compute.model.cloud import Host
+from roost.compute.model.server import QuietServer
 from roost.platform.drift import Drift, Kind, RepairedBy
-from roost.seams.compute import RequestSpec, ServerPort
+from roost.seams.compute import ServerPort
 from roost.seams.network import AttachedPort, HostReach
 from roost.seams.placement import ADDRESS_CLASSES, DISK_GB, MEMORY_MB, VCPU, Allocations, ProviderState
 
@@ -39,19 +39,6 @@ PORT_ELSEWHERE = Kind("port-elsewhere", "a port is bound to another host than it
 SERVER_PORTS_WRONG = Kind("server-ports-wrong",
     "an ACTIVE server's network information is not its ports, or its flat addresses", "written anew")
 # fmt: on
-
-
-class QuietServer(Struct, frozen=True, kw_only=True):
-    """An ACTIVE server that nothing works on. provider_uuid: its host's, None for a host that is not known."""
-
-    id: str
-    name: str
-    project_id: str
-    user_id: str
-    host: str | None
-    provider_uuid: str | None
-    spec: RequestSpec
-    ports: tuple[ServerPort, ...]
 
 
 def claim_of(server: QuietServer, claim_held: Allocations) -> dict[str, dict[str, int]]:

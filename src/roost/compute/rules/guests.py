@@ -10,60 +10,11 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 from msgspec.structs import replace
 
-from roost.compute.model.work import Failure, Stage
+from roost.compute.model.work import Failure, Guest, Retreat, Stage, WorkState
 from roost.seams.agent import GuestAttempt, GuestKey, GuestReport, Refusal, ReportAnswer
-
-WAITING = (Stage.DELETE, Stage.FAIL)
-"""Stages that wait until no host has a guest of the server."""
-
-LAUNCHING = (Stage.LAUNCH, Stage.COPY)
-"""Stages that wait until a host has made a guest."""
 
 PRESENT = ("running", "stopped", "paused", "suspended", "incoming")
 """States of a guest that is there."""
-
-
-class Guest(Struct, frozen=True, kw_only=True):
-    """A guest row: what a host should run, or let go of.
-
-    agent_id: who began it, or lists it; None until somebody does. reported: the state it was
-    last in, or None. lost: it was there, and its host has not got it. since_s: when it was last reported on, in seconds
-    of the database's clock.
-    """
-
-    server_id: str
-    host: str
-    attempt: int
-    desired: str
-    agent_id: str | None = None
-    reported: str | None = None
-    lost: bool = False
-    since_s: float = 0.0
-
-
-class WorkState(Struct, frozen=True, kw_only=True):
-    """What of a work row decides about a report. moving: the server is there already, and on its way elsewhere."""
-
-    server_id: str
-    stage: Stage
-    attempt: int
-    deleting: bool
-    moving: bool = False
-
-    def launches(self, attempt: int) -> bool:
-        """Return whether the pipeline waits for the outcome of this very attempt, and still wants it."""
-        return self.stage in LAUNCHING and self.attempt == attempt and not self.deleting
-
-    def waits_for_absence(self) -> bool:
-        """Return whether the pipeline goes on as soon as a host has let go of the server."""
-        return self.stage in WAITING or self.deleting
-
-
-class Retreat(Struct, frozen=True):
-    """A launch is over without a guest. counts: it was a failure, and one attempt is used up."""
-
-    failure: Failure
-    counts: bool
 
 
 @dataclass(frozen=True)

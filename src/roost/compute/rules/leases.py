@@ -5,23 +5,9 @@ it, or lists it; nobody else can say that it is gone (R25).
 """
 
 from collections.abc import Iterable
-from datetime import datetime
 
-from msgspec import Struct
-
+from roost.compute.model.cloud import HostLease
 from roost.seams.agent import AgentIdentity, HeldElsewhere
-
-
-class HostLease(Struct, frozen=True, kw_only=True):
-    """The lease on a host that an agent asks for. taken: the agent has it, by this or an earlier renewal.
-
-    holder, since: who had it before this renewal; None for nobody.
-    """
-
-    host: str
-    taken: bool
-    holder: AgentIdentity | None
-    since: datetime | None
 
 
 def list_held_elsewhere(leases: Iterable[HostLease], agent: AgentIdentity) -> list[HeldElsewhere]:

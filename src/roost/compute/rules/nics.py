@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from roost.compute.model.work import Failure, Stage
-from roost.compute.rules.guests import WorkState
+from roost.compute.model.work import Failure, Stage, WorkState
 from roost.seams.network import LOST_PORT
 
 BUILDING = (Stage.CREATE_PORTS, Stage.PLACE, Stage.ALLOCATE, Stage.BIND, Stage.ASK, Stage.RETRY)

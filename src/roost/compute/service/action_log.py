@@ -5,9 +5,8 @@ Whatever begins, passes a stage or ends is written here, in the transaction of t
 
 from collections.abc import Mapping, Sequence
 
-from roost.compute.model.server import Requester, Server
-from roost.compute.model.work import Failure, Marks, StageChange
-from roost.compute.rules.guests import Retreat
+from roost.compute.model.server import ActionEnded, Requester, Server
+from roost.compute.model.work import Failure, Marks, Retreat, StageChange
 from roost.compute.rules.notifications import (
     ACTIONS_BEGUN,
     Before,
@@ -54,7 +53,7 @@ async def tell(
         return
     source_host = before_update = None
     if before is not None:
-        now = (await notifications_store.lock_told(tx, [server_id], moving=()))[server_id].server
+        now = (await notifications_store.lock_snapshots(tx, [server_id], moving=()))[server_id].server
         old_name = before.name if before.name != now.name else None
         before_update = Before(old_display_name=old_name, vm_state=before.vm_state, task_state=before.task_state)
     request = None if by is None else request_of(by)
@@ -72,7 +71,7 @@ async def finish(compute: Compute, tx: Connection, failures_by_server: Mapping[s
         await announce(compute, tx, [event for action in ended for event in _ended_events(action)])
 
 
-def _ended_events(action: store.ActionEnded) -> list[ServerEvent]:
+def _ended_events(action: ActionEnded) -> list[ServerEvent]:
     failure = None if action.failure is None else Failure(message=action.failure)
     request = {"request_id": action.request_id, "project_id": action.project_id, "user_id": action.user_id}
     return [
@@ -127,7 +126,7 @@ async def add_launches(
         ServerEvent(server_id=server_id, step=created_step(), dest_host=host, of_build=True)
         for server_id, host in active.items()
     ]
-    told = await notifications_store.lock_told(tx, sorted(retreats), moving=retreats) if retreats else {}
+    told = await notifications_store.lock_snapshots(tx, sorted(retreats), moving=retreats) if retreats else {}
     failed = [
         ServerEvent(
             server_id=server_id,

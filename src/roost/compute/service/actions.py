@@ -42,8 +42,8 @@ async def lock_for_action(tx: Connection, server_id: str, rule: ActionRule, *, i
     """Lock the server with its guests, and return it. Raises ServerNotFound, and ActionRefused as the rule says."""
     await store.lock_guests(tx, server_id)  # R29
     server = await _lock(tx, server_id)
-    around = await store.get_surroundings(tx, server_id, server.host)
-    if refusal := rules.find_refusal(rule, server, around, is_admin=is_admin):
+    context = await store.get_server_context(tx, server_id, server.host)
+    if refusal := rules.find_refusal(rule, server, context, is_admin=is_admin):
         raise ActionRefused(refusal)
     return server
 
@@ -97,8 +97,8 @@ async def reset_state(compute: Compute, server_id: str, by: Requester, *, active
     """Make the server ACTIVE, or ERROR, whatever was done to it. Raises ServerNotFound, ActionRefused."""
     async with compute.database.transaction() as tx:
         server = await _lock(tx, server_id)
-        around = await store.get_surroundings(tx, server_id, server.host)
-        if refusal := rules.find_reset_refusal(server, around, active=active):
+        context = await store.get_server_context(tx, server_id, server.host)
+        if refusal := rules.find_reset_refusal(server, context, active=active):
             raise ActionRefused(refusal)
         await action_log.finish(compute, tx, {server_id: "the server's state was set by hand"})
         await store.set_status(tx, server_id, "ACTIVE" if active else "ERROR")

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from roost.compute.errors import AgentTokenNotFound
-from roost.compute.rules.agent_tokens import EVERY_HOST, AgentToken, HostPatterns, LiveToken, check_patterns, token_hash
+from roost.compute.model.cloud import AgentToken, LiveToken
+from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns, check_patterns, token_hash
 from roost.compute.store import agent_tokens as store
 from roost.platform.auth import Unauthorized
 from roost.platform.database import Database

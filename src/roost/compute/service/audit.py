@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec import Struct
 
+from roost.compute.model.server import QuietServer
 from roost.compute.model.work import GUEST_CHANNEL
 from roost.compute.rules import drift as rules
 from roost.compute.rules.aggregates import ratios_by_host
@@ -151,7 +152,7 @@ CLAIMS = Check(pages=_list_consumers, look=_find_claims, repairs={rules.SERVER_C
 class _Seen(Struct, frozen=True):
     """An ACTIVE server, its claim and its ports, as they were read."""
 
-    server: rules.QuietServer
+    server: QuietServer
     consumer: ConsumerState | None
     ports: tuple[AttachedPort, ...]
 

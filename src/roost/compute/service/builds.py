@@ -1,6 +1,6 @@
 """Servers that are being built, deleted or rolled back at the moment."""
 
-from roost.compute.rules.builds import Build
+from roost.compute.model.work import Build
 from roost.compute.service.context import Compute
 from roost.compute.store import builds as store
 

@@ -12,8 +12,6 @@ from roost.compute.service.context import Compute, reading
 from roost.compute.service.hosts import publish_hosts
 from roost.compute.store import cells as store
 
-Heartbeat = store.Heartbeat
-
 log = structlog.get_logger()
 
 list_heartbeats = reading(store.list_heartbeats)

@@ -10,10 +10,10 @@ from functools import partial
 import structlog
 
 from roost.compute.errors import GuestNotFound, GuestWanted
-from roost.compute.model.work import GUEST_CHANNEL, WORK_CHANNEL, Failure
+from roost.compute.model.work import GUEST_CHANNEL, WORK_CHANNEL, Failure, Guest
 from roost.compute.rules import guests as rules
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
-from roost.compute.rules.guests import Guest, GuestList
+from roost.compute.rules.guests import GuestList
 from roost.compute.service import action_log
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.context import Compute, reading

@@ -5,14 +5,13 @@ published as it was.
 """
 
 from roost.compute.errors import HostInUse, HostNotFound
-from roost.compute.model.cloud import Host
+from roost.compute.model.cloud import Host, HostUse
 from roost.compute.model.server import Requester
 from roost.compute.service import operator_aggregates
 from roost.compute.service.aggregates import list_host_aggregates
 from roost.compute.service.context import Compute
 from roost.compute.service.notifications import announce_hosts
 from roost.compute.store import hosts as store
-from roost.compute.store.hosts import HostUse
 from roost.platform.database import Connection
 
 HOSTING = "Unable to delete compute service that is hosting instances. Migrate or delete the instances first."

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from roost.compute.errors import HostHeld, HostNotFound
-from roost.compute.model.cloud import Host
+from roost.compute.model.cloud import Host, HostRow, HostUpsert
 from roost.compute.model.server import Requester
 from roost.compute.model.work import WORK_CHANNEL
 from roost.compute.rules.aggregates import ratios_by_host
@@ -22,7 +22,6 @@ from roost.compute.service.notifications import announce_hosts
 from roost.compute.store import aggregates as aggregates_store
 from roost.compute.store import hosts as store
 from roost.compute.store import leases as leases_store
-from roost.compute.store.hosts import HostRow, HostUpsert
 from roost.platform.database import Connection
 from roost.platform.errors import BadRequest, Conflict
 from roost.seams.agent import AgentIdentity, HostReport

@@ -5,8 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec import Struct
 
 from roost.compute.errors import HostHeld
+from roost.compute.model.cloud import HostLease
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
-from roost.compute.rules.leases import HostLease, list_held_elsewhere
+from roost.compute.rules.leases import list_held_elsewhere
 from roost.compute.service.context import Compute
 from roost.compute.store import guests as guest_rows
 from roost.compute.store import leases as store

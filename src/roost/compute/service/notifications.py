@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from roost.compute.model.cloud import Host, HostAggregate
-from roost.compute.model.server import Requester
+from roost.compute.model.server import Requester, ServerSnapshot
 from roost.compute.rules.notifications import (
     STATE_CHANGED,
     AggregateChange,
@@ -32,12 +32,12 @@ async def announce(compute: Compute, tx: Connection, events: Sequence[ServerEven
     if compute.outbox is None or not events:
         return
     moving = {event.server_id for event in events if not event.of_build and event.step != STATE_CHANGED}
-    told_by_id = await store.lock_told(tx, sorted({event.server_id for event in events}), moving=moving)
+    snapshots_by_id = await store.lock_snapshots(tx, sorted({event.server_id for event in events}), moving=moving)
     now = compute.env.now()
     notifications = [
-        _server_notification(compute, event, told_by_id[event.server_id], now)
+        _server_notification(compute, event, snapshots_by_id[event.server_id], now)
         for event in events
-        if event.server_id in told_by_id and _is_told(compute, event, told_by_id[event.server_id])
+        if event.server_id in snapshots_by_id and _is_told(compute, event, snapshots_by_id[event.server_id])
     ]
     await compute.outbox.write(tx, notifications)
 
@@ -74,20 +74,20 @@ async def announce_new(compute: Compute, tx: Connection, server_ids: Sequence[st
         await announce(compute, tx, events)
 
 
-def _is_told(compute: Compute, event: ServerEvent, told: store.Told) -> bool:
+def _is_told(compute: Compute, event: ServerEvent, snapshot: ServerSnapshot) -> bool:
     if event.step != STATE_CHANGED:
         return True
     assert event.before is not None, "a change of state tells what was before"
-    return is_state_told(event.before, told.server, compute.state_changes)
+    return is_state_told(event.before, snapshot.server, compute.state_changes)
 
 
-def _server_notification(compute: Compute, event: ServerEvent, told: store.Told, now: datetime) -> Notification:
+def _server_notification(compute: Compute, event: ServerEvent, snapshot: ServerSnapshot, now: datetime) -> Notification:
     assert compute.outbox is not None
-    request = event.request or told.request
-    server = replace(told.server, zone=told.server.zone or compute.settings.default_availability_zone)
+    request = event.request or snapshot.request
+    server = replace(snapshot.server, zone=snapshot.server.zone or compute.settings.default_availability_zone)
     if event.source_host is None:
-        event = replace(event, source_host=told.source_host)
-    new_flavor = told.new_flavor or server.flavor
+        event = replace(event, source_host=snapshot.source_host)
+    new_flavor = snapshot.new_flavor or server.flavor
     payload = server_payload(server, event, request=request, new_flavor=new_flavor, now=now)
     return Notification(
         message_id=compute.env.new_uuid(),

@@ -3,11 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
-
-from roost.compute.model.server import ActionFilter, Requester, ServerAction
-from roost.compute.model.work import Stage
-from roost.compute.rules.actions import Surroundings
+from roost.compute.model.server import ActionEnded, ActionFilter, Requester, ServerAction
+from roost.compute.model.work import ServerContext, Stage
 from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
 
@@ -29,18 +26,18 @@ async def is_settling(tx: Connection, server_id: str) -> bool:
     return bool(await tx.fetchval(IS_SETTLING, server_id))
 
 
-GET_SURROUNDINGS = """-- compute.get_surroundings
+GET_SURROUNDINGS = """-- compute.get_server_context
 SELECT (SELECT stage FROM compute.work WHERE server_id = $1) AS stage,
     EXISTS (SELECT FROM compute.move WHERE server_id = $1 AND open) AS moving,
     guest.desired AS power_desired, guest.lost_at IS NOT NULL AS guest_lost
 FROM (VALUES (1)) AS one LEFT JOIN compute.guest ON guest.server_id = $1 AND guest.host = $2"""
 
 
-async def get_surroundings(tx: Connection, server_id: str, host: str | None) -> Surroundings:
+async def get_server_context(tx: Connection, server_id: str, host: str | None) -> ServerContext:
     """Return what there is beside a locked server; host: the server's."""
     row = await tx.fetchrow(GET_SURROUNDINGS, server_id, host)
     assert row is not None
-    return read_row(Surroundings, row, stage=None if row["stage"] is None else Stage(row["stage"]))
+    return read_row(ServerContext, row, stage=None if row["stage"] is None else Stage(row["stage"]))
 
 
 # What the host has reported already, it is asked to report again: the action ends with its report.
@@ -128,17 +125,6 @@ UPDATE compute.action AS action SET updated_at = now(),
 FROM unnest($1::uuid[], $2::text[]) AS f (server_id, details)
 WHERE action.server_id = f.server_id AND events @> '[{"finished_at": null}]'
 RETURNING action.server_id, name, request_id, project_id, user_id, f.details AS failure"""
-
-
-class ActionEnded(Struct, frozen=True, kw_only=True):
-    """What a host was at, as the log names it. failure: why it was not done."""
-
-    server_id: str
-    name: str
-    request_id: str
-    project_id: str
-    user_id: str
-    failure: str | None
 
 
 async def finish_events(tx: Connection, failures_by_server: Mapping[str, str | None]) -> list[ActionEnded]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from roost.compute.rules.agent_tokens import AgentToken, LiveToken
+from roost.compute.model.cloud import AgentToken, LiveToken
 from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
 

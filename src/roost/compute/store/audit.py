@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from roost.compute.rules.drift import QuietServer
+from roost.compute.model.server import QuietServer
 from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
 

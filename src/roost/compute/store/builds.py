@@ -1,7 +1,6 @@
 """Servers whose work is not done, with the host that each is on its way to or from."""
 
-from roost.compute.model.work import Stage
-from roost.compute.rules.builds import Build
+from roost.compute.model.work import Build, Stage
 from roost.compute.store.rows import read_row
 from roost.platform.database import Connection
 

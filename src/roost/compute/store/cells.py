@@ -3,22 +3,12 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from msgspec import Struct
-
-from roost.compute.model.work import Credentials
+from roost.compute.model.work import Credentials, Heartbeat
 from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
 
 KEPT = timedelta(days=1)
 """How long it is known that a conductor was there that is gone."""
-
-
-class Heartbeat(Struct, frozen=True, kw_only=True):
-    """A conductor. cells: none for all. silent_s: how long ago it was heard of."""
-
-    cells: tuple[str, ...]
-    credentials: Credentials
-    silent_s: float
 
 
 BEAT = """-- compute.beat

@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from roost.compute.model.work import Failure, Stage
-from roost.compute.rules.guests import Guest, Retreat, WorkState
+from roost.compute.model.work import Failure, Guest, Retreat, Stage, WorkState
 from roost.compute.store.rows import columns_of, encode, read_row
 from roost.platform.database import Connection
 from roost.seams.agent import GuestAttempt, GuestKey, GuestOrder, OrderId

@@ -1,33 +1,13 @@
 """SQL of hosts: what they have, when they were last heard of, and whether their providers are told."""
-# ruff: noqa: S608 - what is put into a statement are constants of this file.
 
+# ruff: noqa: S608 - what is put into a statement are constants of this file.
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from enum import Enum
 from typing import Any
 
-from msgspec import Struct
-
-from roost.compute.model.cloud import Host
+from roost.compute.model.cloud import Host, HostRow, HostUpsert, HostUse
 from roost.compute.store.rows import encode
 from roost.platform.database import Connection
-from roost.seams.agent import HostReport
-
-
-class HostRow(Struct, frozen=True):
-    """A host, and which state of it was wanted and published when it was read. created: by this very statement."""
-
-    host: Host
-    state_wanted: int
-    state_published: int
-    created: bool = False
-
-
-class HostUpsert(HostReport, frozen=True, kw_only=True):
-    """A reported host as a row; physical_networks sorted, each once."""
-
-    provider_uuid: str
-
 
 COLUMNS = """host.id, host.disabled_reason,
     host.name, host.provider_uuid, host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell,
@@ -232,14 +212,6 @@ GROUP BY host"""
 async def count_servers(tx: Connection, names: Sequence[str]) -> dict[str, int]:
     """Return how many servers each host has; a host without any is left out."""
     return {row["host"]: row["servers"] for row in await tx.fetch(COUNT_SERVERS, names)}
-
-
-class HostUse(Enum):
-    """What keeps a host from being removed."""
-
-    SERVERS = "servers"
-    MOVES = "moves"
-    NOTHING = "nothing"
 
 
 # A guest that is to be gone keeps no host: with a host that is no more, its row goes.

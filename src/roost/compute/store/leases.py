@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from roost.compute.rules.leases import HostLease
+from roost.compute.model.cloud import HostLease
 from roost.compute.store.hosts import HEARD_WITHIN
 from roost.platform.database import Connection
 from roost.seams.agent import AgentIdentity

@@ -1,13 +1,12 @@
 """SQL of what notifications tell of servers, read in the transaction that changed them."""
-# ruff: noqa: S608 - what is put into a statement are constants of this wing.
 
+# ruff: noqa: S608 - what is put into a statement are constants of this wing.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from roost.compute.model.cloud import Flavor
-from roost.compute.model.server import Server
+from roost.compute.model.server import Server, ServerSnapshot
 from roost.compute.model.work import MoveKind
 from roost.compute.store.rows import read_row
 from roost.compute.store.servers import COLUMNS, VM_STATE
@@ -16,18 +15,8 @@ from roost.platform.database import Connection
 Request = Mapping[str, str | None]
 
 
-class Told(Struct, frozen=True, kw_only=True):
-    """A server as it is now, and what it is in: the flavor that it is to have, its move, who asked for that."""
-
-    server: Server
-    request: Request
-    kind: MoveKind | None = None
-    source_host: str | None = None
-    new_flavor: Flavor | None = None
-
-
 # The lock puts the ids of one server's notifications in the order of the transactions that write them.
-LOCK_TOLD = f"""-- compute.lock_told_servers
+LOCK_SNAPSHOTS = f"""-- compute.lock_snapshots
 SELECT {COLUMNS} WHERE server.id = ANY($1::uuid[]) ORDER BY server.id FOR NO KEY UPDATE OF server
 """
 LIST_CAUSES = """-- compute.list_causes
@@ -69,28 +58,30 @@ async def lock_states(tx: Connection, server_ids: Sequence[str]) -> dict[str, Se
     return states
 
 
-async def lock_told(tx: Connection, server_ids: Sequence[str], *, moving: Collection[str]) -> dict[str, Told]:
+async def lock_snapshots(
+    tx: Connection, server_ids: Sequence[str], *, moving: Collection[str]
+) -> dict[str, ServerSnapshot]:
     """Lock the servers, also those that no client sees any more; return what is told of each.
 
     moving: those that may be in a move, or are deleted; what is done to others follows from their creation.
     """
-    rows = await tx.fetch(LOCK_TOLD, server_ids)
+    rows = await tx.fetch(LOCK_SNAPSHOTS, server_ids)
     causes = {row["id"]: row for row in await tx.fetch(LIST_CAUSES, sorted(moving))} if moving else {}
-    told = {}
+    snapshots = {}
     for row in rows:
         server = read_row(Server, row, "flavor", "metadata", "spec", "ports", "fault", tags=tuple(row["tags"]))
-        told[server.id] = _told(server, causes.get(server.id))
-    return told
+        snapshots[server.id] = _snapshot(server, causes.get(server.id))
+    return snapshots
 
 
-def _told(server: Server, cause: Any) -> Told:
+def _snapshot(server: Server, cause: Any) -> ServerSnapshot:
     created = {"request_id": server.request_id, "project_id": server.project_id, "user_id": server.user_id}
     if cause is None:
-        return Told(server=server, request=created)
+        return ServerSnapshot(server=server, request=created)
     asked = {name: cause[name] for name in created}
     kind = None if cause["kind"] is None else MoveKind(cause["kind"])
     return read_row(
-        Told,
+        ServerSnapshot,
         {"new_flavor": cause["new_flavor"], "source_host": cause["source_host"]},
         *(["new_flavor"] if cause["new_flavor"] else []),
         server=server,

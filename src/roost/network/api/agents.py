@@ -14,7 +14,7 @@ from roost.network.api.documents import Time, Uuid, show_time
 from roost.network.api.protocol import path_id
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import AgentNotFound
-from roost.network.model import Agent
+from roost.network.model.networks import Agent
 from roost.network.service import Networks
 from roost.network.service import agents as service
 from roost.platform.http import json_response

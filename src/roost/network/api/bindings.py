@@ -15,7 +15,7 @@ from roost.network.api.protocol import path_id
 from roost.network.api.resources import SHOW_QUERY, list_answer, list_query
 from roost.network.api.resources import answer as answer_type
 from roost.network.errors import InvalidInput, PortNotFound
-from roost.network.model import Binding
+from roost.network.model.ports import Binding
 from roost.network.service import Networks
 from roost.network.service import port_bindings as service
 from roost.platform.http import json_response, read_json

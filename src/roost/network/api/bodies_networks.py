@@ -14,7 +14,7 @@ from roost.network.api.bodies import (
     refuse_unserved,
 )
 from roost.network.errors import InvalidInput, SegmentsSetInConjunctionWithProviders
-from roost.network.model import MTU_DEFAULT, Link, Network, NetworkChanges
+from roost.network.model.networks import MTU_DEFAULT, Link, Network, NetworkChanges
 from roost.network.rules.links import refuse_link
 from roost.platform.env import Env
 

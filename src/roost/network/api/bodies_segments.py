@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from roost.network.api.bodies import BULK_MAX, SegmentationId, Text, parse_segmentation_id, parse_uuid
-from roost.network.model import Segment, SegmentChanges
+from roost.network.model.networks import Segment, SegmentChanges
 from roost.network.rules.links import refuse_link
 from roost.platform.env import Env
 

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.network.api.bodies import BULK_MAX, Items, Text, Unserved, parse_project, parse_uuid, refuse_unserved, said
 from roost.network.errors import InvalidInput
-from roost.network.model import HostRoute, Subnet, SubnetChanges
+from roost.network.model.networks import HostRoute, Subnet, SubnetChanges
 from roost.network.rules import addressing, subnet_attributes, uses
 from roost.platform.env import Env
 

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from roost.network.model import VIF_TYPE_UNBOUND, Network, Port, Segment, Subnet
+from roost.network.model.networks import Network, Segment, Subnet
+from roost.network.model.ports import VIF_TYPE_UNBOUND, Port
 from roost.network.rules import addressing
 
 Uuid = Annotated[str, Meta(extra_json_schema={"format": "uuid"})]

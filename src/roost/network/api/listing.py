@@ -18,7 +18,7 @@ from starlette.responses import Response
 from roost.network.api.access import hidden_of, seen, seen_by
 from roost.network.api.documents import Document, attributes, booleans, identifiers
 from roost.network.errors import InvalidInput
-from roost.network.model import Kind, ListFilter, ListQuery, ListRow
+from roost.network.model.networks import Kind, ListFilter, ListQuery, ListRow
 from roost.network.service import lists
 from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, integer_parameter, is_uuid, json_response, root_url

@@ -8,7 +8,7 @@ from roost.network.api.bodies import refuse_many
 from roost.network.api.documents import NetworkDocument
 from roost.network.api.resources import Resource
 from roost.network.errors import NetworkNotFound
-from roost.network.model import Network
+from roost.network.model.networks import Network
 from roost.network.service import Networks
 from roost.network.service import networks as service
 from roost.platform.operations import Operations

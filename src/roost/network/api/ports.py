@@ -7,7 +7,7 @@ from roost.network.api import documents
 from roost.network.api.documents import PortDocument
 from roost.network.api.resources import Resource
 from roost.network.errors import InvalidInput, PortNotFound
-from roost.network.model import Port, PortFilter
+from roost.network.model.ports import Port, PortFilter
 from roost.network.service import Networks, agent_ports
 from roost.network.service import ports as service
 from roost.platform.operations import Operations

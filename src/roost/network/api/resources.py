@@ -15,7 +15,7 @@ from roost.network.api import listing
 from roost.network.api.access import owned
 from roost.network.api.documents import Document, attributes, booleans
 from roost.network.api.protocol import path_id, revision
-from roost.network.model import Kind, ListQuery, ListRow
+from roost.network.model.networks import Kind, ListQuery, ListRow
 from roost.network.service import Networks, lists
 from roost.platform.errors import BadRequest, NotFound
 from roost.platform.http import json_response, read_bytes, read_json, replace_body

@@ -7,7 +7,7 @@ from roost.network.api import documents
 from roost.network.api.documents import SegmentDocument
 from roost.network.api.resources import Resource
 from roost.network.errors import SegmentNotFound
-from roost.network.model import Segment
+from roost.network.model.networks import Segment
 from roost.network.service import Networks
 from roost.network.service import networks as service
 from roost.platform.operations import Operations

@@ -8,7 +8,7 @@ from roost.network.api.bodies import refuse_many
 from roost.network.api.documents import SubnetDocument
 from roost.network.api.resources import Resource
 from roost.network.errors import SubnetNotFound
-from roost.network.model import Subnet
+from roost.network.model.networks import Subnet
 from roost.network.service import Networks, subnet_changes
 from roost.network.service import subnets as service
 from roost.platform.operations import Operations

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from roost.network.api.protocol import path_id
 from roost.network.errors import TagNotFound, TagResourceNotFound
-from roost.network.model import Kind
+from roost.network.model.networks import Kind
 from roost.network.rules import tags as rules
 from roost.network.service import Networks
 from roost.network.service import tags as service

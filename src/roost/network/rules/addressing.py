@@ -18,7 +18,8 @@ from roost.network.errors import (
     OutOfBoundsAllocationPool,
     OverlappingAllocationPools,
 )
-from roost.network.model import AddressRange
+from roost.network.model.networks import AddressRange
+from roost.network.model.ports import FreeChange, Given
 from roost.network.rules.ranges import Ranges, holds, join, subtract
 
 POOLS_MAX = 1000
@@ -44,23 +45,6 @@ class Demand(Struct, frozen=True):
     in_pool: bool = True
     claimed: bool = True
     ip_version: int = 4
-
-
-class Given(Struct, frozen=True):
-    """An address handed out."""
-
-    port_id: str
-    subnet_id: str
-    address: int
-    in_pool: bool
-    claimed: bool
-
-
-class FreeChange(Struct, frozen=True):
-    """What becomes of the free ranges: (subnet id, range) that vanish, and that appear."""
-
-    removed: tuple[tuple[str, AddressRange], ...]
-    added: tuple[tuple[str, AddressRange], ...]
 
 
 class SubnetPlan(Struct, frozen=True):

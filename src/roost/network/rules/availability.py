@@ -9,15 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from roost.network.model import Network, Subnet
+from roost.network.model.networks import Held, Network, Subnet
 from roost.network.rules import addressing
-
-
-class Held(Struct, frozen=True):
-    """How many addresses of a subnet ports hold: all of them, and those that are in its pools."""
-
-    all: int = 0
-    in_pools: int = 0
 
 
 class Counts(Struct, frozen=True, kw_only=True):

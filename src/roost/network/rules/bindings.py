@@ -8,32 +8,13 @@ from collections.abc import Mapping, Sequence, Set
 import msgspec
 from msgspec import Struct
 
-from roost.network.model import COMPUTE_OWNER, Host, Network, Port, PortOrigin, SubnetKind
+from roost.network.model.networks import Host, Network, SubnetKind
+from roost.network.model.ports import COMPUTE_OWNER, Given, NewPort, Parting, Port, PortOrigin, Reserved
 from roost.network.rules import inventory, quotas, segments, uses
-from roost.network.rules.addressing import Demand, Given
+from roost.network.rules.addressing import Demand
 from roost.network.rules.quotas import QuotaUsage
 from roost.network.rules.requests import IMMEDIATE, NONE, claimed_demands
 from roost.seams import network as seam
-
-
-class NewPort(Struct, frozen=True):
-    """A port that Roost makes for a server. nic_tag: on a flat network, its NIC's."""
-
-    id: str
-    network_id: str
-    project_id: str
-    server_id: str
-    device_owner: str
-    nic_tag: str | None = None
-
-
-class Reserved(Struct, frozen=True):
-    """A user's port goes to a server's build; origin: how it came."""
-
-    port_id: str
-    server_id: str
-    device_owner: str
-    origin: PortOrigin
 
 
 class Reservation(Struct, frozen=True):
@@ -60,24 +41,6 @@ class Assignment(Struct, frozen=True):
     provider_uuid: str
     demands: tuple[Demand, ...]
     automatic: tuple[Given, ...]
-
-
-class Parting(Struct, frozen=True):
-    """What becomes of a port when its server goes: it vanishes, or it is put to this state and loses these addresses.
-
-    origin None: the port is deleted. dropped: addresses, as (subnet id, address), that it loses. unclaims: it may hold
-    a claim for more than what it keeps.
-    """
-
-    port_id: str
-    origin: PortOrigin | None
-    dropped: tuple[tuple[str, str], ...]
-    unclaims: bool
-
-    @property
-    def ends_moves(self) -> bool:
-        """Whether inactive bindings go: those that a move left where its server is gone."""
-        return self.origin is not None and not is_of_server(self.origin.device_owner)
 
 
 def is_of_server(device_owner: str) -> bool:

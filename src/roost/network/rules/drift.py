@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import asdict
 
-from roost.network.model import AddressRange, BuildPort, Port, ProviderSource, Subnet
+from roost.network.model.networks import AddressRange, ProviderSource, Subnet
+from roost.network.model.ports import BuildPort, FreeChange, Holding, Port
 from roost.network.rules import addressing, inventory, segments, uses
-from roost.network.rules.addressing import FreeChange
 from roost.network.rules.holdings import claim_of
 from roost.network.rules.ranges import Ranges, holds, join, subtract
-from roost.network.rules.subnet_changes import Holding
 from roost.platform.drift import Drift, Kind, RepairedBy
 from roost.seams.compute import ServerState
 from roost.seams.placement import Allocations, Inventory, ProviderState, covers_allocations, same_allocations

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from roost.network.model import Network, Segment, SubnetKind
+from roost.network.model.networks import Network, Segment, SubnetKind
 from roost.seams.placement import ADDRESS_CLASSES, FAMILY_WORDS
 
 ROOMS_MAX = 32

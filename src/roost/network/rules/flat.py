@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 import msgspec
 
 from roost.network.errors import InvalidInput
-from roost.network.model import Network, Subnet
+from roost.network.model.networks import Network, Subnet
 from roost.network.rules import addressing
 from roost.seams import network as seam
 from roost.seams.placement import IPV4_ADDRESS, Allocations

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from roost.network.model import Host, ProviderSource
+from roost.network.model.networks import Host, ProviderSource
 from roost.network.rules import segments
 
 SUBNETS_SHOWN = 3

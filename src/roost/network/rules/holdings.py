@@ -5,7 +5,7 @@ While its addresses change it is more: what the port has and what it gets, so th
 
 from collections.abc import Iterable
 
-from roost.network.model import Address
+from roost.network.model.ports import Address
 from roost.network.rules import uses
 from roost.seams.network import PortBind
 from roost.seams.placement import add_allocations

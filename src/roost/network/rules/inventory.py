@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from roost.network.model import COMPUTE_OWNER, ProviderSource, Subnet, SubnetKind
+from roost.network.model.networks import ProviderSource, Subnet, SubnetKind
+from roost.network.model.ports import COMPUTE_OWNER
 from roost.network.rules import addressing, segments, uses
 from roost.seams.placement import ADDRESS_CLASSES, SHARING, Inventory, ProviderState
 

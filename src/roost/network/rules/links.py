@@ -13,7 +13,7 @@ from roost.network.errors import (
     TunnelIdInUse,
     VlanIdInUse,
 )
-from roost.network.model import Link, Network, Subnet
+from roost.network.model.networks import Link, Network, Subnet
 
 NETWORK_TYPES = ("flat", "vlan", "vxlan", "gre", "geneve", "local")
 SEGMENTATION_ID_MAX = 16777215

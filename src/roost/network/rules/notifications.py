@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from roost.network.model import VIF_TYPE_UNBOUND, Port
+from roost.network.model.ports import VIF_TYPE_UNBOUND, Port
 
 Payload = dict[str, Any]
 

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from roost.network.model import AddressRange
+from roost.network.model.networks import AddressRange
 
 Ranges = tuple[AddressRange, ...]
 

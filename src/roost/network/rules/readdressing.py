@@ -9,7 +9,7 @@ from collections.abc import Sequence, Set
 from msgspec import Struct
 
 from roost.network.errors import FixedIpsSubnetsNotOnSameSegment, InvalidInput, PortBound
-from roost.network.model import Address, FixedIpRequest, Port
+from roost.network.model.ports import Address, FixedIpRequest, Port
 from roost.network.rules import uses
 from roost.network.rules.requests import Placing, refuse_many
 

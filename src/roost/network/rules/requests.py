@@ -20,7 +20,8 @@ from roost.network.errors import (
     IpAddressGenerationFailureNoMatchingSubnet,
     PortChanged,
 )
-from roost.network.model import Address, FixedIpRequest, Host, Network, Port, Subnet, SubnetKind
+from roost.network.model.networks import Host, Network, Subnet, SubnetKind
+from roost.network.model.ports import Address, FixedIpRequest, Port
 from roost.network.rules import addressing, inventory, segments, uses
 from roost.network.rules.addressing import Demand
 from roost.seams.placement import IPV6_ADDRESS, Allocations

@@ -7,7 +7,7 @@ a pool of a flat network by the hosts of its cell.
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
-from roost.network.model import FLAT_NAME, PLAIN_NAME, ROUTED_NAME, Host, ProviderSource
+from roost.network.model.networks import FLAT_NAME, PLAIN_NAME, ROUTED_NAME, Host, ProviderSource
 from roost.seams.compute import HostAggregateState
 
 _NAMESPACE = uuid.UUID("6f2c1c0e-5c0b-5d0a-9a53-726f6f737400")

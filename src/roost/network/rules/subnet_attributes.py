@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 
 from roost.network.errors import DNSNameServersExhausted, HostRoutesExhausted, InvalidInput, InvalidSubnetServiceType
-from roost.network.model import AddressRange, HostRoute, Subnet
+from roost.network.model.networks import AddressRange, HostRoute, Subnet
 from roost.network.rules.addressing import block_range
 
 NAMESERVERS_MAX = 5

@@ -8,16 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from roost.network.model import AddressRange
+from roost.network.model.networks import AddressRange
+from roost.network.model.ports import Holding
 from roost.network.rules.ranges import Ranges, holds, intersect, join, subtract
-
-
-class Holding(Struct, frozen=True):
-    """An address that a port holds, as the books have it."""
-
-    address: int
-    in_pool: bool
-    claimed: bool
 
 
 class ChangeBegun(Struct, frozen=True):

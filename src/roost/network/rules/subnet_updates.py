@@ -17,12 +17,12 @@ from roost.network.errors import (
     SubnetSegmentAssociationChangeNotAllowed,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model import AddressRange, Network, Segment, Subnet, SubnetChanges, SubnetState
+from roost.network.model.networks import AddressRange, Network, Segment, Subnet, SubnetChanges, SubnetState
 from roost.network.rules import addressing, inventory, subnet_attributes, uses
 from roost.network.rules.ranges import subtract
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class SubnetContext(Struct, frozen=True, kw_only=True):
     """What a subnet is changed among.
 
     peers: the subnets of its network. segment: the one that the change names, if there is such a one. gateway_port: a
@@ -35,7 +35,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     gateway_port: str | None
 
 
-def decide_update(subnet: Subnet, changes: SubnetChanges, around: Surroundings) -> Subnet:
+def decide_update(subnet: Subnet, changes: SubnetChanges, around: SubnetContext) -> Subnet:
     """The subnet as it is to be.
 
     Raises InvalidInput, InvalidSubnetServiceType, DNSNameServersExhausted, HostRoutesExhausted, GatewayIpInUse,
@@ -143,7 +143,7 @@ def taken_back(subnets: Iterable[Subnet]) -> list[Subnet]:
     return [subnet if subnet.change is None else put_back(subnet) for subnet in subnets]
 
 
-def _gateway(subnet: Subnet, changes: SubnetChanges, around: Surroundings) -> str | None:
+def _gateway(subnet: Subnet, changes: SubnetChanges, around: SubnetContext) -> str | None:
     if changes.gateway_ip is UNSET or changes.gateway_ip is None:
         return subnet.gateway_ip if changes.gateway_ip is UNSET else None
     assert isinstance(changes.gateway_ip, str)
@@ -168,7 +168,7 @@ def _pools(subnet: Subnet, changes: SubnetChanges, gateway_ip: str | None) -> tu
     return subnet.pools
 
 
-def _segment(subnet: Subnet, changes: SubnetChanges, around: Surroundings) -> str | None:
+def _segment(subnet: Subnet, changes: SubnetChanges, around: SubnetContext) -> str | None:
     """Source: Neutron's _validate_segment on update; the same value again is no change (LP 1793391)."""
     if changes.segment_id is UNSET or changes.segment_id == subnet.segment_id:
         return subnet.segment_id

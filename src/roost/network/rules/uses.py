@@ -9,8 +9,8 @@ import ipaddress
 from collections.abc import Iterable
 
 from roost.network.errors import InvalidInput
-from roost.network.model import COMPUTE_OWNER, Port, SubnetKind
-from roost.network.rules.addressing import Given
+from roost.network.model.networks import SubnetKind
+from roost.network.model.ports import COMPUTE_OWNER, Given, Port
 from roost.seams.placement import IPV4_ADDRESS, IPV6_ADDRESS
 
 MODES = ("slaac", "dhcpv6-stateful", "dhcpv6-stateless")

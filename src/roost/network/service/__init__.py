@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from roost.network.model import Port, PortRequest
+from roost.network.model.ports import Port, PortRequest
 from roost.network.settings import NetworkSettings
 from roost.platform.batches import Batches
 from roost.platform.database import Database

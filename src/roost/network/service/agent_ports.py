@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.network.errors import IpAddressGenerationFailure, PortInUse, PortNotFound, RevisionNumberConstraintFailed
-from roost.network.model import COMPUTE_OWNER, Port, PortFilter
+from roost.network.model.ports import COMPUTE_OWNER, Port, PortFilter
 from roost.network.rules import bindings, requests
 from roost.network.rules.requests import Placing
 from roost.network.service import Networks, assignments, builds, releases

@@ -3,7 +3,7 @@
 import uuid
 
 from roost.network.errors import AgentNotFound
-from roost.network.model import Agent
+from roost.network.model.networks import Agent
 from roost.network.service import Networks
 from roost.network.store import networks as store
 

@@ -11,9 +11,10 @@ from roost.network.errors import (
     NetworkNotFound,
     PortChanged,
 )
-from roost.network.model import FixedIpRequest, Host, SubnetKind
+from roost.network.model.networks import Host, SubnetKind
+from roost.network.model.ports import FixedIpRequest, FreeChange, Given
 from roost.network.rules import addressing, requests, uses
-from roost.network.rules.addressing import Demand, FreeChange, Given
+from roost.network.rules.addressing import Demand
 from roost.network.rules.requests import NetworkState, Placing
 from roost.network.service import Networks, exhaustions, releases
 from roost.network.store import addresses, claims, ports

@@ -6,7 +6,7 @@ A port that changed after it was looked at, as when a move binds it, is looked a
 from contextlib import suppress
 
 from roost.network.errors import InvalidInput, PortChanged, PortInUse, PortNotFound, RevisionNumberConstraintFailed
-from roost.network.model import COMPUTE_OWNER, FixedIpRequest, PortChanges, PortRequest
+from roost.network.model.ports import COMPUTE_OWNER, FixedIpRequest, PortChanges, PortRequest
 from roost.network.service import Networks, ports
 from roost.seams import network as seam
 

@@ -3,15 +3,13 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
+from roost.network.model.ports import FreeChange, Holding, StrayAddress
 from roost.network.rules import drift as rules
-from roost.network.rules.addressing import FreeChange
 from roost.network.rules.inventory import claimed_by_ports
-from roost.network.rules.subnet_changes import Holding
 from roost.network.service import Networks, assignments, releases
 from roost.network.store import addresses, claims, ports, subnet_changes
 from roost.network.store import audit as store
 from roost.network.store import subnets as subnet_rows
-from roost.network.store.audit import StrayAddress
 from roost.platform.audit import Check, Finding, keys_of, stored_pages
 from roost.platform.database import Connection
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from roost.network.errors import PortNotFound, RevisionNumberConstraintFailed
-from roost.network.model import BuildPort, Port, PortFilter
+from roost.network.model.ports import BuildPort, Port, PortFilter
 from roost.network.rules import drift as rules
 from roost.network.rules.holdings import claim_of
 from roost.network.service import Networks, builds, ports

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from msgspec import Struct
 
 from roost.network.errors import PublicationPending
-from roost.network.model import FLAT_NAME, PLAIN_NAME, ROUTED_NAME, ProviderSource
+from roost.network.model.networks import FLAT_NAME, PLAIN_NAME, ROUTED_NAME, ProviderSource
 from roost.network.rules import drift as rules
 from roost.network.rules import inventory, segments
 from roost.network.service import Networks, publications

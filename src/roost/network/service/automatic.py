@@ -6,7 +6,8 @@ Nothing of it is claimed. Who gets its first addresses gets these with them; see
 from collections.abc import Iterable, Sequence
 
 from roost.network.errors import SubnetInUse
-from roost.network.model import Port, Subnet, SubnetKind
+from roost.network.model.networks import Subnet, SubnetKind
+from roost.network.model.ports import Port
 from roost.network.rules import uses
 from roost.network.service import Networks, assignments, notices
 from roost.network.store import addresses

@@ -6,7 +6,8 @@ All in sets, in a fixed number of statements. Claims for these ports are the con
 from collections.abc import Mapping, Sequence
 
 from roost.network.errors import PortChanged
-from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Network, Port, PortOrigin
+from roost.network.model.networks import Network
+from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortOrigin
 from roost.network.rules import addressing, bindings
 from roost.network.rules.bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.rules.flat import Pools, planned_port, pools_of, with_pools

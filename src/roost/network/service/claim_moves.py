@@ -11,11 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from roost.network.errors import PublicationPending
-from roost.network.model import PLAIN_NAME, Address, Port, PortFilter, Subnet
+from roost.network.model.networks import PLAIN_NAME, Subnet
+from roost.network.model.ports import Address, Holding, Port, PortFilter
 from roost.network.rules import addressing, inventory
 from roost.network.rules.holdings import claim_of
 from roost.network.rules.ranges import holds
-from roost.network.rules.subnet_changes import Holding
 from roost.network.service import Networks, releases
 from roost.network.store import addresses, claims, ports, subnets
 from roost.network.store import subnet_changes as store

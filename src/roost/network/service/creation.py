@@ -20,9 +20,9 @@ from roost.network.errors import (
     OverQuota,
     PortChanged,
 )
-from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Host, Port, PortRequest, SubnetKind
+from roost.network.model.networks import Host, SubnetKind
+from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, FreeChange, Given, Port, PortRequest
 from roost.network.rules import addressing, flat, quotas, requests, uses
-from roost.network.rules.addressing import FreeChange, Given
 from roost.network.rules.requests import NetworkState, Placing
 from roost.network.service import Networks, assignments, exhaustions, notices, releases
 from roost.network.service import quotas as quota_service

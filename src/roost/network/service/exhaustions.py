@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from roost.network.model import Network, Segment, Subnet
+from roost.network.model.networks import Network, Segment, Subnet
 from roost.network.rules import exhaustions, inventory, uses
 from roost.network.rules.addressing import count
 from roost.network.rules.exhaustions import Room

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from roost.network.model import Subnet
+from roost.network.model.networks import Subnet
 from roost.network.rules import flat
 from roost.network.service import Networks
 from roost.network.store import flat as store

@@ -1,6 +1,6 @@
 """Lists as clients ask for them, page by page."""
 
-from roost.network.model import Kind, ListQuery, ListRow
+from roost.network.model.networks import Kind, ListQuery, ListRow
 from roost.network.service import Networks
 from roost.network.store import lists as store
 

@@ -5,7 +5,7 @@ A server that runs keeps its ports as they are: nothing is reserved, and whoever
 
 from collections.abc import Sequence
 
-from roost.network.model import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Binding, Port, PortFilter
+from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Binding, Port, PortFilter
 from roost.network.rules import bindings, segments
 from roost.network.rules.flat import Pools, pools_of, with_pools
 from roost.network.rules.holdings import claim_while_readdressed

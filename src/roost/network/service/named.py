@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from roost.network.errors import InvalidInput
-from roost.network.model import COMPUTE_OWNER, FixedIpRequest, PortFilter
+from roost.network.model.ports import COMPUTE_OWNER, FixedIpRequest, PortFilter
 from roost.network.rules import addressing, bindings, requests
 from roost.network.service import Networks, assignments
 from roost.network.store import ports

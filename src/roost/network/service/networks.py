@@ -14,7 +14,7 @@ from roost.network.errors import (
     SegmentNotFound,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model import Link, Network, NetworkChanges, NetworkOwner, Segment, SegmentChanges
+from roost.network.model.networks import Link, Network, NetworkChanges, NetworkOwner, Segment, SegmentChanges
 from roost.network.rules import flat, links, subnet_updates, uses
 from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, publications, quotas, releases

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import structlog
 
-from roost.network.model import Port
+from roost.network.model.ports import Port
 from roost.network.service import Networks
 from roost.network.store import notices as store
 from roost.platform.crash import crash_point

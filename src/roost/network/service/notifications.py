@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from roost.network.model import Port, PortFilter
+from roost.network.model.ports import Port, PortFilter
 from roost.network.rules.notifications import port_events
 from roost.network.service import Networks
 from roost.network.store import ports as port_rows

@@ -16,7 +16,7 @@ from roost.network.errors import (
     PortNotFound,
     RevisionNumberConstraintFailed,
 )
-from roost.network.model import VIF_TYPE_BOUND, Binding, Port, PortChanges, PortFilter
+from roost.network.model.ports import VIF_TYPE_BOUND, Binding, Port, PortChanges, PortFilter
 from roost.network.rules import requests
 from roost.network.rules.bindings import is_of_server
 from roost.network.service import Networks, assignments, port_updates

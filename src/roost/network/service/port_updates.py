@@ -15,16 +15,8 @@ from roost.network.errors import (
     PortInUse,
     PortNotFound,
 )
-from roost.network.model import (
-    VIF_TYPE_BOUND,
-    VIF_TYPE_UNBOUND,
-    Address,
-    Binding,
-    Port,
-    PortChanges,
-    PortFilter,
-    SubnetKind,
-)
+from roost.network.model.networks import SubnetKind
+from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Binding, Port, PortChanges, PortFilter
 from roost.network.rules import readdressing, requests, uses
 from roost.network.rules.bindings import is_of_server
 from roost.network.rules.holdings import claim_of

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from roost.network.errors import MacAddressInUse, PortNotFound
-from roost.network.model import Port, PortChanges, PortFilter, PortRequest
+from roost.network.model.ports import Port, PortChanges, PortFilter, PortRequest
 from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, creation, notices, port_updates, quotas, releases
 from roost.network.store import ports as port_rows

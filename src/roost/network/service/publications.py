@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from roost.network.errors import PublicationPending
-from roost.network.model import CELL_DEFAULT, Host, ProviderSource
+from roost.network.model.networks import CELL_DEFAULT, Host, ProviderSource
 from roost.network.rules import inventory, segments
 from roost.network.service import Networks, claim_moves
 from roost.network.store import networks as store

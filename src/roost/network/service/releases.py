@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from roost.network.model import Address, Port
+from roost.network.model.ports import Address, Port
 from roost.network.rules.holdings import claim_of
 from roost.network.service import Networks
 from roost.network.store import claims, ports

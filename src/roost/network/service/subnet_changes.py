@@ -9,12 +9,12 @@ Whoever comes by may end a change, and the reconciler does.
 import msgspec
 
 from roost.network.errors import PublicationPending, SubnetInUse, SubnetNotFound
-from roost.network.model import Network, Subnet, SubnetChange, SubnetChanges
+from roost.network.model.networks import Network, Subnet, SubnetChange, SubnetChanges
+from roost.network.model.ports import Holding
 from roost.network.rules import subnet_changes, subnet_updates, uses
 from roost.network.rules.inventory import counts
 from roost.network.rules.revisions import refuse_other_revision
-from roost.network.rules.subnet_changes import Holding
-from roost.network.rules.subnet_updates import Surroundings
+from roost.network.rules.subnet_updates import SubnetContext
 from roost.network.service import Networks, publications, releases
 from roost.network.service.subnets import get_subnet
 from roost.network.store import addresses, claims
@@ -124,7 +124,7 @@ async def _lock(tx: Connection, subnet_id: str) -> tuple[Network, Subnet]:
 async def _decide(tx: Connection, network: Network, subnet: Subnet, changes: SubnetChanges) -> Subnet:
     named = [changes.segment_id] if isinstance(changes.segment_id, str) else []
     segments = await network_rows.list_segments(tx, named)
-    around = Surroundings(
+    around = SubnetContext(
         network=network,
         peers=tuple(await subnet_rows.list_subnets(tx, network_ids=[network.id])),
         segment=segments[0] if segments else None,

@@ -17,7 +17,7 @@ from roost.network.errors import (
     SubnetNotFound,
     SubnetsNotAllAssociatedWithSegments,
 )
-from roost.network.model import Network, Segment, Subnet
+from roost.network.model.networks import Network, Segment, Subnet
 from roost.network.rules import addressing, flat, links, subnet_attributes, subnet_updates, uses
 from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, automatic, notices, publications, quotas, releases

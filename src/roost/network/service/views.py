@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from roost.network.model import COMPUTE_OWNER, Network, PortFilter, Segment, Subnet
+from roost.network.model.networks import Network, Segment, Subnet
+from roost.network.model.ports import COMPUTE_OWNER, PortFilter
 from roost.network.rules import inventory, segments, uses
 from roost.network.rules.flat import pool_names
 from roost.network.service import Networks

@@ -6,9 +6,9 @@ that stay locks them first, by subnet and address.
 
 from collections.abc import Mapping, Sequence
 
-from roost.network.model import Address, AddressRange, SubnetKind
+from roost.network.model.networks import AddressRange, SubnetKind
+from roost.network.model.ports import Address, FreeChange, Given
 from roost.network.rules import addressing
-from roost.network.rules.addressing import FreeChange, Given
 from roost.platform.database import Connection
 
 LIST_ADDRESSES = """

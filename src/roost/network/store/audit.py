@@ -5,7 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from roost.network.model import AddressRange, BuildPort
+from roost.network.model.networks import AddressRange
+from roost.network.model.ports import BuildPort, StrayAddress
 from roost.network.rules import addressing
 from roost.network.rules.uses import class_of
 from roost.platform.database import Connection
@@ -69,15 +70,6 @@ ORDER BY p.id, a.address LIMIT $1
 async def list_unreached(tx: Connection, *, limit: int) -> list[UnreachedPort]:
     """The first of them. A segment or network without a physical network is reached by all."""
     return [UnreachedPort(**row) for row in await tx.fetch(LIST_UNREACHED, limit)]
-
-
-class StrayAddress(Struct, frozen=True):
-    """An address whose port or subnet does not exist."""
-
-    subnet_id: str
-    address: str
-    port_id: str
-    subnet_there: bool
 
 
 # What every instance of these rows is joined with is written in the same transaction, so one statement sees both.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from roost.network.rules.availability import Held
+from roost.network.model.networks import Held
 from roost.platform.database import Connection
 
 # Nearly all addresses are known to be in a pool, which it is not losing; the pools are looked at for the others only.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from roost.network.model import Binding
+from roost.network.model.ports import Binding
 from roost.platform.database import Connection
 
 LIST_BINDINGS = """

@@ -9,7 +9,7 @@ their code points.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from roost.network.model import Kind, ListQuery, ListRow
+from roost.network.model.networks import Kind, ListQuery, ListRow
 from roost.platform.database import Connection
 
 _SHOWN_TIME = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""

@@ -6,7 +6,7 @@ Lock order of the whole wing: networks, ports, intents, subnets; each by id.
 from collections.abc import Sequence
 from typing import Any
 
-from roost.network.model import Host, Link, Network, NetworkOwner, Segment
+from roost.network.model.networks import Host, Link, Network, NetworkOwner, Segment
 from roost.platform.database import Connection
 
 _NETWORK = """

@@ -5,8 +5,16 @@ from typing import Any
 
 import msgspec
 
-from roost.network.model import VIF_TYPE_UNBOUND, Address, Port, PortFilter, PortOrigin
-from roost.network.rules.bindings import NewPort, Parting, Reserved
+from roost.network.model.ports import (
+    VIF_TYPE_UNBOUND,
+    Address,
+    NewPort,
+    Parting,
+    Port,
+    PortFilter,
+    PortOrigin,
+    Reserved,
+)
 from roost.network.store import addresses
 from roost.platform.database import Connection
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from roost.network.model import AddressRange, Subnet
+from roost.network.model.networks import AddressRange, Subnet
+from roost.network.model.ports import Holding
 from roost.network.rules import addressing
-from roost.network.rules.subnet_changes import Holding
 from roost.network.store import addresses
 from roost.platform.database import Connection
 

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from roost.network.model import AddressRange, HostRoute, ProviderSource, Subnet, SubnetChange
+from roost.network.model.networks import AddressRange, HostRoute, ProviderSource, Subnet, SubnetChange
 from roost.network.rules import addressing
 from roost.platform.database import Connection
 

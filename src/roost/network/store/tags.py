@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from roost.network.model import Kind
+from roost.network.model.networks import Kind
 from roost.platform.database import Connection
 
 LOCK_TAGS: dict[Kind, str] = {

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import Struct
 
-from roost.placement.rules.imports import CUSTOM, ImportedProvider, Kind, LedgerState, LeftOut
+from roost.placement.model import ImportedProvider, Kind, LedgerState
+from roost.placement.rules.imports import CUSTOM, LeftOut
 from roost.seams.placement import ConsumerState, Inventory
 
 AMOUNT_MAX = 2**31 - 1

@@ -9,57 +9,11 @@ from enum import Enum
 
 from msgspec import Struct
 
+from roost.placement.model import ImportedProvider, Kind, LastImport, LedgerState
 from roost.platform.http import is_uuid
-from roost.seams.placement import ConsumerState, Inventory
+from roost.seams.placement import ConsumerState
 
 CUSTOM = "CUSTOM_"
-
-
-class Kind(Enum):
-    """What differs."""
-
-    RESOURCE_CLASS = "resource class"
-    TRAIT = "trait"
-    PROVIDER = "provider"
-    CONSUMER = "consumer"
-
-
-class ImportedProvider(Struct, frozen=True, kw_only=True):
-    """A provider with all that it has, without its allocations."""
-
-    uuid: str
-    name: str
-    generation: int
-    parent_uuid: str | None
-    inventories: Mapping[str, Inventory]
-    traits: frozenset[str]
-    placement_aggregates: frozenset[str]
-
-
-class LedgerState(Struct, frozen=True, kw_only=True):
-    """A whole ledger. providers, consumers: by UUID; traits, resource_classes: every name, used or not."""
-
-    resource_classes: frozenset[str] = frozenset()
-    traits: frozenset[str] = frozenset()
-    providers: Mapping[str, ImportedProvider]
-    consumers: Mapping[str, ConsumerState]
-
-    def items(self, kind: Kind) -> Mapping[str, object]:
-        """Return what the ledger has of one kind, by UUID or by name."""
-        match kind:
-            case Kind.PROVIDER:
-                return self.providers
-            case Kind.CONSUMER:
-                return self.consumers
-            case _:
-                return dict.fromkeys(self.traits if kind is Kind.TRAIT else self.resource_classes)
-
-
-class LastImport(Struct, frozen=True, kw_only=True):
-    """What the last import left: generations by UUID. Empty before the first one."""
-
-    providers: Mapping[str, int] = {}
-    consumers: Mapping[str, int] = {}
 
 
 NO_IMPORT = LastImport()

@@ -15,7 +15,7 @@ from ipaddress import IPv4Address
 from msgspec import Struct
 from msgspec.structs import replace
 
-from roost.placement.model import ProviderRow
+from roost.placement.model import AddressClaim, ProviderRow
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
 from roost.platform.drift import Drift
 from roost.seams.neutron import NeutronPort, NeutronSegment, NeutronSubnet
@@ -33,20 +33,6 @@ class NeutronState(Struct, frozen=True):
     segments: Sequence[NeutronSegment]
     subnets: Sequence[NeutronSubnet]
     ports: Sequence[NeutronPort]
-
-
-class AddressClaim(Struct, frozen=True, kw_only=True):
-    """What a consumer claims of one segment's addresses. server_uuid: of a port's claim; "" of any other.
-
-    age_s: since it was last written.
-    """
-
-    consumer_uuid: str
-    server_uuid: str
-    generation: int
-    segment_uuid: str
-    amount: int
-    age_s: float
 
 
 class PortNeed(Struct, frozen=True, kw_only=True):

@@ -5,13 +5,13 @@ A provider's row (`provider_index`) is used again after the provider is gone. No
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from roost.placement.model import ProviderRow
+from roost.placement.model import ProviderRow, Usage
 from roost.seams.placement import IPV4_ADDRESS, SHARING, Inventory
 
 I64 = NDArray[np.int64]
@@ -22,14 +22,6 @@ ROWS_FIRST = 64
 NO_ROW = -1
 NO_UNITS = -1
 """What a provider without inventory of a class can take at once."""
-
-
-class Usage(NamedTuple):
-    """What is in use of a provider that is otherwise as it was. used: by resource class, all of them."""
-
-    provider_id: int
-    generation: int
-    used: Mapping[str, int]
 
 
 class Delta(Struct, frozen=True, kw_only=True):

@@ -5,13 +5,13 @@ A claim writes its allocations and the uses in one transaction, so one statement
 
 from collections.abc import AsyncIterator, Sequence
 
+from roost.placement.model import RootRow, StrayRow, UseRow
 from roost.placement.rules.drift import ALLOCATION_STRAY, ALLOCATION_UNBACKED, CONSUMER_EMPTY, ROOT_WRONG, USE_WRONG
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.neutron import AGREEMENT
 from roost.placement.store import audit as store
 from roost.placement.store import claims as claims_store
 from roost.placement.store import providers as providers_store
-from roost.placement.store.audit import RootRow, StrayRow, UseRow
 from roost.platform.audit import Audit, Check, Finding, all_at_once, keys_of, stored_pages
 from roost.platform.drift import Drift
 from roost.seams.placement import ProviderState

@@ -5,17 +5,17 @@ import asyncio
 import msgspec
 from msgspec import Struct
 
-from roost.placement.model import NO_TYPE, Changes, ConsumerWrite, NameKind, ProviderPlace
-from roost.placement.rules.imports import (
-    NO_IMPORT,
+from roost.placement.model import (
+    NO_TYPE,
+    Changes,
+    ConsumerWrite,
     ImportedProvider,
     Kind,
     LedgerState,
-    LeftOut,
-    Plan,
-    leave_out_impossible,
-    make_plan,
+    NameKind,
+    ProviderPlace,
 )
+from roost.placement.rules.imports import NO_IMPORT, LeftOut, Plan, leave_out_impossible, make_plan
 from roost.placement.rules.shapes import decide_shape, no_change
 from roost.placement.service.claims import write_shapes
 from roost.placement.service.ledger import STANDARD_NAMES, Ledger, sync_standard_names

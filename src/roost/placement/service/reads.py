@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.placement.errors import ProviderNotFound, ResourceClassNotFound, TraitNotFound
-from roost.placement.model import NameKind
+from roost.placement.model import Allocation, NameKind, TypeUsage
 from roost.placement.search.candidates import Gathered, gather
 from roost.placement.search.funnel import explain
 from roost.placement.search.implied import Nic, add_addresses, add_step, find_nics, imply
@@ -19,8 +19,6 @@ from roost.placement.service.names import check_names
 from roost.placement.settings import PlacementSettings
 from roost.placement.store import claims as claims_store
 from roost.placement.store import reads as reads_store
-from roost.placement.store.claims import Allocation
-from roost.placement.store.reads import TypeUsage
 from roost.seams.placement import CandidateQuery, Funnel, Inventory, RequestGroup
 
 

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from msgspec import Struct
-
-from roost.placement.model import ProviderPlace
+from roost.placement.model import ProviderPlace, RootRow, StrayRow, UseRow
 from roost.platform.database import Connection
 
 LIST_PROVIDER_IDS = """-- placement.audit_provider_ids
@@ -15,17 +13,6 @@ SELECT id FROM placement.provider WHERE id > $1 ORDER BY id LIMIT $2
 async def list_provider_ids(tx: Connection, *, after: int, limit: int) -> list[int]:
     """Return a page of providers, in the order of their ids."""
     return [row[0] for row in await tx.fetch(LIST_PROVIDER_IDS, after, limit)]
-
-
-class UseRow(Struct, frozen=True):
-    """An inventory whose use is not the sum of its allocations."""
-
-    provider_id: int
-    provider_uuid: str
-    provider_name: str
-    resource_class: str
-    used: int
-    allocated: int
 
 
 LIST_WRONG_USES = """-- placement.audit_uses
@@ -58,17 +45,6 @@ WHERE held.provider_id = ANY($1::bigint[])
 async def sum_uses(tx: Connection, provider_ids: Sequence[int]) -> None:
     """Set the use of locked providers to the sum of their allocations."""
     await tx.execute(SUM_USES, provider_ids)
-
-
-class StrayRow(Struct, frozen=True):
-    """A row that points to nothing. what: allocation, unbacked (an allocation without inventory) or inventory."""
-
-    what: str
-    provider_id: int
-    provider_uuid: str | None
-    provider_name: str | None
-    consumer_uuid: str | None
-    resource_class: str
 
 
 LIST_STRAYS = """-- placement.audit_strays
@@ -126,15 +102,6 @@ SELECT p.id, p.parent_id, tree.root_id, p.uuid, p.name, top.name
 FROM placement.provider p JOIN tree ON tree.id = p.id JOIN placement.provider top ON top.id = tree.root_id
 WHERE p.root_id <> tree.root_id ORDER BY p.id
 """
-
-
-class RootRow(Struct, frozen=True):
-    """A provider that is noted under another root than the top of its tree. place: as it should be."""
-
-    place: ProviderPlace
-    provider_uuid: str
-    provider_name: str
-    root_name: str
 
 
 async def list_wrong_roots(tx: Connection) -> list[RootRow]:

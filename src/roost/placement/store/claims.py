@@ -7,9 +7,9 @@ inventories, traits, aggregates and allocations.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from roost.placement.model import AllocationKey, Changes, ConsumerRow, InventoryRow
+from roost.placement.model import Allocation, AllocationKey, Changes, ConsumerRow, InventoryRow
 from roost.platform.database import Connection
 from roost.seams.placement import ConsumerState
 
@@ -176,20 +176,6 @@ JOIN placement.resource_class r ON r.id = a.resource_class_id
 
 OF_CONSUMERS = f"{LIST_WHOLE_ALLOCATIONS}WHERE c.uuid = ANY($1::uuid[])"
 OF_PROVIDER = f"{LIST_WHOLE_ALLOCATIONS}WHERE p.uuid = $1"
-
-
-class Allocation(NamedTuple):
-    """How much of one resource class a consumer holds of a provider, with what is known of both."""
-
-    consumer_uuid: str
-    consumer_generation: int
-    consumer_type: str | None
-    project_id: str
-    user_id: str
-    provider_uuid: str
-    provider_generation: int
-    resource_class: str
-    used: int
 
 
 async def list_consumer_allocations(tx: Connection, consumer_uuid: str) -> list[Allocation]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from roost.placement.rules.imports import ImportedProvider, LastImport, LedgerState
+from roost.placement.model import ImportedProvider, LastImport, LedgerState
 from roost.placement.store import claims as claims_store
 from roost.placement.store import providers as providers_store
 from roost.platform.database import Connection

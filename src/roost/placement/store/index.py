@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from msgspec import Struct
 
-from roost.placement.search.index import Usage
+from roost.placement.model import Usage
 from roost.platform.database import Connection
 from roost.platform.errors import DatabaseUnavailable
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from roost.placement.rules.neutron import AddressClaim
+from roost.placement.model import AddressClaim
 from roost.platform.database import Connection
 
 LIST_ADDRESS_CLAIMS = """-- placement.list_address_claims

@@ -1,7 +1,6 @@
 """SQL of reads that the index does not answer: a provider's generation, and what a project holds."""
 
-from msgspec import Struct
-
+from roost.placement.model import TypeUsage
 from roost.platform.database import Connection
 
 FIND_PROVIDER_GENERATION = """-- placement.find_provider_generation
@@ -13,14 +12,6 @@ async def find_provider_generation(tx: Connection, provider_uuid: str) -> int | 
     """Return a provider's generation, None when there is no such provider."""
     generation: int | None = await tx.fetchval(FIND_PROVIDER_GENERATION, provider_uuid)
     return generation
-
-
-class TypeUsage(Struct, frozen=True):
-    """What the consumers of one type hold together."""
-
-    consumer_type: str | None
-    consumers: int
-    resources: dict[str, int]
 
 
 LIST_PROJECT_USAGES = """-- placement.list_project_usages

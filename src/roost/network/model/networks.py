@@ -1,4 +1,4 @@
-"""The words of the network: networks, segments, subnets, ports, addresses and the hosts that reach them.
+"""Networks, segments, subnets and hosts, and how lists of them are asked for.
 
 Addresses are text at the edges and whole numbers inside `AddressRange`, so that rules can count; IPv6 ones are above
 2^32 (see addressing.parse), so that a number says its family. UUIDs are canonical.
@@ -13,9 +13,6 @@ from msgspec import UNSET, Struct, UnsetType
 ROUTED_NAME = "Neutron segment id {}"
 PLAIN_NAME = "Neutron network id {}"
 FLAT_NAME = "Flat pool id {}"
-VIF_TYPE_BOUND = "ovs"
-VIF_TYPE_UNBOUND = "unbound"
-COMPUTE_OWNER = "compute:"
 MTU_DEFAULT = 1500
 CELL_DEFAULT = "cell1"
 
@@ -197,82 +194,6 @@ class Subnet(SubnetKind, frozen=True, kw_only=True):
     change: SubnetChange | None = None
 
 
-class Address(Struct, frozen=True, kw_only=True):
-    """One address of a port.
-
-    in_pool: taken from the subnet's free ranges. claimed: the port's claim in the ledger counts it.
-    assigned_for: the server whose build assigned it, until that server is ACTIVE.
-    """
-
-    subnet_id: str
-    address: str
-    port_id: str
-    in_pool: bool
-    claimed: bool
-    provider_uuid: str
-    assigned_for: str | None = None
-
-
-class PortOrigin(Struct, frozen=True, kw_only=True):
-    """How a port came to a server's build, to be put back if the build fails."""
-
-    device_id: str = ""
-    device_owner: str = ""
-    host: str | None = None
-    vif_type: str = VIF_TYPE_UNBOUND
-
-
-class Port(Struct, frozen=True, kw_only=True):
-    """A port with its addresses.
-
-    made_for: the server that Roost made it for, None for a user's own. reserved_from: a build holds it. nic_tag: on a
-    flat network the tag of the server's NIC, None elsewhere; clients never see such a port.
-    """
-
-    id: str
-    network_id: str
-    project_id: str
-    name: str
-    description: str
-    mac_address: str
-    admin_state_up: bool
-    device_id: str
-    device_owner: str
-    ip_allocation: str
-    host: str | None
-    vnic_type: str
-    binding_profile: str
-    vif_type: str
-    made_for: str | None
-    reserved_from: PortOrigin | None
-    tags: tuple[str, ...] = ()
-    revision: int
-    created_at: datetime
-    updated_at: datetime
-    nic_tag: str | None = None
-    addresses: tuple[Address, ...] = ()
-
-    @property
-    def hidden(self) -> bool:
-        """Whether it is a server's on a flat network."""
-        return self.nic_tag is not None
-
-    @property
-    def provider_uuid(self) -> str | None:
-        """The provider that its addresses are on; they are all on one."""
-        return self.addresses[0].provider_uuid if self.addresses else None
-
-
-class Binding(Struct, frozen=True, kw_only=True):
-    """A port's tie to a host; "" while it has none. profile: JSON. active: the one that the port's row has."""
-
-    host: str
-    vnic_type: str = "normal"
-    profile: str = "{}"
-    vif_type: str = VIF_TYPE_UNBOUND
-    active: bool = True
-
-
 class Host(Struct, frozen=True):
     """A host, the physical networks that it reaches, and the cell that it belongs to."""
 
@@ -290,22 +211,6 @@ class Agent(Struct, frozen=True, kw_only=True):
     alive: bool
 
 
-class BuildPort(Struct, frozen=True, kw_only=True):
-    """A port that Roost made for a server, that a build reserved, or that a user attached to one.
-
-    held: a build has the port itself; reserved: or an address of it.
-    """
-
-    id: str
-    name: str
-    device_id: str
-    made: bool
-    reserved: bool
-    held: bool
-    bound: bool
-    revision: int
-
-
 class ProviderSource(Struct, frozen=True, kw_only=True):
     """What stands behind one resource provider: a segment, a network without segments, or a flat network's pool.
 
@@ -317,13 +222,6 @@ class ProviderSource(Struct, frozen=True, kw_only=True):
     physical_network: str | None
     subnets: tuple[Subnet, ...]
     cell: str | None = None
-
-
-class FixedIpRequest(Struct, frozen=True, kw_only=True):
-    """One address that a client asks for: by its subnet, by itself, or both."""
-
-    subnet_id: str | None = None
-    ip_address: str | None = None
 
 
 class SubnetChanges(Struct, frozen=True, kw_only=True):
@@ -338,44 +236,6 @@ class SubnetChanges(Struct, frozen=True, kw_only=True):
     service_types: tuple[str, ...] | None = None
     segment_id: str | UnsetType | None = UNSET
     pools: tuple[tuple[str, str], ...] | None = None
-    revision: int | None = None
-
-
-class PortRequest(Struct, frozen=True, kw_only=True):
-    """A port as a client asks for it. fixed_ips: None when not named, empty for no address at all.
-
-    made_for: the server with which it goes again.
-    """
-
-    network_id: str
-    project_id: str
-    name: str = ""
-    description: str = ""
-    mac_address: str | None = None
-    admin_state_up: bool = True
-    device_id: str = ""
-    device_owner: str = ""
-    host: str | None = None
-    vnic_type: str = "normal"
-    binding_profile: str = "{}"
-    tags: tuple[str, ...] = ()
-    fixed_ips: tuple[FixedIpRequest, ...] | None = None
-    made_for: str | None = None
-
-
-class PortChanges(Struct, frozen=True, kw_only=True):
-    """What a client changes of a port; None leaves it. host: empty to unbind. revision: the one it must have."""
-
-    name: str | None = None
-    description: str | None = None
-    mac_address: str | None = None
-    admin_state_up: bool | None = None
-    device_id: str | None = None
-    device_owner: str | None = None
-    host: str | None = None
-    vnic_type: str | None = None
-    binding_profile: str | None = None
-    fixed_ips: tuple[FixedIpRequest, ...] | None = None
     revision: int | None = None
 
 
@@ -409,10 +269,8 @@ class ListRow(NamedTuple):
     position: tuple[object, ...]
 
 
-class PortFilter(Struct, frozen=True, kw_only=True):
-    """Which ports are wanted; None is any. hidden: those of flat networks too."""
+class Held(Struct, frozen=True):
+    """How many addresses of a subnet ports hold: all of them, and those that are in its pools."""
 
-    ids: tuple[str, ...] | None = None
-    network_ids: tuple[str, ...] | None = None
-    device_ids: tuple[str, ...] | None = None
-    hidden: bool = False
+    all: int = 0
+    in_pools: int = 0

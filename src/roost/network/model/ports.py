@@ -1,0 +1,229 @@
+"""Ports, their addresses and bindings, and what becomes of them."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from roost.network.model.networks import AddressRange
+
+VIF_TYPE_BOUND = "ovs"
+VIF_TYPE_UNBOUND = "unbound"
+COMPUTE_OWNER = "compute:"
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    """One address of a port.
+
+    in_pool: taken from the subnet's free ranges. claimed: the port's claim in the ledger counts it.
+    assigned_for: the server whose build assigned it, until that server is ACTIVE.
+    """
+
+    subnet_id: str
+    address: str
+    port_id: str
+    in_pool: bool
+    claimed: bool
+    provider_uuid: str
+    assigned_for: str | None = None
+
+
+class PortOrigin(Struct, frozen=True, kw_only=True):
+    """How a port came to a server's build, to be put back if the build fails."""
+
+    device_id: str = ""
+    device_owner: str = ""
+    host: str | None = None
+    vif_type: str = VIF_TYPE_UNBOUND
+
+
+class Port(Struct, frozen=True, kw_only=True):
+    """A port with its addresses.
+
+    made_for: the server that Roost made it for, None for a user's own. reserved_from: a build holds it. nic_tag: on a
+    flat network the tag of the server's NIC, None elsewhere; clients never see such a port.
+    """
+
+    id: str
+    network_id: str
+    project_id: str
+    name: str
+    description: str
+    mac_address: str
+    admin_state_up: bool
+    device_id: str
+    device_owner: str
+    ip_allocation: str
+    host: str | None
+    vnic_type: str
+    binding_profile: str
+    vif_type: str
+    made_for: str | None
+    reserved_from: PortOrigin | None
+    tags: tuple[str, ...] = ()
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+    nic_tag: str | None = None
+    addresses: tuple[Address, ...] = ()
+
+    @property
+    def hidden(self) -> bool:
+        """Whether it is a server's on a flat network."""
+        return self.nic_tag is not None
+
+    @property
+    def provider_uuid(self) -> str | None:
+        """The provider that its addresses are on; they are all on one."""
+        return self.addresses[0].provider_uuid if self.addresses else None
+
+
+class Binding(Struct, frozen=True, kw_only=True):
+    """A port's tie to a host; "" while it has none. profile: JSON. active: the one that the port's row has."""
+
+    host: str
+    vnic_type: str = "normal"
+    profile: str = "{}"
+    vif_type: str = VIF_TYPE_UNBOUND
+    active: bool = True
+
+
+class BuildPort(Struct, frozen=True, kw_only=True):
+    """A port that Roost made for a server, that a build reserved, or that a user attached to one.
+
+    held: a build has the port itself; reserved: or an address of it.
+    """
+
+    id: str
+    name: str
+    device_id: str
+    made: bool
+    reserved: bool
+    held: bool
+    bound: bool
+    revision: int
+
+
+class FixedIpRequest(Struct, frozen=True, kw_only=True):
+    """One address that a client asks for: by its subnet, by itself, or both."""
+
+    subnet_id: str | None = None
+    ip_address: str | None = None
+
+
+class PortRequest(Struct, frozen=True, kw_only=True):
+    """A port as a client asks for it. fixed_ips: None when not named, empty for no address at all.
+
+    made_for: the server with which it goes again.
+    """
+
+    network_id: str
+    project_id: str
+    name: str = ""
+    description: str = ""
+    mac_address: str | None = None
+    admin_state_up: bool = True
+    device_id: str = ""
+    device_owner: str = ""
+    host: str | None = None
+    vnic_type: str = "normal"
+    binding_profile: str = "{}"
+    tags: tuple[str, ...] = ()
+    fixed_ips: tuple[FixedIpRequest, ...] | None = None
+    made_for: str | None = None
+
+
+class PortChanges(Struct, frozen=True, kw_only=True):
+    """What a client changes of a port; None leaves it. host: empty to unbind. revision: the one it must have."""
+
+    name: str | None = None
+    description: str | None = None
+    mac_address: str | None = None
+    admin_state_up: bool | None = None
+    device_id: str | None = None
+    device_owner: str | None = None
+    host: str | None = None
+    vnic_type: str | None = None
+    binding_profile: str | None = None
+    fixed_ips: tuple[FixedIpRequest, ...] | None = None
+    revision: int | None = None
+
+
+class PortFilter(Struct, frozen=True, kw_only=True):
+    """Which ports are wanted; None is any. hidden: those of flat networks too."""
+
+    ids: tuple[str, ...] | None = None
+    network_ids: tuple[str, ...] | None = None
+    device_ids: tuple[str, ...] | None = None
+    hidden: bool = False
+
+
+class FreeChange(Struct, frozen=True):
+    """What becomes of the free ranges: (subnet id, range) that vanish, and that appear."""
+
+    removed: tuple[tuple[str, AddressRange], ...]
+    added: tuple[tuple[str, AddressRange], ...]
+
+
+class Given(Struct, frozen=True):
+    """An address handed out."""
+
+    port_id: str
+    subnet_id: str
+    address: int
+    in_pool: bool
+    claimed: bool
+
+
+class NewPort(Struct, frozen=True):
+    """A port that Roost makes for a server. nic_tag: on a flat network, its NIC's."""
+
+    id: str
+    network_id: str
+    project_id: str
+    server_id: str
+    device_owner: str
+    nic_tag: str | None = None
+
+
+class Parting(Struct, frozen=True):
+    """What becomes of a port when its server goes: it vanishes, or it is put to this state and loses these addresses.
+
+    origin None: the port is deleted. dropped: addresses, as (subnet id, address), that it loses. unclaims: it may hold
+    a claim for more than what it keeps.
+    """
+
+    port_id: str
+    origin: PortOrigin | None
+    dropped: tuple[tuple[str, str], ...]
+    unclaims: bool
+
+    @property
+    def ends_moves(self) -> bool:
+        """Whether inactive bindings go: those that a move left where its server is gone."""
+        return self.origin is not None and not self.origin.device_owner.startswith(COMPUTE_OWNER)
+
+
+class Reserved(Struct, frozen=True):
+    """A user's port goes to a server's build; origin: how it came."""
+
+    port_id: str
+    server_id: str
+    device_owner: str
+    origin: PortOrigin
+
+
+class Holding(Struct, frozen=True):
+    """An address that a port holds, as the books have it."""
+
+    address: int
+    in_pool: bool
+    claimed: bool
+
+
+class StrayAddress(Struct, frozen=True):
+    """An address whose port or subnet does not exist."""
+
+    subnet_id: str
+    address: str
+    port_id: str
+    subnet_there: bool
