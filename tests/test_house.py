@@ -336,6 +336,10 @@ def test_the_house_holds(rule: Callable[[House], Iterator[Breach]]) -> None:
     assert not breaches, "\n" + "\n".join(breaches)
 
 
+def test_the_design_is_read_in_one_sitting() -> None:
+    assert (SRC.parents[1] / "docs" / "design.md").read_text().count("\n") <= 250
+
+
 DOC = '"""What it is."""\n'
 PROMISES = '    async def ask(self) -> int:\n        """Return it.\n\n        Remote: GET /it.\n        """\n'
 
