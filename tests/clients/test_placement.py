@@ -434,7 +434,7 @@ async def scripted(
     async def no_time(wait_s: float) -> None:
         waits.append(wait_s)
 
-    runner = web.ServerRunner(web.Server(answer))
+    runner = web.ServerRunner(web.Server(answer), shutdown_timeout=0.1)
     await runner.setup()
     tls = options.pop("tls", None)
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
