@@ -43,8 +43,8 @@ HOSTS = ("h1", "h2", "h3")
 def test_what_differs_by_host(wanted: Any, found: Any, prune: bool, changes: list[HostChange]) -> None:
     state = MirrorState(
         names={"A": "a", "B": "b"}, former=frozenset(), hosts_by_provider={"p1": "h1", "p2": "h2"},
-        wanted={key: frozenset(uuids) for key, uuids in wanted.items()},
-        found={key: frozenset(uuids) for key, uuids in found.items()}, unknown_hosts=(),
+        aggregates_wanted={key: frozenset(uuids) for key, uuids in wanted.items()},
+        aggregates_present={key: frozenset(uuids) for key, uuids in found.items()}, unknown_hosts=(),
     )  # fmt: skip
     assert list(list_changes(state, (), prune=prune)) == changes
     assert list_changes(state, ("h3",), prune=prune) == ()

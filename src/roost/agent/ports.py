@@ -69,7 +69,7 @@ class AgentPorts:
             return port
         if self._network is None:
             raise LaunchFailed(f"the agent of {order.host} has no network credentials to bind a port with")
-        wanted = PortWanted(
+        port_wanted = PortWanted(
             server_id=order.server_id,
             project_id=order.project_id,
             host=order.host,
@@ -82,7 +82,7 @@ class AgentPorts:
         repeats, pause_s = 0, PAUSE_FIRST_S
         while True:
             try:
-                taken = await self._network.take_port(wanted)
+                taken = await self._network.take_port(port_wanted)
             except NetworkRefused as error:
                 repeats += 1
                 if not error.repeat or repeats > REPEATS_MAX:

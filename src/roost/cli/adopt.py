@@ -85,9 +85,11 @@ def _print_round(console: Console, done: Round, *, dry_run: bool) -> None:
     else:
         print_drifts(console, done.drifts, repair=not dry_run)
     if not dry_run and done.drifts:
-        left = [drift for drift in done.drifts if not drift.repaired]
-        written = len(done.drifts) - len(left)
-        console.print(f"{written:,} written, {len(left):,} left." + (" Run it again for these." if left else ""))
+        drifts_left = [drift for drift in done.drifts if not drift.repaired]
+        written = len(done.drifts) - len(drifts_left)
+        console.print(
+            f"{written:,} written, {len(drifts_left):,} left." + (" Run it again for these." if drifts_left else "")
+        )
     for segment in done.unpublished:
         console.print(f"Neutron has not published segment {segment}: its addresses are not counted.")
 

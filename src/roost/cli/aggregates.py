@@ -82,11 +82,11 @@ async def set_ratio(
     """Set, or with None unset, the allocation ratio of an aggregate's members; returns the exit status."""
     async with open_records(target, config) as records:
         compute = _cloud(target, records.cloud).compute
-        found = _find(await list_host_aggregates(compute), aggregate)
+        host_aggregate = _find(await list_host_aggregates(compute), aggregate)
         metadata = {RATIO_KEYS[resource_class]: None if ratio is None else f"{ratio:.6f}".rstrip("0").rstrip(".")}
-        changed = await update_aggregate(compute, found.id, metadata=metadata)
-    said = "the default again" if ratio is None else f"{ratio:g}"
-    console.print(f"{resource_class} of aggregate {changed.name}: {said}, on {many(len(changed.hosts), 'host')}.")
+        changed = await update_aggregate(compute, host_aggregate.id, metadata=metadata)
+    ratio_text = "the default again" if ratio is None else f"{ratio:g}"
+    console.print(f"{resource_class} of aggregate {changed.name}: {ratio_text}, on {many(len(changed.hosts), 'host')}.")
     return 0
 
 

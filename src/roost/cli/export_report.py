@@ -72,8 +72,8 @@ def _document(difference: Difference) -> dict[str, Any]:
 def print_report(console: Console, exported: Exported) -> None:
     """Print for people how much differs, the first ROWS_SHOWN of it, what was refused, and what was done."""
     requests = many(exported.requests, "request")
-    held = f"{many(exported.providers, 'provider')} and {many(exported.consumers, 'consumer')}"
-    console.print(Text(f"Roost has {held}; {requests} of the other Placement."))
+    amounts_held = f"{many(exported.providers, 'provider')} and {many(exported.consumers, 'consumer')}"
+    console.print(Text(f"Roost has {amounts_held}; {requests} of the other Placement."))
     shown = exported.differences if exported.dry_run else exported.remaining
     if exported.differences:
         changes = list(WORDS.values())

@@ -35,13 +35,13 @@ async def export_placement(
     credentials = None if token else credentials_of(os.environ)
     async with (
         open_existing(source) as database,
-        Source.connect(target_url, token=token, credentials=credentials, ca_file=ca_file) as there,
+        Source.connect(target_url, token=token, credentials=credentials, ca_file=ca_file) as target,
     ):
         if schemas := await list_outdated(database, ("placement",)):
             raise outdated(schemas)
-        wanted = await read_state(Ledger(database))
+        state_wanted = await read_state(Ledger(database))
         with Bars() as bars:
-            exported = await export(there, wanted, bars.progress, dry_run=dry_run, delete=delete)
+            exported = await export(target, state_wanted, bars.progress, dry_run=dry_run, delete=delete)
     if say is not None:
         say(report_json(exported).decode())
     else:
@@ -49,23 +49,25 @@ async def export_placement(
     return exported.exit_status
 
 
-async def export(there: Source, wanted: LedgerState, progress: Progress, *, dry_run: bool, delete: bool) -> Exported:
+async def export(
+    source: Source, state_wanted: LedgerState, progress: Progress, *, dry_run: bool, delete: bool
+) -> Exported:
     """Write what differs, unless it is a dry run, and return what that did. Raises SourceRefused, KeystoneRefused."""
-    target = Target(there, progress)
+    target = Target(source, progress)
     target.check_version()
-    present = (await read_placement(there, progress)).state
-    wanted, left_out = leave_out_unknown(wanted, present)
-    differences = list_differences(without_generations(wanted), without_generations(present))
+    present = (await read_placement(source, progress)).state
+    state_wanted, left_out = leave_out_unknown(state_wanted, present)
+    differences = list_differences(without_generations(state_wanted), without_generations(present))
     remaining = differences
     if differences and not dry_run:
-        await target.write(plan_export(without_generations(wanted), without_generations(present), delete=delete))
-        present = (await read_placement(there, progress)).state
-        remaining = list_differences(without_generations(wanted), without_generations(present))
+        await target.write(plan_export(without_generations(state_wanted), without_generations(present), delete=delete))
+        present = (await read_placement(source, progress)).state
+        remaining = list_differences(without_generations(state_wanted), without_generations(present))
     return Exported(
-        url=there.url,
-        providers=len(wanted.providers),
-        consumers=len(wanted.consumers),
-        requests=there.requests,
+        url=source.url,
+        providers=len(state_wanted.providers),
+        consumers=len(state_wanted.consumers),
+        requests=source.requests,
         dry_run=dry_run,
         differences=differences,
         remaining=remaining,

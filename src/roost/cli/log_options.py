@@ -36,6 +36,8 @@ def choose_log(config: Path | None, level: str | None, format_: str | None, file
         settings = read_settings(config).log
     except BadRequest as error:
         fail(error)
-    given = {"level": level, "format": format_, "file": None if file is None else str(file)}
-    settings = msgspec.structs.replace(settings, **{name: word for name, word in given.items() if word is not None})
+    options_given = {"level": level, "format": format_, "file": None if file is None else str(file)}
+    settings = msgspec.structs.replace(
+        settings, **{name: word for name, word in options_given.items() if word is not None}
+    )
     return msgspec.structs.replace(settings, file=str(Path(settings.file).absolute()) if settings.file else "")

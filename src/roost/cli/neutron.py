@@ -122,5 +122,5 @@ def check_with_neutron(settings: Settings, services: Sequence[str]) -> None:
 
 def _log_round(done: Round) -> None:
     if done.drifts:
-        left = sum(not drift.repaired for drift in done.drifts)
-        log.info("agreed with Neutron", ports=done.ports, changes=len(done.drifts), left=left)
+        drifts_left = sum(not drift.repaired for drift in done.drifts)
+        log.info("agreed with Neutron", ports=done.ports, changes=len(done.drifts), left=drifts_left)

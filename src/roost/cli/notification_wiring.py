@@ -32,12 +32,12 @@ def deliveries(
 
     exchanges = {"compute": settings.compute_exchange, "network": settings.network_exchange}
     topics = {"compute": settings.versioned_topics, "network": settings.topics}
-    made = destinations_of(settings, exchange=exchanges[outbox.schema], topics=topics[outbox.schema])
+    destinations = destinations_of(settings, exchange=exchanges[outbox.schema], topics=topics[outbox.schema])
     return [
         repeat(
             Deliverer(database, outbox, destination, settings, owner=env.new_uuid()).work,
             f"delivering notifications to {destination.name}",
             interval_s=DELIVER_S,
         )
-        for destination in made
+        for destination in destinations
     ]

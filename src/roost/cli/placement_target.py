@@ -102,7 +102,9 @@ class Target:
 
     async def _set_inventories(self, item: tuple[str, Mapping[str, Inventory]]) -> None:
         uuid, inventories = item
-        await self._set(uuid, "inventories", {name: msgspec.to_builtins(one) for name, one in inventories.items()})
+        await self._set(
+            uuid, "inventories", {name: msgspec.to_builtins(inventory) for name, inventory in inventories.items()}
+        )
 
     async def _set_traits(self, item: tuple[str, frozenset[str]]) -> None:
         await self._set(item[0], "traits", sorted(item[1]))
@@ -146,8 +148,8 @@ class Target:
         def listen(answer: bytes) -> None:
             # A claim that upstream refused may leave its consumer, with a generation that nothing but this tells.
             nonlocal generation_told
-            told = GENERATION_TOLD.search(answer)
-            generation_told = int(told[1]) if told else None
+            generation_match = GENERATION_TOLD.search(answer)
+            generation_told = int(generation_match[1]) if generation_match else None
 
         version = "" if typed else WITHOUT_TYPE
         await self._put(Kind.CONSUMER, consumer.consumer_uuid, path, body, version=version, listen=listen)

@@ -98,7 +98,7 @@ class Consumer(Struct):
             consumer_type=None if self.consumer_type == UNTYPED else self.consumer_type,
             project_id=self.project_id,
             user_id=self.user_id,
-            allocations={provider_uuid: held.resources for provider_uuid, held in self.allocations.items()},
+            allocations={provider_uuid: allocation.resources for provider_uuid, allocation in self.allocations.items()},
         )
 
 
@@ -152,7 +152,7 @@ class CandidateAnswer(Struct):
         """Return the candidates; with ROLES, of those that take the same only the first."""
         candidates: dict[object, Candidate] = {}
         for request in self.allocation_requests:
-            allocations = {uuid: held.resources for uuid, held in request.allocations.items()}
+            allocations = {uuid: allocation.resources for uuid, allocation in request.allocations.items()}
             key: frozenset[object] = frozenset(
                 (uuid, name, amount) for uuid, of in allocations.items() for name, amount in of.items()
             )

@@ -47,7 +47,10 @@ async def _claim_batch(elsewhere: Elsewhere, groups: Sequence[ClaimGroup]) -> li
         settled = await settle_claims(elsewhere, claims)
         if (await _post(elsewhere, settled)).good:
             generations = generations_after(settled)
-            return [Claimed({one.consumer_uuid: generations[one.consumer_uuid] for one in g.consumers}) for g in groups]
+            return [
+                Claimed({consumer.consumer_uuid: generations[consumer.consumer_uuid] for consumer in g.consumers})
+                for g in groups
+            ]
     half = len(groups) // 2
     return await _claim_batch(elsewhere, groups[:half]) + await _claim_batch(elsewhere, groups[half:])
 
@@ -111,8 +114,8 @@ async def why_refused(
     Raises BadRequest for what is no conflict and no shortfall.
     """
     consumers = await get_consumers(elsewhere, [claim.consumer_uuid for claim in claims])
-    held = (uuid for state in consumers.values() for uuid in state.allocations)
-    uuids = {uuid for claim in claims for uuid in claim.allocations} | set(inventories) | set(held)
+    provider_uuids = (uuid for state in consumers.values() for uuid in state.allocations)
+    uuids = {uuid for claim in claims for uuid in claim.allocations} | set(inventories) | set(provider_uuids)
     lines = await read_each(uuids, lambda uuid: read_usage(elsewhere, uuid))
     ledger = _ledger_of(consumers, {uuid: of for uuid, of in lines.items() if of is not None}, inventories)
     group = ClaimGroup(tuple(claims))

@@ -59,9 +59,9 @@ class _Errors(msgspec.Struct):
 
 
 class Answer(NamedTuple):
-    """What was answered to `asked`, a method and a path."""
+    """What was answered to `request_line`, a method and a path."""
 
-    asked: str
+    request_line: str
     status: int
     body: bytes
 
@@ -86,12 +86,12 @@ class Answer(NamedTuple):
         try:
             return msgspec.json.decode(self.body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise PlacementUnavailable(f"the answer to {self.asked} is not Placement's: {error}") from error
+            raise PlacementUnavailable(f"the answer to {self.request_line} is not Placement's: {error}") from error
 
     def read_nothing(self) -> None:
         """Raise BadRequest for a refusal."""
         if not self.good:
-            raise BadRequest(f"the Placement service refuses {self.asked}: {self.detail}")
+            raise BadRequest(f"the Placement service refuses {self.request_line}: {self.detail}")
 
     def _error(self) -> _Error:
         try:
@@ -147,7 +147,7 @@ class PlacementHttp:
 
         Cost: one request; more after 401, 503 and the like, until timeout_s have passed or TRIES_MAX were made.
         """
-        asked = f"{method} {self.url}{path}"
+        request_line = f"{method} {self.url}{path}"
         began_s, renewed = time.monotonic(), False
         tries = 0
         while True:
@@ -163,7 +163,7 @@ class PlacementHttp:
                 reason, may_repeat = reason_of(error), method in REPEATABLE
             else:
                 if status in ANSWERS:
-                    return Answer(asked, status, content)
+                    return Answer(request_line, status, content)
                 if status == 401 and self._settings.auth_url and not renewed:
                     renewed = True
                     await self._renew(token)
@@ -171,14 +171,14 @@ class PlacementHttp:
                 if status == 406 and self._version == NEWEST:
                     self._version = OLDEST
                     continue
-                refusal = Answer(asked, status, content)
+                refusal = Answer(request_line, status, content)
                 if status not in NOT_BEGUN | NOT_KNOWN:
                     raise self._refusal(refusal)
                 reason, may_repeat = f"{status}: {refusal.detail}", status in NOT_BEGUN or method in REPEATABLE
                 pause_s = retry_after
             spent_s = time.monotonic() - began_s
             if not may_repeat or tries >= TRIES_MAX or spent_s >= self._settings.timeout_s:
-                raise PlacementUnavailable(f"the Placement service cannot be asked: {asked}: {reason}")
+                raise PlacementUnavailable(f"the Placement service cannot be asked: {request_line}: {reason}")
             await self.back_off(tries, least_s=pause_s)
 
     async def back_off(self, tries: int, *, least_s: float = 0.0) -> None:
@@ -195,9 +195,11 @@ class PlacementHttp:
             what = "a credential is missing" if not self._token else "the credential is not valid"
             return PlacementClosed(f"the Placement service at {self.url} does not know Roost: {what} (401)")
         if answer.status == 403:
-            what = f"its user may not {answer.asked.partition(' ')[0]}: it needs the roles admin and service (403)"
+            what = (
+                f"its user may not {answer.request_line.partition(' ')[0]}: it needs the roles admin and service (403)"
+            )
             return PlacementClosed(f"the Placement service at {self.url} lets Roost in, and {what}")
-        return PlacementUnavailable(f"{answer.asked} was answered {answer.status}, which is not Placement's")
+        return PlacementUnavailable(f"{answer.request_line} was answered {answer.status}, which is not Placement's")
 
     async def _send(self, method: str, path: str, query: Query, body: Any, token: str) -> tuple[int, float, bytes]:
         """Return (status, Retry-After in seconds, body). No redirection gets a token."""

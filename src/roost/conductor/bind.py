@@ -75,8 +75,8 @@ async def _bind_all(lease: Lease, binds: Sequence[PortBind], leaving_ids: Set[st
 def _ids_leaving(build: Build, ports: Sequence[Port]) -> set[str]:
     """Return the ports that still have the addresses that they are to leave."""
     assert build.work.placed is not None, "place comes before bind"
-    left = build.work.placed.addresses_left
-    return {port.id for port in ports if port.addresses and left.get(port.id) == port.addresses}
+    addresses_left = build.work.placed.addresses_left
+    return {port.id for port in ports if port.addresses and addresses_left.get(port.id) == port.addresses}
 
 
 def _note(placed: Placed, answers: Sequence[Bound | BindRefused]) -> str | None:
@@ -163,8 +163,8 @@ def _asked(build: Build, info: Sequence[ServerPort], lease: Lease, *, note: str 
         server = moved_server(work.move, server)
         if work.move.kind is MoveKind.LIVE:
             # Its guest is there, with its NICs down.
-            wanted = {placed.host: work.move.plan.power_wanted}
-            return staged(work, Stage.LAUNCH, guests_wanted=wanted, delay_s=delay_s, server=server)
+            guests_wanted = {placed.host: work.move.plan.power_wanted}
+            return staged(work, Stage.LAUNCH, guests_wanted=guests_wanted, delay_s=delay_s, server=server)
     return staged(
         work,
         Stage.LAUNCH,
@@ -182,8 +182,8 @@ def _information(
 ) -> ServerPort:
     """Return what the host is told of a port. bound: None where its agent is to make or bind it."""
     work = build.work
-    asked = any(nic.port_id_of(work.server_id) == port.id for nic in work.spec.nics)
-    maker = "roost" if not asked else "conductor" if work.stages.makes_ports else "agent"
+    is_users_port = any(nic.port_id_of(work.server_id) == port.id for nic in work.spec.nics)
+    maker = "roost" if not is_users_port else "conductor" if work.stages.makes_ports else "agent"
     return ServerPort(
         port_id=None if port.pools else port.id,
         tag=port.tag,

@@ -17,14 +17,14 @@ from roost.seams.compute import PortsChange
 
 async def settle(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """End the work on servers that are ACTIVE: their addresses are theirs now, and they show what their ports are."""
-    made = [build for build in builds if build.work.move is None]
+    builds_made = [build for build in builds if build.work.move is None]
     moved = [build for build in builds if build.work.move is not None]
-    if made:
-        await lease.conductor.network.settle_ports([build.work.server_id for build in made])
+    if builds_made:
+        await lease.conductor.network.settle_ports([build.work.server_id for build in builds_made])
     changes = await settle_moves(lease, moved) if moved else []
     # A port that a client changed meanwhile had its notice before there was anything to write anew.
     await ports_changed(lease.conductor.compute, [PortsChange(build.work.server_id) for build in builds])
-    return (await lease.advance(builds, [*changes, *(staged(build.work, None) for build in made)])).going_on
+    return (await lease.advance(builds, [*changes, *(staged(build.work, None) for build in builds_made)])).going_on
 
 
 async def launch_timeout(lease: Lease, builds: Sequence[Build]) -> list[Build]:

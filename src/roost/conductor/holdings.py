@@ -54,13 +54,13 @@ def held_by_move(move: Move, wanted: Allocations) -> dict[str, dict[str, int]]:
     sum of both is enough to go on and to go back.
     """
     assert move.plan.held is not None, "hold comes before place"
-    held = {}
+    allocations_held = {}
     for provider_uuid, resources in move.plan.held.items():
         also = wanted.get(provider_uuid, {})
         rest = {name: amount - also.get(name, 0) for name, amount in resources.items() if amount > also.get(name, 0)}
         if rest:
-            held[provider_uuid] = rest
-    return held
+            allocations_held[provider_uuid] = rest
+    return allocations_held
 
 
 def moved_server(move: Move, built: ServerChange) -> ServerChange:

@@ -27,8 +27,8 @@ async def add_addresses(
     settings = replace(lease.conductor.scheduling, ip_aware=True)
     requests_by_server: list[list[Request]] = []
     for request, _, candidate, host in chosen:
-        there = replace(request, forced_host=ForcedHost(name=host, provider_uuid=candidate.root_uuid))
-        narrowed = [apply_filters(kind, settings) for kind in alternatives(there)]
+        request_on_host = replace(request, forced_host=ForcedHost(name=host, provider_uuid=candidate.root_uuid))
+        narrowed = [apply_filters(kind, settings) for kind in alternatives(request_on_host)]
         requests_by_server.append([request for request in narrowed if request.impossible is None])
     queries = [build_query(request, limit=1) for requests in requests_by_server for request in requests]
     answers = iter(await lease.conductor.placement.candidates(queries) if queries else [])

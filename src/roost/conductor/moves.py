@@ -36,8 +36,8 @@ async def hold(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     for build in builds:
         move = _move(build)
         state = consumers.get(build.work.server_id)
-        held = host_part(state.allocations) if state else {}
-        noted = replace(move, status="preparing", plan=replace(move.plan, held=held))
+        allocations_held = host_part(state.allocations) if state else {}
+        noted = replace(move, status="preparing", plan=replace(move.plan, held=allocations_held))
         stage = Stage.OFFLOAD if move.kind is MoveKind.SHELVE else Stage.PLACE
         changes.append(staged(build.work, stage, move=noted, keep=True))
     return (await lease.advance(builds, changes)).going_on
@@ -72,9 +72,13 @@ async def copy(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 
 async def _begin_copies(lease: Lease, builds: Sequence[Build]) -> list[StageChange]:
     ports, changes = await ports_held(lease, builds, await ensure_ports(lease, builds) if builds else [])
-    wanted = [(port.id, _dest(build.work)) for build in builds for port in ports.get(build.work.server_id, ())]
+    bindings_wanted = [(port.id, _dest(build.work)) for build in builds for port in ports.get(build.work.server_id, ())]
     crash_point("copy.before-bindings")
-    answers = dict(zip(wanted, await lease.conductor.moves.add_bindings(wanted), strict=True)) if wanted else {}
+    answers = (
+        dict(zip(bindings_wanted, await lease.conductor.moves.add_bindings(bindings_wanted), strict=True))
+        if bindings_wanted
+        else {}
+    )
     crash_point("copy.after-bindings")
     for build in builds:
         work, host = build.work, _dest(build.work)
@@ -129,8 +133,8 @@ async def stop(lease: Lease, builds: Sequence[Build]) -> list[Build]:
             failure = Failure(message=f"host {source} does not stop the server: it is down", host=source)
             changes.append(staged(work, Stage.RESTORE, failure=failure, keep=True))
         else:
-            wanted = {guest.host: "stopped"}
-            changes.append(staged(work, Stage.STOP, guests_wanted=wanted, delay_s=conductor.settings.recheck_s))
+            guests_wanted = {guest.host: "stopped"}
+            changes.append(staged(work, Stage.STOP, guests_wanted=guests_wanted, delay_s=conductor.settings.recheck_s))
     advanced = await lease.advance(builds, changes)
     crash_point("stop.after-stop")
     return advanced.going_on
@@ -219,9 +223,16 @@ def _restored(lease: Lease, build: Build, guests: dict[str, GuestPlace]) -> Stag
         return _end(work, move, over, status=status, host=move.source_host, before=True)
     if guest.host_down and not made_anew:
         why = Failure(message=f"host {move.source_host} is down, and does not start it again", host=move.source_host)
-        wanted = {move.source_host: move.plan.power}
+        guests_wanted = {move.source_host: move.plan.power}
         return _end(
-            work, move, "error", status="ERROR", host=move.source_host, before=True, fault=why, guests_wanted=wanted
+            work,
+            move,
+            "error",
+            status="ERROR",
+            host=move.source_host,
+            before=True,
+            fault=why,
+            guests_wanted=guests_wanted,
         )
     on_server = ServerChange(
         status=status, task_state=RESTORING[move.kind], host=move.source_host, network_info=None,
@@ -233,8 +244,8 @@ def _restored(lease: Lease, build: Build, guests: dict[str, GuestPlace]) -> Stag
             work, Stage.RESTORE, attempt=guest.attempt + 1, guest_host=move.source_host, desired=move.plan.power,
             placed=None, server=on_server, delay_s=delay_s,
         )  # fmt: skip
-    wanted = {move.source_host: move.plan.power}
-    return staged(work, Stage.RESTORE, guests_wanted=wanted, server=on_server, delay_s=delay_s)
+    guests_wanted = {move.source_host: move.plan.power}
+    return staged(work, Stage.RESTORE, guests_wanted=guests_wanted, server=on_server, delay_s=delay_s)
 
 
 async def _return_ports(lease: Lease, builds: Sequence[Build]) -> list[Build]:

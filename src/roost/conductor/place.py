@@ -181,7 +181,7 @@ async def _search_and_claim(
         if not candidates:
             await _refuse(lease, tried, group, networks)
     if not scheduling.ip_aware:
-        chosen = await add_addresses(lease, [(_request(one[0], networks), *one) for one in chosen])
+        chosen = await add_addresses(lease, [(_request(choice[0], networks), *choice) for choice in chosen])
     await _claim(lease, chosen, networks)
 
 
@@ -308,7 +308,7 @@ def _claims(search: HostSearch, candidate: Candidate, networks: Mapping[str, Net
         if port_id not in of_server
     }
     # What agents make themselves is claimed when they do: nobody holds those ports yet.
-    of_ports = {port.id: chosen[port.id] for port in search.ports if port.id in chosen and port.held}
+    of_ports = {port.id: chosen[port.id] for port in search.ports if port.id in chosen and port.is_held}
     kept = add_allocations(*({pool: {IPV4_ADDRESS: 1}} for pool in search.pools_kept.values()))
     own = subtract_allocations(add_allocations(candidate.allocations, kept), add_allocations(*chosen.values()))
     port_claims: Mapping[str, Allocations] = of_ports

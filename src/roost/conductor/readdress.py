@@ -48,8 +48,10 @@ def claim_both(
         state = consumers.get(port.id)
         if state is None or not port.addresses or port.pools:
             continue
-        held = {uuid: resources for uuid, resources in state.allocations.items() if uuid == port.provider_uuid}
-        claims[port.id] = {**coming.get(port.id, {}), **held}
+        allocations_held = {
+            uuid: resources for uuid, resources in state.allocations.items() if uuid == port.provider_uuid
+        }
+        claims[port.id] = {**coming.get(port.id, {}), **allocations_held}
         if claims[port.id] == state.allocations:
             del claims[port.id]
     return claims

@@ -71,7 +71,7 @@ class HostSearch:
     @property
     def providers_unassigned(self) -> dict[str, str]:
         """Return the providers of addresses that ports have claimed themselves and were not assigned, by port id."""
-        unassigned = [port for port in self.ports if port.held and not port.addresses and not port.pools]
+        unassigned = [port for port in self.ports if port.is_held and not port.addresses and not port.pools]
         return {port.id: port.provider_uuid for port in unassigned if port.provider_uuid}
 
     @property
@@ -92,17 +92,17 @@ class HostSearch:
         with_addresses = [port for port in self.ports if port.addresses and may_readdress(self.build.work)]
         staying = {port.id for port in with_addresses if claims.get(port.id, ("",))[0] == port.provider_uuid}
         leaving = (claims.keys() | self.freed_ids) - staying
-        left = {port.id: port.addresses for port in with_addresses if port.id in leaving}
+        addresses_left = {port.id: port.addresses for port in with_addresses if port.id in leaving}
         claims = self.claims_kept | {port_id: claim for port_id, claim in claims.items() if port_id not in staying}
         self.outcome = Placed(
             host=host,
             providers_by_port={port_id: provider for port_id, (provider, _) in claims.items()},
             classes_by_port={
-                **{port.id: () for port in self.ports if port.needs_address or port.id in left},
+                **{port.id: () for port in self.ports if port.needs_address or port.id in addresses_left},
                 **{port_id: tuple(resources) for port_id, (_, resources) in claims.items()},
             },
             generations=answer.generations,
-            addresses_left=left,
+            addresses_left=addresses_left,
         )
 
 
@@ -157,7 +157,7 @@ async def adopt_claims(lease: Lease, searches: Sequence[HostSearch], networks: M
         whole = all(
             port.provider_uuid
             or not port.needs_address
-            or (not port.held and not port.pools)
+            or (not port.is_held and not port.pools)
             or () in kinds_of(networks[port.network_id])
             for port in search.ports
         )

@@ -228,11 +228,13 @@ class Rabbit:
 
 def destinations_of(settings: NotificationSettings, *, exchange: str, topics: Sequence[str]) -> list[Destination]:
     """Return the destinations that the settings name. exchange, topics: of this service's notifications."""
-    made: list[Destination] = []
+    destinations: list[Destination] = []
     if settings.log_file:
-        made.append(LogFile(Path(settings.log_file)))
+        destinations.append(LogFile(Path(settings.log_file)))
     if settings.webhook_url:
-        made.append(Webhook(settings.webhook_url, settings.webhook_secret))
+        destinations.append(Webhook(settings.webhook_url, settings.webhook_secret))
     if settings.amqp_url:
-        made.append(Rabbit(settings.amqp_url, exchange=exchange, topics=topics, durable=settings.amqp_durable_queues))
-    return made
+        destinations.append(
+            Rabbit(settings.amqp_url, exchange=exchange, topics=topics, durable=settings.amqp_durable_queues)
+        )
+    return destinations

@@ -99,13 +99,17 @@ def judge(
             f"{last}: run the newer Roost that migrated it, or name another database"
         )
     contracting = {migration.revision for migration in migrations if migration.contracts}
-    made = set(steps or ([oldest] if oldest else []))
-    expanded, contracted = max(made - contracting, default=""), max(made & contracting, default="")
+    steps_made = set(steps or ([oldest] if oldest else []))
+    expanded, contracted = max(steps_made - contracting, default=""), max(steps_made & contracting, default="")
     return SchemaState(
         schema=schema,
         oldest=oldest,
-        expands=tuple(one.name for one in migrations if not one.contracts and one.revision > expanded),
-        contracts=tuple(one.name for one in migrations if one.contracts and one.revision > contracted),
+        expands=tuple(
+            migration.name for migration in migrations if not migration.contracts and migration.revision > expanded
+        ),
+        contracts=tuple(
+            migration.name for migration in migrations if migration.contracts and migration.revision > contracted
+        ),
         for_newer=expanded > last,
     )
 

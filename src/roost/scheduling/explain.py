@@ -116,7 +116,11 @@ def _rows(request: Request, answer: Candidates, closed: ClosedHosts) -> Iterator
     if answer.candidates:
         roots = {candidate.root_uuid for candidate in answer.candidates}
         # Whole groups of hosts that are out of the question are named: the others would be the way out.
-        groups = [one.words for one in request.narrowings if one.nic is None and one.requirement in HOST_AGGREGATES]
+        groups = [
+            narrowing.words
+            for narrowing in request.narrowings
+            if narrowing.nic is None and narrowing.requirement in HOST_AGGREGATES
+        ]
         yield Row(", ".join(["with all that was asked for", *groups]), len(roots))
         only_leaves = request.excluded_hosts == {request.source_host}
         yield Row("where the server is not already" if only_leaves else "where the server has not failed before", 0)

@@ -20,41 +20,41 @@ def project_aggregates(request: Request, settings: SchedulingSettings) -> Reques
     """Ask for hosts of the aggregates that name the server's project, if any do; also for a forced host."""
     if not settings.limit_tenants_to_placement_aggregate:
         return request
-    asked = request.aggregates
-    if not asked.project_aggregates and settings.placement_aggregate_required_for_tenants:
+    aggregates = request.aggregates
+    if not aggregates.project_aggregates and settings.placement_aggregate_required_for_tenants:
         return request.narrowed(
-            impossible=f"project {asked.project_id} has no hosts: no host aggregate names it in its metadata as "
+            impossible=f"project {aggregates.project_id} has no hosts: no host aggregate names it in its metadata as "
             "filter_tenant_id (placement_aggregate_required_for_tenants)",
         )
-    if not asked.project_aggregates:
+    if not aggregates.project_aggregates:
         return request
     limited = Narrowing(
-        words=f"in a host aggregate of project {asked.project_id}",
+        words=f"in a host aggregate of project {aggregates.project_id}",
         requirement=Requirement.MEMBER_OF,
-        names=tuple(sorted(asked.project_aggregates)),
+        names=tuple(sorted(aggregates.project_aggregates)),
     )
-    return request.narrowed(limited, member_of=(*request.member_of, asked.project_aggregates))
+    return request.narrowed(limited, member_of=(*request.member_of, aggregates.project_aggregates))
 
 
 def availability_zone(request: Request, _settings: SchedulingSettings) -> Request:
     """Ask for hosts of the zone that the server asks for; those of the default zone are in no other."""
-    asked = request.aggregates
-    if asked.zone is None or _is_forced_anyway(request):
+    aggregates = request.aggregates
+    if aggregates.zone is None or _is_forced_anyway(request):
         return request
-    if asked.zone_aggregates is None:
-        words = f"in availability zone {asked.zone}"
-        return request.outside(words, asked.other_zones) if asked.other_zones else request
-    if not asked.zone_aggregates:
+    if aggregates.zone_aggregates is None:
+        words = f"in availability zone {aggregates.zone}"
+        return request.outside(words, aggregates.other_zones) if aggregates.other_zones else request
+    if not aggregates.zone_aggregates:
         return request.narrowed(
-            impossible=f"availability zone {asked.zone} has no hosts: no host aggregate makes it any more; make one "
-            "with that availability_zone, or unshelve the server to another zone"
+            impossible=f"availability zone {aggregates.zone} has no hosts: no host aggregate makes it any more; make "
+            "one with that availability_zone, or unshelve the server to another zone"
         )
     zoned = Narrowing(
-        words=f"in availability zone {asked.zone}",
+        words=f"in availability zone {aggregates.zone}",
         requirement=Requirement.MEMBER_OF,
-        names=tuple(sorted(asked.zone_aggregates)),
+        names=tuple(sorted(aggregates.zone_aggregates)),
     )
-    return request.narrowed(zoned, member_of=(*request.member_of, asked.zone_aggregates))
+    return request.narrowed(zoned, member_of=(*request.member_of, aggregates.zone_aggregates))
 
 
 def isolated_aggregates(request: Request, settings: SchedulingSettings) -> Request:
@@ -66,7 +66,7 @@ def isolated_aggregates(request: Request, settings: SchedulingSettings) -> Reque
     if not closed:
         return request
     names = ", ".join(sorted(aggregate.name for aggregate in closed))
-    return request.outside(f"outside of isolated aggregates {names}", frozenset(one.uuid for one in closed))
+    return request.outside(f"outside of isolated aggregates {names}", frozenset(aggregate.uuid for aggregate in closed))
 
 
 def disabled_hosts(request: Request, _settings: SchedulingSettings) -> Request:

@@ -88,9 +88,11 @@ class Request(Struct, frozen=True, kw_only=True):
 
     def outside(self, words: str, aggregates: frozenset[str]) -> "Request":
         """Return the request for hosts in none of these placement aggregates; the funnel counts all such as one."""
-        earlier = [one for one in self.narrowings if one.requirement is Requirement.NOT_MEMBER_OF]
-        others = tuple(one for one in self.narrowings if one.requirement is not Requirement.NOT_MEMBER_OF)
-        words_all = " and ".join([one.words for one in earlier] + [words])
+        earlier = [narrowing for narrowing in self.narrowings if narrowing.requirement is Requirement.NOT_MEMBER_OF]
+        others = tuple(
+            narrowing for narrowing in self.narrowings if narrowing.requirement is not Requirement.NOT_MEMBER_OF
+        )
+        words_all = " and ".join([narrowing.words for narrowing in earlier] + [words])
         return replace(
             self,
             narrowings=(*others, Narrowing(words=words_all, requirement=Requirement.NOT_MEMBER_OF)),

@@ -44,8 +44,8 @@ class Port(Struct, frozen=True, kw_only=True):
     pinned: has an address that must stay, so only hosts that reach provider_uuid will do.
     pools: on a flat network the providers from one of which its address comes, which its server claims itself; such a
     port exists once its server's host is known, before that its revision is 0. fixed_ip: the address that it is to get
-    there, or wherever its server's agent makes it. held: it exists and is reserved for the server's build; a port that
-    the agent is to make, or to reserve, is not.
+    there, or wherever its server's agent makes it. is_held: it exists and is reserved for the server's build; a
+    port that the agent is to make, or to reserve, is not.
     """
 
     id: str
@@ -62,7 +62,7 @@ class Port(Struct, frozen=True, kw_only=True):
     pinned: bool = False
     pools: tuple[str, ...] = ()
     fixed_ip: str | None = None
-    held: bool = True
+    is_held: bool = True
 
 
 class EnsuredPorts(Struct, frozen=True):

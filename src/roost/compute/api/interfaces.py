@@ -95,19 +95,19 @@ class Interfaces:
 
     async def _attach(self, request: Request) -> Response:
         server: Server = request.state.server
-        wanted = (await read_body(request, InterfaceBody)).attachment
-        check_attributes(wanted, request.state.microversion, Attributes(since={"tag": (2, 49)}))
-        if wanted.tag is not UNSET:
+        attachment = (await read_body(request, InterfaceBody)).attachment
+        check_attributes(attachment, request.state.microversion, Attributes(since={"tag": (2, 49)}))
+        if attachment.tag is not UNSET:
             raise BadRequest("tag: Roost tags only the NICs with which a server is made.")
-        if wanted.port_id is not None and wanted.net_id is not None:
+        if attachment.port_id is not None and attachment.net_id is not None:
             raise BadRequest("Must not input both network_id and port_id")
-        if wanted.fixed_ips and wanted.net_id is None:
+        if attachment.fixed_ips and attachment.net_id is None:
             raise BadRequest("Must input network_id when request IP address")
         access = access_of(self.compute, self.policy, request)
         nic = None
-        if wanted.port_id is not None or wanted.net_id is not None:
-            fixed_ip = wanted.fixed_ips[0].ip_address if wanted.fixed_ips else None
-            nic = NicAsked(network_id=wanted.net_id, port_id=wanted.port_id, fixed_ip=fixed_ip)
+        if attachment.port_id is not None or attachment.net_id is not None:
+            fixed_ip = attachment.fixed_ips[0].ip_address if attachment.fixed_ips else None
+            nic = NicAsked(network_id=attachment.net_id, port_id=attachment.port_id, fixed_ip=fixed_ip)
             if problem := nic_problem([nic], count=1):
                 raise BadRequest(problem)
         port = await service.attach_interface(

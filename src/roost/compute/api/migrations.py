@@ -65,7 +65,7 @@ class Migrations:
 
     def operations(self) -> Operations:
         """Return them by path below /v2.1."""
-        one = "/servers/{server_id}/migrations/{migration_id}"
+        migration_path = "/servers/{server_id}/migrations/{migration_id}"
         return {
             "/os-migrations": {
                 "GET": Operation(
@@ -85,7 +85,7 @@ class Migrations:
                     result=ServerMigrationsAnswer,
                 )
             },
-            one: {
+            migration_path: {
                 "GET": Operation(
                     summary="a live migration that is under way",
                     endpoint=self._show_of_server,
@@ -102,7 +102,7 @@ class Migrations:
                     errors=(400,),
                 ),
             },
-            f"{one}/action": {
+            f"{migration_path}/action": {
                 "POST": Operation(
                     summary="have the memory of a live migration taken over now, at the price of a longer pause",
                     endpoint=self._act,

@@ -59,15 +59,15 @@ class SyncReport(Struct, frozen=True, kw_only=True):
 class MirrorState(Struct, frozen=True, kw_only=True):
     """What should be, and what placement has, of the aggregates that are looked at: those of `names`, by UUID.
 
-    former: those that were deleted. hosts_by_provider: of all hosts. wanted, found: provider -> UUIDs of aggregates.
+    former: those that were deleted. hosts_by_provider: of all hosts. aggregates_…: provider -> UUIDs of aggregates.
     unknown_hosts: members that are no hosts.
     """
 
     names: Mapping[str, str]
     former: frozenset[str]
     hosts_by_provider: Mapping[str, str]
-    wanted: Mapping[str, frozenset[str]]
-    found: Mapping[str, frozenset[str]]
+    aggregates_wanted: Mapping[str, frozenset[str]]
+    aggregates_present: Mapping[str, frozenset[str]]
     unknown_hosts: tuple[str, ...]
 
 
@@ -77,8 +77,14 @@ def list_changes(state: MirrorState, hosts: Sequence[str], *, prune: bool) -> tu
     for provider, host in state.hosts_by_provider.items():
         if hosts and host not in hosts:
             continue
-        wanted, found = state.wanted.get(provider, frozenset()), state.found.get(provider, frozenset())
-        joins, leaves = wanted - found, found - wanted if prune else frozenset[str]()
+        aggregates_wanted, aggregates_present = (
+            state.aggregates_wanted.get(provider, frozenset()),
+            state.aggregates_present.get(provider, frozenset()),
+        )
+        joins, leaves = (
+            aggregates_wanted - aggregates_present,
+            aggregates_present - aggregates_wanted if prune else frozenset[str](),
+        )
         if joins or leaves:
             names = [tuple(sorted(state.names[uuid] for uuid in uuids)) for uuids in (joins, leaves)]
             changes.append(HostChange(host, *names))

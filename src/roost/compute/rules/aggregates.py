@@ -121,14 +121,14 @@ def refuse_zone_change(
     """
     if zone == aggregate.metadata.get(ZONE_KEY):
         return None
-    elsewhere = sorted({zone_of(found, default="") for found in others.values()} - {"", zone})
+    elsewhere = sorted({zone_of(aggregates, default="") for aggregates in others.values()} - {"", zone})
     if zone is not None and elsewhere:
         return f"One or more hosts already in availability zone(s) {elsewhere}"
     moving = [
         host
-        for host, found in others.items()
+        for host, aggregates in others.items()
         if servers.get(host)
-        and zone_of([aggregate, *found], default=default) != (zone or zone_of(found, default=default))
+        and zone_of([aggregate, *aggregates], default=default) != (zone or zone_of(aggregates, default=default))
     ]
     return "One or more hosts contain instances in this zone" if moving else None
 

@@ -38,7 +38,7 @@ def order_of(hosts_by_version: Mapping[int, int], credentials: Credentials) -> B
     if oldest is None or oldest >= VERSION_EARLY:
         return EARLY
     order = LATE if oldest < VERSION_BINDS else EARLY_CREATE
-    wanted = VERSION_BINDS if order is LATE else VERSION_EARLY
-    hosts = sum(count for version, count in hosts_by_version.items() if UNSAID < version < wanted)
+    version_wanted = VERSION_BINDS if order is LATE else VERSION_EARLY
+    hosts = sum(count for version, count in hosts_by_version.items() if UNSAID < version < version_wanted)
     has = "1 live host has an agent" if hosts == 1 else f"{hosts} live hosts have agents"
-    return replace(order, reason=f"{has} of a service version below {wanted}")
+    return replace(order, reason=f"{has} of a service version below {version_wanted}")

@@ -126,17 +126,17 @@ async def add_launches(
         ServerEvent(server_id=server_id, step=created_step(), dest_host=host, of_build=True)
         for server_id, host in active.items()
     ]
-    told = await notifications_store.lock_snapshots(tx, sorted(retreats), moving=retreats) if retreats else {}
+    snapshots = await notifications_store.lock_snapshots(tx, sorted(retreats), moving=retreats) if retreats else {}
     failed = [
         ServerEvent(
             server_id=server_id,
             step=step,
-            source_host=told[server_id].source_host,
+            source_host=snapshots[server_id].source_host,
             dest_host=retreat.failure.host,
             failure=retreat.failure if step.phase == "error" else None,
         )
         for server_id, retreat in retreats.items()
-        if server_id in told
-        for step in launch_failed_steps(told[server_id].kind)
+        if server_id in snapshots
+        for step in launch_failed_steps(snapshots[server_id].kind)
     ]
     await announce(compute, tx, [*states, *created, *failed])

@@ -44,7 +44,7 @@ async def sync_aggregates(
     changes = list_changes(state, hosts, prune=prune)
     stale = sum(len(change.leaves) for change in list_changes(state, hosts, prune=True)) if not prune else 0
     strays = {
-        provider for provider, uuids in state.found.items()
+        provider for provider, uuids in state.aggregates_present.items()
         if provider not in state.hosts_by_provider and uuids & state.former
     } if prune and not hosts else set()  # fmt: skip
     problems = [HostProblem(host, SyncStatus.HOST_UNKNOWN, "no such host") for host in state.unknown_hosts]
@@ -62,8 +62,8 @@ async def sync_aggregates(
             progress("hosts written", min(start + HOSTS_BATCH, len(changes)), len(changes))
         if changes:
             refused = {problem.host for problem in problems}
-            left = list_changes(await _read(compute, hosts, aggregates, progress), hosts, prune=False)
-            missing = [change.host for change in left if change.host not in refused]
+            changes_left = list_changes(await _read(compute, hosts, aggregates, progress), hosts, prune=False)
+            missing = [change.host for change in changes_left if change.host not in refused]
             problems += [
                 HostProblem(host, SyncStatus.PROVIDER_MISSING, "placement has no provider of it") for host in missing
             ]
@@ -102,27 +102,27 @@ async def _read(compute: Compute, hosts: Sequence[str], aggregates: Sequence[str
     chosen = {uuid: name for uuid, name in mirrored.items() if not aggregates or {uuid, name} & set(aggregates)}
     if missing := sorted(set(aggregates) - chosen.keys() - set(chosen.values())):
         raise BadRequest(f"--aggregate {', '.join(missing)}: there is no such host aggregate")
-    wanted: dict[str, set[str]] = {}
+    aggregates_wanted: dict[str, set[str]] = {}
     unknown_hosts = set()
     for aggregate in members:
         for host in aggregate.hosts if aggregate.uuid in chosen else ():
             if host not in providers_by_host:
                 unknown_hosts.add(host)
             else:
-                wanted.setdefault(providers_by_host[host], set()).add(aggregate.uuid)
-    found: dict[str, set[str]] = {}
+                aggregates_wanted.setdefault(providers_by_host[host], set()).add(aggregate.uuid)
+    aggregates_present: dict[str, set[str]] = {}
     uuids = sorted(chosen)
     for start in range(0, len(uuids), AGGREGATES_PAGE):
         page = await compute.placement.list_aggregate_providers(uuids[start : start + AGGREGATES_PAGE])
         for uuid, provider_uuids in page.items():
             for provider_uuid in provider_uuids:
-                found.setdefault(provider_uuid, set()).add(uuid)
+                aggregates_present.setdefault(provider_uuid, set()).add(uuid)
         progress("aggregates read", min(start + AGGREGATES_PAGE, len(uuids)), len(uuids))
     return MirrorState(
         names=chosen,
         former=frozenset(chosen) - {aggregate.uuid for aggregate in members},
         hosts_by_provider={uuid: host for host, uuid in providers_by_host.items()},
-        wanted={provider: frozenset(uuids) for provider, uuids in wanted.items()},
-        found={provider: frozenset(uuids) for provider, uuids in found.items()},
+        aggregates_wanted={provider: frozenset(uuids) for provider, uuids in aggregates_wanted.items()},
+        aggregates_present={provider: frozenset(uuids) for provider, uuids in aggregates_present.items()},
         unknown_hosts=tuple(sorted(unknown_hosts)) if not hosts else (),
     )

@@ -51,8 +51,8 @@ async def _find_hosts(compute: Compute, names: Sequence[str]) -> list[Finding[st
     findings = []
     for host in hosts:
         state = providers.get(host.provider_uuid)
-        wanted = provider_state(host, ratios[host.name])
-        drifts = [rules.judge_host(host, wanted, state, reaches_by_host.get(host.name), ratios=ratios[host.name])]
+        state_wanted = provider_state(host, ratios[host.name])
+        drifts = [rules.judge_host(host, state_wanted, state, reaches_by_host.get(host.name), ratios=ratios[host.name])]
         if state is not None:
             has = (state.placement_aggregates or frozenset()) & settled
             drifts.append(rules.judge_mirror(host.name, aggregates[host.name] & settled, has, aggregate_names))

@@ -215,8 +215,8 @@ async def abort_migration(compute: Compute, server_id: str, migration_id: int, b
 async def fence_guests(compute: Compute, hosts_by_server: Sequence[tuple[str, str]], *, owner: str) -> set[str]:
     """Fence the guests of servers that `owner` holds, where their hosts are down; return the servers of those."""
     async with compute.database.transaction() as tx:
-        held = await work_rows.lock_work(tx, [server_id for server_id, _ in hosts_by_server], owner=owner)
-        return await store.fence_guests(tx, [pair for pair in hosts_by_server if pair[0] in held])
+        works_locked = await work_rows.lock_work(tx, [server_id for server_id, _ in hosts_by_server], owner=owner)
+        return await store.fence_guests(tx, [pair for pair in hosts_by_server if pair[0] in works_locked])
 
 
 async def withdraw_elsewhere(compute: Compute, kept_hosts: Sequence[tuple[str, str | None]], *, owner: str) -> set[str]:
@@ -225,11 +225,11 @@ async def withdraw_elsewhere(compute: Compute, kept_hosts: Sequence[tuple[str, s
     Return the servers of which some other host may still have a guest, and those that `owner` has lost.
     """
     async with compute.database.transaction() as tx:
-        held = await work_rows.lock_work(tx, [server_id for server_id, _ in kept_hosts], owner=owner)
-        remaining = await store.withdraw_elsewhere(tx, [pair for pair in kept_hosts if pair[0] in held])
+        works_locked = await work_rows.lock_work(tx, [server_id for server_id, _ in kept_hosts], owner=owner)
+        remaining = await store.withdraw_elsewhere(tx, [pair for pair in kept_hosts if pair[0] in works_locked])
     if remaining:
         compute.wake(GUEST_CHANNEL)
-    return remaining | ({server_id for server_id, _ in kept_hosts} - held.keys())
+    return remaining | ({server_id for server_id, _ in kept_hosts} - works_locked.keys())
 
 
 list_guests = reading(store.list_guests)

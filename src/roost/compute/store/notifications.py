@@ -78,13 +78,13 @@ def _snapshot(server: Server, cause: Any) -> ServerSnapshot:
     created = {"request_id": server.request_id, "project_id": server.project_id, "user_id": server.user_id}
     if cause is None:
         return ServerSnapshot(server=server, request=created)
-    asked = {name: cause[name] for name in created}
+    request_fields = {name: cause[name] for name in created}
     kind = None if cause["kind"] is None else MoveKind(cause["kind"])
     return read_row(
         ServerSnapshot,
         {"new_flavor": cause["new_flavor"], "source_host": cause["source_host"]},
         *(["new_flavor"] if cause["new_flavor"] else []),
         server=server,
-        request=asked if asked["request_id"] is not None else created,
+        request=request_fields if request_fields["request_id"] is not None else created,
         kind=kind,
     )

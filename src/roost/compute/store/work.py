@@ -181,8 +181,8 @@ async def desire_guests(tx: Connection, changes: Sequence[StageChange]) -> None:
     ]
     if rows:
         await tx.execute(DESIRE_GUESTS, *columns_of(rows))
-    if wanted := [(change.server_id, *wish) for change in changes for wish in change.guests_wanted.items()]:
-        await tx.execute(CHANGE_GUESTS, *columns_of(wanted))
+    if guests_wanted := [(change.server_id, *wish) for change in changes for wish in change.guests_wanted.items()]:
+        await tx.execute(CHANGE_GUESTS, *columns_of(guests_wanted))
 
 
 WITHDRAW_UNBEGUN = """-- compute.withdraw_unbegun

@@ -139,7 +139,7 @@ def view(port: Port, nic: seam.Nic, server_id: str) -> seam.Port:
         addresses=tuple(item.address for item in port.addresses),
         provider_uuid=port.provider_uuid,
         pinned=any(item.assigned_for != server_id for item in port.addresses),
-        held=port.device_id == server_id,
+        is_held=port.device_id == server_id,
     )
 
 

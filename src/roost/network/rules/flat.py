@@ -101,7 +101,7 @@ def planned_port(server: seam.ServerNics, nic: seam.Nic, port_id: str) -> seam.P
         revision=0,
         preserve_on_delete=False,
         needs_address=True,
-        held=False,
+        is_held=False,
     )
 
 

@@ -51,7 +51,7 @@ async def plan_named(
         return answer
     planned = []
     for nic, port in zip(server.nics, answer.ports, strict=True):
-        if nic.fixed_ip is None or port.held or port.pools:
+        if nic.fixed_ip is None or port.is_held or port.pools:
             planned.append(port)
             continue
         try:

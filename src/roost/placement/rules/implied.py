@@ -35,12 +35,14 @@ def keep_addresses(
         kept = addresses_held.get(claim.consumer_uuid, {})
         allocations = {uuid: dict(resources) for uuid, resources in claim.allocations.items()}
         for segment in {*kept, *(uuid for uuid in claim.allocations if _asked(claim, uuid))}:
-            asked, mine = _asked(claim, segment), kept.get(segment, 0)
-            moved = min(max(asked - mine, 0), dropped.get(segment, 0))
+            amount_asked, amount_kept = _asked(claim, segment), kept.get(segment, 0)
+            moved = min(max(amount_asked - amount_kept, 0), dropped.get(segment, 0))
             dropped[segment] = dropped.get(segment, 0) - moved
-            amount = max(asked - moved, mine)
+            amount = max(amount_asked - moved, amount_kept)
             _set(allocations, segment, amount)
-            taken_over += _take_over(port_releases.get(claim.consumer_uuid, ()), addresses_held, segment, amount - mine)
+            taken_over += _take_over(
+                port_releases.get(claim.consumer_uuid, ()), addresses_held, segment, amount - amount_kept
+            )
         claims.append(replace(claim, allocations=allocations))
     return replace(group, consumers=(*claims, *taken_over))
 

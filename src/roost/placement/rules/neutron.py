@@ -132,11 +132,11 @@ def decide_segments(state: NeutronState, providers: Mapping[str, ProviderRow]) -
             continue
         before = row.inventories[IPV4_ADDRESS]
         total, reserved = inventories[segment.id]
-        wanted = replace(before, total=total, reserved=reserved)
-        if wanted != before or row.network_id != segment.network_id:
+        inventory_wanted = replace(before, total=total, reserved=reserved)
+        if inventory_wanted != before or row.network_id != segment.network_id:
             changes.append(
                 SegmentChange(
-                    segment_uuid=segment.id, name=row.name, inventory=wanted, before=before,
+                    segment_uuid=segment.id, name=row.name, inventory=inventory_wanted, before=before,
                     network_id=segment.network_id, network_before=row.network_id,
                 )
             )  # fmt: skip
@@ -216,22 +216,22 @@ def decide_claims_of_ports(
     of_ports = {(claim.consumer_uuid, claim.segment_uuid): claim for claim in claims if claim.server_uuid}
     of_servers = {(claim.consumer_uuid, claim.segment_uuid): claim for claim in claims if not claim.server_uuid}
     changes: list[Change] = []
-    left = {key: claim.amount for key, claim in of_servers.items()}
+    amounts_left = {key: claim.amount for key, claim in of_servers.items()}
     kept: set[tuple[str, str]] = set()
     # A server's claim covers first those of its ports that have none: the least is then written.
     for need in sorted(needs, key=lambda need: ((need.port_uuid, need.segment_uuid) in of_ports, need.port_uuid)):
         key, own = (need.server_uuid, need.segment_uuid), (need.port_uuid, need.segment_uuid)
-        if left.get(key, 0) >= need.amount:
-            left[key] -= need.amount
+        if amounts_left.get(key, 0) >= need.amount:
+            amounts_left[key] -= need.amount
             continue
-        held = of_ports.get(own)
+        claim_held = of_ports.get(own)
         kept.add(own)
-        if held is None or (held.amount, held.server_uuid) != (need.amount, need.server_uuid):
-            changes.append(PortChange(need=need, generation=None if held is None else held.generation))
+        if claim_held is None or (claim_held.amount, claim_held.server_uuid) != (need.amount, need.server_uuid):
+            changes.append(PortChange(need=need, generation=None if claim_held is None else claim_held.generation))
     changes += [_surplus(claim, claim.amount) for key, claim in of_ports.items() if key not in kept]
     amounts = sum_needs(needs)
     for key, claim in of_servers.items():
-        gone = left[key]
+        gone = amounts_left[key]
         if claim.age_s <= grace_s:
             # It may wait for its ports, but not for those that were there after it was written.
             gone = min(gone, seen.amounts.get(key, 0) - amounts.get(key, 0) if claim.age_s > seen.age_s else 0)

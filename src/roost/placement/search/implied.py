@@ -108,8 +108,8 @@ def share_hosts(free: I64, hosts: I64, *, hosts_per_address: int, limit: int = 0
     order = np.argsort(density)
     whole, rest = np.cumsum(most[order]), free.sum() - np.cumsum(free[order])
     last = int(np.searchsorted(whole + density[order] * rest, limit))
-    given, left = (whole[last - 1], rest[last - 1]) if last else (0, free.sum())
-    return np.minimum(most, _portion(free, (limit - given) / left))
+    hosts_given, hosts_left = (whole[last - 1], rest[last - 1]) if last else (0, free.sum())
+    return np.minimum(most, _portion(free, (limit - hosts_given) / hosts_left))
 
 
 def add_addresses(index: Index, plan: Plan, gathered: Gathered, implied: Implied) -> tuple[Plan, Gathered]:
@@ -156,9 +156,9 @@ def _thin(nic: Nic, pick: I64, viable: Mask, free: I64, hosts_per_address: int, 
     # From a host of each segment on, so many; those at the segment's beginning follow its last.
     rank = np.arange(len(rows)) - np.repeat(first + start % hosts, hosts)
     rank[rank < 0] += np.repeat(hosts, hosts)[rank < 0]
-    left = np.zeros(len(viable), np.bool_)
-    left[roots[rank < np.repeat(share, hosts)]] = True
-    return left
+    hosts_left = np.zeros(len(viable), np.bool_)
+    hosts_left[roots[rank < np.repeat(share, hosts)]] = True
+    return hosts_left
 
 
 def _emptiest(index: Index, nic: Nic, free: I64, earlier_picks: Sequence[I64]) -> I64:
@@ -183,7 +183,7 @@ def _nic(index: Index, clause: frozenset[str]) -> Nic | None:
 
 def _segments(index: Index) -> Segments:
     if not isinstance(index.segments, Segments):
-        rows = frozenset(row for row, held in enumerate(index.inventories) if IPV4_ADDRESS in held)
+        rows = frozenset(row for row, inventories in enumerate(index.inventories) if IPV4_ADDRESS in inventories)
         sizes: dict[str, int] = {}
         for row in rows:
             if (network := index.networks.get(row)) is not None:

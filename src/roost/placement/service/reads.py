@@ -81,8 +81,8 @@ def _explain(index: Index, query: CandidateQuery, nics: Sequence[Nic]) -> Funnel
     funnel = explain(index, query)
     if not nics:
         return funnel
-    left = imply(index, nics, make_plan(index, query).viable & index.trees().hosts).viable
-    return add_step(funnel, nics, int(np.count_nonzero(left)))
+    viable = imply(index, nics, make_plan(index, query).viable & index.trees().hosts).viable
+    return add_step(funnel, nics, int(np.count_nonzero(viable)))
 
 
 async def list_providers(ledger: Ledger, query: ProviderQuery) -> list[ProviderView]:
