@@ -1,21 +1,28 @@
 """A private RabbitMQ for tests, from the distribution's package: own ports on 127.0.0.1, own folder, own epmd."""
 
+import json
 import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Queue
+from typing import Any
 
 from tests.ports import free_port
 
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 """The server itself: the one on the path changes to the user of the system's own broker."""
 START_TIMEOUT_S = 120.0
+HEARD_TIMEOUT_S = 60.0
+"""How long a listener may take until it listens, or for one notification."""
 
 MISSING = (
     None
@@ -101,6 +108,25 @@ def broker() -> Iterator[Broker]:
             yield made
         finally:
             made.close()
+
+
+@contextmanager
+def listening(rabbit: Broker, exchange: str, topic: str) -> Iterator[Callable[[], Any]]:
+    """A real listener; `heard()` is the next notification that it got, within HEARD_TIMEOUT_S."""
+    words = [sys.executable, "-m", "tests.notification_listener", rabbit.transport_url, exchange, topic]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    lines: Queue[str] = Queue()
+    assert process.stdout is not None
+    reader = threading.Thread(target=lambda output: [lines.put(line) for line in output], args=(process.stdout,))
+    reader.start()
+    try:
+        assert lines.get(timeout=HEARD_TIMEOUT_S) == "ready\n"
+        yield lambda: json.loads(lines.get(timeout=HEARD_TIMEOUT_S))
+    finally:
+        process.kill()
+        process.wait()
+        reader.join()
+        process.stdout.close()
 
 
 def _answers(port: int) -> bool:

@@ -68,6 +68,27 @@ def test_the_source_distribution_has_what_operators_install(built: Path) -> None
     assert {"deploy/roost.service", "deploy/Containerfile", "pyproject.toml", "src/roost/cli/entry.py"} <= names
 
 
+def test_the_release_notes_have_every_sentence_under_its_kind(tmp_path: Path) -> None:
+    """As `make release-notes` prints them, and as it writes them; changes/ is empty then."""
+    shutil.copytree(ROOT / "changes", tmp_path / "changes")
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    titles = {"upgrade": "Before you upgrade", "removal": "Gone", "feature": "New", "fix": "Fixed"}
+    for kind in titles:  # changes/ may have none of a kind, right after a release
+        (tmp_path / f"changes/more.{kind}.md").write_text(f"One more sentence, of the kind {kind}.")
+    fragments = {path.name: path.read_text() for path in (tmp_path / "changes").glob("*.md")}
+    make = ["make", "-o", ".venv/.dev", "release-notes", f"BIN={Path(sys.executable).parent}", "VERSION=1.2.3"]
+    for words in ([], ["WRITE=1"]):
+        done = subprocess.run([*make, *words], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        text = (tmp_path / "NEWS.md").read_text() if words else done.stdout
+        assert "## Roost 1.2.3" in text
+        notes = {title: " ".join(part.split()) for title, part in re.findall(r"(?m)^### (.+)\n([^#]*)", text)}
+        for name, sentence in fragments.items():
+            assert " ".join(sentence.split()) in notes[titles[name.split(".")[-2]]], name
+        assert bool(list((tmp_path / "changes").glob("*.md"))) == (not words)
+
+
 def test_where_there_is_no_postgresql_a_sentence_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,8 +18,11 @@ async def test_a_destination_that_takes_nothing_is_told_and_what_was_parked_is_t
     assert await show(target, table_console(), retry_parked=False, as_json=False) == 0
     assert "No notification was ever written" in capsys.readouterr().out
     await write(database, ["a", "b"])
+    await execute(database, "UPDATE compute.outbox SET created_at = now() - interval '1 hour' WHERE id = 1")
     assert await show(target, table_console(), retry_parked=False, as_json=False) == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[:4] == ["compute", "webhook", "2", "0"]
+    cells = capsys.readouterr().out.splitlines()[1].split()
+    assert cells[:4] == ["compute", "webhook", "2", "0"]
+    assert cells[4].startswith("1:0"), "how long the oldest has waited"
     await execute(database, "UPDATE compute.outbox SET parked_at = now(), reason = 'it answered 400' WHERE id = 1")
     assert await show(target, table_console(), retry_parked=False, as_json=False) == 3
     assert "it answered 400" in capsys.readouterr().out

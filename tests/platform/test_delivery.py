@@ -6,17 +6,21 @@ import hmac
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from aio_pika.abc import AbstractMessage
+from aio_pika.exceptions import DeliveryError
 from aiohttp import web
+from pamqp.commands import Basic
 from tests.next_call import instead
 
 from roost.platform.database import Database
 from roost.platform.delivery import Deliverer, Destination
-from roost.platform.destinations import LogFile, Webhook, destinations_of
+from roost.platform.destinations import LogFile, Rabbit, Webhook, destinations_of
 from roost.platform.env import Env
 from roost.platform.outbox import DestinationState, Notification, Outbox
 from roost.platform.settings import NotificationSettings
@@ -30,11 +34,12 @@ OUTBOX = Outbox("compute", host="here", destinations=("webhook",))
 class Receiver:
     """A receiver over real HTTP. statuses: subject -> what is answered instead of 204, "" for all. held: it waits.
 
-    asked: what came; seen: what was taken.
+    asked: what came; seen: what was taken; bodies: as they came, with what the two headers said.
     """
 
     seen: list[tuple[str, int]] = field(default_factory=list)
     asked: list[tuple[str, int]] = field(default_factory=list)
+    bodies: list[tuple[bytes, str, str]] = field(default_factory=list)
     statuses: dict[str, int] = field(default_factory=dict)
     held: asyncio.Event | None = None
     port: int = 0
@@ -45,8 +50,7 @@ class Receiver:
 
     async def take(self, request: web.Request) -> web.Response:
         body = await request.read()
-        expected = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
-        assert request.headers["X-Roost-Signature"] == f"sha256={expected}"
+        self.bodies.append((body, request.headers["X-Roost-Signature"], request.headers["X-Roost-Message-Id"]))
         payload = msgspec.json.decode(body)["payload"]
         self.asked.append((payload["subject"], payload["number"]))
         if self.held is not None:
@@ -105,6 +109,18 @@ async def state_of(database: Database) -> DestinationState:
     async with database.connection() as connection:
         (state,) = await OUTBOX.list_destinations(connection)
     return state
+
+
+async def due_at(database: Database, table: str) -> datetime:
+    async with database.connection() as connection:
+        time: datetime = await connection.fetchval(f"SELECT max(due_at) FROM compute.{table}")
+    return time
+
+
+async def database_time(database: Database) -> datetime:
+    async with database.connection() as connection:
+        time: datetime = await connection.fetchval("SELECT clock_timestamp()")
+    return time
 
 
 async def make_due(database: Database) -> None:
@@ -177,6 +193,38 @@ async def test_a_receiver_that_fails_gets_everything_when_it_is_back(database: D
         assert (state.waiting, state.failures, state.reason) == (0, 0, None)
 
 
+@pytest.mark.parametrize(("status", "table"), [(503, "outbox_destination"), (400, "outbox")])
+async def test_each_wait_is_twice_the_one_before_up_to_the_longest(database: Database, status: int, table: str) -> None:
+    await write(database, ["a"])
+    async with (
+        receiving() as receiver,
+        delivering(database, Webhook(receiver.url, SECRET), retry_max_s=6) as deliverer,
+    ):
+        receiver.statuses[""] = status
+        for wait_s in (1, 2, 4, 6, 6):
+            await make_due(database)
+            began_at = await database_time(database)
+            assert not await deliverer.deliver()
+            ended_at = await database_time(database)
+            wait = timedelta(seconds=wait_s)
+            assert began_at + wait <= await due_at(database, table) <= ended_at + wait
+    assert len(receiver.asked) == 5
+
+
+async def test_a_receiver_that_took_something_is_not_long_away(database: Database) -> None:
+    await write(database, ["a", "z", "z"])
+    async with receiving() as receiver, delivering(database, Webhook(receiver.url, SECRET)) as deliverer:
+        receiver.statuses[""] = 503
+        for _ in range(3):
+            await deliverer.deliver()
+            await make_due(database)
+        assert (await state_of(database)).failures == 3
+        receiver.statuses = {"z": 503}
+        await deliverer.deliver()
+        state = await state_of(database)
+        assert (state.waiting, state.failures, receiver.seen) == (2, 1, [("a", 0)])
+
+
 async def test_a_receiver_that_is_not_there_costs_nothing_but_time(database: Database) -> None:
     await write(database, ["a"])
     async with receiving() as receiver:
@@ -216,8 +264,92 @@ async def test_what_nobody_took_for_a_day_is_parked(database: Database) -> None:
     async with receiving() as receiver, delivering(database, Webhook(receiver.url, SECRET)) as deliverer:
         receiver.statuses[""] = 500
         await deliverer.deliver()
-    state = await state_of(database)
-    assert (state.waiting, state.parked) == (1, 1)
+        state = await state_of(database)
+        assert (state.waiting, state.parked) == (1, 1)
+        receiver.statuses.clear()
+        await make_due(database)
+        await deliverer.deliver()
+        assert receiver.seen == [("b", 1)]
+        state = await state_of(database)
+        assert (state.waiting, state.waiting_s, state.parked) == (0, None, 1)
+        assert "500" in (state.reason or ""), "why it was parked is known when the receiver is back"
+
+
+@dataclass
+class Consumer:
+    """A receiver as docs/howto/notifications.md has it. known: what it has taken, by message_id."""
+
+    known: set[str] = field(default_factory=set)
+
+    def take(self, body: bytes, signature: str) -> str:
+        expected = "sha256=" + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+        if not hmac.compare_digest(expected, signature):
+            return "forged"
+        message_id = msgspec.json.decode(body)["message_id"]
+        if message_id in self.known:
+            return "repeated"
+        self.known.add(message_id)
+        return "taken"
+
+
+async def test_what_is_signed_cannot_be_changed_or_taken_twice(database: Database) -> None:
+    await write(database, ["a"])
+    consumer = Consumer()
+    async with receiving() as receiver, delivering(database, Webhook(receiver.url, SECRET)) as deliverer:
+        receiver.statuses[""] = 503
+        await deliverer.deliver()
+        receiver.statuses.clear()
+        await make_due(database)
+        await deliverer.deliver()
+    (body, signature, message_id), second = receiver.bodies
+    assert second == (body, signature, message_id), "what is sent again is the same"
+    assert msgspec.json.decode(body)["message_id"] == message_id
+    for name in ("message_id", "timestamp", "payload"):
+        changed = msgspec.json.encode(msgspec.json.decode(body) | {name: "other"})
+        assert consumer.take(changed, signature) == "forged"
+    assert [consumer.take(*request[:2]) for request in receiver.bodies] == ["taken", "repeated"]
+
+
+@dataclass
+class Exchange:
+    """An exchange whose broker refuses one message, (subject, number), once. taken: what it has confirmed."""
+
+    refused: tuple[str, int] | None
+    taken: list[tuple[str, int]] = field(default_factory=list)
+
+    async def publish(self, message: AbstractMessage, *_: Any, **__: Any) -> None:
+        payload = msgspec.json.decode(msgspec.json.decode(message.body)["oslo.message"])["payload"]
+        key = payload["subject"], payload["number"]
+        await asyncio.sleep(0)  # others are published meanwhile
+        if key == self.refused:
+            self.refused = None
+            raise DeliveryError(None, Basic.Nack())
+        self.taken.append(key)
+
+
+@pytest.mark.parametrize(("refused", "confirmed"), [(0, []), (2, [0]), (4, [0, 2])])
+async def test_what_the_broker_has_not_confirmed_holds_up_its_subject(
+    database: Database, monkeypatch: pytest.MonkeyPatch, refused: int, confirmed: list[int]
+) -> None:
+    """A listener that drops repeats must not hear a later message before an earlier one."""
+    outbox = Outbox("compute", host="here", destinations=("rabbitmq",))
+    await write(database, ["a", "b", "a", "c", "a"], outbox)
+    exchange = Exchange(("a", refused))
+    rabbit = Rabbit("amqp://broker", exchange="nova", topics=("versioned_notifications",), durable=False)
+
+    async def opened(_priorities: set[str]) -> Any:
+        return exchange
+
+    monkeypatch.setattr(rabbit, "_open", opened)
+    async with delivering(database, rabbit, outbox) as deliverer:
+        assert not await deliverer.deliver()
+        assert sorted(exchange.taken) == [*(("a", number) for number in confirmed), ("b", 1), ("c", 3)]
+        state = await state_of(database)
+        assert (state.waiting, "RabbitMQ does not take it" in (state.reason or "")) == (3 - len(confirmed), True)
+        await make_due(database)
+        await deliverer.work()
+    assert [number for subject, number in exchange.taken if subject == "a"] == [0, 2, 4]
+    assert len(exchange.taken) == 5, "what was confirmed is not sent again"
 
 
 async def test_the_oldest_are_dropped_where_too_many_wait(database: Database) -> None:

@@ -1,6 +1,7 @@
 """`roost-manage notifications`: how the destinations of notifications do, and another try of what they did not take."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import msgspec
 from msgspec import Struct
@@ -55,10 +56,11 @@ def _print(console: Console, states: Sequence[ServiceState], unparked: int | Non
     if not states:
         console.print("No notification was ever written: [notifications] in roost.toml names no destination.")
         return
-    table = new_table("service", "destination", "waiting", "parked", "oldest", "why", numbers=("waiting", "parked"))
+    numbers = ("waiting", "parked", "longest wait")
+    table = new_table("service", "destination", "waiting", "parked", "longest wait", "why", numbers=numbers)
     for state in states:
         destination = state.destination
-        oldest = "" if destination.oldest_at is None else f"{destination.oldest_at:%Y-%m-%d %H:%M:%S}"
+        wait = "" if destination.waiting_s is None else str(timedelta(seconds=int(destination.waiting_s)))
         counts = str(destination.waiting), str(destination.parked)
-        table.add_row(state.service, destination.name, *counts, oldest, destination.reason or "")
+        table.add_row(state.service, destination.name, *counts, wait, destination.reason or "")
     print_table(console, table)

@@ -25,13 +25,13 @@ LEASE_MARGIN_S = 5.0
 log = structlog.get_logger()
 
 
-class Sent(Struct, frozen=True, kw_only=True):
+class Sent(Struct, kw_only=True):
     """What came of a batch. delivered: ids. refused: id -> why; nothing that follows of its subject was sent.
 
     away: why the destination takes nothing at all, None if it does.
     """
 
-    delivered: Sequence[int] = ()
+    delivered: list[int] = []
     refused: dict[int, str] = {}
     away: str | None = None
 
@@ -101,9 +101,9 @@ class Deliverer:
         async with self._database.transaction() as tx:
             await outbox.delete_delivered(tx, name, sent.delivered)
             parked = await outbox.put_off(tx, name, sent.refused, **limits)
-            if sent.away is None:
+            if sent.delivered or sent.away is None:
                 await outbox.note_answer(tx, name)
-            else:
+            if sent.away is not None:
                 parked += await outbox.note_silence(tx, name, sent.away, **limits)
         NOTIFICATIONS.labels(name, "delivered").inc(len(sent.delivered))
         NOTIFICATIONS.labels(name, "refused").inc(len(sent.refused))

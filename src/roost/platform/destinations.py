@@ -8,14 +8,16 @@ import asyncio
 import hashlib
 import hmac
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import msgspec
+from msgspec import Struct
 
 from roost.platform.delivery import Destination, Sent
 from roost.platform.outbox import Notification, Waiting
@@ -62,6 +64,47 @@ def signature_of(body: bytes, secret: str) -> str:
     return f"sha256={hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()}"
 
 
+class Failure(Struct, frozen=True):
+    """Why a destination did not take a notification. is_away: it takes no other either."""
+
+    reason: str
+    is_away: bool
+
+
+async def send_by_subject(
+    batch: Sequence[Waiting],
+    send_one: Callable[[Notification], Awaitable[Failure | None]],
+    sent: Sent,
+    *,
+    subjects_at_once: int,
+) -> None:
+    """Send a batch, each subject's notifications one after another; `sent` has what came of it, even when cancelled.
+
+    One that is not taken ends the turn of its subject. Once the destination is away, no turn goes on.
+    """
+    places = asyncio.Semaphore(subjects_at_once)
+    ordered = sorted(batch, key=lambda waiting: (waiting.notification.subject, waiting.id))
+
+    async def send_in_turn(waitings: Sequence[Waiting]) -> None:
+        async with places:
+            for waiting in waitings:
+                if sent.away is not None:
+                    return
+                failure = await send_one(waiting.notification)
+                if failure is None:
+                    sent.delivered.append(waiting.id)
+                    continue
+                if failure.is_away:
+                    sent.away = failure.reason
+                else:
+                    sent.refused[waiting.id] = failure.reason
+                return
+
+    async with asyncio.TaskGroup() as tasks:
+        for _, waitings in groupby(ordered, key=lambda waiting: waiting.notification.subject):
+            tasks.create_task(send_in_turn(list(waitings)))
+
+
 class LogFile:
     """A file to which each notification is a line."""
 
@@ -100,41 +143,17 @@ class Webhook:
         self._session: aiohttp.ClientSession | None = None
 
     async def send(self, batch: Sequence[Waiting], *, timeout_s: float) -> Sent:
-        """Send them, those of one subject one after another. One that is refused ends the turn of its subject."""
+        """Send them, those of one subject one after another."""
         self._session = self._session or aiohttp.ClientSession()
-        places, delivered, refused, away = (
-            asyncio.Semaphore(SUBJECTS_AT_ONCE),
-            list[int](),
-            dict[int, str](),
-            list[str](),
-        )
-        by_subject = sorted(batch, key=lambda waiting: (waiting.notification.subject, waiting.id))
-
-        async def send_all(waitings: Sequence[Waiting]) -> None:
-            async with places:
-                for waiting in waitings:
-                    if away:
-                        return
-                    status, reason = await self._post(waiting.notification)
-                    if status >= 500 or status in RETRIED_STATUSES:
-                        away.append(reason)
-                    elif status >= 300:
-                        refused[waiting.id] = reason
-                    else:
-                        delivered.append(waiting.id)
-                        continue
-                    return
-
+        sent = Sent()
         try:
-            async with asyncio.timeout(timeout_s), asyncio.TaskGroup() as tasks:
-                for _, waitings in groupby(by_subject, key=lambda waiting: waiting.notification.subject):
-                    tasks.create_task(send_all(list(waitings)))
+            async with asyncio.timeout(timeout_s):
+                await send_by_subject(batch, self._post, sent, subjects_at_once=SUBJECTS_AT_ONCE)
         except TimeoutError:
-            away.append(f"{self._url} took longer than {timeout_s:g} s")
-        return Sent(delivered=delivered, refused=refused, away=away[0] if away else None)
+            sent.away = f"{self._url} took longer than {timeout_s:g} s"
+        return sent
 
-    async def _post(self, notification: Notification) -> tuple[int, str]:
-        """Return the status of the answer, 599 where there is none, and a sentence of it."""
+    async def _post(self, notification: Notification) -> Failure | None:
         assert self._session is not None
         body = document_of(notification)
         headers = {
@@ -144,9 +163,12 @@ class Webhook:
         }
         try:
             async with self._session.post(self._url, data=body, headers=headers, allow_redirects=False) as answer:
-                return answer.status, f"{self._url} answered {answer.status} {answer.reason or ''}".rstrip()
+                status, words = answer.status, f"{self._url} answered {answer.status} {answer.reason or ''}".rstrip()
         except (aiohttp.ClientError, OSError) as error:
-            return 599, f"{self._url} cannot be reached: {error}"
+            return Failure(f"{self._url} cannot be reached: {error}", is_away=True)
+        if status < 300:
+            return None
+        return Failure(words, is_away=status >= 500 or status in RETRIED_STATUSES)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -170,20 +192,21 @@ class Rabbit:
         self._queues: set[str] = set()
 
     async def send(self, batch: Sequence[Waiting], *, timeout_s: float) -> Sent:
-        """Publish them, and wait until the broker confirms each. Without a confirmation all are sent again."""
+        """Publish them, each once the broker has confirmed the one before it of its subject."""
         from aio_pika.exceptions import AMQPException
 
+        sent = Sent()
         try:
             async with asyncio.timeout(timeout_s):
                 exchange = await self._open({waiting.notification.priority.lower() for waiting in batch})
-                async with asyncio.TaskGroup() as tasks:
-                    for waiting in batch:
-                        tasks.create_task(self._publish(exchange, waiting.notification))
-        except (AMQPException, OSError, TimeoutError, ExceptionGroup, RuntimeError, ValueError) as error:
+                await send_by_subject(batch, partial(self._publish, exchange), sent, subjects_at_once=len(batch))
+        except TimeoutError:
+            sent.away = f"RabbitMQ took longer than {timeout_s:g} s"
+        except (AMQPException, OSError, ExceptionGroup, RuntimeError, ValueError) as error:
+            sent.away = _untaken(error.exceptions[0] if isinstance(error, ExceptionGroup) else error)
+        if sent.away is not None:
             await self.close()
-            cause = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
-            return Sent(away=f"RabbitMQ does not take it: {cause or type(cause).__name__}")
-        return Sent(delivered=[waiting.id for waiting in batch])
+        return sent
 
     async def _open(self, priorities: set[str]) -> "AbstractExchange":
         from aio_pika import ExchangeType, connect
@@ -191,7 +214,7 @@ class Rabbit:
         if self._connection is None or self._connection.is_closed or self._exchange is None or self._channel is None:
             await self.close()
             self._connection = await connect(self._url)
-            self._channel = await self._connection.channel(publisher_confirms=True)
+            self._channel = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
             self._exchange = await self._channel.declare_exchange(
                 self._exchange_name, ExchangeType.TOPIC, durable=self._durable
             )
@@ -201,8 +224,9 @@ class Rabbit:
             self._queues.add(name)
         return self._exchange
 
-    async def _publish(self, exchange: "AbstractExchange", notification: Notification) -> None:
+    async def _publish(self, exchange: "AbstractExchange", notification: Notification) -> Failure | None:
         from aio_pika import DeliveryMode, Message
+        from aio_pika.exceptions import AMQPException
 
         for topic in self._topics:
             message = Message(
@@ -212,7 +236,11 @@ class Rabbit:
                 delivery_mode=DeliveryMode.PERSISTENT,
                 message_id=notification.message_id,
             )
-            await exchange.publish(message, f"{topic}.{notification.priority.lower()}", mandatory=True)
+            try:
+                await exchange.publish(message, f"{topic}.{notification.priority.lower()}", mandatory=True)
+            except (AMQPException, OSError, RuntimeError) as error:
+                return Failure(_untaken(error), is_away=True)
+        return None
 
     async def close(self) -> None:
         """Close the connection; one that is gone already is none."""
@@ -224,6 +252,10 @@ class Rabbit:
                     await connection.close()
             except Exception:  # noqa: S110 - whatever it was, nothing of it is used any more
                 pass
+
+
+def _untaken(error: Exception) -> str:
+    return f"RabbitMQ does not take it: {str(error) or type(error).__name__}"
 
 
 def destinations_of(settings: NotificationSettings, *, exchange: str, topics: Sequence[str]) -> list[Destination]:

@@ -43,10 +43,14 @@ class Waiting(Struct, frozen=True):
 
 
 class DestinationState(Struct, frozen=True, kw_only=True):
-    """How a destination does. waiting, parked: rows; reason: why the last delivery failed, None if it did not."""
+    """How a destination does. waiting, parked: rows; reason: why the last delivery failed, None if it did not.
+
+    waiting_s: how long the oldest of those that wait has waited, None if none does.
+    """
 
     name: str
     waiting: int = 0
+    waiting_s: float | None = None
     parked: int = 0
     oldest_at: datetime | None = None
     failures: int = 0
@@ -97,7 +101,7 @@ UPDATE {schema}.outbox_destination SET failures = failures + 1, reason = left($2
     due_at = clock_timestamp() + least($3, power(2, least(failures, 20))) * interval '1 second' WHERE name = $1
 """
 PARK_OLD = """-- {schema}.park_old
-UPDATE {schema}.outbox SET parked_at = now()
+UPDATE {schema}.outbox SET parked_at = now(), reason = left($3, $4)
 WHERE destination = $1 AND parked_at IS NULL AND created_at < now() - $2 * interval '1 second'
 """
 UNPARK = """-- {schema}.unpark
@@ -105,10 +109,11 @@ UPDATE {schema}.outbox SET parked_at = NULL, due_at = NULL, tries = 0, created_a
 """
 LIST_DESTINATIONS = """-- {schema}.list_destinations
 SELECT coalesce(d.name, o.destination) AS name, coalesce(waiting, 0) AS waiting, coalesce(parked, 0) AS parked,
-    oldest_at, coalesce(d.failures, 0) AS failures, coalesce(d.reason, o.reason) AS reason
+    oldest_at, waiting_s, coalesce(d.failures, 0) AS failures, coalesce(d.reason, o.reason) AS reason
 FROM {schema}.outbox_destination d FULL JOIN (
     SELECT destination, count(*) FILTER (WHERE parked_at IS NULL) AS waiting, max(reason) AS reason,
-        count(*) FILTER (WHERE parked_at IS NOT NULL) AS parked, min(created_at) AS oldest_at
+        count(*) FILTER (WHERE parked_at IS NOT NULL) AS parked, min(created_at) AS oldest_at,
+        extract(epoch FROM now() - min(created_at) FILTER (WHERE parked_at IS NULL))::float AS waiting_s
     FROM {schema}.outbox GROUP BY destination) o ON o.destination = d.name
 ORDER BY 1
 """
@@ -191,7 +196,7 @@ class Outbox:
     ) -> int:
         """Note that the destination is not there; it is tried later, later each time. Return how many were parked."""
         await tx.execute(self._sql(NOTE_SILENCE), destination, reason, wait_max_s, REASON_CHARACTERS_MAX)
-        return _count(await tx.execute(self._sql(PARK_OLD), destination, park_after_s))
+        return _count(await tx.execute(self._sql(PARK_OLD), destination, park_after_s, reason, REASON_CHARACTERS_MAX))
 
     async def unpark(self, tx: Connection) -> int:
         """Have what was parked tried again; return how many."""
