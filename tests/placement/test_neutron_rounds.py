@@ -130,6 +130,55 @@ async def test_hot_plugged_nics_are_counted_within_a_poll(make: Make) -> None:
     await cloud.assert_agrees()
 
 
+@pytest.mark.parametrize("deleted", ["subnet", "segment"])
+async def test_a_segment_that_lost_its_subnet_keeps_no_claim_and_no_boot_from_claiming(
+    make: Make, deleted: str
+) -> None:
+    """Neutron tries to delete its provider once, and Placement refuses while a port's claim is on it."""
+    cloud = await make((20, 2), (20, 2), (20, 2))
+    gone, *others = cloud.segments
+    plugged = cloud.neutron.add_port(gone.uuid, a_uuid())
+    await cloud.round()
+    assert await cloud.nova.held(plugged) == {gone.uuid: 1}
+    del cloud.neutron.ports[plugged]
+    cloud.neutron.subnets = {
+        uuid: subnet for uuid, subnet in cloud.neutron.subnets.items() if subnet["segment_id"] != gone.uuid
+    }
+    if deleted == "segment":
+        del cloud.neutron.segments[gone.uuid]
+    status, _ = await cloud.nova.api.call("DELETE", f"/resource_providers/{gone.uuid}")
+    assert status == 409
+    cloud.segments = others
+    booted = await cloud.boot(1)
+    assert len(booted) == 1
+    assert await cloud.nova.held(booted[0]) == {}, "until the round the network seems to have three segments"
+    done = await cloud.round()
+    assert {drift.kind for drift in done.drifts if drift.repaired} == {
+        CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED,
+    }  # fmt: skip
+    assert await cloud.nova.used(gone) == 0
+    (again,) = await cloud.boot(1)
+    assert list((await cloud.nova.held(again)).values()) == [1]
+    assert (await cloud.round()).drifts == [], "twice does nothing"
+    await cloud.assert_agrees()
+    status, _ = await cloud.nova.api.call("DELETE", f"/resource_providers/{gone.uuid}")
+    assert status == 204
+
+
+async def test_a_subnet_that_comes_again_opens_its_segment(make: Make) -> None:
+    cloud = await make((20, 2), (20, 2))
+    subnets = dict(cloud.neutron.subnets)
+    cloud.neutron.subnets = dict(list(subnets.items())[1:])
+    await cloud.round()
+    _, body = await cloud.nova.api.call("GET", f"/resource_providers/{cloud.segments[0].uuid}/inventories")
+    assert body["inventories"][IPV4_ADDRESS]["reserved"] == body["inventories"][IPV4_ADDRESS]["total"]
+    cloud.neutron.subnets = subnets
+    await cloud.round()
+    await cloud.assert_agrees()
+    (server,) = await cloud.boot()
+    assert list((await cloud.nova.held(server)).values()) == [1]
+
+
 async def test_a_port_of_nobody_is_handed_over_on_a_full_segment(make: Make) -> None:
     cloud = await make((1, 2), (9, 2))
     full = cloud.segments[0]

@@ -19,6 +19,7 @@ from roost.placement.rules.neutron import (
     decide_segments,
     is_believable,
     limit_by_truth,
+    list_abandoned,
     list_needs,
     sum_needs,
 )
@@ -74,6 +75,33 @@ def test_a_segments_provider_is_changed_where_it_differs() -> None:
     right = provider(1, totals={IPV4_ADDRESS: Inventory(6, 1, 1, 1)}, uuid="a", network_id="N")
     assert decide_segments(state, {"a": right}) == []
     assert decide_segments(state, {}) == [], "Neutron has not published it"
+
+
+@pytest.mark.parametrize(
+    ("subnets", "known", "abandoned"),
+    [
+        pytest.param(["a", "b"], ["a", "b"], [], id="all have subnets"),
+        pytest.param(["b"], ["a", "b"], ["a"], id="one has none left, or is deleted"),
+        pytest.param(["b"], ["b"], [], id="one never was a network's: Neutron is just making it"),
+        pytest.param([], ["a", "b"], [], id="a user who sees none is not believed"),
+    ],
+)
+def test_segments_without_a_subnet_are_closed(subnets: list[str], known: list[str], abandoned: list[str]) -> None:
+    state = NeutronState([], [a_subnet(uuid, uuid) for uuid in subnets], [])
+    totals = {IPV4_ADDRESS: Inventory(6, 1, 1, 1)}
+    rows = {
+        uuid: provider(number, totals=totals, uuid=uuid, network_id="N" if uuid in known else None)
+        for number, uuid in enumerate(("a", "b"))
+    }
+    assert list(list_abandoned(state, rows)) == abandoned
+    claims = [claim("s", age_s=0.0)] if abandoned else []
+    changes = decide_changes(state, rows, claims, seen=Seen(), grace_s=60.0)
+    closed = [change for change in changes if isinstance(change, SegmentChange) and change.network_id is None]
+    assert [(change.segment_uuid, change.inventory) for change in closed] == [
+        (uuid, Inventory(6, 6, 1, 1)) for uuid in abandoned
+    ]
+    assert all("no IPv4 subnet of Neutron is left" in change.drift().says for change in closed)
+    assert [change.amount for change in changes if isinstance(change, Surplus)] == [1] * len(claims), "at any age"
 
 
 @pytest.mark.parametrize(

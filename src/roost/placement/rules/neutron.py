@@ -53,24 +53,26 @@ class Seen(Struct, frozen=True):
 
 
 class SegmentChange(Struct, frozen=True, kw_only=True):
-    """A segment's provider must have this inventory, and be of this network."""
+    """A segment's provider must have this inventory, and be of this network; of none where no IPv4 subnet is left."""
 
     segment_uuid: str
     name: str
-    inventory: Inventory
+    inventory: Inventory | None
     before: Inventory | None
-    network_id: str
+    network_id: str | None
     network_before: str | None
 
     def drift(self) -> Drift:
         """Return it in an operator's words."""
         facts = []
-        if self.before is not None and self.before != self.inventory:
+        if self.before is not None and self.inventory is not None and self.before != self.inventory:
             facts.append(
                 f"total {self.before.total} of which {self.before.reserved} reserved, "
                 f"should be {self.inventory.total} and {self.inventory.reserved}"
             )
-        if self.network_before != self.network_id:
+        if self.network_id is None:
+            facts.append("no IPv4 subnet of Neutron is left on it")
+        elif self.network_before != self.network_id:
             facts.append(f"its network is {self.network_id}, which the ledger does not know")
         return INVENTORY_UNLIKE_POOLS.drift(self.segment_uuid, "; ".join(facts), name=self.name)
 
@@ -114,12 +116,27 @@ def decide_changes(
 ) -> list[Change]:
     """Return all that must change for the ledger to agree with Neutron; nothing where it does.
 
-    providers: those of the segments, by UUID; a segment without one is Neutron's to publish, and left alone. claims: of
-    their addresses. grace_s: a server claims before it has a port; a claim that is older has none in sight.
+    providers: those of the segments, by UUID, also of segments that Neutron had; a segment without one is Neutron's to
+    publish, and left alone. claims: of their addresses. grace_s: a server claims before it has a port; a claim that is
+    older has none in sight. Nobody gets an address where no subnet is left, so claims there have no such time.
     """
-    changes: list[Change] = list(decide_segments(state, providers))
+    abandoned = list_abandoned(state, providers)
+    changes: list[Change] = [*decide_segments(state, providers), *map(_close_segment, abandoned.values())]
+    changes += [_surplus(claim, claim.amount) for claim in claims if claim.segment_uuid in abandoned]
     needs = [need for need in list_needs(state) if need.segment_uuid in providers]
-    return changes + decide_claims_of_ports(needs, claims, seen=seen, grace_s=grace_s)
+    claims_served = [claim for claim in claims if claim.segment_uuid not in abandoned]
+    return changes + decide_claims_of_ports(needs, claims_served, seen=seen, grace_s=grace_s)
+
+
+def list_abandoned(state: NeutronState, providers: Mapping[str, ProviderRow]) -> dict[str, ProviderRow]:
+    """Return segment -> provider of those that were a network's and have no IPv4 subnet any more.
+
+    None where Neutron shows no subnet of any segment: that is a user who may not see them.
+    """
+    with_subnets = {subnet.segment_id for subnet in state.subnets}
+    if not with_subnets:
+        return {}
+    return {uuid: row for uuid, row in providers.items() if row.network_id is not None and uuid not in with_subnets}
 
 
 def decide_segments(state: NeutronState, providers: Mapping[str, ProviderRow]) -> list[SegmentChange]:
@@ -141,6 +158,19 @@ def decide_segments(state: NeutronState, providers: Mapping[str, ProviderRow]) -
                 )
             )  # fmt: skip
     return changes
+
+
+def _close_segment(row: ProviderRow) -> SegmentChange:
+    """Return the change after which no address of a segment is offered, and no NIC is asked of it.
+
+    Its inventory stays, so that a subnet that comes again, or a Neutron that was wrong, needs no provider made anew.
+    """
+    before = row.inventories.get(IPV4_ADDRESS)
+    closed = None if before is None else replace(before, reserved=before.total)
+    return SegmentChange(
+        segment_uuid=row.uuid, name=row.name, inventory=closed, before=before, network_id=None,
+        network_before=row.network_id,
+    )  # fmt: skip
 
 
 def count_addresses(subnets: Sequence[NeutronSubnet], ports: Iterable[NeutronPort]) -> dict[str, tuple[int, int]]:

@@ -171,9 +171,10 @@ async def run_round(
 async def _decide(
     ledger: Ledger, state: NeutronState, view: NeutronView
 ) -> tuple[Mapping[str, ProviderRow], list[Change]]:
-    uuids = [segment.id for segment in state.segments]
     async with ledger.database.transaction(snapshot=True) as tx:
         classes = await find_ids(ledger, tx, NameKind.RESOURCE_CLASS, {IPV4_ADDRESS})
+        # Also what was a segment: Neutron deletes a provider once, and not while anything is claimed of it.
+        uuids = sorted({segment.id for segment in state.segments} | await neutron_store.list_known_segments(tx))
         rows = await providers_store.list_by_uuid(tx, uuids)
         claims = await neutron_store.list_address_claims(tx, uuids, resource_class_id=classes[IPV4_ADDRESS])
     providers = {row.uuid: row for row in rows}
@@ -190,7 +191,10 @@ async def _apply(
     surpluses = [change for change in changes if isinstance(change, Surplus)]
     if give_back_all or await _is_believable(ledger, len(surpluses)):
         done |= await _give_back(ledger, surpluses)
+    unreleased = {surplus.segment_uuid for surplus in surpluses if surplus not in done}
     for change in segments:
+        if change.network_id is None and change.segment_uuid in unreleased:
+            continue  # it is found by its network until nothing is claimed of it
         with_claims = [port for port in ports if port.need.segment_uuid == change.segment_uuid]
         done |= await _set_segment(ledger, providers[change.segment_uuid], change, with_claims)
     return done | await _claim_ports(ledger, [port for port in ports if port not in done])
@@ -207,7 +211,7 @@ async def _set_segment(
         locked = await providers_store.lock_provider_rows(tx, [row.uuid])
         if row.uuid in locked and change.network_before != change.network_id:
             await neutron_store.set_networks(tx, {row.id: change.network_id})
-    if change.before == change.inventory:
+    if change.inventory is None or change.before == change.inventory:
         return {change}
     inventories = {row.uuid: NewInventories(row.generation, {**row.inventories, IPV4_ADDRESS: change.inventory})}
     try:

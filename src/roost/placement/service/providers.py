@@ -105,6 +105,7 @@ async def delete_provider(ledger: Ledger, uuid: str) -> None:
     if busy and busy[ids[uuid]]:
         raise ProviderHasChildren(f"Unable to delete parent resource provider {uuid}: It has child resource providers.")
     if busy:
+        ledger.wake_poller(IPV4_ADDRESS)  # Neutron deletes a segment's provider once: the round returns its claims
         raise ProviderInUse(f"Unable to delete resource provider {uuid}: Resource provider has allocations.")
 
 

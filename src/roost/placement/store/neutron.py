@@ -40,6 +40,16 @@ async def count_address_claims(tx: Connection, *, resource_class_id: int) -> int
     return int(await tx.fetchval(COUNT_ADDRESS_CLAIMS, resource_class_id))
 
 
+LIST_KNOWN_SEGMENTS = """-- placement.list_known_segments
+SELECT uuid FROM placement.provider WHERE network_id IS NOT NULL
+"""
+
+
+async def list_known_segments(tx: Connection) -> set[str]:
+    """Return the UUIDs of the providers that a round knew as segments of a network. Cost: reads all providers."""
+    return {uuid for (uuid,) in await tx.fetch(LIST_KNOWN_SEGMENTS)}
+
+
 SET_NETWORKS = """-- placement.set_networks
 WITH change AS (INSERT INTO placement.change (reshaped, provider_ids) VALUES (true, $1::bigint[]))
 UPDATE placement.provider AS held SET network_id = new.network_id
@@ -47,8 +57,8 @@ FROM unnest($1::bigint[], $2::uuid[]) AS new (id, network_id) WHERE held.id = ne
 """
 
 
-async def set_networks(tx: Connection, network_by_provider_id: Mapping[int, str]) -> None:
-    """Note of which networks locked providers are segments."""
+async def set_networks(tx: Connection, network_by_provider_id: Mapping[int, str | None]) -> None:
+    """Write of which networks locked providers are segments; None for none any more."""
     await tx.execute(SET_NETWORKS, list(network_by_provider_id), list(network_by_provider_id.values()))
 
 
