@@ -334,3 +334,9 @@ async def test_a_guest_that_its_host_lost_while_it_was_launched_fails_the_launch
     await list_guests(compute, OTHER)
     assert await value(compute, "SELECT stage FROM compute.work") == "fail"
     assert "gone from host h1" in await value(compute, "SELECT failure ->> 'message' FROM compute.work")
+
+
+def test_a_list_that_only_names_guests_for_people_writes_no_guest() -> None:
+    listed = GuestAttempt(server_id="s", host="h1", attempt=1)
+    assert not GuestList(superseded=(listed,), unknown=(listed,)).changes_guests
+    assert all(GuestList(**{name: frozenset([KEY])}).changes_guests for name in ("adopted", "lost", "found_again"))

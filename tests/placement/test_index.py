@@ -151,3 +151,14 @@ def test_the_rows_of_aggregates_are_those_in_one_of_them(asked: str) -> None:
     world = [host(1, "a"), host(2, "a", "b"), host(3), host(4, *AGGREGATES)]
     expected = {row for row, one in enumerate(world) if one.placement_aggregates & set(asked)}
     assert numbers(rows_of_aggregates(index_of(*world), asked)) == expected
+
+
+def test_a_trait_marks_the_rows_that_have_it() -> None:
+    index = index_of(host(1), host(2, traits=frozenset({"CUSTOM_A"})))
+    assert np.flatnonzero(index.trait_mask("CUSTOM_A")).tolist() == [1]
+    assert not index.trait_mask("CUSTOM_NOBODY_HAS").any()
+
+
+def test_who_shares_is_derived_once_for_an_index() -> None:
+    index = index_of(host(1, "a"), segment(2, "a", addresses=3))
+    assert index.sharing() is index.sharing()

@@ -423,3 +423,16 @@ def test_where_nothing_runs_out_reaching_the_network_is_enough() -> None:
     said = Cloud().hosts(2, "elsewhere").ask(port(), networks=(view,))
     assert "0 reach network public where it has IPv6 alone" in said.message
     assert "Tried as well: 0 reach network public where it has no addresses that run out." in said.message
+
+
+@pytest.mark.parametrize(
+    ("closed", "words"),
+    [
+        (ClosedHosts(), ""),
+        (ClosedHosts(disabled=3), ""),
+        (ClosedHosts(down=2), "2 down"),
+        (ClosedHosts(down=2, of_silent_cells=1), "2 down, 1 in a cell whose conductors are gone"),
+    ],
+)
+def test_closed_hosts_say_why(closed: ClosedHosts, words: str) -> None:
+    assert closed.words == words

@@ -6,7 +6,9 @@ from msgspec.structs import replace
 from roost.scheduling.filters import apply_filters
 from roost.scheduling.request import (
     KINDS_MAX,
+    Narrowing,
     NicRequest,
+    Request,
     address_group,
     alternatives,
     build_query,
@@ -19,7 +21,7 @@ from roost.scheduling.request import (
 )
 from roost.seams.compute import FlavorGroup, ForcedHost, RequestSpec
 from roost.seams.network import NetworkView, Port, Segment
-from roost.seams.placement import DISABLED
+from roost.seams.placement import DISABLED, Requirement
 
 SPEC = RequestSpec(vcpus=1, memory_mb=512, disk_gb=0)
 ROUTED = NetworkView(
@@ -276,3 +278,20 @@ def test_a_nics_group_asks_for_one_address_of_each_class(
     group = address_group(nic)
     assert (group.suffix, group.resources) == ("_nic7", dict.fromkeys(classes, 1))
     assert (group.in_tree, group.member_of) == (where.get("in_tree"), where.get("member_of", ()))
+
+
+def test_what_narrows_a_request_is_kept_in_order() -> None:
+    before = Request(resources=(), nics=())
+    zoned = Narrowing(words="in zone a", requirement=Requirement.MEMBER_OF)
+    request = before.narrowed(zoned, in_tree="t").narrowed(impossible="no hosts")
+    assert (request.narrowings, request.in_tree, request.impossible) == ((zoned,), "t", "no hosts")
+    assert before.narrowings == ()
+
+
+def test_all_that_is_left_out_by_aggregates_is_one_row_of_the_funnel() -> None:
+    zoned = Narrowing(words="in zone a", requirement=Requirement.MEMBER_OF)
+    request = Request(resources=(), nics=()).outside("outside of x", frozenset({"X"})).narrowed(zoned)
+    request = request.outside("outside of y", frozenset({"Y"}))
+    both = Narrowing(words="outside of x and outside of y", requirement=Requirement.NOT_MEMBER_OF)
+    assert request.narrowings == (zoned, both)
+    assert request.forbidden_aggregates == {"X", "Y"}
