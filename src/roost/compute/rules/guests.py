@@ -54,6 +54,13 @@ class WorkState(Struct, frozen=True, kw_only=True):
         """Return whether the pipeline waits for the outcome of this very attempt, and still wants it."""
         return self.stage in LAUNCHING and self.attempt == attempt and not self.deleting
 
+    def goes_on_with(self, attempt: int) -> bool:
+        """Return whether what became of the guest of that attempt is what a move or an end waits for.
+
+        A launch waits for its own guest alone: it is judged when it is looked at, so nothing else may wake it.
+        """
+        return self.waits_for_absence() or (self.moving and (self.stage not in LAUNCHING or self.attempt == attempt))
+
     def waits_for_absence(self) -> bool:
         """Return whether the pipeline goes on as soon as a host has let go of the server."""
         return self.stage in WAITING or self.deleting
@@ -258,7 +265,8 @@ def _settle(
     if work is None or (work.stage is Stage.SETTLE and not work.moving):
         outcome.changed[guest.server_id] = guest.host, guest.desired
     elif work.moving:
-        outcome.resumed.add(guest.server_id)
+        if work.goes_on_with(guest.attempt):
+            outcome.resumed.add(guest.server_id)
     elif work.launches(guest.attempt):
         outcome.active[guest.server_id] = guest.host
         works_by_server[guest.server_id] = replace(work, stage=Stage.SETTLE)
@@ -290,5 +298,5 @@ def _let_go(
         message = report.message or ("the launch failed" if failed else "the guest vanished while it was launched")
         outcome.retreats[guest.server_id] = Retreat(Failure(message=message, host=guest.host), failed)
         works_by_server[guest.server_id] = replace(work, stage=Stage.RETRY)
-    elif work.waits_for_absence() or work.moving:
+    elif work.goes_on_with(guest.attempt):
         outcome.resumed.add(guest.server_id)
