@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 
 import asyncpg
 import pytest
@@ -56,6 +57,34 @@ async def test_a_database_is_expanded_then_contracted_and_says_so(dsn: str, caps
         assert await check(dsn) == 0
     with pytest.raises(SchemaTooNew, match=f"at compute_9002, and this Roost knows it up to {head('compute')}"):
         await check(dsn)
+
+
+@pytest.mark.parametrize(
+    ("steps", "newer_asks", "exit_status", "sentence"),
+    [
+        ("", False, 0, "Nothing is left to do."),
+        ("", True, 3, "To be expanded: `roost-manage db upgrade --expand`"),
+        ("expand", True, 4, "Expanded: both releases can run."),
+        ("expand", False, 0, "Expanded for a newer Roost: this release goes on beside it."),
+        ("expand contract", True, 0, "Nothing is left to do."),
+        ("expand contract", False, 1, "run the newer Roost that migrated it"),
+        ("contract", True, 0, "Nothing is left to do."),
+        ("contract", False, 1, "run the newer Roost that migrated it"),
+    ],
+)
+async def test_each_of_two_releases_says_in_which_state_the_database_is_to_it(
+    dsn: str, steps: str, newer_asks: bool, exit_status: int, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with two_more_migrations():
+        for step in steps.split():
+            await upgrade(dsn, expand=step == "expand")
+    capsys.readouterr()
+    with two_more_migrations() if newer_asks else nullcontext():
+        try:
+            checked = await check(dsn), capsys.readouterr().out
+        except SchemaTooNew as error:  # a command that fails with a sentence ends with status 1
+            checked = 1, str(error)
+    assert (checked[0], sentence in checked[1]) == (exit_status, True), checked
 
 
 async def test_an_older_release_uses_what_is_expanded_for_a_newer_one_and_leaves_it(dsn: str) -> None:

@@ -28,7 +28,7 @@ def say(state: str, *, attempt: int = 2, server_id: str = SERVER, host: str = "h
 
 def decide(
     *states: str, attempt: int = 2, desired: str = "running", stage: Stage = Stage.LAUNCH,
-    work_attempt: int = 2, deleting: bool = False,
+    work_attempt: int = 2, deleting: bool = False, moving: bool = False,
 ) -> ReportOutcome:  # fmt: skip
     """What reports of `attempt` change while attempt 2 is in force on the host."""
     return decide_reports(
@@ -36,7 +36,7 @@ def decide(
         agent_id=AGENT.id,
         hosts_held=["h1"],
         guests=[Guest(server_id=SERVER, host="h1", attempt=2, desired=desired)],
-        works=[WorkState(server_id=SERVER, stage=stage, attempt=work_attempt, deleting=deleting)],
+        works=[WorkState(server_id=SERVER, stage=stage, attempt=work_attempt, deleting=deleting, moving=moving)],
     )
 
 
@@ -102,6 +102,29 @@ def test_a_guest_that_its_host_cannot_change_ends_what_was_asked(
     failures = {SERVER: Failure(message="no", host="h1")}
     assert (outcome.unchanged, outcome.kept) == (failures if unchanged else {}, failures if kept else {})
     assert (outcome.states, outcome.moves_work) == ({}, kept)
+
+
+@pytest.mark.parametrize(
+    ("stage", "work_attempt", "deleting", "resumed"),
+    [
+        (Stage.STOP, 2, False, True),
+        (Stage.SETTLE, 3, False, True),
+        (Stage.CONFIRM, 3, False, True),
+        (Stage.RESTORE, 3, False, True),
+        (Stage.LAUNCH, 2, False, True),
+        (Stage.COPY, 2, False, True),
+        # The guest of an earlier attempt is the source's, or of a host that was given up.
+        (Stage.LAUNCH, 3, False, False),
+        (Stage.COPY, 3, False, False),
+        (Stage.LAUNCH, 3, True, True),
+    ],
+)
+def test_a_move_goes_on_with_the_guest_that_its_stage_waits_for(
+    stage: Stage, work_attempt: int, deleting: bool, resumed: bool
+) -> None:
+    for state, desired in (("stopped", "stopped"), ("absent", "absent")):
+        outcome = decide(state, desired=desired, stage=stage, work_attempt=work_attempt, deleting=deleting, moving=True)
+        assert bool(outcome.resumed or outcome.retreats) is resumed
 
 
 def test_a_running_guest_settles_its_launch() -> None:

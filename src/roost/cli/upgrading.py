@@ -30,6 +30,7 @@ ADVICE = {
     TO_CONTRACT: "Expanded: both releases can run. Once no process of the older one is left, and nobody wants to go "
     "back: `roost-manage db upgrade`.",
 }
+EXPANDED_FOR_NEWER = "Expanded for a newer Roost: this release goes on beside it. The next step is the newer one's."
 
 
 async def check(target: LedgerTarget, console: Console, *, as_json: bool) -> int:
@@ -52,7 +53,8 @@ async def check(target: LedgerTarget, console: Console, *, as_json: bool) -> int
         for session in older:
             sessions.add_row(str(session.pid), session.client, session.release, f"{session.since:%Y-%m-%d %H:%M:%S}")
         print_table(console, sessions)
-    console.print(ADVICE[status], soft_wrap=True)
+    for_newer = status == UP_TO_DATE and any(state.for_newer for state in states)
+    console.print(EXPANDED_FOR_NEWER if for_newer else ADVICE[status], soft_wrap=True)
     return status
 
 

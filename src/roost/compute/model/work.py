@@ -364,6 +364,13 @@ class WorkState(Struct, frozen=True, kw_only=True):
         """Return whether the pipeline waits for the outcome of this very attempt, and still wants it."""
         return self.stage in LAUNCHING and self.attempt == attempt and not self.deleting
 
+    def goes_on_with(self, attempt: int) -> bool:
+        """Return whether what became of the guest of that attempt is what a move or an end waits for.
+
+        A launch waits for its own guest alone: it is judged when it is looked at, so nothing else may wake it.
+        """
+        return self.waits_for_absence() or (self.moving and (self.stage not in LAUNCHING or self.attempt == attempt))
+
     def waits_for_absence(self) -> bool:
         """Return whether the pipeline goes on as soon as a host has let go of the server."""
         return self.stage in WAITING or self.deleting

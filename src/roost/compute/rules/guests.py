@@ -209,7 +209,8 @@ def _settle(
     if work is None or (work.stage is Stage.SETTLE and not work.moving):
         outcome.changed[guest.server_id] = guest.host, guest.desired
     elif work.moving:
-        outcome.resumed.add(guest.server_id)
+        if work.goes_on_with(guest.attempt):
+            outcome.resumed.add(guest.server_id)
     elif work.launches(guest.attempt):
         outcome.active[guest.server_id] = guest.host
         works_by_server[guest.server_id] = replace(work, stage=Stage.SETTLE)
@@ -241,5 +242,5 @@ def _let_go(
         message = report.message or ("the launch failed" if failed else "the guest vanished while it was launched")
         outcome.retreats[guest.server_id] = Retreat(Failure(message=message, host=guest.host), failed)
         works_by_server[guest.server_id] = replace(work, stage=Stage.RETRY)
-    elif work.waits_for_absence() or work.moving:
+    elif work.goes_on_with(guest.attempt):
         outcome.resumed.add(guest.server_id)

@@ -403,9 +403,10 @@ async def retry_works(tx: Connection, retreats: Mapping[str, Retreat]) -> None:
         )
 
 
+# R34. A conductor that looks just now has read what was before: it loses the lease, so that it writes no wait.
 RESUME_WORKS = """
 -- compute.resume_works
-UPDATE compute.work SET run_at = now() WHERE server_id = ANY($1::uuid[])
+UPDATE compute.work SET run_at = now(), lease_owner = NULL, lease_until = NULL WHERE server_id = ANY($1::uuid[])
 """
 
 
