@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from roost.placement.model import ProviderRow
-from roost.placement.search.candidates import search
 from roost.placement.search.index import Delta, Index
+from roost.placement.service.reads import find_in
 from roost.scheduling.explain import ALL_OPEN, SEGMENTS_MAX, ClosedHosts, Explanation, addresses_asked, explain
 from roost.scheduling.filters import apply_filters
 from roost.scheduling.request import Request, alternatives, build_query, build_request
@@ -108,7 +108,7 @@ class Cloud:
         for request in map(apply_filters, alternatives(bare)):
             found: Candidates | None = None
             if request.impossible is None:
-                found = search(index, build_query(request, limit=100))
+                found = find_in(index, build_query(request, limit=100))
                 if not {found.summaries[one.root_uuid].name for one in found.candidates} <= set(excluded):
                     raise HasRoomError
             tried.append((request, found))

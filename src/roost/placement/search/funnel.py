@@ -6,18 +6,20 @@ import numpy as np
 from msgspec.structs import replace
 
 from roost.placement.search.combinations import Options, SearchBudget, combinations, only_combination
+from roost.placement.search.implied import Nic, imply
 from roost.placement.search.index import Index
 from roost.placement.search.narrowing import Plan, make_plan
-from roost.seams.placement import CandidateQuery, Funnel, FunnelStep, RequestGroup, Requirement
+from roost.seams.placement import IPV4_ADDRESS, CandidateQuery, Funnel, FunnelStep, RequestGroup, Requirement
 
 
-def explain(index: Index, query: CandidateQuery) -> Funnel:
+def explain(index: Index, query: CandidateQuery, nics: Sequence[Nic] = ()) -> Funnel:
     """Count the host trees that the requirements leave, one requirement after the other.
 
     First what the root is, then what providers are (inventory, traits, trees, placement aggregates), of every group;
-    then what they have free; then what the groups ask of each other. Cost: a search's narrowing for each requirement,
-    and the first combination of each tree that is left for each of the last ones; when the budget of one search is
-    used up, the trees that were not looked at count as failing.
+    then what they have free; then what the groups ask of each other; then the addresses that are implied for `nics`.
+    Cost: a search's narrowing for each requirement, and the first combination of each tree that is left for each of
+    what groups ask of each other; when the budget of one search is used up, the trees that were not looked at count as
+    failing.
     """
     hosts = index.trees().hosts
 
@@ -38,6 +40,10 @@ def explain(index: Index, query: CandidateQuery) -> Funnel:
         rows = np.flatnonzero(plan.viable & hosts).tolist()
         hosts_left = sum(1 for root in rows if _has_combination(index, plan, root, budget))
         steps.append(replace(step, hosts_left=hosts_left))
+    if nics:
+        left = np.count_nonzero(imply(index, nics, make_plan(index, query).viable & hosts).viable)
+        step = FunnelStep(requirement=Requirement.ADDRESSES, names=(IPV4_ADDRESS,), amount=len(nics))
+        steps.append(replace(step, hosts_left=min(int(left), steps[-1].hosts_left)))
     turned = [count(step, narrowed) for step, narrowed in _amounts(shape, _with_shortest_first(query, amounts))]
     return Funnel(tuple(steps), tuple(turned) if turned and turned[0].hosts_left else ())
 
