@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from roost.scheduling.filters import ENABLED
-from roost.scheduling.request import Narrowing, NicRequest, Request, place_of
+from roost.scheduling.request import Narrowing, NicRequest, Request, place_of, suffix_of
 from roost.seams.network import NetworkView, Port
 from roost.seams.placement import (
     ADDRESS_CLASSES,
@@ -20,6 +20,7 @@ from roost.seams.placement import (
     Candidates,
     FunnelStep,
     Requirement,
+    Shortage,
 )
 
 Usages = Mapping[str, Mapping[str, tuple[int, int]]]
@@ -27,6 +28,9 @@ Usages = Mapping[str, Mapping[str, tuple[int, int]]]
 
 SEGMENTS_MAX = 32
 """Segments of one network that a sentence lists one by one."""
+
+PLACES_MAX = 3
+"""Segments that are named for each of two shortages."""
 
 CLASS_WORDS = {VCPU: "CPU", MEMORY_MB: "memory", DISK_GB: "disk"}
 HOST_AGGREGATES = frozenset({Requirement.MEMBER_OF, Requirement.NOT_MEMBER_OF})
@@ -252,23 +256,37 @@ def _advice(request: Request, empty: Row | None, rows: Sequence[Row], closed: Cl
 def _short_elsewhere(request: Request, answer: Candidates | None, closed: ClosedHosts) -> Iterator[str]:
     """Say of two things that are both there, in different places: some hosts have one of them, others the other."""
     funnel = answer.funnel if answer else None
-    if funnel is None or not funnel.turned:
+    if funnel is None or not funnel.shortages:
         return
-    turned, steps = funnel.turned, funnel.steps
-    short = next(number for number, step in enumerate(turned) if step.hosts_left == 0)
-    empty = next(number for number, step in enumerate(steps) if step.hosts_left == 0)
-    short_here, short_there = (
-        _words(request, step, _take_narrowing(list(request.narrowings), step), closed).removeprefix("with ")
-        for step in (turned[0], turned[short])
-    )
-    yield (
-        f"{_have(turned[short - 1].hosts_left)} {short_here} but not {short_there}; "
-        f"{_have(steps[empty - 1].hosts_left)} {short_there} but not {short_here}."
-    )
+    sides = []
+    for shortage, place in zip(funnel.shortages, _places(request, funnel.shortages), strict=True):
+        has, lacks = (
+            _words(request, step, _take_narrowing(list(request.narrowings), step), closed).removeprefix("with ")
+            for step in (shortage.has, shortage.lacks)
+        )
+        hosts = f"1 host{place} has" if shortage.hosts == 1 else f"{shortage.hosts} hosts{place} have"
+        sides.append(f"{hosts} {has} but not {lacks}")
+    yield f"{'; '.join(sides)}."
 
 
-def _have(hosts: int) -> str:
-    return "1 host has" if hosts == 1 else f"{hosts} hosts have"
+def _places(request: Request, shortages: Sequence[Shortage]) -> list[str]:
+    """Return the segments where each shortage is, of the first network that tells them apart; else nothing."""
+    suffixes = {step.suffix for shortage in shortages for step in (shortage.has, shortage.lacks)}
+    for nic in sorted(request.nics, key=lambda nic: suffix_of(nic.tag) not in suffixes):
+        names = [
+            sorted(
+                segment.name
+                for segment in nic.network.segments
+                if segment.placement_aggregate in shortage.placement_aggregates
+            )
+            for shortage in shortages
+        ]
+        if nic.network.routed and all(names) and len({tuple(side) for side in names}) > 1:
+            kind = "cell" if nic.network.flat else "segment"
+            return [
+                f" of {kind}{'s' if len(side) > 1 else ''} {_joined(_listed(side, most=PLACES_MAX))}" for side in names
+            ]
+    return [""] * len(shortages)
 
 
 def _others(rows: Sequence[Row], funnels: Sequence[Sequence[Row]]) -> Iterator[str]:
@@ -292,9 +310,9 @@ def _physical(nic: NicRequest) -> str:
     return f"the physical network of one of its segments ({', '.join(_listed(names))})"
 
 
-def _listed(names: Sequence[str]) -> list[str]:
-    more = len(names) - SEGMENTS_MAX
-    return [*names[:SEGMENTS_MAX], f"{more} more"] if more > 0 else list(names)
+def _listed(names: Sequence[str], *, most: int = SEGMENTS_MAX) -> list[str]:
+    more = len(names) - most
+    return [*names[:most], f"{more} more"] if more > 0 else list(names)
 
 
 def _pinned_ports(request: Request, ports: Sequence[Port]) -> Iterator[str]:
