@@ -14,13 +14,13 @@ from benchmarks.machine import Server, get_server
 from benchmarks.rows import Kind, Row
 from roost.cli.roles import SCHEMAS
 from roost.placement.search.answers import encode
-from roost.placement.search.candidates import gather, search
+from roost.placement.search.candidates import gather
 from roost.placement.search.index import Index
 from roost.placement.search.narrowing import make_plan
 from roost.placement.search.query import decode_pairs, parse_candidates, read_candidates
 from roost.placement.service import claims as claims_service
 from roost.placement.service.ledger import Ledger, sync_standard_names
-from roost.placement.service.reads import match
+from roost.placement.service.reads import find_in, match
 from roost.placement.service.refresh import IndexRefresher
 from roost.placement.settings import PlacementSettings
 from roost.platform.database import Database
@@ -115,7 +115,7 @@ async def candidates(world: World) -> float:
         for n in range(row.amount)
     ]
     started = time.perf_counter()
-    found = [search(index, query, start=n) for n, query in enumerate(queries)]
+    found = [find_in(index, query, start=n) for n, query in enumerate(queries)]
     seconds = time.perf_counter() - started
     assert all(len(one.candidates) == min(row.batch, row.hosts) for one in found)
     return seconds * 1000 / row.amount

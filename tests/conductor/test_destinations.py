@@ -145,9 +145,12 @@ async def test_traits_decide_which_hosts_will_do(world: World) -> None:
     servers = await boot(world, network.id, {f"trait:{FAST}": "forbidden"}, count=4)
     assert "r1-h2" not in await places(world, servers)
     (late,) = await boot(world, network.id, {f"trait:{FAST}": "required"})
-    assert f"1 with trait {FAST}, 1 reaches network net, 0 with 1 VCPU free" in await world.fault(late)
+    assert (
+        f"1 with trait {FAST} that the flavor requires, 1 reaches network net, 0 with 1 VCPU free"
+        in await world.fault(late)
+    )
     (never,) = await boot(world, network.id, {"trait:CUSTOM_NEVER": "required"})
-    assert "4 enabled, 0 with trait CUSTOM_NEVER" in await world.fault(never)
+    assert "4 enabled, 0 with trait CUSTOM_NEVER that the flavor requires" in await world.fault(never)
     await world.settled()
 
 

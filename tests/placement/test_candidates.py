@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.placement.naive import key_of, tried
 from tests.placement.worlds import CLASSES, RANDOM, a_query, a_world, host, index_of, provider, segment
 
@@ -19,12 +20,14 @@ from roost.placement.search.candidates import (
     find,
     gather,
     rows_by_suffix,
-    search,
     summarize,
+    to_candidates,
 )
 from roost.placement.search.combinations import SearchBudget, combinations
 from roost.placement.search.index import Delta, Index
 from roost.placement.search.narrowing import make_plan
+from roost.placement.service.reads import find_in, match
+from roost.placement.settings import PlacementSettings
 from roost.seams.placement import (
     DISK_GB,
     IPV4_ADDRESS,
@@ -47,7 +50,7 @@ def nic(suffix: str, *aggregates: str, in_tree: str | None = None, amount: int =
 
 
 def ask(index: Index, *groups: RequestGroup, policy: str = "none", limit: int = 0, start: int = 0) -> Candidates:
-    return search(index, CandidateQuery(groups=groups, group_policy=policy, limit=limit), start=start)
+    return find_in(index, CandidateQuery(groups=groups, group_policy=policy, limit=limit), start=start)
 
 
 def picks(found: Candidates) -> list[tuple[str, ...]]:
@@ -178,7 +181,7 @@ def test_a_sharing_provider_that_can_help_itself_is_found_where_hosts_fail() -> 
         provider(11, totals={IPV4_ADDRESS: 1}, placement_aggregates=frozenset("b"), traits=marked | {SHARING}),
     )
     query = CandidateQuery(groups=(nic("_0"), nic("_1")), root_required=marked)
-    assert [set(pick) for pick in picks(search(index, query))] == [{"p11", "p10"}]
+    assert [set(pick) for pick in picks(find_in(index, query))] == [{"p11", "p10"}]
 
 
 @settings(max_examples=150, deadline=None)
@@ -360,7 +363,9 @@ def test_the_search_finds_what_trying_everything_finds(random: Random, start, de
         keys = keys_of([one.rows for one in gathered.all()])
         assert len(gathered) == len(keys) == (min(most, len(expected)) if most else len(expected))
         assert set(keys) <= expected
-    funnel = search(index, query).funnel
+    placed, answered = find_in(index, query), match(index, query, PlacementSettings(), start=start)
+    funnel = placed.funnel
+    assert placed == replace(to_candidates(index, query, answered.plan, answered.candidates), funnel=answered.funnel)
     assert bool(funnel) == (not expected)
     if funnel is not None:
         counts = [step.hosts_left for step in funnel.steps]

@@ -1,7 +1,8 @@
 """GET /allocation_candidates over HTTP: microversions, cache headers, and why an answer is empty."""
 
+import pytest
 from tests.placement.calls import Api
-from tests.placement.test_api import api
+from tests.placement.test_api import AGGREGATE, HOST, api
 
 __all__ = ["api"]
 
@@ -34,6 +35,49 @@ async def test_an_empty_answer_says_why(api: Api) -> None:
         ("free", "", ["VCPU"], 0),
         ("free", "1", ["IPV4_ADDRESS"], 0),
     ]
+
+
+OTHER, FAR = "11111111-0000-4000-8000-000000000001", "22222222-0000-4000-8000-000000000002"
+
+
+@pytest.mark.parametrize(
+    ("query", "shortages"),
+    [
+        pytest.param(f"resources=VCPU:1,DISK_GB:1&member_of=in:{AGGREGATE},{FAR}",
+                     [("1 DISK_GB free", "1 VCPU free", [FAR]), ("1 VCPU free", "1 DISK_GB free", [AGGREGATE])],
+                     id="free in different places"),
+        pytest.param("resources=VCPU:9", [], id="free nowhere"),
+        pytest.param("resources=VCPU:1", [], id="free"),
+    ],
+)  # fmt: skip
+async def test_what_is_free_in_different_places_is_said_from_both_sides(
+    api: Api, query: str, shortages: list[tuple[str, str, list[str]]]
+) -> None:
+    for uuid, aggregate, used in ((HOST, AGGREGATE, "DISK_GB"), (OTHER, FAR, "VCPU")):
+        await api.call("POST", "/resource_providers", {"name": uuid, "uuid": uuid})
+        _, provider = await api.call("GET", f"/resource_providers/{uuid}")
+        inventories = {name: {"total": 4, "reserved": 4 if name == used else 0} for name in ("VCPU", "DISK_GB")}
+        body = {"resource_provider_generation": provider["generation"], "inventories": inventories}
+        status, answer = await api.call("PUT", f"/resource_providers/{uuid}/inventories", body)
+        assert status == 200
+        body = {"resource_provider_generation": answer["resource_provider_generation"], "aggregates": [aggregate]}
+        assert (await api.call("PUT", f"/resource_providers/{uuid}/aggregates", body))[0] == 200
+    _, answer = await api.call("GET", f"/explain?{query}")
+    assert [(one["has"], one["lacks"], one["hosts"], one["member_of"]) for one in answer["shortages"]] == [
+        (has, lacks, 1, near) for has, lacks, near in shortages
+    ]
+    await api.call("GET", f"/allocation_candidates?{query}")
+    if shortages:
+        assert (
+            api.headers["x-roost-explain"]
+            == answer["explanation"]
+            == (
+                "none of 1 hosts left: 1 DISK_GB free; 1 with 1 DISK_GB free but not 1 VCPU free; "
+                "1 with 1 VCPU free but not 1 DISK_GB free"
+            )
+        )
+    else:
+        assert "but not" not in answer["explanation"]
 
 
 async def test_what_can_be_had_is_explained_to_the_end(api: Api) -> None:

@@ -4,12 +4,22 @@ from random import Random
 
 import pytest
 from hypothesis import given, settings
+from msgspec.structs import replace
 from tests.placement.naive import tried
 from tests.placement.worlds import RANDOM, a_query, a_world, host, index_of, provider, segment
 
 from roost.placement.search.funnel import explain, options_of
 from roost.placement.search.narrowing import make_plan
-from roost.seams.placement import IPV4_ADDRESS, MEMORY_MB, VCPU, CandidateQuery, RequestGroup
+from roost.seams.placement import (
+    IPV4_ADDRESS,
+    MEMORY_MB,
+    VCPU,
+    CandidateQuery,
+    FunnelStep,
+    RequestGroup,
+    Requirement,
+    Shortage,
+)
 
 SERVER = RequestGroup(suffix="", resources={VCPU: 1})
 NIC = RequestGroup(suffix="_0", resources={IPV4_ADDRESS: 1})
@@ -103,24 +113,39 @@ CPU, RAM, ADDRESS = "1 VCPU free", "1 MEMORY_MB free", "1 IPV4_ADDRESS free (gro
 
 
 @pytest.mark.parametrize(
-    ("hosts", "turned"),
+    ("hosts", "shortages"),
     [
         pytest.param([(1, 1, "a")], [], id="it all fits, but for what is asked together"),
         pytest.param([(0, 1, "a"), (0, 0, "a")], [], id="what is free nowhere at all"),
-        pytest.param([(1, 0, "a"), (0, 1, "a"), (0, 1, "a")], [(RAM, 2), (CPU, 0)], id="not where the other is"),
-        pytest.param([(1, 1, "b"), (1, 0, "a"), (0, 1, "a")], [(ADDRESS, 2), (CPU, 1), (RAM, 0)],
-                     id="the third, and then those before it in order"),
+        pytest.param([], [], id="no hosts"),
+        pytest.param([(1, 0, "a"), (0, 1, "a"), (0, 1, "a")],
+                     [(RAM, CPU, 2, ("a",)), (CPU, RAM, 1, ("a",))], id="not where the other is"),
+        pytest.param([(1, 0, "a"), (0, 1, "b")],
+                     [(RAM, CPU, 1, ("b",)), (CPU, RAM, 1, ("a",))], id="each in an aggregate of the query"),
+        pytest.param([(1, 0, "ax"), (0, 1, "x")],
+                     [(RAM, CPU, 1, ()), (CPU, RAM, 1, ("a",))], id="in none of the query's"),
+        pytest.param([(1, 1, "b"), (1, 0, "a"), (0, 1, "a")],
+                     [(ADDRESS, RAM, 1, ("a",)), (RAM, ADDRESS, 1, ("b",))],
+                     id="the third, and the one before it that is short where it is free"),
     ],
 )  # fmt: skip
-def test_what_ran_out_is_counted_first_once_more(
-    hosts: list[tuple[int, int, str]], turned: list[tuple[str, int]]
+def test_what_is_free_in_different_places_is_told_from_both_sides(
+    hosts: list[tuple[int, int, str]], shortages: list[tuple[str, str, int, tuple[str, ...]]]
 ) -> None:
     world = [
         provider(n, totals={VCPU: 1, MEMORY_MB: 1}, used={VCPU: 1 - cpu, MEMORY_MB: 1 - ram},
                  placement_aggregates=frozenset(near))
         for n, (cpu, ram, near) in enumerate(hosts)
     ]  # fmt: skip
-    world += [segment(50, "a", addresses=1), segment(51, "b", addresses=1, used=1)]
+    world += [segment(50, "a", "x", addresses=1), segment(51, "b", addresses=1, used=1)]
     group = RequestGroup(suffix="", resources={VCPU: 1, MEMORY_MB: 1})
-    funnel = explain(index_of(*world), CandidateQuery(groups=(group, NIC)))
-    assert [(step.describe(), step.hosts_left) for step in funnel.turned] == turned
+    nic = replace(NIC, member_of=(frozenset("ab"),))
+    funnel = explain(index_of(*world), CandidateQuery(groups=(group, nic)))
+    assert [
+        (one.has.describe(), one.lacks.describe(), one.hosts, one.placement_aggregates) for one in funnel.shortages
+    ] == shortages
+
+
+def test_a_shortage_in_placements_words() -> None:
+    has, lacks = (FunnelStep(requirement=Requirement.FREE, names=(name,), amount=1) for name in (VCPU, MEMORY_MB))
+    assert Shortage(has=has, lacks=lacks, hosts=2).describe() == "2 with 1 VCPU free but not 1 MEMORY_MB free"

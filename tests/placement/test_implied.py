@@ -13,7 +13,8 @@ from tests.placement.worlds import RANDOM, host, provider
 from roost.placement.model import InventoryRow, LockedLedger, ProviderRow
 from roost.placement.rules.implied import keep_addresses, keep_all_addresses, with_whole_units
 from roost.placement.search.candidates import amounts_of, gather
-from roost.placement.search.implied import add_addresses, add_step, find_nics, imply, share_hosts
+from roost.placement.search.funnel import explain
+from roost.placement.search.implied import add_addresses, find_nics, imply, share_hosts
 from roost.placement.search.index import Delta, Index
 from roost.placement.search.narrowing import make_plan
 from roost.placement.service.ledger import Ledger, sync_standard_names
@@ -26,8 +27,6 @@ from roost.seams.placement import (
     CandidateQuery,
     ClaimGroup,
     ConsumerClaim,
-    Funnel,
-    FunnelStep,
     Inventory,
     RequestGroup,
     Requirement,
@@ -179,10 +178,12 @@ def test_every_offer_can_be_claimed_and_no_host_is_forgotten(random: Random) -> 
 
 
 def test_a_funnel_ends_with_the_addresses() -> None:
-    funnel = Funnel((FunnelStep(requirement=Requirement.HOSTS, hosts_left=3),))
-    index = index_of(a_segment_row(11, "a", free=1))
-    step = add_step(funnel, find_nics(index, query_of("a")), 5).steps[-1]
-    assert (step.requirement, step.amount, step.hosts_left) == (Requirement.ADDRESSES, 1, 3)
+    hosts = (host(number, aggregate) for number, aggregate in ((1, "a"), (2, "b"), (3, "c")))
+    index = index_of(*hosts, a_segment_row(11, "a", free=1), a_segment_row(12, "b", free=0))
+    query = query_of("ab")
+    last, step = explain(index, query, find_nics(index, query)).steps[-2:]
+    assert (step.requirement, step.amount) == (Requirement.ADDRESSES, 1)
+    assert (last.hosts_left, step.hosts_left) == (2, 1)
     assert step.describe() == "1 IPV4_ADDRESS free on the host's segments of the networks asked for"
 
 

@@ -8,16 +8,20 @@ import pytest
 from roost.placement.errors import InventoryInUse, ProviderNameTaken
 from roost.placement.service import claims as claims_service
 from roost.placement.service.ledger import Ledger, sync_standard_names
-from roost.placement.service.reads import get_provider
+from roost.placement.service.reads import find_candidates, get_provider, match_candidates
 from roost.placement.service.reshape import reshape_states
+from roost.placement.settings import PlacementSettings
 from roost.platform.database import Database
 from roost.seams.placement import (
+    SHARING,
+    CandidateQuery,
     Claimed,
     ClaimGroup,
     ConsumerClaim,
     Inventory,
     ProviderState,
     Refused,
+    RequestGroup,
     Rule,
 )
 
@@ -298,3 +302,37 @@ async def test_a_reshape_of_states_moves_inventory_and_claims_or_neither(ledger:
         assert usages[segment] == {"IPV4_ADDRESS": (5, 1)}
         assert not usages.get(network)
     await assert_books_agree(ledger)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        PlacementSettings(max_allocation_candidates=1),
+        PlacementSettings(implied_addresses=True),
+        PlacementSettings(allocation_candidates_generation_strategy="depth-first", max_allocation_candidates=2),
+    ],
+    ids=["max_allocation_candidates", "implied_addresses", "depth-first"],
+)
+async def test_settings_of_the_api_cut_nothing_off_from_a_query_of_roost_itself(
+    database: Database, settings: PlacementSettings
+) -> None:
+    ledger = Ledger(database, settings=settings)
+    await sync_standard_names(ledger)
+    near = frozenset({a_uuid()})
+    hosts = [
+        ProviderState(uuid=a_uuid(), name=f"h{n}", inventories={"VCPU": Inventory(total=9)}, placement_aggregates=near)
+        for n in range(3)
+    ]
+    segment = ProviderState(
+        uuid=a_uuid(), name="s", inventories={"IPV4_ADDRESS": Inventory(total=9)},
+        placement_aggregates=near, traits=frozenset({SHARING}),
+    )  # fmt: skip
+    await claims_service.ensure_providers(ledger, [*hosts, segment])
+    server = RequestGroup(suffix="", resources={"VCPU": 1}, member_of=(near,))
+    nic = RequestGroup(suffix="_0", resources={"IPV4_ADDRESS": 1}, member_of=(near,))
+    query = CandidateQuery(groups=(server, nic), limit=3)
+    (answer,) = await find_candidates(ledger, [query])
+    assert [candidate.allocations for candidate in sorted(answer.candidates, key=lambda one: one.root_uuid)] == [
+        {host.uuid: {"VCPU": 1}, segment.uuid: {"IPV4_ADDRESS": 1}} for host in sorted(hosts, key=lambda one: one.uuid)
+    ]
+    assert len((await match_candidates(ledger, query)).candidates) == settings.limit(3)

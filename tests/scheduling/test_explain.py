@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from roost.placement.model import ProviderRow
-from roost.placement.search.candidates import search
 from roost.placement.search.index import Delta, Index
+from roost.placement.service.reads import find_in
 from roost.scheduling.explain import ALL_OPEN, SEGMENTS_MAX, ClosedHosts, Explanation, addresses_asked, explain
 from roost.scheduling.filters import apply_filters
 from roost.scheduling.request import Request, alternatives, build_query, build_request
@@ -108,7 +108,7 @@ class Cloud:
         for request in map(apply_filters, alternatives(bare)):
             found: Candidates | None = None
             if request.impossible is None:
-                found = search(index, build_query(request, limit=100))
+                found = find_in(index, build_query(request, limit=100))
                 if not {found.summaries[one.root_uuid].name for one in found.candidates} <= set(excluded):
                     raise HasRoomError
             tried.append((request, found))
@@ -174,16 +174,57 @@ def test_each_resource_that_is_missing_is_named_and_what_follows_it_is_not_to_bl
     )
 
 
-def test_two_things_that_are_short_in_different_places_are_both_said() -> None:
-    """Rack 1 has addresses and no CPU, rack 2 CPU and no addresses."""
-    cloud = Cloud().hosts(3, "rack1", free=(0, 4096, 100)).segment("rack1", 5, 2)
-    cloud.hosts(2, "rack2").segment("rack2", 7, 7)
-    said = cloud.ask(port(), networks=(network("net", "public", "rack1", "rack2"),)).message
-    assert said.endswith(
-        "3 hosts have a free address on network public but not 1 VCPU free; "
-        "2 hosts have 1 VCPU free but not a free address on network public. "
-        "No host that is left reaches a free address of network public: rack1 3 of 5 free, rack2 0 of 7 free."
-    )
+NO_CPU, NO_MEMORY, ALL = (0, 4096, 100), (8, 512, 100), (8, 4096, 100)
+TEN = tuple(f"r{number}" for number in range(10))
+ADDRESS = "a free address on network public"
+
+
+@pytest.mark.parametrize(
+    ("racks", "networks", "words"),
+    [
+        pytest.param([(3, ("rack1",), NO_CPU, 3), (2, ("rack2",), ALL, 0)], [PUBLIC],
+                     f"3 hosts of segment rack1 have {ADDRESS} but not 1 VCPU free; "
+                     f"2 hosts of segment rack2 have 1 VCPU free but not {ADDRESS}. No host that is left",
+                     id="addresses and no CPU, CPU and no addresses"),
+        pytest.param([(1, ("rack1",), NO_CPU, 3), (1, ("rack3",), NO_CPU, 3), (1, ("rack2",), ALL, 0)], [PUBLIC],
+                     f"2 hosts of segments rack1 and rack3 have {ADDRESS} but not 1 VCPU free; "
+                     f"1 host of segment rack2 has 1 VCPU free but not {ADDRESS}.", id="on several segments"),
+        pytest.param([*((1, (name,), NO_CPU, 3) for name in TEN), (1, ("rack2",), ALL, 0)],
+                     [network("net", "public", *TEN, "rack2")],
+                     f"10 hosts of segments r0, r1, r2 and 7 more have {ADDRESS} but not 1 VCPU free; 1 host of",
+                     id="on many segments"),
+        pytest.param([(3, ("rack1",), NO_CPU, 3), (2, ("rack2",), NO_MEMORY, 3)], [PUBLIC],
+                     "3 hosts of segment rack1 have 1024 MB memory free but not 1 VCPU free; "
+                     "2 hosts of segment rack2 have 1 VCPU free but not 1024 MB memory free.",
+                     id="CPU and memory, on different segments"),
+        pytest.param([(3, ("rack1",), NO_CPU, 3), (2, ("rack1",), NO_MEMORY, 3)], [PUBLIC],
+                     "3 hosts have 1024 MB memory free but not 1 VCPU free; "
+                     "2 hosts have 1 VCPU free but not 1024 MB memory free.", id="on one segment"),
+        pytest.param([(3, ("backend",), NO_CPU, 3), (2, ("backend",), NO_MEMORY, 3)], [BACKEND],
+                     "3 hosts have 1024 MB memory free but not 1 VCPU free; 2 hosts have 1 VCPU",
+                     id="on a network without segments"),
+        pytest.param([(3, ("rack1", "box1"), NO_CPU, 3), (2, ("rack2", "box2"), ALL, 0)],
+                     [STORAGE, PUBLIC],
+                     "3 hosts of segment box1 have a free address on network storage but not 1 VCPU free; "
+                     "2 hosts of segment box2 have", id="the segments of the network that is short"),
+        pytest.param([(3, ("rack1", "box1"), NO_CPU, 3), (2, ("rack2", "box1"), NO_MEMORY, 3)],
+                     [STORAGE, PUBLIC], "3 hosts of segment rack1 have 1024 MB memory free but",
+                     id="the segments of the network that tells them apart"),
+        pytest.param([(3, ("rack1",), NO_CPU, 3), (2, ("rack2",), ALL, 0)],
+                     [replace(PUBLIC, flat=True)],
+                     "3 hosts of cell rack1 have", id="the cells of a flat network"),
+    ],
+)  # fmt: skip
+def test_two_things_that_are_short_in_different_places_are_both_said_with_their_places(
+    racks: list[tuple[int, tuple[str, ...], tuple[int, int, int], int]], networks: list[NetworkView], words: str
+) -> None:
+    cloud = Cloud()
+    for count, reach, free, _ in racks:
+        cloud.hosts(count, *reach, free=free)
+    for name, addresses in {name: addresses for _, reach, _, addresses in racks for name in reach}.items():
+        cloud.segment(name, 7, 7 - addresses)
+    ports = [port(str(tag), view) for tag, view in enumerate(networks)]
+    assert words in cloud.ask(*ports, networks=tuple(networks)).message
 
 
 def test_one_thing_that_is_short_everywhere_is_said_once() -> None:

@@ -3,18 +3,25 @@
 import pytest
 from msgspec.structs import replace
 
+from roost.placement.search.index import Index
+from roost.placement.service.reads import find_in
+from roost.scheduling.explain import explain
 from roost.scheduling.filters import (
     REQUEST_FILTERS,
     RequestFilter,
     apply_filters,
+    availability_zone,
     disabled_hosts,
     flavor_requirements,
     forced_host,
     image_traits,
     ip_aware,
+    isolated_aggregates,
+    project_aggregates,
     routed_networks,
 )
-from roost.scheduling.request import NicRequest, Request, address_group
+from roost.scheduling.host_aggregates import AggregatesAsked, IsolatedAggregate
+from roost.scheduling.request import Kind, Narrowing, NicRequest, Request, address_group, build_query
 from roost.scheduling.settings import SchedulingSettings
 from roost.seams.compute import FlavorGroup, ForcedHost
 from roost.seams.network import NetworkView, Segment
@@ -53,7 +60,7 @@ def asked(narrow: RequestFilter, request: Request) -> dict[str, object]:
 
 
 def words(narrow: RequestFilter, request: Request) -> list[tuple[str, Requirement | None, str, tuple[str, ...]]]:
-    return [(one.words, one.requirement, one.suffix, one.names) for one in narrow(request, SETTINGS).narrowings]
+    return [(one.describe(), one.requirement, one.suffix, one.names) for one in narrow(request, SETTINGS).narrowings]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +145,84 @@ def test_a_host_reaches_one_segment_of_every_network(
     narrowed = routed_networks(request, SETTINGS).narrowings
     assert [one.names for one in narrowed] == [tuple(sorted(one)) for one in member_of]
     assert [one.nic for one in narrowed] == list(nics)
-    assert [one.words for one in narrowed] == said
+    assert [one.describe() for one in narrowed] == said
+
+
+GPU, OTHER_GPU = (
+    FlavorGroup(suffix=suffix, resources=(("VGPU", 2),), required=frozenset("A"), forbidden=frozenset("B"))
+    for suffix in ("1", "_x")
+)
+NARROWED: dict[RequestFilter, tuple[Request, list[str]]] = {
+    project_aggregates: (
+        replace(BARE, aggregates=AggregatesAsked(project_id="p", project_aggregates=frozenset("g"))),
+        ["in a host aggregate of project p"],
+    ),
+    availability_zone: (
+        replace(BARE, aggregates=AggregatesAsked(zone="z", zone_aggregates=frozenset("g"))),
+        ["in availability zone z"],
+    ),
+    disabled_hosts: (BARE, ["enabled"]),
+    isolated_aggregates: (
+        replace(BARE, aggregates=AggregatesAsked(isolated=(IsolatedAggregate("g", "gold", frozenset("T")),))),
+        ["outside of isolated aggregates gold"],
+    ),
+    forced_host: (replace(BARE, forced_host=ForcedHost(name="h1", provider_uuid="p1")), ["named h1"]),
+    flavor_requirements: (
+        replace(
+            BARE,
+            flavor_groups=(FlavorGroup(suffix="", required=frozenset("A"), forbidden=frozenset("B")), GPU, OTHER_GPU),
+            isolated=True,
+        ),
+        [
+            "without trait B that the flavor forbids", "with trait A that the flavor requires",
+            "without trait B that group 1 of the flavor forbids", "with trait A that group 1 of the flavor requires",
+            "without trait B that group x of the flavor forbids", "with trait A that group x of the flavor requires",
+            "with 2 VGPU free for group 1 of the flavor", "with 2 VGPU free for group x of the flavor",
+        ],
+    ),
+    image_traits: (replace(BARE, image_traits=frozenset("A")), ["with trait A that the image requires"]),
+    routed_networks: (replace(BARE, nics=(a_nic(),)), ["reach network public"]),
+    ip_aware: (replace(BARE, nics=(a_nic(),)), ["with a free address on network public"]),
+}  # fmt: skip
+"""A request that the filter narrows, and how the funnel reads then, beside what the request alone reads."""
+
+
+ALL_ON = SchedulingSettings(limit_tenants_to_placement_aggregate=True, enable_isolated_aggregate_filtering=True)
+
+
+def rows_of(request: Request) -> list[str]:
+    answer = find_in(Index(), build_query(request, limit=1))
+    return [words for words, _ in explain([(request, answer)], {}).funnel]
+
+
+@pytest.mark.parametrize("narrow", REQUEST_FILTERS, ids=lambda one: one.__name__)
+def test_a_filter_that_changes_a_request_says_so_in_the_funnel_in_its_own_words(narrow: RequestFilter) -> None:
+    request, said = NARROWED[narrow]
+    narrowed = narrow(request, ALL_ON)
+    assert build_query(narrowed, limit=1) != build_query(request, limit=1)
+    assert narrowed.narrowings != request.narrowings
+    before = rows_of(request)
+    assert [words for words in rows_of(narrowed) if words not in before] == said
+
+
+def test_groups_that_are_to_be_apart_are_the_flavors_wish() -> None:
+    request, _ = NARROWED[flavor_requirements]
+    assert words(flavor_requirements, request)[-1] == (
+        "with each group on a provider of its own, as group_policy of the flavor asks", Requirement.ISOLATED, "", ()
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "of_one", "of_many"),
+    [
+        (Kind.BE, "x", "x"), (Kind.BE_OPEN, "x", "x"), (Kind.HAVE, "with x", "with x"),
+        (Kind.REACH_NETWORK, "reaches x", "reach x"), (Kind.REACH_SUBNET, "reaches x", "reach x"),
+    ],
+)  # fmt: skip
+def test_a_requirement_has_the_verb_of_its_kind(kind: Kind, of_one: str, of_many: str) -> None:
+    narrowing = Narrowing(kind=kind, words="x")
+    assert [narrowing.describe(hosts=hosts) for hosts in (0, 1, 2)] == [of_many, of_one, of_many]
+    assert narrowing.describe() == of_many
 
 
 @pytest.mark.parametrize("segments", [(), (a_segment("rack1", placement_aggregate=None),)], ids=["none", "no host"])

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from roost.clients.local import Local, method
-from roost.placement.service import audit, claims, reshape
+from roost.placement.service import audit, claims, reads, reshape
 from roost.placement.service.ledger import Ledger
 
 
 class LocalPlacement(Local[Ledger]):
     """Implements roost.seams.audit.AuditedPlacement."""
 
-    candidates = method(claims.find_candidates)
+    candidates = method(reads.find_candidates)
     claim = method(claims.claim)
     get_consumers = method(claims.get_consumers)
     list_usages = method(claims.list_usages)

@@ -4,6 +4,7 @@
 believes the headers, or Keystone's (keystone.py).
 """
 
+import time
 from collections.abc import Awaitable, Callable
 
 from starlette.datastructures import Headers
@@ -11,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from roost.platform.auth import ANONYMOUS, CALLER_KEY, AuthenticationUnavailable, Caller, Unauthorized
 from roost.platform.http import json_response
+from roost.platform.metrics import observe_unserved
 
 Identify = Callable[[Headers], Awaitable[Caller]]
 """A request's headers -> its caller. Raises Unauthorized, AuthenticationUnavailable."""
@@ -41,16 +43,19 @@ class Authentication:
         if path in self.open_paths:
             scope[CALLER_KEY] = ANONYMOUS
             return await self.app(scope, receive, send)
+        begun_s = time.perf_counter()
         try:
-            caller = await self.identify(Headers(scope=scope))
+            scope[CALLER_KEY] = await self.identify(Headers(scope=scope))
         except Unauthorized as error:
             headers = {"WWW-Authenticate": self.challenge} if self.challenge else {}
-            return await json_response(_keystone_error(401, "Unauthorized", error), 401, headers)(scope, receive, send)
+            response = json_response(_keystone_error(401, "Unauthorized", error), 401, headers)
         except AuthenticationUnavailable as error:
             body = _keystone_error(503, "Service Unavailable", error)
-            return await json_response(body, 503, {"Retry-After": str(RETRY_AFTER_S)})(scope, receive, send)
-        scope[CALLER_KEY] = caller
-        await self.app(scope, receive, send)
+            response = json_response(body, 503, {"Retry-After": str(RETRY_AFTER_S)})
+        else:
+            return await self.app(scope, receive, send)
+        observe_unserved(response.status_code, time.perf_counter() - begun_s)
+        await response(scope, receive, send)
 
 
 async def noauth2(headers: Headers) -> Caller:

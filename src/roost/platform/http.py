@@ -32,7 +32,7 @@ from roost.platform.errors import (
     RequestTimeout,
     RoostError,
 )
-from roost.platform.metrics import observe_operation
+from roost.platform.metrics import observe_operation, observe_unserved
 from roost.platform.request_log import note_reason
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
@@ -209,19 +209,24 @@ class Api:
         """Return the last route of an API: a 404 in its own words."""
 
         async def answer(request: Request) -> Response:
+            begun_s = time.perf_counter()
             try:
                 if self.microversions:
                     request.state.microversion = self.microversions.negotiate(request.headers)
+                text = f"There is nothing at {request.scope['path']}: Roost does not serve it."
+                response = self._refusal(_problem(404), text, request)
             except RoostError as error:
-                return self.problem_response(error, request)
-            text = f"There is nothing at {request.scope['path']}: Roost does not serve it."
-            return self._refusal(_problem(404), text, request)
+                response = self.problem_response(error, request)
+            api = request.scope.get("root_path", "")
+            observe_unserved(response.status_code, time.perf_counter() - begun_s, api=api)
+            return response
 
         return MethodRoute("/{path:path}", answer)
 
     async def no_path(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose target is no path: 501 for CONNECT, as this is no proxy. Source: RFC 9110, 9.3.6."""
         text = f"The method {scope['method']} is served for paths only: expected a target that begins with /."
+        observe_unserved(501, 0)
         await self._refusal(_problem(501), text, Request(scope))(scope, receive, send)
 
     def problem_response(self, error: Exception, request: Request) -> Response:

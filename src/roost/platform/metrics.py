@@ -14,6 +14,9 @@ OPERATION_SECONDS = Histogram(
 )
 """api: where the API is mounted. path: as the API declares it, so that there are as many as operations."""
 
+NO_OPERATION = "-"
+"""The method and path of requests that reached no operation, and their API where it is not known."""
+
 NOTIFICATIONS = Counter(
     "roost_notifications_total",
     "Notifications by destination and what became of them: delivered, refused (tried again), parked, dropped.",
@@ -30,6 +33,11 @@ TOKENS = Counter(
 def observe_operation(api: str, method: str, path: str, status: int, seconds: float) -> None:
     """Count one request."""
     _seconds_of(api, method, path, status).observe(seconds)
+
+
+def observe_unserved(status: int, seconds: float, *, api: str = NO_OPERATION) -> None:
+    """Count one request that reached no operation: without a caller, or to where there is none."""
+    observe_operation(api, NO_OPERATION, NO_OPERATION, status, seconds)
 
 
 @functools.cache

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from roost.scheduling.filters import ENABLED
-from roost.scheduling.request import Narrowing, NicRequest, Request, place_of
+from roost.scheduling.request import Kind, Narrowing, NicRequest, Request, place_of, suffix_of
 from roost.seams.network import NetworkView, Port
 from roost.seams.placement import (
     ADDRESS_CLASSES,
@@ -20,6 +20,7 @@ from roost.seams.placement import (
     Candidates,
     FunnelStep,
     Requirement,
+    Shortage,
 )
 
 Usages = Mapping[str, Mapping[str, tuple[int, int]]]
@@ -28,18 +29,20 @@ Usages = Mapping[str, Mapping[str, tuple[int, int]]]
 SEGMENTS_MAX = 32
 """Segments of one network that a sentence lists one by one."""
 
+PLACES_MAX = 3
+"""Segments that are named for each of two shortages."""
+
 CLASS_WORDS = {VCPU: "CPU", MEMORY_MB: "memory", DISK_GB: "disk"}
 HOST_AGGREGATES = frozenset({Requirement.MEMBER_OF, Requirement.NOT_MEMBER_OF})
 SHAPE = frozenset({Requirement.INVENTORY, Requirement.IN_TREE, Requirement.MEMBER_OF})
 
 
 class Row(Struct, frozen=True):
-    """One line of the operator's funnel. requirement: what placement counted, if it did; nic: whom it is about."""
+    """One line of the operator's funnel. requirement: what placement counted, if it did."""
 
-    words: str
+    narrowing: Narrowing
     hosts_left: int
     requirement: Requirement | None = None
-    nic: NicRequest | None = None
 
 
 class ClosedHosts(Struct, frozen=True):
@@ -99,7 +102,7 @@ def explain(
         *_unreached(request, empty_aggregates),
         *_failed(request, earlier),
     ]
-    return Explanation(" ".join(sentences), tuple((row.words, row.hosts_left) for row in rows))
+    return Explanation(" ".join(sentences), tuple((row.narrowing.describe(), row.hosts_left) for row in rows))
 
 
 def addresses_asked(request: Request) -> list[str]:
@@ -117,25 +120,24 @@ def _rows(request: Request, answer: Candidates, closed: ClosedHosts) -> Iterator
         roots = {candidate.root_uuid for candidate in answer.candidates}
         # Whole groups of hosts that are out of the question are named: the others would be the way out.
         groups = [
-            narrowing.words
+            narrowing.describe()
             for narrowing in request.narrowings
             if narrowing.nic is None and narrowing.requirement in HOST_AGGREGATES
         ]
-        yield Row(", ".join(["with all that was asked for", *groups]), len(roots))
-        only_leaves = request.excluded_hosts == {request.source_host}
-        yield Row("where the server is not already" if only_leaves else "where the server has not failed before", 0)
+        yield Row(Narrowing(words=", ".join(["with all that was asked for", *groups])), len(roots))
+        where = "is not already" if request.excluded_hosts == {request.source_host} else "has not failed before"
+        yield Row(Narrowing(words=f"where the server {where}"), 0)
         return
     waiting = list(request.narrowings)
     rows_told: set[tuple[str, str]] = set()
     before = 0
     for step in answer.funnel.steps if answer.funnel else ():
-        narrowing = _take_narrowing(waiting, step)
-        words, nic = _words(request, step, narrowing, closed), narrowing.nic if narrowing else None
-        key = (words, nic.network.id if nic else "")
+        narrowing = _tell(request, waiting, step, closed)
+        key = (narrowing.describe(), narrowing.nic.network.id if narrowing.nic else "")
         # A requirement that placement counts twice, or as a part of another, is a line only where it left fewer hosts.
         silent = step.requirement is Requirement.INVENTORY or (step.suffix != "" and step.requirement in SHAPE)
         if step.hosts_left < before or not (silent or key in rows_told):
-            yield Row(words, step.hosts_left, step.requirement, nic)
+            yield Row(narrowing, step.hosts_left, step.requirement)
             rows_told.add(key)
             before = step.hosts_left
 
@@ -153,20 +155,24 @@ def _take_narrowing(waiting: list[Narrowing], step: FunnelStep) -> Narrowing | N
     return None
 
 
-def _words(request: Request, step: FunnelStep, narrowing: Narrowing | None, closed: ClosedHosts) -> str:
+def _tell(request: Request, waiting: list[Narrowing], step: FunnelStep, closed: ClosedHosts) -> Narrowing:
     """Return the step as operators read it: as its filter says, or in placement's words."""
+    narrowing = _take_narrowing(waiting, step)
     if narrowing is not None:
-        return f"up and enabled ({closed.words})" if narrowing.words == ENABLED and closed.words else narrowing.words
+        is_told_why = narrowing.kind is Kind.BE_OPEN and closed.words
+        return replace(narrowing, words=f"up and enabled ({closed.words})") if is_told_why else narrowing
     match step.requirement:
         case Requirement.HOSTS:
-            return "considered"
+            return Narrowing(words="considered")
         case Requirement.TOGETHER:
-            return f"with {_together(request)}"
+            words = _together(request)
         case Requirement.FREE if step.suffix == "":
-            return f"with {_amount(step.names[0], step.amount)} free"
+            words = f"{_amount(step.names[0], step.amount)} free"
         case Requirement.INVENTORY if step.suffix == "":
-            return f"with {_joined([CLASS_WORDS.get(name, name) for name in step.names])} at all"
-    return f"with {step.describe()}"
+            words = f"{_joined([CLASS_WORDS.get(name, name) for name in step.names])} at all"
+        case _:
+            words = step.describe()
+    return Narrowing(kind=Kind.HAVE, words=words)
 
 
 def _amount(resource_class: str, amount: int) -> str:
@@ -210,10 +216,8 @@ def _headline(request: Request, rows: Sequence[Row]) -> str:
 
 
 def _counted(row: Row, *, first: bool) -> str:
-    singular = row.hosts_left == 1
-    words = row.words.replace("reach", "reaches", 1) if singular and row.words.startswith("reach ") else row.words
-    noun = ("host " if singular else "hosts ") if first else ""
-    return f"{row.hosts_left} {noun}{words}"
+    noun = ("host " if row.hosts_left == 1 else "hosts ") if first else ""
+    return f"{row.hosts_left} {noun}{row.narrowing.describe(hosts=row.hosts_left)}"
 
 
 def _joined(names: Sequence[str]) -> str:
@@ -226,61 +230,77 @@ def _advice(request: Request, empty: Row | None, rows: Sequence[Row], closed: Cl
     match empty:
         case Row(requirement=Requirement.IN_TREE) if host is not None:
             yield f"The server may be on host {host.name} alone, which is none of those that were left before."
-        case Row(requirement=Requirement.MEMBER_OF, nic=NicRequest() as nic) if host is not None:
+        case Row(requirement=Requirement.MEMBER_OF, narrowing=Narrowing(nic=NicRequest() as nic)) if host is not None:
             yield (
                 f"The server may be on host {host.name} alone, which does not reach {place_of(nic)}: "
                 f"name a host that does, or have its agent report {_physical(nic)}."
             )
         case Row(requirement=Requirement.HOSTS):
             yield "There is no host at all: start an agent on one."
-        case Row(requirement=Requirement.NO_TRAIT, nic=None) if closed.of_silent_cells:
+        case Row(narrowing=Narrowing(kind=Kind.BE_OPEN)) if closed.of_silent_cells:
             yield "Conductors of a cell are gone: start one, as by `roost serve conductor --cell NAME`."
-        case Row(requirement=Requirement.NO_TRAIT, words="enabled"):
-            yield "Every host is disabled: enable one."
-        case Row(requirement=Requirement.NO_TRAIT, nic=None) if closed.down:
+        case Row(narrowing=Narrowing(kind=Kind.BE_OPEN)) if closed.down:
             disabled = (
                 f", {closed.disabled} {'is' if closed.disabled == 1 else 'are'} disabled" if closed.disabled else ""
             )
             down = "1 host is down" if closed.down == 1 else f"{closed.down} hosts are down"
             yield f"{down}{disabled}: start the agent of a host, or enable one that is up."
-        case Row(requirement=Requirement.MEMBER_OF, nic=NicRequest() as nic) if empty.words == f"reach {place_of(nic)}":
-            others = [row.words for row in rows if row.hosts_left and row.words.startswith("reach ")]
+        case Row(narrowing=Narrowing(kind=Kind.BE_OPEN)):
+            yield "Every host is disabled: enable one."
+        case Row(narrowing=Narrowing(kind=Kind.REACH_NETWORK, nic=NicRequest() as nic)):
+            reached = (row for row in rows if row.hosts_left and row.narrowing.kind is Kind.REACH_NETWORK)
+            others = [row.narrowing.describe() for row in reached]
             that = [*(["is up"] if closed.down else []), *([f"can {_joined(others)}"] if others else [])]
             who = f"No enabled host{' that ' * bool(that)}{_joined(that)}{' also' * bool(others)} reaches"
             what = "enable a host that does or start its agent" if closed.down else "enable a host that does"
             yield f"{who} {place_of(nic)}: {what}, or have its agent report {_physical(nic)}."
-        case Row(requirement=requirement, nic=NicRequest() as nic) if requirement in SHAPE:
+        case Row(requirement=requirement, narrowing=Narrowing(nic=NicRequest() as nic)) if requirement in SHAPE:
             yield f"Hosts reach network {nic.network.name} only where it has no subnet: add a subnet there."
 
 
 def _short_elsewhere(request: Request, answer: Candidates | None, closed: ClosedHosts) -> Iterator[str]:
     """Say of two things that are both there, in different places: some hosts have one of them, others the other."""
     funnel = answer.funnel if answer else None
-    if funnel is None or not funnel.turned:
+    if funnel is None or not funnel.shortages:
         return
-    turned, steps = funnel.turned, funnel.steps
-    short = next(number for number, step in enumerate(turned) if step.hosts_left == 0)
-    empty = next(number for number, step in enumerate(steps) if step.hosts_left == 0)
-    short_here, short_there = (
-        _words(request, step, _take_narrowing(list(request.narrowings), step), closed).removeprefix("with ")
-        for step in (turned[0], turned[short])
-    )
-    yield (
-        f"{_have(turned[short - 1].hosts_left)} {short_here} but not {short_there}; "
-        f"{_have(steps[empty - 1].hosts_left)} {short_there} but not {short_here}."
-    )
+    sides = []
+    for shortage, place in zip(funnel.shortages, _places(request, funnel.shortages), strict=True):
+        has, lacks = (
+            _tell(request, list(request.narrowings), step, closed).words for step in (shortage.has, shortage.lacks)
+        )
+        hosts = f"1 host{place} has" if shortage.hosts == 1 else f"{shortage.hosts} hosts{place} have"
+        sides.append(f"{hosts} {has} but not {lacks}")
+    yield f"{'; '.join(sides)}."
 
 
-def _have(hosts: int) -> str:
-    return "1 host has" if hosts == 1 else f"{hosts} hosts have"
+def _places(request: Request, shortages: Sequence[Shortage]) -> list[str]:
+    """Return the segments where each shortage is, of the first network that tells them apart; else nothing."""
+    suffixes = {step.suffix for shortage in shortages for step in (shortage.has, shortage.lacks)}
+    for nic in sorted(request.nics, key=lambda nic: suffix_of(nic.tag) not in suffixes):
+        names = [
+            sorted(
+                segment.name
+                for segment in nic.network.segments
+                if segment.placement_aggregate in shortage.placement_aggregates
+            )
+            for shortage in shortages
+        ]
+        if nic.network.routed and all(names) and len({tuple(side) for side in names}) > 1:
+            kind = "cell" if nic.network.flat else "segment"
+            return [
+                f" of {kind}{'s' if len(side) > 1 else ''} {_joined(_listed(side, most=PLACES_MAX))}" for side in names
+            ]
+    return [""] * len(shortages)
 
 
 def _others(rows: Sequence[Row], funnels: Sequence[Sequence[Row]]) -> Iterator[str]:
     """Yield how far the other alternatives came, where it differs: up to what left nobody."""
-    rows_told = {(row.words, row.hosts_left) for row in rows}
+    rows_told = {(row.narrowing.words, row.hosts_left) for row in rows}
     for other in funnels:
         upto = next((number for number, row in enumerate(other, 1) if row.hosts_left == 0), len(other))
-        parts = [_counted(row, first=False) for row in other[:upto] if (row.words, row.hosts_left) not in rows_told]
+        parts = [
+            _counted(row, first=False) for row in other[:upto] if (row.narrowing.words, row.hosts_left) not in rows_told
+        ]
         if parts:
             yield f"Tried as well: {', '.join(parts)}."
 
@@ -296,9 +316,9 @@ def _physical(nic: NicRequest) -> str:
     return f"the physical network of one of its segments ({', '.join(_listed(names))})"
 
 
-def _listed(names: Sequence[str]) -> list[str]:
-    more = len(names) - SEGMENTS_MAX
-    return [*names[:SEGMENTS_MAX], f"{more} more"] if more > 0 else list(names)
+def _listed(names: Sequence[str], *, most: int = SEGMENTS_MAX) -> list[str]:
+    more = len(names) - most
+    return [*names[:most], f"{more} more"] if more > 0 else list(names)
 
 
 def _pinned_ports(request: Request, ports: Sequence[Port]) -> Iterator[str]:
@@ -338,7 +358,9 @@ def _addresses_head(request: Request, network: NetworkView, empty: Row | None, c
             network.id
         ]:
             return f"No host that is left reaches {shared[0][1]} free addresses of network {network.name}"
-        case Row(requirement=Requirement.FREE, nic=NicRequest(network=network_short)) if network_short.id == network.id:
+        case Row(requirement=Requirement.FREE, narrowing=Narrowing(nic=NicRequest(network=network_short))) if (
+            network_short.id == network.id
+        ):
             return f"No host that is left reaches a free address of network {network.name}"
     return f"Addresses of network {network.name}"
 

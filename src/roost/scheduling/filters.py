@@ -7,12 +7,21 @@ which `explain` prints where the funnel counts it. Source: docs/design.md sectio
 
 from collections.abc import Callable
 
-from roost.scheduling.request import Narrowing, NicRequest, Request, address_group, place_of, reached_through, suffix_of
+from roost.scheduling.request import (
+    Kind,
+    Narrowing,
+    NicRequest,
+    Request,
+    address_group,
+    place_of,
+    reached_through,
+    suffix_of,
+)
 from roost.scheduling.settings import SchedulingSettings
+from roost.seams.compute import FlavorGroup
 from roost.seams.placement import DISABLED, FAMILY_WORDS, RequestGroup, Requirement
 
 RequestFilter = Callable[[Request, SchedulingSettings], Request]
-ENABLED = "enabled"
 DEFAULTS = SchedulingSettings()
 
 
@@ -73,7 +82,7 @@ def disabled_hosts(request: Request, _settings: SchedulingSettings) -> Request:
     """Leave out hosts that their operator disabled or forced down; the compute service gives them the trait."""
     if _is_forced_anyway(request):
         return request
-    enabled = Narrowing(words=ENABLED, requirement=Requirement.NO_TRAIT, names=(DISABLED,))
+    enabled = Narrowing(kind=Kind.BE_OPEN, words="enabled", requirement=Requirement.NO_TRAIT, names=(DISABLED,))
     return request.narrowed(enabled, forbidden_traits=request.forbidden_traits | {DISABLED})
 
 
@@ -97,6 +106,7 @@ def flavor_requirements(request: Request, _settings: SchedulingSettings) -> Requ
             continue
         if group.suffix == "":
             request = request.narrowed(
+                *_trait_narrowings(group, "the flavor"),
                 required_traits=request.required_traits | group.required,
                 forbidden_traits=request.forbidden_traits | group.forbidden,
             )
@@ -107,10 +117,63 @@ def flavor_requirements(request: Request, _settings: SchedulingSettings) -> Requ
             required=tuple(frozenset({trait}) for trait in sorted(group.required)),
             forbidden=group.forbidden,
         )
-        request = request.narrowed(groups=(*request.groups, granular))
+        request = request.narrowed(*_group_narrowings(group), groups=(*request.groups, granular))
     if request.isolated:
-        request = request.narrowed(group_policy="isolate")
+        apart = Narrowing(
+            kind=Kind.HAVE,
+            words="each group on a provider of its own, as group_policy of the flavor asks",
+            requirement=Requirement.ISOLATED,
+        )
+        request = request.narrowed(apart, group_policy="isolate")
     return request
+
+
+def _group_narrowings(group: FlavorGroup) -> list[Narrowing]:
+    """Return what a granular group of a flavor asks for."""
+    suffix, whose = group.suffix, f"group {group.suffix.removeprefix('_')} of the flavor"
+    return [
+        *(
+            Narrowing(
+                kind=Kind.HAVE,
+                words=f"{amount} {name} free for {whose}",
+                requirement=Requirement.FREE,
+                suffix=suffix,
+                names=(name,),
+            )
+            for name, amount in group.resources
+        ),
+        *_trait_narrowings(group, whose),
+        Narrowing(
+            kind=Kind.HAVE,
+            words=f"{' and '.join(name for name, _ in group.resources)} at all for {whose}",
+            requirement=Requirement.INVENTORY,
+            suffix=suffix,
+        ),
+    ]
+
+
+def _trait_narrowings(group: FlavorGroup, whose: str) -> list[Narrowing]:
+    return [
+        *(
+            Narrowing(
+                kind=Kind.HAVE,
+                words=f"trait {trait} that {whose} requires",
+                requirement=Requirement.TRAIT,
+                suffix=group.suffix,
+                names=(trait,),
+            )
+            for trait in sorted(group.required)
+        ),
+        *(
+            Narrowing(
+                words=f"without trait {trait} that {whose} forbids",
+                requirement=Requirement.NO_TRAIT,
+                suffix=group.suffix,
+                names=(trait,),
+            )
+            for trait in sorted(group.forbidden)
+        ),
+    ]
 
 
 def image_traits(request: Request, _settings: SchedulingSettings) -> Request:
@@ -119,7 +182,10 @@ def image_traits(request: Request, _settings: SchedulingSettings) -> Request:
         return request
     for trait in sorted(request.image_traits):
         required = Narrowing(
-            words=f"with trait {trait} that the image requires", requirement=Requirement.TRAIT, names=(trait,)
+            kind=Kind.HAVE,
+            words=f"trait {trait} that the image requires",
+            requirement=Requirement.TRAIT,
+            names=(trait,),
         )
         request = request.narrowed(required, required_traits=request.required_traits | {trait})
     return request
@@ -140,7 +206,8 @@ def routed_networks(request: Request, settings: SchedulingSettings) -> Request:
                 "give it a physical network that the agent of some host reports",
             )
         reach = Narrowing(
-            words=f"reach {place_of(nic)}",
+            kind=Kind.REACH_NETWORK,
+            words=place_of(nic),
             requirement=Requirement.MEMBER_OF,
             names=tuple(sorted(aggregates)),
             nic=nic,
@@ -175,7 +242,8 @@ def _address_narrowings(nic: NicRequest) -> list[Narrowing]:
     return [
         *(
             Narrowing(
-                words=f"with a free {family}address on {network}",
+                kind=Kind.HAVE,
+                words=f"a free {family}address on {network}",
                 requirement=Requirement.FREE,
                 suffix=suffix,
                 names=(name,),
@@ -183,7 +251,7 @@ def _address_narrowings(nic: NicRequest) -> list[Narrowing]:
             )
             for name, family in families.items()
         ),
-        Narrowing(words=f"reach a subnet of {network}", suffix=suffix, nic=nic),
+        Narrowing(kind=Kind.REACH_SUBNET, words=f"a subnet of {network}", suffix=suffix, nic=nic),
     ]
 
 

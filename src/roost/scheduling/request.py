@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,18 +39,42 @@ class NicRequest(Struct, frozen=True, kw_only=True):
     classes: tuple[str, ...] | None = None
 
 
+class Kind(Enum):
+    """What a requirement is about: its verb, and the advice where it leaves no host."""
+
+    BE = auto()
+    BE_OPEN = auto()
+    HAVE = auto()
+    REACH_NETWORK = auto()
+    REACH_SUBNET = auto()
+
+
+_VERBS = {
+    Kind.HAVE: ("with ", "with "),
+    Kind.REACH_NETWORK: ("reach ", "reaches "),
+    Kind.REACH_SUBNET: ("reach ", "reaches "),
+}
+"""Of many hosts, and of one."""
+
+
 class Narrowing(Struct, frozen=True, kw_only=True):
     """One requirement that a filter added, in the operator's words, with where placement's funnel counts it.
 
-    requirement: None for every step of the group that no other narrowing names. suffix: of the request group, "" for
-    the host's own. names: as in the funnel's step; none: any. nic: whom it is about.
+    words: without the verb of its kind. requirement: None for every step of the group that no other narrowing names.
+    suffix: of the request group, "" for the host's own. names: as in the funnel's step; none: any. nic: whom it is
+    about.
     """
 
     words: str
+    kind: Kind = Kind.BE
     requirement: Requirement | None = None
     suffix: str = ""
     names: tuple[str, ...] = ()
     nic: NicRequest | None = None
+
+    def describe(self, *, hosts: int = 2) -> str:
+        """Return the requirement as it reads after so many hosts."""
+        return _VERBS.get(self.kind, ("", ""))[hosts == 1] + self.words
 
 
 class Request(Struct, frozen=True, kw_only=True):

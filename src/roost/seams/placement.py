@@ -301,15 +301,31 @@ class FunnelStep(Struct, frozen=True, kw_only=True):
         return f"{words} (group {self.suffix})" if self.suffix else words
 
 
+class Shortage(Struct, frozen=True, kw_only=True):
+    """Host trees that have one amount free and not the other; each has what is asked for before both.
+
+    hosts: how many. placement_aggregates: of those that the query names, the ones that these hosts are in, in order.
+    """
+
+    has: FunnelStep
+    lacks: FunnelStep
+    hosts: int
+    placement_aggregates: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """Return it in placement's words."""
+        return f"{self.hosts} with {self.has.describe()} but not {self.lacks.describe()}"
+
+
 class Funnel(Struct, frozen=True):
     """How many host trees each requirement left, in order; no step leaves more than the one before it.
 
-    turned: the steps of the amounts once more, with the one that left no host put first; empty where no host at all
-    has that amount free.
+    shortages: where the amount that left no host is free, but not where another one is: the hosts with the first of
+    the two, and those with the other; empty where no host at all has that amount free.
     """
 
     steps: tuple[FunnelStep, ...]
-    turned: tuple[FunnelStep, ...] = ()
+    shortages: tuple[Shortage, ...] = ()
 
 
 class Candidates(Struct, frozen=True):

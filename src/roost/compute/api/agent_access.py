@@ -4,6 +4,7 @@
 `hosts_allowed` which hosts the request may speak for.
 """
 
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from roost.compute.service.agent_tokens import AgentTokens, HostsAllowed, every_
 from roost.platform.auth import Unauthorized
 from roost.platform.errors import RoostError
 from roost.platform.http import Api, Problem, json_response, problem_details
+from roost.platform.metrics import observe_unserved
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/healthcheck", "/metrics"})
 """For who watches over the process."""
@@ -47,11 +49,14 @@ class AgentAuthentication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401 or 503, or pass the request on with the hosts that it may speak for."""
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            begun_s = time.perf_counter()
             try:
                 allowed = partial(self.tokens.verify, _bearer_token(Headers(scope=scope)))
                 await allowed()
             except RoostError as error:
-                return await API.problem_response(error, Request(scope))(scope, receive, send)
+                response = API.problem_response(error, Request(scope))
+                observe_unserved(response.status_code, time.perf_counter() - begun_s)
+                return await response(scope, receive, send)
             scope[HOSTS_ALLOWED_KEY] = allowed
         await self.app(scope, receive, send)
 

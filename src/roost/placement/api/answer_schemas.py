@@ -103,6 +103,7 @@ EXPLANATION = _all_of(
             hosts_left=COUNT,
         )
     ),
+    shortages=_list_of(_all_of(has=TEXT, lacks=TEXT, hosts=COUNT, member_of=_list_of(UUID))),
 )
 
 COMPONENTS: dict[str, Schema] = {

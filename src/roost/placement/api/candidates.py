@@ -49,7 +49,14 @@ class CandidateOperations:
             }
             for step in funnel.steps
         ]  # fmt: skip
-        return answer(request, {"explanation": describe(funnel), "steps": steps})
+        shortages = [
+            {
+                "has": shortage.has.describe(), "lacks": shortage.lacks.describe(), "hosts": shortage.hosts,
+                "member_of": shortage.placement_aggregates,
+            }
+            for shortage in funnel.shortages
+        ]  # fmt: skip
+        return answer(request, {"explanation": describe(funnel), "steps": steps, "shortages": shortages})
 
     def operations(self) -> Operations:
         """Return the operations, by path and method."""
@@ -71,11 +78,12 @@ class CandidateOperations:
 
 
 def describe(funnel: Funnel) -> str:
-    """Return the requirement that the last hosts did not meet, in one line."""
+    """Return the requirement that the last hosts did not meet, and what is short in different places, in one line."""
     before = funnel.steps[0]
     for step in funnel.steps:
         if step.hosts_left == 0:
-            return f"none of {before.hosts_left} hosts left: {step.describe()}"
+            empty = f"none of {before.hosts_left} hosts left: {step.describe()}"
+            return "; ".join([empty, *(shortage.describe() for shortage in funnel.shortages)])
         before = step
     return f"{before.hosts_left} hosts left"
 

@@ -13,9 +13,8 @@ import numpy as np
 from msgspec import Struct
 
 from roost.placement.search.combinations import Chosen, Options, SearchBudget, combinations, only_combination
-from roost.placement.search.funnel import explain
 from roost.placement.search.index import I64, NO_ROW, Index, Mask
-from roost.placement.search.narrowing import Plan, Slot, make_plan
+from roost.placement.search.narrowing import Plan, Slot
 from roost.seams.placement import Candidate, CandidateQuery, Candidates, ProviderSummary
 
 ROOTS_AT_ONCE = 64
@@ -53,21 +52,6 @@ class Gathered(Struct, frozen=True):
         return [*map(CandidateRows, self.sole_roots.tolist(), columns), *self.others]
 
 
-def search(index: Index, query: CandidateQuery, *, start: int = 0) -> Candidates:
-    """Return the candidates of a query, or the funnel that says why there are none.
-
-    start: which of the viable hosts comes first; searchers that start elsewhere meet less on one host.
-    Cost: some array operations over all rows, and some steps for each candidate.
-    """
-    plan = make_plan(index, query)
-    matches = gather(index, plan, limit=query.limit, start=start).all()
-    if not matches:
-        return Candidates((), {}, explain(index, query))
-    candidates = tuple(_candidate(index, query, plan, match) for match in matches)
-    rows = dict.fromkeys(row for match in matches for row in match.rows)
-    return Candidates(candidates, {index.uuids[row]: summarize(index, row) for row in rows})
-
-
 def find(index: Index, plan: Plan, *, limit: int, start: int = 0, depth_first: bool = False) -> Iterator[CandidateRows]:
     """Yield the candidates of a plan, limit 0 for all of them.
 
@@ -94,6 +78,14 @@ def gather(index: Index, plan: Plan, *, limit: int, start: int = 0, depth_first:
     rest = limit - columns.shape[1] if limit else 0
     matches = _find(index, plan, plan.viable & ~sole, seen, limit=rest, start=start, depth_first=depth_first)
     return Gathered(columns, rows, list(matches))
+
+
+def to_candidates(index: Index, query: CandidateQuery, plan: Plan, gathered: Gathered) -> Candidates:
+    """Return the candidates by UUIDs, with what their providers have. Cost: some steps for each candidate."""
+    matches = gathered.all()
+    candidates = tuple(_candidate(index, query, plan, match) for match in matches)
+    rows = dict.fromkeys(row for match in matches for row in match.rows)
+    return Candidates(candidates, {index.uuids[row]: summarize(index, row) for row in rows})
 
 
 def rows_by_suffix(plan: Plan, chosen: Chosen) -> dict[str, tuple[int, ...]]:

@@ -1,35 +1,40 @@
 """Why a search found nothing: how many host trees each requirement of a query left, one after the other."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
 from roost.placement.search.combinations import Options, SearchBudget, combinations, only_combination
-from roost.placement.search.index import Index
+from roost.placement.search.implied import Nic, imply
+from roost.placement.search.index import Index, Mask
 from roost.placement.search.narrowing import Plan, make_plan
-from roost.seams.placement import CandidateQuery, Funnel, FunnelStep, RequestGroup, Requirement
+from roost.seams.placement import IPV4_ADDRESS, CandidateQuery, Funnel, FunnelStep, RequestGroup, Requirement, Shortage
 
 
-def explain(index: Index, query: CandidateQuery) -> Funnel:
+def explain(index: Index, query: CandidateQuery, nics: Sequence[Nic] = ()) -> Funnel:
     """Count the host trees that the requirements leave, one requirement after the other.
 
     First what the root is, then what providers are (inventory, traits, trees, placement aggregates), of every group;
-    then what they have free; then what the groups ask of each other. Cost: a search's narrowing for each requirement,
-    and the first combination of each tree that is left for each of the last ones; when the budget of one search is
-    used up, the trees that were not looked at count as failing.
+    then what they have free; then what the groups ask of each other; then the addresses that are implied for `nics`.
+    Cost: a search's narrowing for each requirement, and the first combination of each tree that is left for each of
+    what groups ask of each other; when the budget of one search is used up, the trees that were not looked at count as
+    failing.
     """
     hosts = index.trees().hosts
 
+    def hosts_of(narrowed: CandidateQuery) -> Mask:
+        return make_plan(index, narrowed).viable & hosts
+
     def count(step: FunnelStep, narrowed: CandidateQuery) -> FunnelStep:
-        return replace(step, hosts_left=int(np.count_nonzero(make_plan(index, narrowed).viable & hosts)))
+        return replace(step, hosts_left=int(np.count_nonzero(hosts_of(narrowed))))
 
     steps = [FunnelStep(requirement=Requirement.HOSTS, hosts_left=int(np.count_nonzero(hosts)))]
     shape = CandidateQuery(groups=())
     for step, shape in _shapes(query):
         steps.append(count(step, shape))
-    amounts = [count(step, narrowed) for step, narrowed in _amounts(shape, list(_amounts_of(query)))]
-    steps += amounts
+    amounts = [(count(step, narrowed), narrowed) for step, narrowed in _amounts(shape, list(_amounts_of(query)))]
+    steps += [step for step, _ in amounts]
     budget = SearchBudget()  # one for all: explaining must not cost more than searching did
     for step, narrowed in _together(query):
         if steps[-1].hosts_left == 0:
@@ -38,8 +43,11 @@ def explain(index: Index, query: CandidateQuery) -> Funnel:
         rows = np.flatnonzero(plan.viable & hosts).tolist()
         hosts_left = sum(1 for root in rows if _has_combination(index, plan, root, budget))
         steps.append(replace(step, hosts_left=hosts_left))
-    turned = [count(step, narrowed) for step, narrowed in _amounts(shape, _with_shortest_first(query, amounts))]
-    return Funnel(tuple(steps), tuple(turned) if turned and turned[0].hosts_left else ())
+    if nics:
+        hosts_implied = np.count_nonzero(imply(index, nics, hosts_of(query)).viable)
+        step = FunnelStep(requirement=Requirement.ADDRESSES, names=(IPV4_ADDRESS,), amount=len(nics))
+        steps.append(replace(step, hosts_left=min(int(hosts_implied), steps[-1].hosts_left)))
+    return Funnel(tuple(steps), _shortages(index, query, shape, amounts, hosts_of))
 
 
 _Amount = tuple[int, str, int]
@@ -52,13 +60,44 @@ def _amounts_of(query: CandidateQuery) -> Iterator[_Amount]:
             yield number, name, amount
 
 
-def _with_shortest_first(query: CandidateQuery, amounts: Sequence[FunnelStep]) -> list[_Amount]:
-    """Return the query's amounts, the one that left nobody first; none where all left some."""
+def _shortages(
+    index: Index,
+    query: CandidateQuery,
+    shape: CandidateQuery,
+    amounts: Sequence[tuple[FunnelStep, CandidateQuery]],
+    hosts_of: Callable[[CandidateQuery], Mask],
+) -> tuple[Shortage, ...]:
+    """Return where the amount that left nobody is free all the same, and where what keeps it from these hosts is."""
+    empty = next((number for number, (step, _) in enumerate(amounts) if step.hosts_left == 0), 0)
+    if empty == 0:
+        return ()
     ordered = list(_amounts_of(query))
-    empty = next((number for number, step in enumerate(amounts) if step.hosts_left == 0), None)
-    if empty is None:
-        return []
-    return [ordered[empty], *ordered[:empty]]
+    sides: list[tuple[FunnelStep, Mask]] = []
+    for step, narrowed in _amounts(shape, [ordered[empty], *ordered[:empty]]):
+        hosts_left = hosts_of(narrowed)
+        if hosts_left.any():
+            sides.append((step, hosts_left))
+            continue
+        if not sides:
+            return ()
+        (first, _), (_, hosts_with_first) = sides[0], sides[-1]
+        return (
+            _shortage(index, query, first, step, hosts_with_first),
+            _shortage(index, query, step, first, hosts_of(amounts[empty - 1][1])),
+        )
+    raise AssertionError("amounts that no host has in one order are had in another")
+
+
+def _shortage(index: Index, query: CandidateQuery, has: FunnelStep, lacks: FunnelStep, hosts: Mask) -> Shortage:
+    aggregates = {name for group in query.groups for clause in group.member_of for name in clause}
+    return Shortage(
+        has=has,
+        lacks=lacks,
+        hosts=int(np.count_nonzero(hosts)),
+        placement_aggregates=tuple(
+            name for name in sorted(aggregates) if hosts[index.root_row[index.rows_in_aggregate(name)]].any()
+        ),
+    )
 
 
 def _shapes(query: CandidateQuery) -> Iterator[tuple[FunnelStep, CandidateQuery]]:

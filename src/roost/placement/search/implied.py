@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from roost.placement.search.candidates import CandidateRows, Gathered
 from roost.placement.search.index import I64, NO_ROW, Index, Mask
 from roost.placement.search.narrowing import Plan, Slot, Want
-from roost.seams.placement import IPV4_ADDRESS, CandidateQuery, Funnel, FunnelStep, Requirement
+from roost.seams.placement import IPV4_ADDRESS, CandidateQuery
 
 CLAUSES_KEPT = 128
 """Clauses whose hosts are remembered until a provider moves: schedulers name the same networks again and again."""
@@ -125,13 +125,6 @@ def add_addresses(index: Index, plan: Plan, gathered: Gathered, implied: Implied
         replace(plan, slots=plan.slots + slots),
         replace(gathered, sole=np.concatenate(columns), others=others),
     )
-
-
-def add_step(funnel: Funnel, nics: Sequence[Nic], hosts_left: int) -> Funnel:
-    """Return the funnel with what the implied addresses leave."""
-    hosts_left = min(hosts_left, funnel.steps[-1].hosts_left)
-    step = FunnelStep(requirement=Requirement.ADDRESSES, names=(IPV4_ADDRESS,), amount=len(nics), hosts_left=hosts_left)
-    return replace(funnel, steps=(*funnel.steps, step))
 
 
 def _portion(free: I64, density: float) -> I64:

@@ -13,7 +13,6 @@ from roost.placement.model import Changes, ConsumerWrite, LockedLedger, NameKind
 from roost.placement.rules.claims import decide_claims
 from roost.placement.rules.implied import keep_all_addresses, with_whole_units
 from roost.placement.rules.shapes import decide_shape
-from roost.placement.search.candidates import search
 from roost.placement.service.figures import count_claims
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.names import find_ids, keep_names
@@ -24,8 +23,6 @@ from roost.platform.batches import Batches
 from roost.platform.database import Connection
 from roost.platform.errors import TransactionVictim
 from roost.seams.placement import (
-    CandidateQuery,
-    Candidates,
     Claimed,
     ClaimGroup,
     ConsumerState,
@@ -291,9 +288,3 @@ async def delete_providers(ledger: Ledger, uuids: Sequence[str]) -> list[str]:
         ids = await claims_store.lock_providers(tx, uuids)
         busy = await providers_store.delete_providers(tx, list(ids.values()))
     return [uuid for uuid, provider_id in ids.items() if provider_id in busy]
-
-
-async def find_candidates(ledger: Ledger, queries: Sequence[CandidateQuery]) -> list[Candidates]:
-    """Search as of now, all queries in one state of the ledger; the host that comes first is drawn by lot."""
-    index = await ledger.index.fresh()
-    return [search(index, query, start=ledger.env.random.randrange(2**16)) for query in queries]

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from roost.placement.errors import ProviderNotFound, ResourceClassNotFound, TraitNotFound
 from roost.placement.model import Allocation, NameKind, TypeUsage
-from roost.placement.search.candidates import Gathered, gather
+from roost.placement.search.candidates import Gathered, gather, to_candidates
 from roost.placement.search.funnel import explain
-from roost.placement.search.implied import Nic, add_addresses, add_step, find_nics, imply
+from roost.placement.search.implied import add_addresses, find_nics, imply
 from roost.placement.search.index import NO_ROW, Index
 from roost.placement.search.narrowing import Plan, fitting, make_plan
 from roost.placement.search.query import ProviderQuery
@@ -19,7 +19,7 @@ from roost.placement.service.names import check_names
 from roost.placement.settings import PlacementSettings
 from roost.placement.store import claims as claims_store
 from roost.placement.store import reads as reads_store
-from roost.seams.placement import CandidateQuery, Funnel, Inventory, RequestGroup
+from roost.seams.placement import CandidateQuery, Candidates, Funnel, Inventory, RequestGroup
 
 
 class ProviderView(Struct, frozen=True, kw_only=True):
@@ -45,6 +45,25 @@ class Matches(Struct, frozen=True):
     funnel: Funnel | None
 
 
+WHOLE_QUERIES = PlacementSettings(randomize_allocation_candidates=True)
+"""How Roost's own queries are matched: they name each address, and their limit has room for hosts that are excluded. A
+smaller one could leave only those, and one host before all others would have every conductor meet there."""
+
+
+async def find_candidates(ledger: Ledger, queries: Sequence[CandidateQuery]) -> list[Candidates]:
+    """Search as of now, all queries in one state of the ledger; the host that comes first is drawn by lot."""
+    index = await ledger.index.fresh()
+    return [find_in(index, query, start=ledger.env.random.randrange(2**16)) for query in queries]
+
+
+def find_in(index: Index, query: CandidateQuery, *, start: int = 0) -> Candidates:
+    """Return the candidates of one of Roost's own queries by UUIDs, or the funnel that says why there are none."""
+    matches = match(index, query, WHOLE_QUERIES, start=start)
+    if matches.funnel is not None:
+        return Candidates((), {}, matches.funnel)
+    return to_candidates(index, query, matches.plan, matches.candidates)
+
+
 async def match_candidates(ledger: Ledger, query: CandidateQuery) -> Matches:
     """Return the candidates of one query. Raises ResourceClassNotFound, TraitNotFound."""
     index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
@@ -65,7 +84,7 @@ def match(index: Index, query: CandidateQuery, settings: PlacementSettings, *, s
     first = start if settings.randomize_allocation_candidates else 0
     candidates = gather(index, plan, limit=limit, start=first, depth_first=settings.depth_first)
     if not len(candidates):
-        return Matches(index, plan, candidates, _explain(index, query, nics))
+        return Matches(index, plan, candidates, explain(index, query, nics))
     if implied is not None:
         plan, candidates = add_addresses(index, plan, candidates, implied)
     return Matches(index, plan, candidates, None)
@@ -74,15 +93,7 @@ def match(index: Index, query: CandidateQuery, settings: PlacementSettings, *, s
 async def explain_candidates(ledger: Ledger, query: CandidateQuery) -> Funnel:
     """Return how many hosts each requirement of a query leaves. Raises ResourceClassNotFound, TraitNotFound."""
     index = await _knowing_index(ledger, query.groups, query.root_required | query.root_forbidden)
-    return _explain(index, query, find_nics(index, query) if ledger.settings.implied_addresses else [])
-
-
-def _explain(index: Index, query: CandidateQuery, nics: Sequence[Nic]) -> Funnel:
-    funnel = explain(index, query)
-    if not nics:
-        return funnel
-    viable = imply(index, nics, make_plan(index, query).viable & index.trees().hosts).viable
-    return add_step(funnel, nics, int(np.count_nonzero(viable)))
+    return explain(index, query, find_nics(index, query) if ledger.settings.implied_addresses else [])
 
 
 async def list_providers(ledger: Ledger, query: ProviderQuery) -> list[ProviderView]:
