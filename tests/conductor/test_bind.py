@@ -40,6 +40,8 @@ async def test_what_a_live_migration_has_copied_is_claimed_until_it_is_gone(
         assert claimed >= {host for _, host in world.guests}
     after = await server_service.get_server(world.compute, server_id)
     assert (after.status, after.task_state, after.host != before.host) == ("ACTIVE", None, moves)
+    async with database.connection() as connection:
+        assert await connection.fetchval("SELECT count(*) FROM network.binding") == 0
     await world.settled()
 
 
