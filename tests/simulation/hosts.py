@@ -40,7 +40,7 @@ class Guest:
 
 @dataclass
 class Hosts:
-    """All hosts. cut: nothing is heard of them; off: they have no power either."""
+    """All hosts. cut: nothing is heard of them; off: they have no power either. failed: servers that one failed."""
 
     compute: Compute
     names: tuple[str, ...]
@@ -48,6 +48,7 @@ class Hosts:
     cut: set[str] = field(default_factory=set)
     off: set[str] = field(default_factory=set)
     late: list[GuestReport] = field(default_factory=list)
+    failed: set[str] = field(default_factory=set)
 
     def lose_power(self, host: str) -> None:
         """All that runs there stops."""
@@ -87,6 +88,8 @@ class Hosts:
 
     async def _carry_out(self, order: GuestOrder, how: Turn) -> GuestReport | None:
         key, state = order.key, str(order.desired)
+        if how in (Turn.FAILS, Turn.STUBBORN):
+            self.failed.add(order.server_id)
         guest = self.guests.get(key)
         if state == "absent":
             self.guests.pop(key, None)

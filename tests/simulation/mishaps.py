@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from tests.conductor.world import BY
-from tests.simulation import users
+from tests.simulation import errors, users
 from tests.simulation.chance import SKEW_S_MAX
 from tests.simulation.effects import SLEEPS, Fate, Plan, run_planned
 from tests.simulation.hosts import Turn
@@ -50,6 +50,7 @@ WHERE s.launched_at IS NOT NULL GROUP BY 1, 2
 
 async def conduct(story: Story) -> None:
     """A conductor carries a batch."""
+    await errors.look_for_room(story)
     ended = await run_planned(story.world.conductor, Plan(None, 0))
     if ended != "nothing":
         story.note("a conductor:", ended)
@@ -66,6 +67,7 @@ async def _misconduct(story: Story, fate: Fate, plan: Plan | None = None) -> Pla
         only = story.random.choice(FENCED_CALLS)
         plan = Plan(fate, story.random.choice((1, 2, 3, 4) if only == "change_stages" else (1, 1, 2)), only=only)
     plan = plan or Plan(fate, story.random.choice(CALLS))
+    await errors.look_for_room(story)
     task = asyncio.create_task(run_planned(story.world.conductor, plan))
     asleep = asyncio.create_task(plan.asleep.wait())
     await asyncio.wait((task, asleep), return_when=asyncio.FIRST_COMPLETED)
@@ -77,6 +79,7 @@ async def _misconduct(story: Story, fate: Fate, plan: Plan | None = None) -> Pla
         story.note("a conductor", fate.value, plan.met)
     elif task.result() != "nothing":
         story.note("a conductor:", task.result(), plan.met and fate.value, plan.met)
+        await errors.look_for_room(story)
     return plan
 
 
@@ -144,6 +147,7 @@ async def wake(story: Story) -> None:
 
 
 async def _wake(story: Story, plan: Plan) -> None:
+    await errors.look_for_room(story)
     for sleeper in [sleeper for sleeper in story.sleepers if sleeper[0] is plan]:
         story.sleepers.remove(sleeper)
         plan.woken.set()
@@ -183,6 +187,7 @@ async def _look(story: Story) -> None:
     story.addresses = {port: addresses for port, addresses in has.items() if port[1] not in story.readdressed}
     stray = story.hosts.list_present() - claimed
     assert not stray, f"guests for which nothing is claimed: {stray}"
+    await errors.look_for_room(story)
 
 
 async def send_late(story: Story) -> None:
@@ -198,6 +203,7 @@ async def cut_off(story: Story) -> None:
     """Nothing is heard of a host any more."""
     host = story.random.choice(story.hosts.names)
     story.hosts.cut.add(host)
+    await errors.harm_near(story, host)
     story.note(host, "is cut off")
 
 
@@ -206,6 +212,7 @@ async def lose_power(story: Story) -> None:
     host = story.random.choice(story.hosts.names)
     story.hosts.lose_power(host)
     await users.force_down(story, host, True)
+    await errors.harm_near(story, host)
     story.note(host, "loses its power, and is forced down")
 
 
@@ -237,6 +244,7 @@ async def let_time_pass(story: Story) -> None:
 
 async def pass_time(story: Story, for_s: float) -> None:
     """Have so much time passed."""
+    await errors.harm_waiting(story)
     async with story.world.database.connection() as connection:
         for statement in PASS_TIME.split(";"):
             await connection.execute(statement, for_s)
@@ -253,6 +261,8 @@ async def look_for_silent(story: Story) -> None:
     """Somebody looks which hosts have fallen silent."""
     if names := await story.world.look_for_silent():
         story.note("silent:", *sorted(names))
+        for name in names:
+            await errors.harm_near(story, name)
 
 
 async def reconcile(story: Story) -> None:

@@ -47,13 +47,18 @@ from roost.placement.rules import claims
 from roost.platform.migrate import upgrade
 from roost.platform.postgres import PrivatePostgres
 from roost.seams.network import Nic
-from roost.seams.placement import Claimed, ClaimGroup, Refused
+from roost.seams.placement import Candidates, Claimed, ClaimGroup, Refused
 
 SEEDS_MAX = int(os.environ.get("MUTATION_SEEDS", "200"))
 
 
 def nothing(*_arguments: Any, **_more: Any) -> None:
     """Check nothing."""
+
+
+async def find_nothing(_placement: Any, queries: Sequence[Any]) -> list[Candidates]:
+    """Find no candidate, whatever there is."""
+    return [Candidates((), {}) for _ in queries]
 
 
 async def do_nothing(*_arguments: Any, **_more: Any) -> None:
@@ -143,6 +148,7 @@ WITHOUT_STOP = tuple((stage, unstopped if stage is Stage.STOP else carry) for st
 
 MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "a claim stays within capacity": lambda: patch.object(claims, "_check_capacity", nothing),
+    "a server gets a host where there is room": lambda: patch.object(LocalPlacement, "candidates", find_nothing),
     "a claim names the consumer's generation": lambda: patch.object(claims, "_check_generation", nothing),
     "rows move on under their lease only": lambda: patch.object(work_store, "LOCK_WORK", ANY_OWNER),
     "what was read is used under the lease only": lambda: patch.object(Lease, "keep_held", all_held),

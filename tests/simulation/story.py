@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.conductor.world import BY, World
 from tests.simulation.chance import SeededEnv
@@ -21,7 +21,8 @@ from roost.platform.errors import RoostError
 HOSTS = {"r1-h1": "rack1", "r1-h2": "rack1", "r1-h3": "rack1", "r2-h1": "rack2", "r2-h2": "rack2"}
 FOCUS_SHARE = 0.8
 VIEW = """
-SELECT w.stage, EXISTS (SELECT FROM compute.move m WHERE m.server_id = s.id AND m.open) AS moving,
+SELECT w.stage, (SELECT m.kind FROM compute.move m WHERE m.server_id = s.id AND m.open) AS move,
+    EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id AND g.desired = 'incoming') AS copying,
     EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id AND g.lost_at IS NOT NULL) AS guest_lost
 FROM compute.server s LEFT JOIN compute.work w ON w.server_id = s.id WHERE s.id = $1
 """
@@ -35,9 +36,14 @@ SELECT p.host IS NOT NULL AS bound,
         AS stages
 FROM network.port p WHERE p.id = $1
 """
-OF_STATE = ("ActionRefused", "ServerNotFound")
-OTHER_REASONS = frozenset({"resize", "attach", "detach"})
-"""Actions that may be refused for what the server's state does not tell: the flavor that it has, no free address."""
+
+
+class Want(NamedTuple):
+    """What a server was booted with. named: a port or an address of its user's choice, which another may have."""
+
+    flavor: str
+    networks: tuple[str, ...]
+    named: bool
 
 
 class Story:
@@ -45,6 +51,7 @@ class Story:
 
     focus: servers to which the users turn at the moment. sleepers: conductors that are asleep, by their plans.
     addresses: of (port, server) when it was looked at last; readdressed: servers whose addresses may change.
+    wants: what servers were booted with. harmed: servers that something befell; roomless: those that once had no room.
     """
 
     def __init__(self, world: World, chance: SeededEnv, seed: int) -> None:
@@ -59,6 +66,10 @@ class Story:
         self.focus: list[str] = []
         self.addresses: dict[tuple[str, str], tuple[str, ...]] = {}
         self.readdressed: set[str] = set()
+        self.wants: dict[str, Want] = {}
+        self.harmed: set[str] = set()
+        self.roomless: set[str] = set()
+        self.segments: dict[tuple[str, str], str] = {}
         self.sleepers: list[tuple[Plan, asyncio.Task[str]]] = []
 
     @classmethod
@@ -74,6 +85,8 @@ class Story:
         routed = await world.routed(rack1="10.1.0.0/29", rack2="10.2.0.0/29")
         plain = await world.cloud.plain("10.9.0.0/29", physical_network="backend")
         story.networks = [routed.id, plain.id]
+        segments = (await world.compute.network.get_networks([routed.id]))[routed.id].segments
+        story.segments = {(routed.id, str(segment.name)): segment.provider_uuid for segment in segments}
         return story
 
     def note(self, *words: object) -> None:
@@ -88,6 +101,10 @@ class Story:
         if focus and self.random.random() < FOCUS_SHARE:
             return self.random.choice(focus)
         return self.random.choice(ids) if ids else None
+
+    def provider_of(self, network: str, rack: str) -> str:
+        """Return what has a network's addresses on a rack."""
+        return self.segments.get((network, rack), network)
 
     def forget_addresses(self, *, port: str | None = None, server: str | None = None) -> None:
         """Believe whatever addresses a port has next, or the ports of a server have from now on."""
@@ -104,8 +121,8 @@ class Story:
         async with self.world.database.connection() as connection:
             row = await connection.fetchrow(VIEW, server_id)
         return View(
-            status=server.status, task_state=server.task_state, stage=row["stage"], moving=row["moving"],
-            guest_lost=row["guest_lost"], host_down=server.host_down, locked=server.locked,
+            status=server.status, task_state=server.task_state, stage=row["stage"], move=row["move"],
+            copying=row["copying"], guest_lost=row["guest_lost"], host_down=server.host_down, locked=server.locked,
         )  # fmt: skip
 
     async def view_port(self, port_id: str) -> PortView | None:
@@ -117,15 +134,28 @@ class Story:
         stages, macs_taken = frozenset(row["stages"] or ()), frozenset(row["macs_taken"] or ())
         return PortView(bound=row["bound"], stages=stages, macs_taken=macs_taken)
 
-    async def ask(self, action: str, server: str, ask: Callable[[], Awaitable[Any]], *, by: Requester = BY) -> bool:
-        """Ask it of a server; the answer must be the one that the naive table expects."""
+    async def ask(
+        self,
+        action: str,
+        server: str,
+        ask: Callable[[], Awaitable[Any]],
+        *,
+        by: Requester = BY,
+        possible: bool | None = True,
+    ) -> bool:
+        """Ask it of a server; the answer must be the one that the naive table expects.
+
+        possible: whether it can be had of a server whose state allows it; None where nobody can tell.
+        """
         view = await self.view(server)
         expected = expect(action, view, is_admin=by.is_admin)
+        if expected is not False and possible is not True:
+            expected = possible
         why = await find_refusal(ask)
         self.note(action, server, f"refused: {why.split(':')[0]}" if why else "")
-        if why and action in OTHER_REASONS and not why.startswith(OF_STATE):
-            return False
-        assert expected is None or expected is not bool(why), f"{action}: {why or 'accepted'}, and the server is {view}"
+        assert expected is None or expected is not bool(why), (
+            f"{action}: {why or 'accepted'}, and the server is {view}, possible: {possible}"
+        )
         return not why
 
     async def ask_port(self, action: str, port: str, ask: Callable[[], Awaitable[Any]], *, mac: str = "") -> bool:

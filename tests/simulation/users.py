@@ -1,16 +1,17 @@
 """What users and operators ask in a story: of servers, of ports, of hosts. Some requests die with their process."""
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import replace as copy
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import msgspec
 from tests.conductor.world import BY, KilledHere
 from tests.network.cloud import PROJECT
 from tests.simulation.effects import Fate, Plan, mortal
+from tests.simulation.errors import harm_owner
 from tests.simulation.naive import STANDING
-from tests.simulation.story import Story, find_refusal
+from tests.simulation.story import HOSTS, Story, Want, find_refusal
 
 from roost.clients.local_network import LocalNetwork
 from roost.compute.model.server import MigrationFilter, NicAsked, Requester, ServerRequest, ServerUpdate
@@ -46,6 +47,14 @@ MOVES = {
     "shelve": MoveKind.SHELVE,
     "unshelve": MoveKind.UNSHELVE,
 }
+FLAVOR_OF = "SELECT flavor ->> 'name' FROM compute.server WHERE id = $1"
+LIST_SERVERS_OF = "SELECT id FROM compute.server WHERE host = $1 ORDER BY sequence"
+PORT_TO_ATTACH = """
+SELECT p.device_id, p.network_id, (
+    SELECT array_agg(s.provider_uuid) FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
+    WHERE a.port_id = p.id) AS providers
+FROM network.port p WHERE p.id = $1
+"""
 FREE_ADDRESSES = """
 SELECT i.total - i.reserved - i.used FROM placement.inventory i JOIN placement.provider p ON p.id = i.provider_id
 WHERE p.uuid = $1
@@ -62,13 +71,16 @@ async def boot(story: Story) -> None:
     if port is not None and story.random.random() < 0.5:
         nics = (NicAsked(port_id=port), *nics[1:])
     count = story.random.choice((1, 1, 2)) if not any(nic.port_id for nic in nics) else 1
-    request = ServerRequest(name="web", flavor_ref=story.random.choice(("small", "large")), nics=nics, count=count)
+    flavor, named = story.random.choice(("small", "large")), any(nic.port_id for nic in nics)
+    request = ServerRequest(name="web", flavor_ref=flavor, nics=nics, count=count)
     try:
         made = await server_service.create_servers(story.world.compute, request, project_id=PROJECT, user_id="user")
     except RoostError as error:
         story.note("boot refused:", type(error).__name__)
-        assert any(nic.port_id for nic in nics), error  # noqa: PT017 - the error is an answer
+        assert named, error  # noqa: PT017 - the error is an answer
         return
+    want = Want(flavor, tuple(nic.network_id for nic in nics if nic.network_id), named)
+    story.wants |= dict.fromkeys(made.server_ids, want)
     story.servers += made.server_ids
     story.note("boot", *made.server_ids, "with", *[nic.port_id or "a network" for nic in nics])
 
@@ -105,7 +117,17 @@ async def move(story: Story) -> None:
         name = "unshelve"
     flavor = story.random.choice(("small", "large")) if name == "resize" else None
     request, by = MoveRequest(kind=MOVES[name], flavor_ref=flavor), _who(story)
-    await story.ask(name, server, lambda: moves.begin_move(story.world.compute, server, request, by), by=by)
+    possible = flavor is None or await _flavor_of(story, server) != flavor
+
+    async def ask() -> None:
+        await moves.begin_move(story.world.compute, server, request, by)
+
+    await story.ask(name, server, ask, by=by, possible=possible)
+
+
+async def _flavor_of(story: Story, server: str) -> str | None:
+    async with story.world.database.connection() as connection:
+        return cast("str | None", await connection.fetchval(FLAVOR_OF, server))
 
 
 async def end_move(story: Story) -> None:
@@ -134,7 +156,10 @@ async def reset(story: Story) -> None:
         view, active = await story.view(server), story.random.random() < 0.5
         if view is None or view.status in (*STANDING, "ERROR"):
             name = "reset-active" if active else "reset-error"
-            await story.ask(name, server, lambda: actions.reset_state(story.world.compute, server, BY, active=active))
+            if await story.ask(
+                name, server, lambda: actions.reset_state(story.world.compute, server, BY, active=active)
+            ):
+                story.harmed.add(server)
 
 
 async def abort(story: Story) -> None:
@@ -142,26 +167,26 @@ async def abort(story: Story) -> None:
     only = MigrationFilter(kind=MoveKind.LIVE.value, open=True)
     compute = story.world.compute
     for migration in await moves.list_migrations(compute, only, marker=None, limit=1):
-        with suppress(RoostError):
-            if story.random.random() < 0.3:
-                await moves.force_complete(compute, migration.server_id, migration.id, BY)
-                story.note("force", migration.server_id)
-            else:
-                await moves.abort_migration(compute, migration.server_id, migration.id)
-                story.note("abort", migration.server_id)
+        server = migration.server_id
+        if story.random.random() < 0.3:
+            await story.ask("force", server, partial(moves.force_complete, compute, server, migration.id, BY))
+        else:
+            await story.ask("abort", server, partial(moves.abort_migration, compute, server, migration.id))
 
 
 async def evacuate(story: Story) -> None:
     """Evacuate all servers of a host that has no power."""
     for host in sorted(story.hosts.off)[:1]:
-        for server in story.servers:
-            with suppress(RoostError):
-                if (await server_service.get_server(story.world.compute, server)).host == host:
-                    request = MoveRequest(kind=MoveKind.EVACUATE, readdress=story.random.random() < 0.3)
-                    if request.readdress:
-                        story.forget_addresses(server=server)
-                    await moves.begin_move(story.world.compute, server, request, BY)
-                    story.note("evacuate", server)
+        for server in await _list_servers_of(story, host):
+            request = MoveRequest(kind=MoveKind.EVACUATE, readdress=story.random.random() < 0.3)
+            if request.readdress:
+                story.forget_addresses(server=server)
+            await story.ask("evacuate", server, partial(moves.begin_move, story.world.compute, server, request, BY))
+
+
+async def _list_servers_of(story: Story, host: str) -> list[str]:
+    async with story.world.database.connection() as connection:
+        return [row[0] for row in await connection.fetch(LIST_SERVERS_OF, host)]
 
 
 async def attach(story: Story) -> None:
@@ -176,7 +201,21 @@ async def attach(story: Story) -> None:
     async def ask(compute: Compute) -> None:
         await interfaces.attach_interface(compute, server, nic, BY, permissions=None)
 
-    await _may_die(story, lambda networks: ask(_with(story, networks)), "attach", server)
+    possible = await _can_attach(story, server, nic)
+    await _may_die(story, lambda networks: ask(_with(story, networks)), "attach", server, possible=possible)
+
+
+async def _can_attach(story: Story, server: str, nic: NicAsked) -> bool:
+    """Return whether the NIC has an address that the server's host reaches, or can get one; and is nobody else's."""
+    async with story.world.database.connection() as connection:
+        host = await connection.fetchval("SELECT host FROM compute.server WHERE id = $1", server)
+        port = await connection.fetchrow(PORT_TO_ATTACH, nic.port_id)
+        if host is None or (port is not None and port["device_id"]):
+            return False
+        provider = story.provider_of(str(nic.network_id or port["network_id"]), HOSTS[host])
+        if port is not None and port["providers"]:
+            return {str(uuid) for uuid in port["providers"]} == {provider}
+        return bool(await connection.fetchval(FREE_ADDRESSES, provider) > 0)
 
 
 async def detach(story: Story) -> None:
@@ -259,6 +298,7 @@ async def delete_port(story: Story) -> None:
     """Delete a port, of a server's too."""
     if (port := await _some_port(story)) is None:
         return
+    await harm_owner(story, port)
 
     async def ask(networks: Networks) -> None:
         await port_service.delete_port(networks, port)
@@ -290,11 +330,13 @@ def _plan(story: Story) -> Plan | None:
     return Plan(fate, story.random.choice((1, 1, 2, 3)))
 
 
-async def _may_die(story: Story, ask: Callable[[Networks], Awaitable[Any]], action: str, server: str) -> None:
+async def _may_die(
+    story: Story, ask: Callable[[Networks], Awaitable[Any]], action: str, server: str, *, possible: bool = True
+) -> None:
     if (plan := _plan(story)) is not None:
         await _die(story, ask, plan, action, server)
     else:
-        await story.ask(action, server, lambda: ask(story.world.networks))
+        await story.ask(action, server, lambda: ask(story.world.networks), possible=possible)
 
 
 async def _die(story: Story, ask: Callable[[Networks], Awaitable[Any]], plan: Plan, *words: str) -> None:
