@@ -7,7 +7,7 @@ from functools import partial
 from tests.conductor.world import BY
 from tests.simulation import errors, users
 from tests.simulation.chance import SKEW_S_MAX
-from tests.simulation.effects import SLEEPS, Fate, Plan, run_planned
+from tests.simulation.effects import SLEEPS, Fate, Partition, Plan, run_planned
 from tests.simulation.hosts import Turn
 from tests.simulation.story import Story
 
@@ -23,6 +23,7 @@ LEASE_IS_OVER_S = 35.0
 LAUNCH_IS_LATE_S = 70.0
 CALLS = (1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20)
 """Which of a conductor's calls goes wrong; a batch of deletes makes four, a boot twenty."""
+CUT_OFF = (1, 2, 3, 5, 8)
 FENCED_CALLS = ("change_stages", "change_stages", "claim", "bind_ports", "get_consumers")
 FENCED_SHARE = 0.4
 """How often it is one of those: calls that a conductor without its lease must not do any harm with."""
@@ -51,7 +52,9 @@ WHERE s.launched_at IS NOT NULL GROUP BY 1, 2
 async def conduct(story: Story) -> None:
     """A conductor carries a batch."""
     await errors.look_for_room(story)
-    ended = await run_planned(story.world.conductor, Plan(None, 0))
+    plan = Plan(None, 0)
+    plan.partition = story.partition
+    ended = await run_planned(story.world.conductor, plan)
     if ended != "nothing":
         story.note("a conductor:", ended)
         await _look(story)
@@ -67,6 +70,7 @@ async def _misconduct(story: Story, fate: Fate, plan: Plan | None = None) -> Pla
         only = story.random.choice(FENCED_CALLS)
         plan = Plan(fate, story.random.choice((1, 2, 3, 4) if only == "change_stages" else (1, 1, 2)), only=only)
     plan = plan or Plan(fate, story.random.choice(CALLS))
+    plan.partition = story.partition
     await errors.look_for_room(story)
     task = asyncio.create_task(run_planned(story.world.conductor, plan))
     asleep = asyncio.create_task(plan.asleep.wait())
@@ -139,6 +143,18 @@ async def _meanwhile(story: Story, weights: Mapping[Step, float], count: int) ->
     story.focus = []
 
 
+async def part(story: Story) -> None:
+    """Conductors do not reach one of the services for some time."""
+    story.partition = Partition(story.random.choice(("placement", "network", "compute")), story.random.choice(CUT_OFF))
+    story.note("conductors do not reach", story.partition.service, "for", story.partition.calls_left, "calls")
+
+
+async def upgrade(story: Story) -> None:
+    """The agent of a host is of another version from now on, in a fleet of several."""
+    if story.hosts.versions:
+        await story.upgrade(story.random.choice(story.hosts.names), story.random.choice((1, 2, 3)))
+
+
 async def wake(story: Story) -> None:
     """A conductor wakes that slept."""
     if story.sleepers:
@@ -184,7 +200,7 @@ async def _look(story: Story) -> None:
     ports = {(row["id"], row["device_id"]) for row in rows}
     for port in story.addresses.keys() & ports:
         assert has.get(port) == story.addresses[port], f"port {port[0]} has lost its addresses: {has.get(port)}"
-    story.addresses = {port: addresses for port, addresses in has.items() if port[1] not in story.readdressed}
+    story.addresses = {port: addresses for port, addresses in has.items() if story.readdressed.isdisjoint(port)}
     stray = story.hosts.list_present() - claimed
     assert not stray, f"guests for which nothing is claimed: {stray}"
     await errors.look_for_room(story)
@@ -244,6 +260,7 @@ async def let_time_pass(story: Story) -> None:
 
 async def pass_time(story: Story, for_s: float) -> None:
     """Have so much time passed."""
+    story.chance.pass_time(for_s)
     await errors.harm_waiting(story)
     async with story.world.database.connection() as connection:
         for statement in PASS_TIME.split(";"):

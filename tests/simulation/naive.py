@@ -77,8 +77,8 @@ def expect(action: str, view: View | None, *, is_admin: bool = True) -> bool | N
 
 RESERVED = frozenset({"place", "allocate", "bind", "ask", "launch", "retry"})
 """Stages of a build that holds its ports: nobody changes them meanwhile, but they can be deleted."""
-UNCLEAR = frozenset({"create_ports", "settle", "fail", "delete"})
-"""Stages of a build in which it begins or ends to hold its ports."""
+UNCLEAR = frozenset({"create_ports", "settle", "fail", "delete", "late"})
+"""Stages of a build in which it begins or ends to hold its ports; late: any, where agents make them."""
 
 
 class PortView(NamedTuple):

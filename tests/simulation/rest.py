@@ -40,6 +40,7 @@ FROM compute.server s WHERE s.id = $1
 async def come_to_rest(story: Story) -> None:
     """Everybody is back, wakes and is heard; what waits for its user is decided."""
     story.note("rest")
+    story.partition.calls_left = 0
     for host in sorted(story.hosts.cut | story.hosts.off):
         await mishaps.bring_back(story, host)
     while story.sleepers:

@@ -21,7 +21,7 @@ from roost.compute.service import Compute, actions, interfaces, moves
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
 from roost.compute.service.moves import MoveRequest
-from roost.network.model import PortChanges, PortFilter, PortRequest
+from roost.network.model import FixedIpRequest, PortChanges, PortFilter, PortRequest
 from roost.network.service import Networks
 from roost.network.service import ports as port_service
 from roost.platform.errors import DatabaseUnavailable, RoostError
@@ -29,6 +29,7 @@ from roost.platform.errors import DatabaseUnavailable, RoostError
 SERVERS_MAX = 7
 OWNER = msgspec.structs.replace(BY, is_admin=False)
 DYING_SHARE = 0.15
+NAMED_SHARE = 0.15
 POWER = {
     "stop": rules.STOP,
     "start": rules.START,
@@ -55,6 +56,9 @@ SELECT p.device_id, p.network_id, (
     WHERE a.port_id = p.id) AS providers
 FROM network.port p WHERE p.id = $1
 """
+PROVIDER_OF = "SELECT provider_uuid FROM network.subnet WHERE $1::text::inet <<= cidr::inet"
+IS_TAKEN = "SELECT EXISTS (SELECT FROM network.address WHERE host(address) = $1)"
+ADDRESS_OF = "SELECT host(address) FROM network.address WHERE port_id = $1 LIMIT 1"
 FREE_ADDRESSES = """
 SELECT i.total - i.reserved - i.used FROM placement.inventory i JOIN placement.provider p ON p.id = i.provider_id
 WHERE p.uuid = $1
@@ -66,12 +70,12 @@ async def boot(story: Story) -> None:
     if len(story.servers) - len(story.deleted) >= SERVERS_MAX:
         return
     chosen = story.random.sample(story.networks, story.random.choice((1, 1, 2)))
-    nics = tuple(NicAsked(network_id=network) for network in chosen)
+    nics = tuple(_nic_on(story, network) for network in chosen)
     port = story.some(story.ports)
     if port is not None and story.random.random() < 0.5:
         nics = (NicAsked(port_id=port), *nics[1:])
-    count = story.random.choice((1, 1, 2)) if not any(nic.port_id for nic in nics) else 1
-    flavor, named = story.random.choice(("small", "large")), any(nic.port_id for nic in nics)
+    flavor, named = story.random.choice(("small", "large")), any(nic.port_id or nic.fixed_ip for nic in nics)
+    count = story.random.choice((1, 1, 2)) if not named else 1
     request = ServerRequest(name="web", flavor_ref=flavor, nics=nics, count=count)
     try:
         made = await server_service.create_servers(story.world.compute, request, project_id=PROJECT, user_id="user")
@@ -79,10 +83,19 @@ async def boot(story: Story) -> None:
         story.note("boot refused:", type(error).__name__)
         assert named, error  # noqa: PT017 - the error is an answer
         return
-    want = Want(flavor, tuple(nic.network_id for nic in nics if nic.network_id), named)
+    async with story.world.database.connection() as connection:
+        named_addresses = [nic.fixed_ip or await connection.fetchval(ADDRESS_OF, nic.port_id) for nic in nics]
+    rack = next((rack for address in named_addresses if (rack := story.rack_of(address))), None)
+    want = Want(flavor, tuple(nic.network_id for nic in nics if nic.network_id), named, rack)
     story.wants |= dict.fromkeys(made.server_ids, want)
     story.servers += made.server_ids
     story.note("boot", *made.server_ids, "with", *[nic.port_id or "a network" for nic in nics])
+
+
+def _nic_on(story: Story, network: str) -> NicAsked:
+    """Return a NIC on the network, with an address of its user's choice now and then."""
+    named = story.random.random() < NAMED_SHARE
+    return NicAsked(network_id=network, fixed_ip=story.draw_address(network) if named else None)
 
 
 async def delete(story: Story) -> None:
@@ -193,7 +206,7 @@ async def attach(story: Story) -> None:
     """Give a server a NIC: a new one, or a port of the user's own."""
     if (server := story.some(story.servers)) is None:
         return
-    nic = NicAsked(network_id=story.random.choice(story.networks))
+    nic = _nic_on(story, story.random.choice(story.networks))
     port = story.some(story.ports)
     if port is not None and story.random.random() < 0.3:
         nic = NicAsked(port_id=port)
@@ -215,6 +228,10 @@ async def _can_attach(story: Story, server: str, nic: NicAsked) -> bool:
         provider = story.provider_of(str(nic.network_id or port["network_id"]), HOSTS[host])
         if port is not None and port["providers"]:
             return {str(uuid) for uuid in port["providers"]} == {provider}
+        if nic.fixed_ip is not None:
+            reached = str(await connection.fetchval(PROVIDER_OF, nic.fixed_ip)) == provider
+            if not reached or await connection.fetchval(IS_TAKEN, nic.fixed_ip):
+                return False
         return bool(await connection.fetchval(FREE_ADDRESSES, provider) > 0)
 
 
@@ -251,8 +268,12 @@ async def make_port(story: Story) -> None:
     """Make a port: refused only where each address is somebody's."""
     network = story.random.choice(story.networks)
     async with story.world.database.connection() as connection:
-        free = await connection.fetchval(FREE_ADDRESSES, network)  # None: a routed network, where none is given now
-    request = PortRequest(network_id=network, project_id=PROJECT)
+        named = story.draw_address(network) if story.random.random() < NAMED_SHARE else None
+        provider = await connection.fetchval(PROVIDER_OF, named) if named else network
+        taken = named is not None and await connection.fetchval(IS_TAKEN, named)
+        free = await connection.fetchval(FREE_ADDRESSES, provider)  # None: a routed network, where none is given now
+    fixed_ips = None if named is None else (FixedIpRequest(ip_address=named),)
+    request = PortRequest(network_id=network, project_id=PROJECT, fixed_ips=fixed_ips)
 
     async def ask(networks: Networks) -> None:
         port = await port_service.create_port(networks, request)
@@ -265,7 +286,9 @@ async def make_port(story: Story) -> None:
     why = await find_refusal(lambda: ask(story.world.networks))
     if why:
         story.note("port refused:", why.split(":")[0])
-    assert bool(why) == (free is not None and free <= 0), f"a port: {why or 'accepted'}, with {free} addresses free"
+    assert bool(why) == (taken or (free is not None and free <= 0)), (
+        f"a port: {why or 'accepted'}, with {free} addresses free, and {named} taken: {taken}"
+    )
 
 
 async def change_port(story: Story) -> None:
