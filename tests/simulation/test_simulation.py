@@ -23,7 +23,8 @@ CHAPTERS = 6
 """The seeds are shared out among so many tests, which different workers run."""
 FOUND_SOMETHING = (239, 391, 437)
 """Seeds that found a bug of Roost stay. 239 and 437: a live migration was placed again, and its copy was nobody's;
-391: a move was taken back, and its port stayed behind. tests/conductor/test_bind.py has a direct test of each.
+391: a move was taken back, and its port stayed behind. tests/conductor/test_bind.py has a direct test of each, for what
+a seed draws changes with what stories can tell.
 (15, 32, 46, 47 and 53 found mistakes of the simulation.)"""
 pytestmark = pytest.mark.timeout(max(900, 15 * SEEDS))
 
@@ -33,7 +34,7 @@ def test_stories_end_well(dsn: str, chapter: int) -> None:
     only = os.environ.get("SIMULATION_SEED")
     if only and chapter:
         pytest.skip("SIMULATION_SEED names one story")
-    drawn = [*FOUND_SOMETHING, *range(1, SEEDS + 1)]
+    drawn = list(dict.fromkeys([*FOUND_SOMETHING, *range(1, SEEDS + 1)]))
     seeds_told = [int(only)] if only else drawn[chapter::CHAPTERS]
     began_s = time.process_time()
     stories = uvloop.run(run_seeds(dsn, seeds_told))
@@ -62,7 +63,9 @@ async def tell_for_ever(_story: Story) -> None:
 @pytest.mark.parametrize(
     ("broken", "why"),
     [
-        pytest.param(MUTATIONS["rows move on under their lease only"], "AssertionError", id="a guarantee is broken"),
+        pytest.param(
+            MUTATIONS["a server gets a host where there is room"], "AssertionError", id="a guarantee is broken"
+        ),
         pytest.param(
             lambda: patch.multiple(seeds, SEED_TIMEOUT_S=0.1, tell=tell_for_ever), "TimeoutError", id="it hangs"
         ),
