@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -32,6 +33,8 @@ LONGEST = (
     "tests/faults/",
 )
 """Files and folders whose tests take longest, which come first; whoever is done takes what another has left over."""
+STORIES_S_MAX = 240
+"""What the simulation's stories may take of all workers together, on cores that do nothing else."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,6 +50,19 @@ def pytest_sessionfinish() -> None:
     if made := sys.modules.get("tests.cluster"):
         for end in made.AT_END:
             end()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what the simulation's stories took of all workers."""
+    durations = [
+        report.duration
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.stats.get(outcome, ())
+        if "test_stories_end_well" in report.nodeid and report.when == "call"
+    ]
+    if durations:
+        spent_s = sum(durations)
+        terminalreporter.write_line(f"stories: {spent_s:.0f} s of workers, {STORIES_S_MAX} are allowed on idle cores")
 
 
 @pytest.fixture(autouse=True)

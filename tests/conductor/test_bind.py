@@ -5,7 +5,7 @@ from tests.conductor.world import World
 
 from roost.compute.model.work import MoveKind
 from roost.compute.service import servers as server_service
-from roost.network.model.ports import PortChanges
+from roost.network.model.ports import PortChanges, PortFilter
 from roost.network.service import ports
 from roost.platform.database import Database
 
@@ -40,4 +40,42 @@ async def test_what_a_live_migration_has_copied_is_claimed_until_it_is_gone(
         assert claimed >= {host for _, host in world.guests}
     after = await server_service.get_server(world.compute, server_id)
     assert (after.status, after.task_state, after.host != before.host) == ("ACTIVE", None, moves)
+    async with database.connection() as connection:
+        assert await connection.fetchval("SELECT count(*) FROM network.binding") == 0
+    await world.settled()
+
+
+@pytest.mark.parametrize(
+    ("reach", "when", "failing"),
+    [
+        pytest.param(["rack2"], "before", [], id="it got another where it went"),
+        pytest.param(["rack2"], "before", ["h2"], id="it got another where the launch fails"),
+        pytest.param(["rack1", "rack2"], "after", [], id="it has none"),
+    ],
+)
+async def test_a_move_is_taken_back_whose_port_has_lost_the_address_that_it_had(
+    database: Database, reach: list[str], when: str, failing: list[str]
+) -> None:
+    world = await World.make(database)
+    await world.hosts("h1", reach=["rack1"])
+    network = await world.routed(rack1="10.1.0.0/29", rack2="10.2.0.0/29")
+    (server_id,) = await world.boot(network.id)
+    await world.run()
+    (port,) = await ports.list_ports(world.networks, PortFilter())
+    await world.hosts("h2", reach=reach)
+    for step in ("before", "after"):
+        if step == when:
+            await ports.update_port(world.networks, port.id, PortChanges(fixed_ips=()))
+        if step == "before":
+            await world.move(server_id, MoveKind.MIGRATE)
+            await world.run(failing=failing)
+    if not failing:
+        assert await world.statuses() == {server_id: "VERIFY_RESIZE"}
+        await world.end_move(server_id, revert=True)
+        await world.run()
+    server = await server_service.get_server(world.compute, server_id)
+    (port,) = await ports.list_ports(world.networks, PortFilter())
+    assert (server.status, server.host, port.host, port.addresses) == ("ACTIVE", "h1", "h1", ())
+    for segment in (await world.compute.network.get_networks([network.id]))[network.id].segments:
+        assert (await world.cloud.used(segment.provider_uuid))[1] == 0
     await world.settled()

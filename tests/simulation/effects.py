@@ -43,22 +43,37 @@ class Fate(Enum):
 SLEEPS = (Fate.SLEEPS_BEFORE, Fate.SLEEPS_AFTER)
 
 
+class Partition:
+    """A service that conductors do not reach, for so many of their calls."""
+
+    def __init__(self, service: str, calls_left: int) -> None:
+        self.service, self.calls_left = service, calls_left
+
+    def check(self, service: str) -> None:
+        """Raise DatabaseUnavailable if the call gets lost, as the services' clients do."""
+        if service == self.service and self.calls_left:
+            self.calls_left -= 1
+            raise DatabaseUnavailable(f"{service} cannot be reached")
+
+
 class Plan:
-    """One conductor's bad luck. server_ids: its batch.
+    """One conductor's bad luck. server_ids: its batch. partition: who cannot be reached, whatever fate is.
 
     at: which of its calls, counted from 1, past the last one nothing happens; only: of those by this name.
     """
 
     def __init__(self, fate: Fate | None, at: int, *, only: str | None = None) -> None:
         self.fate, self.at, self.only = fate, at, only
+        self.partition = Partition("", 0)
         self.calls = 0
         self.met = ""
         self.died = False
         self.server_ids: list[str] = []
         self.asleep, self.woken = asyncio.Event(), asyncio.Event()
 
-    async def call(self, name: str, real: Callable[[], Awaitable[Any]]) -> Any:
+    async def call(self, service: str, name: str, real: Callable[[], Awaitable[Any]]) -> Any:
         """Make a call, or what fate makes of it."""
+        self.partition.check(service)
         counts = self.only in (None, name)
         self.calls += counts
         if self.fate is None or not counts or self.calls != self.at:
@@ -89,14 +104,14 @@ class Plan:
 class Planned:
     """A client of another service, each of whose calls the plan may spoil."""
 
-    def __init__(self, client: Any, plan: Plan) -> None:
-        self._client, self._plan = client, plan
+    def __init__(self, service: str, client: Any, plan: Plan) -> None:
+        self._service, self._client, self._plan = service, client, plan
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
 
         async def call(*arguments: Any, **more: Any) -> Any:
-            return await self._plan.call(name, lambda: method(*arguments, **more))
+            return await self._plan.call(self._service, name, lambda: method(*arguments, **more))
 
         return call
 
@@ -120,7 +135,7 @@ def _counted(real: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any
                 plan.server_ids = [work.server_id for work in answer]
             return answer
 
-        return await plan.call(name, made)
+        return await plan.call("compute", name, made)
 
     return call
 
@@ -141,10 +156,9 @@ def calls_planned() -> Iterator[None]:
 
 async def run_planned(conductor: Conductor, plan: Plan) -> str:
     """Carry one batch under the plan; how it ended: done, nothing, died or cut off."""
-    network, compute = Planned(conductor.network, plan), replace(conductor.compute)
-    unlucky = replace(
-        conductor, compute=compute, placement=Planned(conductor.placement, plan), network=network, moves=network
-    )
+    network, compute = Planned("network", conductor.network, plan), replace(conductor.compute)
+    placement = Planned("placement", conductor.placement, plan)
+    unlucky = replace(conductor, compute=compute, placement=placement, network=network, moves=network)
     _plans[id(compute)] = plan
     try:
         return "done" if await run_once(unlucky) else "nothing"
@@ -191,7 +205,7 @@ class AtOnce:
 
 def mortal(networks: Networks, plan: Plan) -> Networks:
     """Return the network service as a process has it whose calls to the ledger go as planned."""
-    database, placement = Mortal(networks.database, plan), Planned(networks.placement, plan)
+    database, placement = Mortal(networks.database, plan), Planned("placement", networks.placement, plan)
     dying = replace(networks, database=cast(Database, database), placement=cast(Any, placement))
     dying.creations = cast(Any, AtOnce(dying))
     return dying

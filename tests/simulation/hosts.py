@@ -9,10 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
+import msgspec
 from tests.agent.cloud import AGENT
+from tests.simulation.agents import ports_of
 
+from roost.agent.drivers import LaunchFailed
+from roost.agent.ports import AgentPorts
 from roost.compute.service import Compute, guests
 from roost.compute.service.servers import get_server
+from roost.network.service import Networks
 from roost.platform.errors import RoostError
 from roost.seams.agent import NICS_UP, GuestOrder, GuestReport, Refusal
 
@@ -40,14 +45,17 @@ class Guest:
 
 @dataclass
 class Hosts:
-    """All hosts. cut: nothing is heard of them; off: they have no power either."""
+    """All hosts. cut: nothing is heard of them; off: they have no power either. failed: servers that one failed."""
 
     compute: Compute
+    networks: Networks
     names: tuple[str, ...]
+    versions: dict[str, int] = field(default_factory=dict)
     guests: dict[tuple[str, str], Guest] = field(default_factory=dict)
     cut: set[str] = field(default_factory=set)
     off: set[str] = field(default_factory=set)
     late: list[GuestReport] = field(default_factory=list)
+    failed: set[str] = field(default_factory=set)
 
     def lose_power(self, host: str) -> None:
         """All that runs there stops."""
@@ -65,8 +73,12 @@ class Hosts:
         heard = [host for host in hosts if host not in self.cut | self.off]
         if not heard:
             return 0
-        polled = await guests.Polls(self.compute).poll(heard, agent=AGENT, busy=[], wait_s=0)
-        reports = [report for order in polled.orders if (report := await self._carry_out(order, how)) is not None]
+        orders: list[GuestOrder] = []
+        for version in sorted({self.versions.get(host, 0) for host in heard}):
+            agent = msgspec.structs.replace(AGENT, service_version=version) if version else AGENT
+            theirs = [host for host in heard if self.versions.get(host, 0) == version]
+            orders += (await guests.Polls(self.compute).poll(theirs, agent=agent, busy=[], wait_s=0)).orders
+        reports = [report for order in orders if (report := await self._carry_out(order, how)) is not None]
         for (_, on), guest in self.guests.items():
             if on in heard and guest.dark:  # nobody wants it gone
                 guest.dark = False
@@ -75,7 +87,7 @@ class Hosts:
             self.late += reports
         elif how is not Turn.LOST:
             await self.send(reports * (2 if how is Turn.REPEATED else 1))
-        return len(polled.orders)
+        return len(orders)
 
     async def send(self, reports: list[GuestReport]) -> None:
         """Report; guests that are superseded are destroyed."""
@@ -87,17 +99,21 @@ class Hosts:
 
     async def _carry_out(self, order: GuestOrder, how: Turn) -> GuestReport | None:
         key, state = order.key, str(order.desired)
+        if how in (Turn.FAILS, Turn.STUBBORN):
+            self.failed.add(order.server_id)
         guest = self.guests.get(key)
         if state == "absent":
             self.guests.pop(key, None)
+            await self._ports_of(order).give_back(order)
         elif guest is None or guest.attempt != order.attempt:
             if not await self._begin(order):
                 return None
-            if how is Turn.FAILS:
+            addresses = await self._take_ports(order)
+            if how is Turn.FAILS or addresses is None:
                 self.guests.pop(key, None)
+                self.failed.add(order.server_id)
                 state = "failed"
             else:
-                addresses = frozenset(address for port in order.ports for address in port.addresses)
                 self.guests[key] = Guest(order.attempt, state, addresses)
         elif how is Turn.STUBBORN:
             state = "failed" if guest.state == "incoming" else "unchanged"
@@ -107,6 +123,17 @@ class Hosts:
             guest.state, guest.dark = state, False
         self.check_nics()
         return self._report(order, state)
+
+    def _ports_of(self, order: GuestOrder) -> AgentPorts:
+        return ports_of(self.networks, self.versions.get(order.host))
+
+    async def _take_ports(self, order: GuestOrder) -> frozenset[str] | None:
+        """Return the addresses that the guest's NICs get; None where a port cannot be had."""
+        try:
+            taken = await self._ports_of(order).take(order)
+        except LaunchFailed:
+            return None
+        return frozenset(address for port in taken.ports for address in port.addresses)
 
     async def _begin(self, order: GuestOrder) -> bool:
         try:

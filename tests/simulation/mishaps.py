@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
 from tests.conductor.world import BY
-from tests.simulation import users
+from tests.simulation import errors, users
 from tests.simulation.chance import SKEW_S_MAX
-from tests.simulation.effects import SLEEPS, Fate, Plan, run_planned
+from tests.simulation.effects import SLEEPS, Fate, Partition, Plan, run_planned
 from tests.simulation.hosts import Turn
 from tests.simulation.story import Story
 
@@ -23,6 +23,7 @@ LEASE_IS_OVER_S = 35.0
 LAUNCH_IS_LATE_S = 70.0
 CALLS = (1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20)
 """Which of a conductor's calls goes wrong; a batch of deletes makes four, a boot twenty."""
+CUT_OFF = (1, 2, 3, 5, 8)
 FENCED_CALLS = ("change_stages", "change_stages", "claim", "bind_ports", "get_consumers")
 FENCED_SHARE = 0.4
 """How often it is one of those: calls that a conductor without its lease must not do any harm with."""
@@ -50,7 +51,10 @@ WHERE s.launched_at IS NOT NULL GROUP BY 1, 2
 
 async def conduct(story: Story) -> None:
     """A conductor carries a batch."""
-    ended = await run_planned(story.world.conductor, Plan(None, 0))
+    await errors.look_for_room(story)
+    plan = Plan(None, 0)
+    plan.partition = story.partition
+    ended = await run_planned(story.world.conductor, plan)
     if ended != "nothing":
         story.note("a conductor:", ended)
         await _look(story)
@@ -66,6 +70,8 @@ async def _misconduct(story: Story, fate: Fate, plan: Plan | None = None) -> Pla
         only = story.random.choice(FENCED_CALLS)
         plan = Plan(fate, story.random.choice((1, 2, 3, 4) if only == "change_stages" else (1, 1, 2)), only=only)
     plan = plan or Plan(fate, story.random.choice(CALLS))
+    plan.partition = story.partition
+    await errors.look_for_room(story)
     task = asyncio.create_task(run_planned(story.world.conductor, plan))
     asleep = asyncio.create_task(plan.asleep.wait())
     await asyncio.wait((task, asleep), return_when=asyncio.FIRST_COMPLETED)
@@ -77,6 +83,7 @@ async def _misconduct(story: Story, fate: Fate, plan: Plan | None = None) -> Pla
         story.note("a conductor", fate.value, plan.met)
     elif task.result() != "nothing":
         story.note("a conductor:", task.result(), plan.met and fate.value, plan.met)
+        await errors.look_for_room(story)
     return plan
 
 
@@ -136,6 +143,18 @@ async def _meanwhile(story: Story, weights: Mapping[Step, float], count: int) ->
     story.focus = []
 
 
+async def part(story: Story) -> None:
+    """Conductors do not reach one of the services for some time."""
+    story.partition = Partition(story.random.choice(("placement", "network", "compute")), story.random.choice(CUT_OFF))
+    story.note("conductors do not reach", story.partition.service, "for", story.partition.calls_left, "calls")
+
+
+async def upgrade(story: Story) -> None:
+    """The agent of a host is of another version from now on, in a fleet of several."""
+    if story.hosts.versions:
+        await story.upgrade(story.random.choice(story.hosts.names), story.random.choice((1, 2, 3)))
+
+
 async def wake(story: Story) -> None:
     """A conductor wakes that slept."""
     if story.sleepers:
@@ -144,6 +163,7 @@ async def wake(story: Story) -> None:
 
 
 async def _wake(story: Story, plan: Plan) -> None:
+    await errors.look_for_room(story)
     for sleeper in [sleeper for sleeper in story.sleepers if sleeper[0] is plan]:
         story.sleepers.remove(sleeper)
         plan.woken.set()
@@ -180,9 +200,10 @@ async def _look(story: Story) -> None:
     ports = {(row["id"], row["device_id"]) for row in rows}
     for port in story.addresses.keys() & ports:
         assert has.get(port) == story.addresses[port], f"port {port[0]} has lost its addresses: {has.get(port)}"
-    story.addresses = {port: addresses for port, addresses in has.items() if port[1] not in story.readdressed}
+    story.addresses = {port: addresses for port, addresses in has.items() if story.readdressed.isdisjoint(port)}
     stray = story.hosts.list_present() - claimed
     assert not stray, f"guests for which nothing is claimed: {stray}"
+    await errors.look_for_room(story)
 
 
 async def send_late(story: Story) -> None:
@@ -198,6 +219,7 @@ async def cut_off(story: Story) -> None:
     """Nothing is heard of a host any more."""
     host = story.random.choice(story.hosts.names)
     story.hosts.cut.add(host)
+    await errors.harm_near(story, host)
     story.note(host, "is cut off")
 
 
@@ -206,6 +228,7 @@ async def lose_power(story: Story) -> None:
     host = story.random.choice(story.hosts.names)
     story.hosts.lose_power(host)
     await users.force_down(story, host, True)
+    await errors.harm_near(story, host)
     story.note(host, "loses its power, and is forced down")
 
 
@@ -237,6 +260,8 @@ async def let_time_pass(story: Story) -> None:
 
 async def pass_time(story: Story, for_s: float) -> None:
     """Have so much time passed."""
+    story.chance.pass_time(for_s)
+    await errors.harm_waiting(story)
     async with story.world.database.connection() as connection:
         for statement in PASS_TIME.split(";"):
             await connection.execute(statement, for_s)
@@ -253,6 +278,8 @@ async def look_for_silent(story: Story) -> None:
     """Somebody looks which hosts have fallen silent."""
     if names := await story.world.look_for_silent():
         story.note("silent:", *sorted(names))
+        for name in names:
+            await errors.harm_near(story, name)
 
 
 async def reconcile(story: Story) -> None:

@@ -31,12 +31,16 @@ POWER = frozenset({"stop", "start", "pause", "unpause", "suspend", "resume", "re
 
 
 class View(NamedTuple):
-    """What anybody can see of a server, and whether somebody is at work on it."""
+    """What anybody can see of a server, and who is at work on it. move: of which kind, if one is not over.
+
+    copying: a host is asked for a guest that takes over the memory of the one that runs.
+    """
 
     status: str
     task_state: str | None
     stage: str | None
-    moving: bool
+    move: str | None
+    copying: bool
     guest_lost: bool
     host_down: bool
     locked: bool
@@ -48,6 +52,10 @@ def expect(action: str, view: View | None, *, is_admin: bool = True) -> bool | N
         return False
     if action in ("delete", "lock", "unlock"):
         return True
+    if action in ("abort", "force"):
+        stages = {"hold", "place", "copy"} if action == "abort" else {"copy"}
+        under_way = view.move == "live-migration" and view.stage in stages
+        return under_way and (view.copying if action == "force" else view.task_state != "deleting")
     if view.locked and not is_admin:
         return False
     if view.status in ("ERROR", "SHELVED") or view.guest_lost:
@@ -58,7 +66,7 @@ def expect(action: str, view: View | None, *, is_admin: bool = True) -> bool | N
         return None
     if action.startswith("reset") and view.task_state is not None:
         return None
-    if view.task_state is not None or view.moving:
+    if view.task_state is not None or view.move is not None:
         return False
     if view.stage is not None and not (view.stage == "settle" and action in POWER):
         return False
@@ -69,8 +77,8 @@ def expect(action: str, view: View | None, *, is_admin: bool = True) -> bool | N
 
 RESERVED = frozenset({"place", "allocate", "bind", "ask", "launch", "retry"})
 """Stages of a build that holds its ports: nobody changes them meanwhile, but they can be deleted."""
-UNCLEAR = frozenset({"create_ports", "settle", "fail", "delete"})
-"""Stages of a build in which it begins or ends to hold its ports."""
+UNCLEAR = frozenset({"create_ports", "settle", "fail", "delete", "late"})
+"""Stages of a build in which it begins or ends to hold its ports; late: any, where agents make them."""
 
 
 class PortView(NamedTuple):

@@ -4,7 +4,7 @@ from functools import partial
 
 from tests.conductor.world import BY
 from tests.invariants import assert_books_agree
-from tests.simulation import mishaps
+from tests.simulation import errors, mishaps
 from tests.simulation.story import Story
 from tests.simulation.users import POWER
 
@@ -40,6 +40,7 @@ FROM compute.server s WHERE s.id = $1
 async def come_to_rest(story: Story) -> None:
     """Everybody is back, wakes and is heard; what waits for its user is decided."""
     story.note("rest")
+    story.partition.calls_left = 0
     for host in sorted(story.hosts.cut | story.hosts.off):
         await mishaps.bring_back(story, host)
     while story.sleepers:
@@ -49,7 +50,9 @@ async def come_to_rest(story: Story) -> None:
     for _ in range(REST_ROUNDS_MAX):
         await mishaps.pass_time(story, REST_ROUND_S)
         await mishaps.all_hosts(story)
+        await errors.look_for_room(story)
         await story.world.conduct()
+        await errors.look_for_room(story)
         await mishaps.all_hosts(story)
         await mishaps.reconcile(story)
         if await _decide(story) and await _is_quiet(story):

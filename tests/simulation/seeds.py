@@ -4,6 +4,7 @@ Half of the time would go into connections, plans of statements and TRUNCATE. So
 are prepared and planned once, and a world is emptied by deleting its rows, for which plans are kept.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -17,6 +18,8 @@ from tests.simulation.story import Story
 from roost.placement.service import refresh
 from roost.platform.database import Database
 
+SEED_TIMEOUT_S = 60.0
+"""A story takes half a second."""
 STATEMENTS_MAX = 1000
 PREPARE = """
 DO $$ BEGIN
@@ -65,10 +68,11 @@ async def run_seed(database: Database, seed: int) -> list[str]:
     """Tell the story of a seed; returns it. Raises SeedFailed."""
     story = None
     try:
-        async with database.connection() as connection:
-            await connection.execute("SELECT audit.begin_anew()")
-        story = await Story.begin(database, seed)
-        await tell(story)
+        async with asyncio.timeout(SEED_TIMEOUT_S):
+            async with database.connection() as connection:
+                await connection.execute("SELECT audit.begin_anew()")
+            story = await Story.begin(database, seed)
+            await tell(story)
         return story.told
     except Exception as error:
         told = "\n".join(story.told if story else [])

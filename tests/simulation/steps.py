@@ -9,6 +9,7 @@ from tests.simulation.effects import calls_planned
 from tests.simulation.mishaps import Step
 from tests.simulation.story import Story
 
+from roost.agent import ports
 from roost.compute.service import actions
 
 STEPS = 40
@@ -19,13 +20,13 @@ WEIGHTS: Mapping[Step, float] = {
     mishaps.overtaken: 7, mishaps.interrupted: 4, mishaps.doubted: 2, mishaps.wake: 3, mishaps.host_turn: 16,
     mishaps.all_hosts: 8, mishaps.send_late: 3, mishaps.cut_off: 1, mishaps.lose_power: 1, mishaps.disaster: 1,
     mishaps.outrun: 1, mishaps.come_back: 2, mishaps.let_time_pass: 7, mishaps.skew: 1, mishaps.look_for_silent: 1,
-    mishaps.reconcile: 3,
+    mishaps.reconcile: 3, mishaps.part: 1, mishaps.upgrade: 1,
 }  # fmt: skip
 
 
 async def tell(story: Story, steps: int = STEPS) -> None:
     """Go through the story, then let everything rest, and look at what is left."""
-    with calls_planned(), patch.object(actions, "SETTLE_WAIT_S", 0):
+    with calls_planned(), patch.object(actions, "SETTLE_WAIT_S", 0), patch.object(ports, "PAUSE_FIRST_S", 0):
         try:
             for step in (users.boot, users.boot, mishaps.conduct, mishaps.all_hosts, mishaps.conduct):
                 await step(story)

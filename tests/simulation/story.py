@@ -1,13 +1,13 @@
 """One story: a world, what happened in it so far, and what its users may count on."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.conductor.world import BY, World
 from tests.simulation.chance import SeededEnv
-from tests.simulation.effects import Plan
+from tests.simulation.effects import Partition, Plan
 from tests.simulation.hosts import Hosts
 from tests.simulation.naive import PortView, View, expect, expect_port
 
@@ -19,9 +19,15 @@ from roost.platform.database import Database
 from roost.platform.errors import RoostError
 
 HOSTS = {"r1-h1": "rack1", "r1-h2": "rack1", "r1-h3": "rack1", "r2-h1": "rack2", "r2-h2": "rack2"}
+SUBNETS = ("10.1.0", "10.2.0", "10.9.0")
+"""Of the routed network's racks, and of the other network."""
+RACKS = dict(zip(SUBNETS, ("rack1", "rack2"), strict=False))
+FLEETS: tuple[tuple[int, ...], ...] = ((), (), (), (1,), (2,), (1, 2, 3))
+"""Service versions of agents; most fleets have those of the early order, which say none."""
 FOCUS_SHARE = 0.8
 VIEW = """
-SELECT w.stage, EXISTS (SELECT FROM compute.move m WHERE m.server_id = s.id AND m.open) AS moving,
+SELECT w.stage, (SELECT m.kind FROM compute.move m WHERE m.server_id = s.id AND m.open) AS move,
+    EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id AND g.desired = 'incoming') AS copying,
     EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id AND g.lost_at IS NOT NULL) AS guest_lost
 FROM compute.server s LEFT JOIN compute.work w ON w.server_id = s.id WHERE s.id = $1
 """
@@ -29,28 +35,49 @@ VIEW_PORT = """
 SELECT p.host IS NOT NULL AS bound,
     (SELECT array_agg(q.mac_address::text) FROM network.port q WHERE q.network_id = p.network_id AND q.id <> p.id)
         AS macs_taken,
-    (SELECT array_agg(w.stage) FROM compute.work w JOIN compute.server s ON s.id = w.server_id
+    (SELECT array_agg(CASE s.build_order ->> 'name' WHEN 'late' THEN 'late' ELSE w.stage END)
+        FROM compute.work w JOIN compute.server s ON s.id = w.server_id
         WHERE NOT EXISTS (SELECT FROM compute.move m WHERE m.server_id = s.id AND m.open)
         AND (p.made_for = s.id OR s.spec -> 'nics' @> jsonb_build_array(jsonb_build_object('port_id', p.id))))
         AS stages
 FROM network.port p WHERE p.id = $1
 """
-OF_STATE = ("ActionRefused", "ServerNotFound")
-OTHER_REASONS = frozenset({"resize", "attach", "detach"})
-"""Actions that may be refused for what the server's state does not tell: the flavor that it has, no free address."""
+
+
+class Room(NamedTuple):
+    """What a provider has: a host's VCPUs, or addresses. claims: consumer -> what it holds."""
+
+    host: str | None
+    down: bool | None
+    free: int
+    claims: Mapping[str, int]
+
+
+class Want(NamedTuple):
+    """What a server was booted with. named: a port or an address of its user's choice, which another may have.
+
+    rack: the one that such an address is on; None for any.
+    """
+
+    flavor: str
+    networks: tuple[str, ...]
+    named: bool
+    rack: str | None
 
 
 class Story:
     """A world, what was done in it so far (`told`), and what its users may count on.
 
     focus: servers to which the users turn at the moment. sleepers: conductors that are asleep, by their plans.
-    addresses: of (port, server) when it was looked at last; readdressed: servers whose addresses may change.
+    addresses: of (port, server) when it was looked at last; readdressed: servers and ports whose addresses may change.
+    wants: what servers were booted with. rooms: what providers had when it was looked at last. harmed: servers that
+    something befell; roomless: those that once had no room.
     """
 
     def __init__(self, world: World, chance: SeededEnv, seed: int) -> None:
         self.world, self.chance = world, chance
         self.random = Random(seed)
-        self.hosts = Hosts(world.compute, tuple(HOSTS))
+        self.hosts = Hosts(world.compute, world.networks, tuple(HOSTS))
         self.told: list[str] = []
         self.servers: list[str] = []
         self.deleted: list[str] = []
@@ -59,6 +86,12 @@ class Story:
         self.focus: list[str] = []
         self.addresses: dict[tuple[str, str], tuple[str, ...]] = {}
         self.readdressed: set[str] = set()
+        self.partition = Partition("", 0)
+        self.wants: dict[str, Want] = {}
+        self.rooms: dict[str, Room] = {}
+        self.harmed: set[str] = set()
+        self.roomless: set[str] = set()
+        self.segments: dict[tuple[str, str], str] = {}
         self.sleepers: list[tuple[Plan, asyncio.Task[str]]] = []
 
     @classmethod
@@ -71,10 +104,21 @@ class Story:
             names = [host for host, on in HOSTS.items() if on == rack]
             await world.hosts(*names, reach=[rack, "backend"], vcpus=3)
         story = cls(world, chance, seed)
-        routed = await world.routed(rack1="10.1.0.0/29", rack2="10.2.0.0/29")
-        plain = await world.cloud.plain("10.9.0.0/29", physical_network="backend")
+        routed = await world.routed(rack1=f"{SUBNETS[0]}.0/29", rack2=f"{SUBNETS[1]}.0/29")
+        plain = await world.cloud.plain(f"{SUBNETS[2]}.0/29", physical_network="backend")
         story.networks = [routed.id, plain.id]
+        segments = (await world.compute.network.get_networks([routed.id]))[routed.id].segments
+        story.segments = {(routed.id, str(segment.name)): segment.provider_uuid for segment in segments}
+        fleet = story.random.choice(FLEETS)
+        for host in story.hosts.names if fleet else ():
+            await story.upgrade(host, story.random.choice(fleet))
         return story
+
+    async def upgrade(self, host: str, version: int) -> None:
+        """Have an agent of this service version on a host."""
+        self.hosts.versions[host] = version
+        await self.world.set_version(host, version)
+        self.note("the agent of", host, "is of version", version)
 
     def note(self, *words: object) -> None:
         """Tell what happened. Servers and ports are told by their numbers."""
@@ -89,10 +133,22 @@ class Story:
             return self.random.choice(focus)
         return self.random.choice(ids) if ids else None
 
+    def draw_address(self, network: str) -> str:
+        """Return an address that the network has for its ports; somebody may have it."""
+        subnet = self.random.choice(SUBNETS[:2] if (network, "rack1") in self.segments else SUBNETS[2:])
+        return f"{subnet}.{self.random.randrange(2, 7)}"
+
+    def rack_of(self, address: str | None) -> str | None:
+        """Return the rack that an address is on; None for one that all racks reach, and for none."""
+        return RACKS.get(address.rpartition(".")[0]) if address else None
+
+    def provider_of(self, network: str, rack: str) -> str:
+        """Return what has a network's addresses on a rack."""
+        return self.segments.get((network, rack), network)
+
     def forget_addresses(self, *, port: str | None = None, server: str | None = None) -> None:
-        """Believe whatever addresses a port has next, or the ports of a server have from now on."""
-        if server is not None:
-            self.readdressed.add(server)
+        """Believe whatever addresses a port, or the ports of a server, have from now on."""
+        self.readdressed.update(id for id in (port, server) if id is not None)
         self.addresses = {key: value for key, value in self.addresses.items() if key[0] != port and key[1] != server}
 
     async def view(self, server_id: str) -> View | None:
@@ -104,8 +160,8 @@ class Story:
         async with self.world.database.connection() as connection:
             row = await connection.fetchrow(VIEW, server_id)
         return View(
-            status=server.status, task_state=server.task_state, stage=row["stage"], moving=row["moving"],
-            guest_lost=row["guest_lost"], host_down=server.host_down, locked=server.locked,
+            status=server.status, task_state=server.task_state, stage=row["stage"], move=row["move"],
+            copying=row["copying"], guest_lost=row["guest_lost"], host_down=server.host_down, locked=server.locked,
         )  # fmt: skip
 
     async def view_port(self, port_id: str) -> PortView | None:
@@ -117,15 +173,28 @@ class Story:
         stages, macs_taken = frozenset(row["stages"] or ()), frozenset(row["macs_taken"] or ())
         return PortView(bound=row["bound"], stages=stages, macs_taken=macs_taken)
 
-    async def ask(self, action: str, server: str, ask: Callable[[], Awaitable[Any]], *, by: Requester = BY) -> bool:
-        """Ask it of a server; the answer must be the one that the naive table expects."""
+    async def ask(
+        self,
+        action: str,
+        server: str,
+        ask: Callable[[], Awaitable[Any]],
+        *,
+        by: Requester = BY,
+        possible: bool | None = True,
+    ) -> bool:
+        """Ask it of a server; the answer must be the one that the naive table expects.
+
+        possible: whether it can be had of a server whose state allows it; None where nobody can tell.
+        """
         view = await self.view(server)
         expected = expect(action, view, is_admin=by.is_admin)
+        if expected is not False and possible is not True:
+            expected = possible
         why = await find_refusal(ask)
         self.note(action, server, f"refused: {why.split(':')[0]}" if why else "")
-        if why and action in OTHER_REASONS and not why.startswith(OF_STATE):
-            return False
-        assert expected is None or expected is not bool(why), f"{action}: {why or 'accepted'}, and the server is {view}"
+        assert expected is None or expected is not bool(why), (
+            f"{action}: {why or 'accepted'}, and the server is {view}, possible: {possible}"
+        )
         return not why
 
     async def ask_port(self, action: str, port: str, ask: Callable[[], Awaitable[Any]], *, mac: str = "") -> bool:

@@ -1,16 +1,17 @@
 """What users and operators ask in a story: of servers, of ports, of hosts. Some requests die with their process."""
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import replace as copy
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import msgspec
 from tests.conductor.world import BY, KilledHere
 from tests.network.cloud import PROJECT
 from tests.simulation.effects import Fate, Plan, mortal
+from tests.simulation.errors import harm_owner
 from tests.simulation.naive import STANDING
-from tests.simulation.story import Story, find_refusal
+from tests.simulation.story import HOSTS, Story, Want, find_refusal
 
 from roost.clients.local_network import LocalNetwork
 from roost.compute.model.server import MigrationFilter, NicAsked, Requester, ServerRequest, ServerUpdate
@@ -20,7 +21,7 @@ from roost.compute.service import Compute, actions, interfaces, moves
 from roost.compute.service import hosts as host_service
 from roost.compute.service import servers as server_service
 from roost.compute.service.moves import MoveRequest
-from roost.network.model.ports import PortChanges, PortFilter, PortRequest
+from roost.network.model.ports import FixedIpRequest, PortChanges, PortFilter, PortRequest
 from roost.network.service import Networks
 from roost.network.service import ports as port_service
 from roost.platform.errors import DatabaseUnavailable, RoostError
@@ -28,6 +29,7 @@ from roost.platform.errors import DatabaseUnavailable, RoostError
 SERVERS_MAX = 7
 OWNER = msgspec.structs.replace(BY, is_admin=False)
 DYING_SHARE = 0.15
+NAMED_SHARE = 0.15
 POWER = {
     "stop": rules.STOP,
     "start": rules.START,
@@ -46,6 +48,17 @@ MOVES = {
     "shelve": MoveKind.SHELVE,
     "unshelve": MoveKind.UNSHELVE,
 }
+FLAVOR_OF = "SELECT flavor ->> 'name' FROM compute.server WHERE id = $1"
+LIST_SERVERS_OF = "SELECT id FROM compute.server WHERE host = $1 ORDER BY sequence"
+PORT_TO_ATTACH = """
+SELECT p.device_id, p.network_id, (
+    SELECT array_agg(s.provider_uuid) FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
+    WHERE a.port_id = p.id) AS providers
+FROM network.port p WHERE p.id = $1
+"""
+PROVIDER_OF = "SELECT provider_uuid FROM network.subnet WHERE $1::text::inet <<= cidr::inet"
+IS_TAKEN = "SELECT EXISTS (SELECT FROM network.address WHERE host(address) = $1)"
+ADDRESS_OF = "SELECT host(address) FROM network.address WHERE port_id = $1 LIMIT 1"
 FREE_ADDRESSES = """
 SELECT i.total - i.reserved - i.used FROM placement.inventory i JOIN placement.provider p ON p.id = i.provider_id
 WHERE p.uuid = $1
@@ -57,20 +70,32 @@ async def boot(story: Story) -> None:
     if len(story.servers) - len(story.deleted) >= SERVERS_MAX:
         return
     chosen = story.random.sample(story.networks, story.random.choice((1, 1, 2)))
-    nics = tuple(NicAsked(network_id=network) for network in chosen)
+    nics = tuple(_nic_on(story, network) for network in chosen)
     port = story.some(story.ports)
     if port is not None and story.random.random() < 0.5:
         nics = (NicAsked(port_id=port), *nics[1:])
-    count = story.random.choice((1, 1, 2)) if not any(nic.port_id for nic in nics) else 1
-    request = ServerRequest(name="web", flavor_ref=story.random.choice(("small", "large")), nics=nics, count=count)
+    flavor, named = story.random.choice(("small", "large")), any(nic.port_id or nic.fixed_ip for nic in nics)
+    count = story.random.choice((1, 1, 2)) if not named else 1
+    request = ServerRequest(name="web", flavor_ref=flavor, nics=nics, count=count)
     try:
         made = await server_service.create_servers(story.world.compute, request, project_id=PROJECT, user_id="user")
     except RoostError as error:
         story.note("boot refused:", type(error).__name__)
-        assert any(nic.port_id for nic in nics), error  # noqa: PT017 - the error is an answer
+        assert named, error  # noqa: PT017 - the error is an answer
         return
+    async with story.world.database.connection() as connection:
+        named_addresses = [nic.fixed_ip or await connection.fetchval(ADDRESS_OF, nic.port_id) for nic in nics]
+    rack = next((rack for address in named_addresses if (rack := story.rack_of(address))), None)
+    want = Want(flavor, tuple(nic.network_id for nic in nics if nic.network_id), named, rack)
+    story.wants |= dict.fromkeys(made.server_ids, want)
     story.servers += made.server_ids
     story.note("boot", *made.server_ids, "with", *[nic.port_id or "a network" for nic in nics])
+
+
+def _nic_on(story: Story, network: str) -> NicAsked:
+    """Return a NIC on the network, with an address of its user's choice now and then."""
+    named = story.random.random() < NAMED_SHARE
+    return NicAsked(network_id=network, fixed_ip=story.draw_address(network) if named else None)
 
 
 async def delete(story: Story) -> None:
@@ -105,7 +130,17 @@ async def move(story: Story) -> None:
         name = "unshelve"
     flavor = story.random.choice(("small", "large")) if name == "resize" else None
     request, by = MoveRequest(kind=MOVES[name], flavor_ref=flavor), _who(story)
-    await story.ask(name, server, lambda: moves.begin_move(story.world.compute, server, request, by), by=by)
+    possible = flavor is None or await _flavor_of(story, server) != flavor
+
+    async def ask() -> None:
+        await moves.begin_move(story.world.compute, server, request, by)
+
+    await story.ask(name, server, ask, by=by, possible=possible)
+
+
+async def _flavor_of(story: Story, server: str) -> str | None:
+    async with story.world.database.connection() as connection:
+        return cast("str | None", await connection.fetchval(FLAVOR_OF, server))
 
 
 async def end_move(story: Story) -> None:
@@ -134,7 +169,10 @@ async def reset(story: Story) -> None:
         view, active = await story.view(server), story.random.random() < 0.5
         if view is None or view.status in (*STANDING, "ERROR"):
             name = "reset-active" if active else "reset-error"
-            await story.ask(name, server, lambda: actions.reset_state(story.world.compute, server, BY, active=active))
+            if await story.ask(
+                name, server, lambda: actions.reset_state(story.world.compute, server, BY, active=active)
+            ):
+                story.harmed.add(server)
 
 
 async def abort(story: Story) -> None:
@@ -142,33 +180,33 @@ async def abort(story: Story) -> None:
     only = MigrationFilter(kind=MoveKind.LIVE.value, open=True)
     compute = story.world.compute
     for migration in await moves.list_migrations(compute, only, marker=None, limit=1):
-        with suppress(RoostError):
-            if story.random.random() < 0.3:
-                await moves.force_complete(compute, migration.server_id, migration.id, BY)
-                story.note("force", migration.server_id)
-            else:
-                await moves.abort_migration(compute, migration.server_id, migration.id)
-                story.note("abort", migration.server_id)
+        server = migration.server_id
+        if story.random.random() < 0.3:
+            await story.ask("force", server, partial(moves.force_complete, compute, server, migration.id, BY))
+        else:
+            await story.ask("abort", server, partial(moves.abort_migration, compute, server, migration.id))
 
 
 async def evacuate(story: Story) -> None:
     """Evacuate all servers of a host that has no power."""
     for host in sorted(story.hosts.off)[:1]:
-        for server in story.servers:
-            with suppress(RoostError):
-                if (await server_service.get_server(story.world.compute, server)).host == host:
-                    request = MoveRequest(kind=MoveKind.EVACUATE, readdress=story.random.random() < 0.3)
-                    if request.readdress:
-                        story.forget_addresses(server=server)
-                    await moves.begin_move(story.world.compute, server, request, BY)
-                    story.note("evacuate", server)
+        for server in await _list_servers_of(story, host):
+            request = MoveRequest(kind=MoveKind.EVACUATE, readdress=story.random.random() < 0.3)
+            if request.readdress:
+                story.forget_addresses(server=server)
+            await story.ask("evacuate", server, partial(moves.begin_move, story.world.compute, server, request, BY))
+
+
+async def _list_servers_of(story: Story, host: str) -> list[str]:
+    async with story.world.database.connection() as connection:
+        return [row[0] for row in await connection.fetch(LIST_SERVERS_OF, host)]
 
 
 async def attach(story: Story) -> None:
     """Give a server a NIC: a new one, or a port of the user's own."""
     if (server := story.some(story.servers)) is None:
         return
-    nic = NicAsked(network_id=story.random.choice(story.networks))
+    nic = _nic_on(story, story.random.choice(story.networks))
     port = story.some(story.ports)
     if port is not None and story.random.random() < 0.3:
         nic = NicAsked(port_id=port)
@@ -176,7 +214,25 @@ async def attach(story: Story) -> None:
     async def ask(compute: Compute) -> None:
         await interfaces.attach_interface(compute, server, nic, BY, permissions=None)
 
-    await _may_die(story, lambda networks: ask(_with(story, networks)), "attach", server)
+    possible = await _can_attach(story, server, nic)
+    await _may_die(story, lambda networks: ask(_with(story, networks)), "attach", server, possible=possible)
+
+
+async def _can_attach(story: Story, server: str, nic: NicAsked) -> bool:
+    """Return whether the NIC has an address that the server's host reaches, or can get one; and is nobody else's."""
+    async with story.world.database.connection() as connection:
+        host = await connection.fetchval("SELECT host FROM compute.server WHERE id = $1", server)
+        port = await connection.fetchrow(PORT_TO_ATTACH, nic.port_id)
+        if host is None or (port is not None and port["device_id"]):
+            return False
+        provider = story.provider_of(str(nic.network_id or port["network_id"]), HOSTS[host])
+        if port is not None and port["providers"]:
+            return {str(uuid) for uuid in port["providers"]} == {provider}
+        if nic.fixed_ip is not None:
+            reached = str(await connection.fetchval(PROVIDER_OF, nic.fixed_ip)) == provider
+            if not reached or await connection.fetchval(IS_TAKEN, nic.fixed_ip):
+                return False
+        return bool(await connection.fetchval(FREE_ADDRESSES, provider) > 0)
 
 
 async def detach(story: Story) -> None:
@@ -212,8 +268,12 @@ async def make_port(story: Story) -> None:
     """Make a port: refused only where each address is somebody's."""
     network = story.random.choice(story.networks)
     async with story.world.database.connection() as connection:
-        free = await connection.fetchval(FREE_ADDRESSES, network)  # None: a routed network, where none is given now
-    request = PortRequest(network_id=network, project_id=PROJECT)
+        named = story.draw_address(network) if story.random.random() < NAMED_SHARE else None
+        provider = await connection.fetchval(PROVIDER_OF, named) if named else network
+        taken = named is not None and await connection.fetchval(IS_TAKEN, named)
+        free = await connection.fetchval(FREE_ADDRESSES, provider)  # None: a routed network, where none is given now
+    fixed_ips = None if named is None else (FixedIpRequest(ip_address=named),)
+    request = PortRequest(network_id=network, project_id=PROJECT, fixed_ips=fixed_ips)
 
     async def ask(networks: Networks) -> None:
         port = await port_service.create_port(networks, request)
@@ -226,7 +286,9 @@ async def make_port(story: Story) -> None:
     why = await find_refusal(lambda: ask(story.world.networks))
     if why:
         story.note("port refused:", why.split(":")[0])
-    assert bool(why) == (free is not None and free <= 0), f"a port: {why or 'accepted'}, with {free} addresses free"
+    assert bool(why) == (taken or (free is not None and free <= 0)), (
+        f"a port: {why or 'accepted'}, with {free} addresses free, and {named} taken: {taken}"
+    )
 
 
 async def change_port(story: Story) -> None:
@@ -259,6 +321,7 @@ async def delete_port(story: Story) -> None:
     """Delete a port, of a server's too."""
     if (port := await _some_port(story)) is None:
         return
+    await harm_owner(story, port)
 
     async def ask(networks: Networks) -> None:
         await port_service.delete_port(networks, port)
@@ -290,11 +353,13 @@ def _plan(story: Story) -> Plan | None:
     return Plan(fate, story.random.choice((1, 1, 2, 3)))
 
 
-async def _may_die(story: Story, ask: Callable[[Networks], Awaitable[Any]], action: str, server: str) -> None:
+async def _may_die(
+    story: Story, ask: Callable[[Networks], Awaitable[Any]], action: str, server: str, *, possible: bool = True
+) -> None:
     if (plan := _plan(story)) is not None:
         await _die(story, ask, plan, action, server)
     else:
-        await story.ask(action, server, lambda: ask(story.world.networks))
+        await story.ask(action, server, lambda: ask(story.world.networks), possible=possible)
 
 
 async def _die(story: Story, ask: Callable[[Networks], Awaitable[Any]], plan: Plan, *words: str) -> None:

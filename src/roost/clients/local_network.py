@@ -22,6 +22,7 @@ class LocalNetwork(Local[Networks]):
     read_ports = method(moves.read_ports)
     add_bindings = method(moves.add_bindings)
     drop_bindings = method(moves.drop_bindings)
+    return_ports = method(moves.return_ports)
     readdress_ports = method(moves.readdress_ports)
     trim_claims = method(moves.trim_claims)
     unbind_ports = method(moves.unbind_ports)

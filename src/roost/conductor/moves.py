@@ -250,7 +250,6 @@ def _restored(lease: Lease, build: Build, guests: dict[str, GuestPlace]) -> Stag
 
 async def _return_ports(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """Bind the ports to their sources, or to no host; return those of whose servers all are."""
-    network = lease.conductor.network
     builds_offloaded = [build for build in builds if _move(build).source_host is None]
     builds_to_bind = [build for build in builds if _move(build).source_host is not None]
     if builds_offloaded:
@@ -268,16 +267,14 @@ async def _return_ports(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         for port in ports.get(build.work.server_id, ())
     ]  # fmt: skip
     crash_point("restore.before-bind")
-    answers = await network.bind_ports(binds) if binds else []
+    answers = await lease.conductor.moves.return_ports(binds) if binds else []
     crash_point("restore.after-bind")
-    refused = [
-        (bind.server_id, answer) for bind, answer in zip(binds, answers, strict=True) if isinstance(answer, BindRefused)
-    ]
-    servers_bound = ports.keys() - {server_id for server_id, answer in refused if answer.changed}
-    ids_readdressed = {build.work.server_id for build in builds_to_bind if may_readdress(build.work)}
-    ids_unreached = ids_readdressed & {server_id for server_id, answer in refused if not answer.changed}
-    if ids_unreached:  # they have their new addresses, which the source does not reach
-        await lease.conductor.moves.unbind_ports(sorted(ids_unreached))
+    ids_changed = {
+        bind.server_id
+        for bind, answer in zip(binds, answers, strict=True)
+        if isinstance(answer, BindRefused) and answer.changed
+    }
+    servers_bound = ports.keys() - ids_changed
     return [*builds_offloaded, *(build for build in builds_to_bind if build.work.server_id in servers_bound)]
 
 

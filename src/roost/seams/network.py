@@ -323,6 +323,15 @@ class MoveClient(Protocol):
         Remote: DELETE /v2.0/ports/{id}/bindings/{host}.
         """
 
+    async def return_ports(self, binds: Sequence[PortBind]) -> list[Bound | BindRefused]:
+        """Bind ports to the hosts that their servers came from; in order.
+
+        A port whose addresses the host does not reach loses them, and what it claims for them is returned; one that has
+        none is bound without any. Refused: a port that changed, is gone, or is another server's.
+
+        Remote: PUT /v2.0/ports/{id} with binding:host_id, and empty fixed_ips where that fails.
+        """
+
     async def readdress_ports(self, binds: Sequence[PortBind]) -> list[Bound | BindRefused]:
         """Bind ports that have addresses with the ones that are claimed beside them instead; in order.
 

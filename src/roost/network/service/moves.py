@@ -3,7 +3,7 @@
 A server that runs keeps its ports as they are: nothing is reserved, and whoever changes one makes it a new revision.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Binding, Port, PortFilter
 from roost.network.rules import bindings, segments
@@ -82,6 +82,33 @@ async def drop_bindings(networks: Networks, hosts_by_server: Sequence[tuple[str,
         pairs = [(port_id, host) for server_id, host in hosts_by_server for port_id in ports_by_server[server_id]]
         ids_changed = await store.delete_of_ports(tx, [port_id for port_id, _ in pairs], [host for _, host in pairs])
         await ports.touch(tx, ids_changed)
+
+
+async def return_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list[seam.Bound | seam.BindRefused]:
+    """See MoveClient.return_ports."""
+    async with networks.database.transaction() as tx:
+        answers = await builds.bind_batch(networks, tx, binds, building=False)
+        ports_locked = await ports.lock_ports(tx, sorted({bind.port_id for bind in binds}))
+        hosts_unreached = {
+            bind.port_id: bind.host
+            for bind, answer in zip(binds, answers, strict=True)
+            if isinstance(answer, seam.BindRefused) and not answer.changed and _is_of(bind, ports_locked)
+        }
+        ids = sorted(hosts_unreached)
+        async with telling(networks, tx, ids):
+            dropped = [(item.subnet_id, item.address) for port_id in ids for item in ports_locked[port_id].addresses]
+            await assignments.unassign(tx, dropped)
+            revisions = await ports.bind(tx, ids, [hosts_unreached[port_id] for port_id in ids], VIF_TYPE_BOUND)
+        await claims.insert_releases(tx, ids)
+    crash_point("port.after-unassign")
+    await releases.work_off_now(networks, ids)
+    bound = {port_id: seam.Bound(port_id, (), revision) for port_id, revision in revisions.items()}
+    return [bound.get(answer.port_id, answer) for answer in answers]
+
+
+def _is_of(bind: seam.PortBind, ports_locked: Mapping[str, Port]) -> bool:
+    port = ports_locked.get(bind.port_id)
+    return port is not None and port.device_id == bind.server_id
 
 
 class _Refused(Exception):
