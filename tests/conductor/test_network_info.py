@@ -2,9 +2,11 @@
 
 import pytest
 from tests.conductor.test_pipeline import ports_of
-from tests.conductor.world import World
+from tests.conductor.world import BY, World
 from tests.network.cloud import PROJECT
 
+from roost.compute.model.server import NicAsked
+from roost.compute.service.interfaces import attach_interface
 from roost.compute.service.network_info import NetworkInfoHealer, heal_network_info
 from roost.compute.service.nics import ports_changed
 from roost.network.model import PortRequest
@@ -83,7 +85,27 @@ async def test_a_users_port_is_kept_whatever_the_network_info_says(world: World,
         await write_info(world, kept.replace('"preserve_on_delete": true', '"preserve_on_delete": false'))
     await world.delete(server)
     await world.run()
+    assert world.agent_network.deleted == []
     assert [one for one, _, _ in await ports_of(world)] == [port.id]
+    await world.settled()
+
+
+async def test_an_old_agent_deletes_what_was_made_for_a_nic_and_the_conductor_what_came_later(world: World) -> None:
+    await world.set_version("r1-h1", 1)
+    network = await world.routed(rack1="10.1.0.0/28")
+    users = [await create_port(world.networks, PortRequest(network_id=network.id, project_id=PROJECT)) for _ in "ab"]
+    (server,) = await world.boot(network.id, port_id=users[0].id)
+    await world.run()
+    (made,) = {port_id for port_id, _, _ in await ports_of(world)} - {port.id for port in users}
+    for nic in (NicAsked(network_id=network.id), NicAsked(port_id=users[1].id)):
+        await attach_interface(world.compute, server, nic, BY, permissions=None)
+    await world.delete(server)
+    await world.run()
+    assert (world.agent_network.deleted, sorted(world.agent_network.detached)) == (
+        [made],
+        sorted(port.id for port in users),
+    )
+    assert sorted(port_id for port_id, _, _ in await ports_of(world)) == sorted(port.id for port in users)
     await world.settled()
 
 
