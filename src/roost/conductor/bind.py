@@ -183,7 +183,7 @@ def _information(
     """Return what the host is told of a port. bound: None where its agent is to make or bind it."""
     work = build.work
     asked = any(nic.port_id_of(work.server_id) == port.id for nic in work.spec.nics)
-    maker = "roost" if not asked else "conductor" if work.stages.makes_ports else "agent"
+    maker = work.stages.port_maker if asked else "roost"
     return ServerPort(
         port_id=None if port.pools else port.id,
         tag=port.tag,

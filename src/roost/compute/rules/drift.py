@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from roost.compute.model.cloud import Host
+from roost.compute.model.work import EARLY, BuildOrder
 from roost.platform.drift import Drift, Kind, RepairedBy
 from roost.seams.compute import RequestSpec, ServerPort
 from roost.seams.network import AttachedPort, HostReach
@@ -41,17 +42,23 @@ SERVER_PORTS_WRONG = Kind("server-ports-wrong",
 # fmt: on
 
 
-class QuietServer(Struct, frozen=True, kw_only=True):
-    """An ACTIVE server that nothing works on. provider_uuid: its host's, None for a host that is not known."""
+class ServerNetwork(Struct, frozen=True, kw_only=True):
+    """What is kept with a server of its ports, and what of the server that follows from. order: None for the early."""
 
     id: str
-    name: str
     project_id: str
+    spec: RequestSpec
+    ports: tuple[ServerPort, ...]
+    order: BuildOrder | None = None
+
+
+class QuietServer(ServerNetwork, frozen=True, kw_only=True):
+    """An ACTIVE server that nothing works on. provider_uuid: its host's, None for a host that is not known."""
+
+    name: str
     user_id: str
     host: str | None
     provider_uuid: str | None
-    spec: RequestSpec
-    ports: tuple[ServerPort, ...]
 
 
 def claim_of(server: QuietServer, claim_held: Allocations) -> dict[str, dict[str, int]]:
@@ -101,17 +108,15 @@ def own_ports(project_id: str, ports: Sequence[AttachedPort]) -> tuple[AttachedP
     return tuple(port for port in ports if port.project_id in (None, project_id))
 
 
-def network_information(
-    kept: Sequence[ServerPort], ports: Sequence[AttachedPort], tags: Mapping[str, str] = {}
-) -> tuple[ServerPort, ...]:
-    """Return what is kept with the server of its ports, as they are: those known first, in their order.
-
-    tags: port id -> the tag of its NIC, in the order of the NICs, for what is not kept any more.
-    """
-    known = {_key(port.port_id, port.tag): port for port in kept}
+def network_information(server: ServerNetwork, ports: Sequence[AttachedPort]) -> tuple[ServerPort, ...]:
+    """Return what is to be kept with the server of its ports: those known first, in their order, then its NICs."""
+    known = {_key(port.port_id, port.tag): port for port in server.ports}
+    nics = server.spec.nics
+    tags = {key: nic.tag for nic in nics for key in (nic.port_id_of(server.id), _key(None, nic.tag))}
     order = {key: number for number, key in enumerate((*known, *(key for key in tags if key not in known)))}
+    port_maker = (server.order or EARLY).port_maker
     return tuple(
-        _information(known.get(key), port, tags.get(key, port.tag))
+        _information(known.get(key), port, tags.get(key, port.tag), port_maker if key in tags else "roost")
         for key, port in sorted(
             ((_key(port.id, port.tag), port) for port in ports),
             key=lambda pair: (order.get(pair[0], len(order)), pair[0]),
@@ -119,9 +124,8 @@ def network_information(
     )
 
 
-def _information(kept: ServerPort | None, port: AttachedPort, tag: str) -> ServerPort:
+def _information(kept: ServerPort | None, port: AttachedPort, tag: str, port_maker: str) -> ServerPort:
     """Return what is kept of a port as it is; a revision alone is no change."""
-    known = kept.created_by if kept is not None and kept.created_by not in ("", "user") else "roost"
     now = ServerPort(
         port_id=port.id,
         tag=kept.tag if kept else tag,
@@ -131,7 +135,7 @@ def _information(kept: ServerPort | None, port: AttachedPort, tag: str) -> Serve
         addresses=tuple(sorted(port.addresses, key=lambda text: _number(text))),
         preserve_on_delete=port.preserve_on_delete,
         segment=port.provider_uuid,
-        created_by="user" if port.preserve_on_delete else known,
+        created_by="user" if port.preserve_on_delete else port_maker,
         binding="bound" if port.host is not None or port.id is None else "unbound",
         revision=port.revision,
     )
