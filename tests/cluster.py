@@ -338,12 +338,13 @@ async def _answers(dsn: str) -> bool:
 
 async def boot(
     client: CloudClient, network: str | Sequence[Mapping[str, str]], *, count: int = 1, name: str = "web"
-) -> None:
-    """Ask for `count` servers of the flavor `small`, in one request."""
+) -> str:
+    """Ask for `count` servers of the flavor `small`, in one request; the id of the first, as it is answered."""
     networks = [{"uuid": network}] if isinstance(network, str) else [dict(one) for one in network]
     flavor = next(one["id"] for one in await client.list_flavors() if one["name"] == "small")
     server = {"name": name, "flavorRef": flavor, "networks": networks, "min_count": count, "max_count": count}
-    await client.call("POST", "/compute/v2.1/servers", {"server": {**server, "imageRef": ""}})
+    answer = await client.call("POST", "/compute/v2.1/servers", {"server": {**server, "imageRef": ""}})
+    return str(answer["server"]["id"])
 
 
 async def network_ids(client: CloudClient) -> dict[str, str]:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from roost.compute.model.cloud import Host
 from roost.compute.model.server import QuietServer
+from roost.compute.model.work import EARLY, BuildOrder
 from roost.compute.rules.drift import (
     HOST_WRONG,
     MIRROR_WRONG,
@@ -18,8 +19,10 @@ from roost.compute.rules.drift import (
     network_information,
     own_ports,
 )
+from roost.compute.rules.orders import EARLY_CREATE, LATE
+from roost.compute.rules.orders import FLAT as FLAT_ORDER
 from roost.seams.compute import RequestSpec, ServerPort
-from roost.seams.network import AttachedPort, HostReach
+from roost.seams.network import AttachedPort, HostReach, Nic
 from roost.seams.placement import DISABLED, Inventory, ProviderState
 
 SERVER = QuietServer(
@@ -70,8 +73,46 @@ def test_a_port_of_another_project_is_none_of_the_servers(project_id: str | None
 def test_network_information_is_what_the_ports_are(
     kept: tuple[ServerPort, ...], ports: tuple[AttachedPort, ...], now: tuple[ServerPort, ...]
 ) -> None:
-    assert network_information(kept, ports) == now
-    assert network_information(now, ports) == now, "twice is once"
+    assert network_information(replace(SERVER, ports=kept), ports) == now
+    assert network_information(replace(SERVER, ports=now), ports) == now, "twice is once"
+
+
+SERVER_ID = "5b5c0e4e-2fa1-4a57-9d53-0016d3cca427"
+NICS = (Nic(tag="a", network_id="flat"), Nic(tag="b", port_id="mine"), Nic(tag="c", network_id="n"))
+MADE_ID = NICS[2].port_id_of(SERVER_ID)
+
+
+@pytest.mark.parametrize(
+    ("order", "maker"),
+    [
+        (None, "conductor"),
+        (EARLY, "conductor"),
+        (EARLY_CREATE, "conductor"),
+        (LATE, "agent"),
+        (FLAT_ORDER, "conductor"),
+    ],
+)
+@pytest.mark.parametrize("said", ["", "user", "agent", "conductor", "roost"])
+def test_who_made_a_port_follows_from_the_port_and_the_servers_order(
+    order: BuildOrder | None, maker: str, said: str
+) -> None:
+    spec = RequestSpec(vcpus=1, memory_mb=1, disk_gb=0, nics=NICS)
+    server = replace(SERVER, id=SERVER_ID, spec=spec, order=order)
+    ports = (
+        replace(PORT, id="later", tag=""),
+        replace(PORT, id=MADE_ID, tag=""),
+        replace(PORT, id="mine", tag="", preserve_on_delete=True),
+        replace(FLAT, tag="a"),
+    )
+    rebuilt = network_information(server, ports)
+    assert [(port.port_id, port.tag, port.created_by) for port in rebuilt] == [
+        (None, "a", maker),
+        ("mine", "b", "user"),
+        (MADE_ID, "c", maker),
+        ("later", "", "roost"),
+    ]
+    wrong = tuple(replace(port, created_by=said) for port in rebuilt)
+    assert network_information(replace(server, ports=wrong), ports) == rebuilt
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 import pytest
 from tests.conductor.test_pipeline import ports_of
-from tests.conductor.world import World
+from tests.conductor.world import BY, World
 from tests.network.cloud import PROJECT
 
+from roost.compute.model.server import NicAsked
+from roost.compute.service import network_info
+from roost.compute.service.interfaces import attach_interface
 from roost.compute.service.network_info import NetworkInfoHealer, heal_network_info
 from roost.compute.service.nics import ports_changed
 from roost.network.model.ports import PortRequest
@@ -31,9 +34,12 @@ async def infos(world: World) -> list[str]:
         return [row[0] for row in await connection.fetch("SELECT network_info::text FROM compute.server ORDER BY id")]
 
 
-async def test_what_was_emptied_is_rebuilt_from_the_ports(world: World) -> None:
+@pytest.mark.parametrize("version", [1, 2, 3])
+async def test_what_was_emptied_is_rebuilt_from_the_ports(world: World, version: int) -> None:
+    await world.set_version("r1-h1", version)
     network = await world.routed(rack1="10.1.0.0/28")
-    servers = await world.boot(network.id, count=3)
+    users = await create_port(world.networks, PortRequest(network_id=network.id, project_id=PROJECT))
+    servers = [*await world.boot(network.id, count=2), *await world.boot(network.id, port_id=users.id)]
     await world.run()
     assert await heal_network_info(world.compute, servers) == []
     before = await infos(world)
@@ -42,8 +48,7 @@ async def test_what_was_emptied_is_rebuilt_from_the_ports(world: World) -> None:
     assert ([item.written for item in differing], await infos(world)) == ([False] * 3, ["[]"] * 3)
     healed = await heal_network_info(world.compute, servers)
     assert [item.written for item in healed] == [True] * 3
-    rebuilt = [text.replace('"created_by": "roost"', '"created_by": "conductor"') for text in await infos(world)]
-    assert rebuilt == before
+    assert await infos(world) == before
     assert await heal_network_info(world.compute, servers) == []
     await world.settled()
 
@@ -58,6 +63,22 @@ async def test_a_round_goes_on_behind_the_last_one_and_begins_anew(world: World)
     assert "[]" not in await infos(world)
     await write_info(world)
     assert len(await healer.heal_round()) == 2
+
+
+async def test_what_differs_is_found_on_the_last_of_several_pages(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network_info, "PAGE", 2)
+    network = await world.routed(rack1="10.1.0.0/28")
+    *_, last = sorted(await world.boot(network.id, count=5))
+    await world.run()
+    assert await network_info.find_differing(world.compute) == []
+    async with world.database.connection() as connection:
+        await connection.execute("UPDATE compute.server SET network_info = '[]' WHERE id = $1", last)
+    assert [item.server_id for item in await network_info.find_differing(world.compute)] == [last]
+    healed = await NetworkInfoHealer(world.compute, repairs_max=1000).heal_round()
+    assert [(item.server_id, item.written) for item in healed] == [(last, True)]
+    assert await network_info.find_differing(world.compute) == []
 
 
 async def test_a_server_that_is_worked_on_is_left_alone(world: World) -> None:
@@ -83,7 +104,27 @@ async def test_a_users_port_is_kept_whatever_the_network_info_says(world: World,
         await write_info(world, kept.replace('"preserve_on_delete": true', '"preserve_on_delete": false'))
     await world.delete(server)
     await world.run()
+    assert world.agent_network.deleted == []
     assert [one for one, _, _ in await ports_of(world)] == [port.id]
+    await world.settled()
+
+
+async def test_an_old_agent_deletes_what_was_made_for_a_nic_and_the_conductor_what_came_later(world: World) -> None:
+    await world.set_version("r1-h1", 1)
+    network = await world.routed(rack1="10.1.0.0/28")
+    users = [await create_port(world.networks, PortRequest(network_id=network.id, project_id=PROJECT)) for _ in "ab"]
+    (server,) = await world.boot(network.id, port_id=users[0].id)
+    await world.run()
+    (made,) = {port_id for port_id, _, _ in await ports_of(world)} - {port.id for port in users}
+    for nic in (NicAsked(network_id=network.id), NicAsked(port_id=users[1].id)):
+        await attach_interface(world.compute, server, nic, BY, permissions=None)
+    await world.delete(server)
+    await world.run()
+    assert (world.agent_network.deleted, sorted(world.agent_network.detached)) == (
+        [made],
+        sorted(port.id for port in users),
+    )
+    assert sorted(port_id for port_id, _, _ in await ports_of(world)) == sorted(port.id for port in users)
     await world.settled()
 
 

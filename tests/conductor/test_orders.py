@@ -8,8 +8,10 @@ import pytest
 from tests.conductor.test_pipeline import ports_of
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
+from tests.next_call import instead
 
 from roost.compute.model.work import Credentials, MoveKind
+from roost.compute.rules.orders import VERSION_EARLY
 from roost.compute.service.work import lease_work
 from roost.conductor.context import Build, Lease
 from roost.conductor.pipeline import carry
@@ -89,6 +91,60 @@ async def test_a_retry_takes_the_same_port_and_address_along_in_every_order(worl
     assert (same, kept) == (port, address)
     assert now_on != host
     assert await world.statuses() == {server: "ACTIVE"}
+    await world.settled()
+
+
+async def failures_of(world: World, server: str) -> int:
+    """How many launches and binds of the build have failed."""
+    async with world.database.connection() as connection:
+        return int(await connection.fetchval("SELECT failures FROM compute.work WHERE server_id = $1", server))
+
+
+def refuse_next_bind(world: World, version: int) -> list[str]:
+    """Have the next host on which a port is to be bound reach nothing by then; the list gets its name."""
+    owner, name = (
+        (world.agent_network, "take_port") if version < VERSION_EARLY else (world.compute.network, "bind_ports")
+    )
+    unreachable: list[str] = []
+
+    async def refuse(real: Any, wanted: Any) -> Any:
+        unreachable.append(wanted.host if version < VERSION_EARLY else wanted[0].host)
+        await world.compute.network.set_hosts({unreachable[0]: []})
+        return await real(wanted)
+
+    instead(owner, name, refuse)
+    return unreachable
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("launches_failed", [0, 1])
+async def test_a_refused_bind_is_tried_elsewhere_with_the_same_ports_in_every_order(
+    world: World, version: int, launches_failed: int
+) -> None:
+    """Once a launch has failed the ports have addresses, which they keep on the same segment."""
+    await world.hosts("r1-h3", reach=["rack1"])
+    await world.set_version("r1-h1", version)
+    network = await world.routed(rack1="10.1.0.0/29")
+    (server,) = await world.boot(network.id, network.id)
+    port_ids = sorted(Nic(tag=tag).port_id_of(server) for tag in "01")
+    if launches_failed:
+        await world.conduct()
+        await world.serve_hosts(failing=["r1-h1", "r1-h2", "r1-h3"])
+    before = {port_id: address for port_id, _, address in await ports_of(world)}
+    assert sorted(before) == (port_ids if launches_failed else [])
+    unreachable = refuse_next_bind(world, version)
+    await world.conduct()
+    if version < VERSION_EARLY:
+        await world.serve_hosts()
+        await world.conduct()
+    assert await failures_of(world, server) == launches_failed + 1
+    await world.run()
+    after = {port_id: (host, address) for port_id, host, address in await ports_of(world)}
+    assert sorted(after) == port_ids
+    assert before == {port_id: after[port_id][1] for port_id in before}
+    assert unreachable[0] not in {host for host, _ in after.values()}
+    assert await world.statuses() == {server: "ACTIVE"}
+    await world.compute.network.set_hosts({unreachable[0]: ["rack1"]})
     await world.settled()
 
 

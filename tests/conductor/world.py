@@ -11,11 +11,14 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 from tests.agent.cloud import AGENT
+from tests.conductor.agent_network import LocalAgentNetwork
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT, Cloud
 from tests.next_call import instead
 from tests.placements import ARRANGEMENT, Arrangement, open_placement
 
+from roost.agent.drivers import LaunchFailed
+from roost.agent.ports import AgentPorts
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
 from roost.compute.model.server import NicAsked, Requester, ServerRequest
@@ -35,15 +38,12 @@ from roost.conductor.pipeline import carry, run_once
 from roost.conductor.settings import ConductorSettings
 from roost.network.model.networks import Network
 from roost.network.service import Networks
-from roost.network.service.agent_ports import AgentPort, take_port
 from roost.network.service.reconciler import reconcile_once as reconcile_ports
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.env import Env
-from roost.platform.errors import Conflict
 from roost.platform.wakeup import Wakeups
 from roost.seams.agent import GuestOrder, GuestReport, HostReport
-from roost.seams.network import Nic
 
 LEASE_S = 30.0
 BY = Requester(request_id="req-1", project_id=PROJECT, user_id="user", is_admin=True)
@@ -83,6 +83,10 @@ class World:
     running: set[tuple[str, str]] = field(default_factory=set)
     versions: dict[str, int] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)
+    agent_network: LocalAgentNetwork = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.agent_network = LocalAgentNetwork(self.networks)
 
     @classmethod
     async def make(
@@ -229,6 +233,8 @@ class World:
                 self.launches.append((order.server_id, order.host))
                 await self.report(order.server_id, order.host, order.attempt, "begun")
                 state = state if await self._take_ports(order) and order.host not in failing else "failed"
+            elif state == "absent":
+                await self._agent_ports(order.host).give_back(order)
             elif state in refused:
                 state = "failed" if self.states[order.server_id, order.host] == "incoming" else "unchanged"
             self._note(order.server_id, order.host, order.attempt, state)
@@ -238,28 +244,16 @@ class World:
 
     async def _take_ports(self, order: GuestOrder) -> bool:
         """The host's agent makes and binds what is missing; whether it could."""
-        tasks = []
-        for port in order.ports:
-            if port.binding == "bound":
-                continue
-            nic = Nic(tag=port.tag, network_id=port.network_id, fixed_ip=port.fixed_ip)
-            if port.preserve_on_delete:
-                nic = Nic(tag=port.tag, port_id=port.port_id)
-            wanted = AgentPort(
-                server_id=order.server_id,
-                project_id=PROJECT,
-                nic=nic,
-                host=order.host,
-                revision=port.revision or None,
-            )
-            tasks.append(wanted)
-        for wanted in tasks:
-            try:
-                await take_port(self.networks, wanted)
-            except Conflict as error:
-                self.refusals.append(str(error))
-                return False
+        try:
+            await self._agent_ports(order.host).take(order)
+        except LaunchFailed as error:
+            self.refusals.append(str(error))
+            return False
         return True
+
+    def _agent_ports(self, host: str) -> AgentPorts:
+        """The part of the host's agent that is about ports, of its version."""
+        return AgentPorts(self.agent_network, service_version=self.versions.get(host, AGENT.service_version))
 
     def _note(self, server_id: str, host: str, attempt: int, state: str) -> None:
         """A host does what it was asked for: no two guests of one server ever have their NICs up."""

@@ -20,7 +20,7 @@ from roost.compute.model.work import BuildOrder, Credentials, Heartbeat
 from roost.compute.rules.orders import LATE, VERSION_EARLY, order_of
 from roost.compute.service import Compute
 from roost.compute.service.cells import count_silent_cells, list_heartbeats
-from roost.compute.service.network_info import heal_network_info, list_server_ids
+from roost.compute.service.network_info import find_differing
 from roost.compute.service.orders import count_agent_versions, list_hosts_below
 from roost.network.settings import NetworkSettings
 
@@ -96,13 +96,12 @@ def list_checks(facts: Facts) -> list[CheckResult]:
 
 async def _read(compute: Compute, settings: NetworkSettings) -> Facts:
     silent_after_s = compute.settings.host_down_after_s
-    differing = await heal_network_info(compute, await list_server_ids(compute, after=""), dry_run=True)
     return Facts(
         hosts_by_version=await count_agent_versions(compute),
         hosts_below=tuple(await list_hosts_below(compute, VERSION_EARLY, limit=HOSTS_SHOWN)),
         conductors=tuple(beat for beat in await list_heartbeats(compute) if beat.silent_s < silent_after_s),
         silent_cells=await count_silent_cells(compute),
-        info_differs=len(differing),
+        info_differs=len(await find_differing(compute)),
         settings=settings,
     )
 
@@ -184,7 +183,7 @@ def _cells(facts: Facts) -> CheckResult:
 
 def _network_info(facts: Facts) -> CheckResult:
     if not facts.info_differs:
-        details = "What is kept with servers of their ports is so, as far as was looked."
+        details = "What is kept with servers of their ports is what the ports are."
         return CheckResult(name="network info", result=READY, details=details)
     details = f"{facts.info_differs} servers or more have another than their ports: roost-manage heal_network_info"
     return CheckResult(name="network info", result=WARNING, details=details)

@@ -182,8 +182,8 @@ def _information(
 ) -> ServerPort:
     """Return what the host is told of a port. bound: None where its agent is to make or bind it."""
     work = build.work
-    is_users_port = any(nic.port_id_of(work.server_id) == port.id for nic in work.spec.nics)
-    maker = "roost" if not is_users_port else "conductor" if work.stages.makes_ports else "agent"
+    is_of_nic = any(nic.port_id_of(work.server_id) == port.id for nic in work.spec.nics)
+    maker = work.stages.port_maker if is_of_nic else "roost"
     return ServerPort(
         port_id=None if port.pools else port.id,
         tag=port.tag,

@@ -70,9 +70,9 @@ class ServerPort(Struct, frozen=True, kw_only=True):
     """One NIC of a server as last bound. preserve_on_delete: the user's own port, kept when the server goes.
 
     port_id: None on a flat network of the legacy kind, which has no ports. segment: the provider of its addresses.
-    created_by: user, conductor, agent, or roost where that is not known any more. binding: of the port to the server's
-    host; none: its host's agent makes it, under this id. revision: of the port when this was written. fixed_ip:
-    the address that the agent is to ask for.
+    created_by: user; conductor or agent, as the order of the build says; roost for a NIC that came later. binding: of
+    the port to the server's host; none: its host's agent makes it, under this id. revision: of the port when this was
+    written. fixed_ip: the address that the agent is to ask for.
     """
 
     port_id: str | None

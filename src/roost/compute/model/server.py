@@ -229,17 +229,23 @@ class ServerFilter(Struct, frozen=True, kw_only=True):
     default_zone: str = ""
 
 
-class QuietServer(Struct, frozen=True, kw_only=True):
-    """An ACTIVE server that nothing works on. provider_uuid: its host's, None for a host that is not known."""
+class ServerNetwork(Struct, frozen=True, kw_only=True):
+    """What is kept with a server of its ports, and what of the server that follows from. order: None for the early."""
 
     id: str
-    name: str
     project_id: str
+    spec: RequestSpec
+    ports: tuple[ServerPort, ...]
+    order: BuildOrder | None = None
+
+
+class QuietServer(ServerNetwork, frozen=True, kw_only=True):
+    """An ACTIVE server that nothing works on. provider_uuid: its host's, None for a host that is not known."""
+
+    name: str
     user_id: str
     host: str | None
     provider_uuid: str | None
-    spec: RequestSpec
-    ports: tuple[ServerPort, ...]
 
 
 class ActionEnded(Struct, frozen=True, kw_only=True):

@@ -62,6 +62,11 @@ class BuildOrder(Struct, frozen=True, kw_only=True):
         """Return whether the ports are made before a host is chosen."""
         return Stage.CREATE_PORTS in self.stages
 
+    @property
+    def port_maker(self) -> str:
+        """Return who makes the ports of the server's NICs, in the words of its network info."""
+        return "conductor" if self.makes_ports else "agent"
+
     def after(self, stage: Stage) -> Stage:
         """Return the stage that follows."""
         return self.stages[self.stages.index(stage) + 1]

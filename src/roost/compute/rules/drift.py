@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from roost.compute.model.cloud import Host
-from roost.compute.model.server import QuietServer
+from roost.compute.model.server import QuietServer, ServerNetwork
+from roost.compute.model.work import EARLY
 from roost.platform.drift import Drift, Kind, RepairedBy
 from roost.seams.compute import ServerPort
 from roost.seams.network import AttachedPort, HostReach
@@ -88,17 +89,15 @@ def own_ports(project_id: str, ports: Sequence[AttachedPort]) -> tuple[AttachedP
     return tuple(port for port in ports if port.project_id in (None, project_id))
 
 
-def network_information(
-    kept: Sequence[ServerPort], ports: Sequence[AttachedPort], tags: Mapping[str, str] = {}
-) -> tuple[ServerPort, ...]:
-    """Return what is kept with the server of its ports, as they are: those known first, in their order.
-
-    tags: port id -> the tag of its NIC, in the order of the NICs, for what is not kept any more.
-    """
-    known = {_key(port.port_id, port.tag): port for port in kept}
+def network_information(server: ServerNetwork, ports: Sequence[AttachedPort]) -> tuple[ServerPort, ...]:
+    """Return what is to be kept with the server of its ports: those known first, in their order, then its NICs."""
+    known = {_key(port.port_id, port.tag): port for port in server.ports}
+    nics = server.spec.nics
+    tags = {key: nic.tag for nic in nics for key in (nic.port_id_of(server.id), _key(None, nic.tag))}
     order = {key: number for number, key in enumerate((*known, *(key for key in tags if key not in known)))}
+    port_maker = (server.order or EARLY).port_maker
     return tuple(
-        _information(known.get(key), port, tags.get(key, port.tag))
+        _information(known.get(key), port, tags.get(key, port.tag), port_maker if key in tags else "roost")
         for key, port in sorted(
             ((_key(port.id, port.tag), port) for port in ports),
             key=lambda pair: (order.get(pair[0], len(order)), pair[0]),
@@ -106,9 +105,8 @@ def network_information(
     )
 
 
-def _information(kept: ServerPort | None, port: AttachedPort, tag: str) -> ServerPort:
+def _information(kept: ServerPort | None, port: AttachedPort, tag: str, port_maker: str) -> ServerPort:
     """Return what is kept of a port as it is; a revision alone is no change."""
-    known = kept.created_by if kept is not None and kept.created_by not in ("", "user") else "roost"
     now = ServerPort(
         port_id=port.id,
         tag=kept.tag if kept else tag,
@@ -118,7 +116,7 @@ def _information(kept: ServerPort | None, port: AttachedPort, tag: str) -> Serve
         addresses=tuple(sorted(port.addresses, key=lambda text: _number(text))),
         preserve_on_delete=port.preserve_on_delete,
         segment=port.provider_uuid,
-        created_by="user" if port.preserve_on_delete else known,
+        created_by="user" if port.preserve_on_delete else port_maker,
         binding="bound" if port.host is not None or port.id is None else "unbound",
         revision=port.revision,
     )

@@ -204,7 +204,7 @@ async def _claim(compute: Compute, findings: ServerFindings) -> list[str]:
 async def _keep_ports(compute: Compute, findings: ServerFindings) -> list[str]:
     kept = []
     for server, ports in ((finding.fact.server, finding.fact.ports) for finding in findings):
-        new = rules.network_information(server.ports, ports)
+        new = rules.network_information(server, ports)
         async with compute.database.transaction() as tx:
             if await nic_rows.set_network_info(tx, server.id, old=server.ports, new=new, quiet=True):
                 kept.append(server.id)

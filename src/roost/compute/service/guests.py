@@ -14,6 +14,7 @@ from roost.compute.model.work import GUEST_CHANNEL, WORK_CHANNEL, Failure, Guest
 from roost.compute.rules import guests as rules
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.guests import GuestList
+from roost.compute.rules.nics import without_doubtful_ports
 from roost.compute.service import action_log
 from roost.compute.service.agent_tokens import HostsAllowed, every_host
 from roost.compute.service.context import Compute, reading
@@ -91,9 +92,12 @@ class Polls:
             orders: list[GuestOrder] = []
             if not (await self._look()).isdisjoint(renewed.hosts_held):
                 async with compute.database.connection() as connection:
-                    orders = await store.list_orders(
-                        connection, renewed.hosts_held, agent_id=agent.id, busy=busy, limit=ORDERS_MAX
-                    )
+                    orders = [
+                        without_doubtful_ports(order, nics)
+                        for order, nics in await store.list_orders(
+                            connection, renewed.hosts_held, agent_id=agent.id, busy=busy, limit=ORDERS_MAX
+                        )
+                    ]
             left_s = deadline - loop.time()
             if orders or left_s <= 0:
                 return Polled(

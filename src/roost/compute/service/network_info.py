@@ -54,6 +54,16 @@ async def list_server_ids(compute: Compute, *, after: str) -> list[str]:
         return await store.list_quiet_ids(connection, after=after, limit=PAGE)
 
 
+async def find_differing(compute: Compute) -> list[Healed]:
+    """Return the servers whose network info is not their ports, of the first page that has any."""
+    ids = await list_server_ids(compute, after="")
+    while ids:
+        if differing := await heal_network_info(compute, ids, dry_run=True):
+            return differing
+        ids = await list_server_ids(compute, after=ids[-1])
+    return []
+
+
 async def heal_network_info(compute: Compute, server_ids: Sequence[str], *, dry_run: bool = False) -> list[Healed]:
     """Rebuild the network info of these servers where it is not their ports; return those where it was not.
 
@@ -66,8 +76,7 @@ async def heal_network_info(compute: Compute, server_ids: Sequence[str], *, dry_
     healed = []
     for server in servers:
         ports = rules.own_ports(server.project_id, attached.get(server.id, ()))
-        tags = {nic.port_id_of(server.id): nic.tag for nic in server.spec.nics}
-        now = rules.network_information(server.ports, ports, tags)
+        now = rules.network_information(server, ports)
         if now == server.ports:
             continue
         written = False

@@ -39,20 +39,19 @@ async def _refresh(compute: Compute, server_ids: Sequence[str]) -> None:
     """
     for _ in range(ROUNDS_MAX):
         async with compute.database.connection() as connection:
-            servers_kept = await store.list_active_ports(connection, server_ids)
-        if not servers_kept:
+            servers = await store.list_server_networks(connection, server_ids)
+        if not servers:
             return
-        attached = await compute.network.list_attached_ports(list(servers_kept))
-        ports_wanted = {
-            server_id: network_information(ports, own_ports(project_id, attached.get(server_id, ())))
-            for server_id, (project_id, ports) in servers_kept.items()
+        attached = await compute.network.list_attached_ports([server.id for server in servers])
+        ports_now = {
+            server.id: network_information(server, own_ports(server.project_id, attached.get(server.id, ())))
+            for server in servers
         }
-        differing = [server_id for server_id, (_, ports) in servers_kept.items() if ports_wanted[server_id] != ports]
+        differing = [server for server in servers if ports_now[server.id] != server.ports]
         if not differing:
             return
         # Each by itself: conductors lock several servers at once, in another order.
-        for server_id in differing:
+        for server in differing:
             async with compute.database.transaction() as tx:
-                old = servers_kept[server_id][1]
-                await store.set_network_info(tx, server_id, old=old, new=ports_wanted[server_id])
+                await store.set_network_info(tx, server.id, old=server.ports, new=ports_now[server.id])
     raise PortsChanging("Ports of servers change all the time: repeat the request.")

@@ -20,14 +20,14 @@ async def list_quiet_ids(tx: Connection, *, after: str, limit: int) -> list[str]
 
 LIST_QUIET = f"""-- compute.audit_servers
 SELECT server.id, server.name, server.project_id, server.user_id, server.host, host.provider_uuid, server.spec,
-    server.network_info AS ports
+    server.network_info AS ports, server.build_order AS order
 FROM compute.server LEFT JOIN compute.host ON host.name = server.host
 WHERE {QUIET} AND server.id = ANY($1::uuid[]) ORDER BY server.id"""  # noqa: S608
 
 
 async def list_quiet(tx: Connection, server_ids: Sequence[str]) -> list[QuietServer]:
     """Return those of the servers that are ACTIVE and without work, by id."""
-    return [read_row(QuietServer, row, "spec", "ports") for row in await tx.fetch(LIST_QUIET, server_ids)]
+    return [read_row(QuietServer, row, "spec", "ports", "order") for row in await tx.fetch(LIST_QUIET, server_ids)]
 
 
 # Guests, servers and their work change in one transaction, so what one statement sees is so.

@@ -10,6 +10,7 @@ from roost.compute.store.rows import columns_of, encode, read_row
 from roost.platform.database import Connection
 from roost.seams.agent import GuestAttempt, GuestKey, GuestOrder, OrderId
 from roost.seams.compute import RequestSpec, ServerPort
+from roost.seams.network import Nic
 
 HOST_NAMES = """
 -- compute.list_host_names
@@ -65,29 +66,28 @@ _NOTHING = RequestSpec(vcpus=0, memory_mb=0, disk_gb=0)
 
 async def list_orders(
     tx: Connection, hosts: Sequence[str], *, agent_id: str, busy: Collection[OrderId], limit: int
-) -> list[GuestOrder]:
-    """Return what the agent should change on its hosts, oldest first. busy: those to leave out."""
+) -> list[tuple[GuestOrder, tuple[Nic, ...]]]:
+    """Return what the agent should change on its hosts, with the servers' NICs, oldest first. busy: to leave out."""
     *columns, hurries = [
         [getattr(order, name) for order in busy] for name in ("server_id", "host", "attempt", "desired", "hurry")
     ]
     orders = []
     for row in await tx.fetch(ORDERS, hosts, *columns, limit, agent_id, hurries):
         spec = _NOTHING if row["spec"] is None else _spec.decode(row["spec"])
-        orders.append(
-            GuestOrder(
-                server_id=row["server_id"],
-                host=row["host"],
-                attempt=row["attempt"],
-                desired=row["desired"],
-                hurry=row["hurry"],
-                name=row["name"],
-                project_id=row["project_id"] or "",
-                vcpus=spec.vcpus,
-                ram_mb=spec.memory_mb,
-                disk_gb=spec.disk_gb,
-                ports=() if row["network_info"] is None else _ports.decode(row["network_info"]),
-            )
+        order = GuestOrder(
+            server_id=row["server_id"],
+            host=row["host"],
+            attempt=row["attempt"],
+            desired=row["desired"],
+            hurry=row["hurry"],
+            name=row["name"],
+            project_id=row["project_id"] or "",
+            vcpus=spec.vcpus,
+            ram_mb=spec.memory_mb,
+            disk_gb=spec.disk_gb,
+            ports=() if row["network_info"] is None else _ports.decode(row["network_info"]),
         )
+        orders.append((order, spec.nics))
     return orders
 
 

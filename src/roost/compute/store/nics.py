@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from roost.compute.model.server import ServerNetwork
 from roost.compute.model.work import Failure
-from roost.compute.store.rows import encode
+from roost.compute.store.rows import encode, read_row
 from roost.platform.database import Connection
 from roost.seams.compute import ServerPort
 
@@ -33,17 +34,17 @@ async def end_builds(tx: Connection, *, now: Mapping[str, Failure], marked: Mapp
             await tx.execute(statement, list(failures), [encode(failure) for failure in failures.values()])
 
 
-LIST_ACTIVE_PORTS = """
--- compute.list_active_ports
-SELECT id, project_id, network_info FROM compute.server WHERE id = ANY($1::uuid[])
-    AND status IN ('ACTIVE', 'VERIFY_RESIZE', 'SHELVED_OFFLOADED') ORDER BY id
+LIST_SERVER_NETWORKS = """
+-- compute.list_server_networks
+SELECT id, project_id, spec, network_info AS ports, build_order AS order FROM compute.server
+WHERE id = ANY($1::uuid[]) AND status IN ('ACTIVE', 'VERIFY_RESIZE', 'SHELVED_OFFLOADED') ORDER BY id
 """
 
 
-async def list_active_ports(tx: Connection, server_ids: Sequence[str]) -> dict[str, tuple[str, tuple[ServerPort, ...]]]:
-    """Return those of the servers that were ACTIVE once -> (project id, what is kept of their ports)."""
-    rows = await tx.fetch(LIST_ACTIVE_PORTS, server_ids)
-    return {row["id"]: (row["project_id"], _ports.decode(row["network_info"])) for row in rows}
+async def list_server_networks(tx: Connection, server_ids: Sequence[str]) -> list[ServerNetwork]:
+    """Return what is kept of the ports of those of the servers that were ACTIVE once."""
+    rows = await tx.fetch(LIST_SERVER_NETWORKS, server_ids)
+    return [read_row(ServerNetwork, row, "spec", "ports", "order") for row in rows]
 
 
 LOCK_NETWORK_INFO = """
