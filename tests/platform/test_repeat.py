@@ -1,4 +1,4 @@
-"""Periodic work ends when it is cancelled, whatever its ending makes of that."""
+"""Periodic work goes on over its failures, and ends when it is cancelled, whatever its ending makes of that."""
 
 import asyncio
 
@@ -21,4 +21,27 @@ async def test_work_whose_connection_fails_as_it_is_cancelled_ends_all_the_same(
     task.cancel()
     async with asyncio.timeout(10):
         await asyncio.wait([task])
+    assert task.cancelled()
+
+
+async def test_work_is_done_again_after_tasks_of_it_failed_together() -> None:
+    rounds, again = 0, asyncio.Event()
+
+    async def fail() -> None:
+        raise DatabaseUnavailable
+
+    async def work() -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds > 2:
+            again.set()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(fail())
+
+    task = asyncio.create_task(repeat(work, "working", interval_s=0))
+    async with asyncio.timeout(10):
+        await asyncio.wait([task, asyncio.create_task(again.wait())], return_when=asyncio.FIRST_COMPLETED)
+    assert not task.done()
+    task.cancel()
+    await asyncio.wait([task])
     assert task.cancelled()
