@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+from structlog.testing import capture_logs
+
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.repeat import repeat
 
@@ -45,3 +48,43 @@ async def test_work_is_done_again_after_tasks_of_it_failed_together() -> None:
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
+
+
+class ServiceUnavailable(DatabaseUnavailable):
+    """Another service is waited for."""
+
+    service = "that service"
+
+
+class Refused(ServiceUnavailable):
+    """Who raises it has said so."""
+
+    is_logged = True
+
+
+@pytest.mark.parametrize(
+    ("error", "events"),
+    [
+        (DatabaseUnavailable, ["periodic work waits for the database"]),
+        (ServiceUnavailable, ["periodic work waits for that service"]),
+        (Refused, []),
+    ],
+)
+async def test_the_log_says_what_work_waits_for_once_a_minute(
+    error: type[DatabaseUnavailable], events: list[str]
+) -> None:
+    rounds, done = 3, asyncio.Event()
+
+    async def work() -> None:
+        nonlocal rounds
+        rounds -= 1
+        if not rounds:
+            done.set()
+        raise error
+
+    with capture_logs() as logs:
+        task = asyncio.create_task(repeat(work, "working", interval_s=0))
+        await done.wait()
+        task.cancel()
+        await asyncio.wait([task])
+    assert [line["event"] for line in logs] == events

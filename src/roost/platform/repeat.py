@@ -20,8 +20,9 @@ async def repeat(work: Callable[[], Awaitable[object]], name: str, *, interval_s
         try:
             await asyncio.ensure_future(work())  # Python 3.11: a group that fails leaves its task marked as cancelled
         except DatabaseUnavailable as error:
-            if each_minute.is_due(name):
-                log.warning("periodic work waits for the database", work=name, again_in_s=interval_s, reason=str(error))
+            if not error.is_logged and each_minute.is_due(name):
+                event = f"periodic work waits for {error.service}"
+                log.warning(event, work=name, again_in_s=interval_s, reason=str(error))
         except (RoostError, TimeoutError) as error:
             reason = str(error) or "another transaction takes too long"
             log.warning("periodic work is put off", work=name, again_in_s=interval_s, reason=reason)
