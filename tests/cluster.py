@@ -219,7 +219,11 @@ class Cluster:
 
     def said(self, words: str) -> bool:
         """Whether a process that was not stopped since has these words in its log."""
-        return any(words in self._log_by_pid[process.pid].read_text() for process in self.processes)
+        return any(words in self.log_of(process) for process in self.processes)
+
+    def log_of(self, process: subprocess.Popen[str]) -> str:
+        """What a process has in its log."""
+        return self._log_by_pid[process.pid].read_text()
 
     def stop(self, process: subprocess.Popen[str], number: int = signal.SIGTERM) -> None:
         """End a process that was started here."""

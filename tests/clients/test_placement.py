@@ -24,7 +24,7 @@ from roost.cli.settings import read_settings
 from roost.clients.placement import RemotePlacement, find_credentials_fault
 from roost.clients.placement_bodies import query_string
 from roost.clients.placement_claims import RELEASES_MAX
-from roost.clients.placement_http import PlacementClosed, PlacementHttp, PlacementUnavailable
+from roost.clients.placement_http import AccessLog, PlacementClosed, PlacementHttp, PlacementUnavailable
 from roost.clients.placement_reads import Elsewhere
 from roost.placement.errors import InventoryInUse, ProviderNameTaken, ProviderNotFound, TraitNotFound
 from roost.placement.service.ledger import Ledger, sync_standard_names
@@ -584,6 +584,41 @@ async def test_who_is_not_let_in_is_told_what_is_missing(answer: Any, options: A
             await placement.get_consumers([WEB])
         fault = await find_credentials_fault(placement)
     assert fault is not None
+
+
+UNKNOWN, NO_CLAIMS = PlacementClosed("401"), PlacementClosed("403", operation="POST /allocations")
+
+
+@pytest.mark.parametrize(
+    ("notes", "levels"),
+    [
+        pytest.param(
+            [(1, UNKNOWN), (2, UNKNOWN), (2, "GET /usages"), (3, "GET /usages")], ["warning", "info"], id="all"
+        ),
+        pytest.param([(1, UNKNOWN), (0, "GET /usages")], ["warning"], id="a request under way when it was refused"),
+        pytest.param([(1, NO_CLAIMS), (1, "GET /usages"), (2, NO_CLAIMS)], ["warning"], id="a role is missing"),
+        pytest.param(
+            [(1, NO_CLAIMS), (1, "POST /allocations"), (3, UNKNOWN)], ["warning", "info", "warning"], id="revoked anew"
+        ),
+        pytest.param([(0, "GET /usages")], [], id="let in"),
+    ],
+)
+def test_a_refusal_and_its_end_are_said_once(notes: list[tuple[int, Any]], levels: list[str]) -> None:
+    access_log = AccessLog()
+    with structlog.testing.capture_logs() as logs:
+        for requests, noted in notes:
+            if isinstance(noted, PlacementClosed):
+                access_log.note_refusal(noted, requests=requests)
+            else:
+                access_log.note_answer(noted, requests=requests)
+    assert [line["log_level"] for line in logs] == levels
+
+
+async def test_a_request_that_a_role_does_not_allow_is_named() -> None:
+    async with scripted(says(403)) as (placement, _):
+        with pytest.raises(PlacementClosed, match="its user may not GET /allocations: it needs") as refused:
+            await placement.get_consumers([WEB])
+    assert refused.value.operation == "GET /allocations"
 
 
 @pytest.mark.parametrize("answer", [says(503), cut, stall, says(200, {"resource_providers": []})])

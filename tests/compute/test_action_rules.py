@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from roost.compute.model.cloud import Flavor
-from roost.compute.model.server import ActionFilter, Server, ServerAction
+from roost.compute.model.server import ActionFilter, Server, ServerAction, ServerFault
 from roost.compute.model.work import ServerContext, Stage
 from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import (
@@ -19,6 +19,7 @@ from roost.compute.rules.actions import (
     not_ready_sentence,
     state_sentence,
 )
+from roost.compute.rules.orders import LATE
 from roost.compute.rules.server_attributes import find_tag_problem
 from roost.seams.compute import RequestSpec
 
@@ -139,6 +140,22 @@ def test_the_creation_is_an_action_that_follows_from_the_server() -> None:
     assert failed is not None
     assert (building.events[0].finished_at, building.events[0].result) == (None, None)
     assert (failed.message, failed.events[0].result) == ("Error", "Error")
+
+
+def test_a_creation_tells_its_order_before_its_end_and_what_went_wrong_at_that() -> None:
+    order = replace(LATE, reason="1 live host has an agent", chosen_at=NOW)
+    made = replace(SERVER, request_id="req-1", order=order)
+    failed = replace(made, launched_at=None, status="ERROR", fault=ServerFault(message="No room.", details="rack1"))
+    recovered = replace(made, fault=ServerFault(message="its guest is gone"))
+    chosen = ("conductor_choose_order", "Success", "late: place -> launch, since 1 live host has an agent")
+    build = "compute__do_build_and_run_instance"
+    for server, end in ((made, ("Success", None)), (failed, ("Error", "No room.")), (recovered, ("Success", None))):
+        action = rules.creation_of(server)
+        assert action is not None
+        assert [(e.name, e.result, e.details) for e in action.events] == [chosen, (build, *end)]
+    unchosen = rules.creation_of(replace(made, order=LATE))
+    assert unchosen is not None
+    assert [event.name for event in unchosen.events] == [build]
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ async def test_a_hard_reboot_overtakes_what_does_not_end(call: Any, compute: Com
 async def test_the_log_says_why_a_move_failed(call: Any, compute: Compute, server_id: str) -> None:
     events = (
         '[{"name": "conductor_place", "started_at": "2026-01-01T00:00:00Z", "result": "Error", "details": "No room."},'
-        ' {"name": "conductor_restore", "started_at": "2026-01-01T00:00:00Z", "result": "Success", "details": null}]'
+        ' {"name": "conductor_restore", "started_at": "2026-01-01T00:00:00Z", "result": "Success", "details": "Note."}]'
     )
     async with compute.database.transaction() as tx:
         await tx.execute(

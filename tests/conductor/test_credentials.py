@@ -1,5 +1,7 @@
 """What a conductor knows of its network credentials: refused, taken again, and a service that is only away."""
 
+import asyncio
+
 import pytest
 from structlog.testing import capture_logs
 from tests.conductor.world import World
@@ -14,13 +16,16 @@ AWAY = NetworkAway("http://network does not answer: Connection refused")
 
 
 class Service:
-    """A network service as a conductor's probe meets it. answer: None to be let in."""
+    """A network service as a conductor's probe meets it. answer: None to be let in; met: probes wait for each other."""
 
     def __init__(self, answer: Exception | None = None) -> None:
         self.answer = answer
+        self.met: asyncio.Barrier | None = None
 
     async def check(self) -> None:
         """Let it in, or not."""
+        if self.met is not None:
+            await self.met.wait()
         if self.answer is not None:
             raise self.answer
 
@@ -48,6 +53,25 @@ async def test_credentials_are_what_the_service_said_last(
             await watch.look()
     assert watch.current().usable == usable
     assert len([line for line in logs if line["log_level"] == "warning"]) == warnings
+
+
+@pytest.mark.parametrize(
+    ("known", "answer", "level"),
+    [
+        pytest.param(None, REFUSED, "warning", id="refused"),
+        pytest.param(None, AWAY, "warning", id="away"),
+        pytest.param(REFUSED, None, "info", id="let in again"),
+    ],
+)
+async def test_two_looks_at_once_say_it_once(known: Exception | None, answer: Exception | None, level: str) -> None:
+    """As at a conductor's start, which waits for the first look while the periodic one begins."""
+    service = Service(known)
+    watch = CredentialsWatch(service.check)
+    await watch.look()
+    service.answer, service.met = answer, asyncio.Barrier(2)
+    with capture_logs() as logs:
+        await asyncio.gather(watch.look(), watch.look())
+    assert [line["log_level"] for line in logs] == [level]
 
 
 async def test_the_next_servers_are_built_late_once_credentials_are_revoked(database: Database) -> None:

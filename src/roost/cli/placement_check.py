@@ -6,6 +6,8 @@ import structlog
 
 from roost.cli.settings import Settings
 from roost.clients.placement import RemotePlacement, find_credentials_fault
+from roost.clients.placement_http import PlacementHttp
+from roost.clients.placement_reads import Elsewhere
 from roost.platform.errors import BadRequest, RoostError
 
 log = structlog.get_logger()
@@ -26,7 +28,7 @@ async def check_placement(settings: Settings, services: Sequence[str]) -> str | 
             "name the services to serve, network compute conductor, without placement"
         )
     settings.placement_client.check()
-    placement = RemotePlacement.connect(settings.placement_client)
+    placement = RemotePlacement(Elsewhere(PlacementHttp(settings.placement_client)))  # what it finds is said here
     try:
         fault = await find_credentials_fault(placement)
     finally:

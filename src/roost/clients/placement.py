@@ -4,7 +4,7 @@ import asyncio
 
 from roost.clients.local import Local, method
 from roost.clients.placement_claims import claim, release
-from roost.clients.placement_http import PlacementClosed, PlacementHttp, PlacementUnavailable
+from roost.clients.placement_http import AccessLog, PlacementClosed, PlacementHttp, PlacementUnavailable
 from roost.clients.placement_providers import delete_providers, ensure_providers, reshape, set_placement_aggregates
 from roost.clients.placement_reads import (
     Elsewhere,
@@ -41,8 +41,8 @@ class RemotePlacement(Local[Elsewhere]):
 
     @classmethod
     def connect(cls, settings: PlacementClientSettings) -> "RemotePlacement":
-        """Return the client of a service; its first call opens connections."""
-        return cls(Elsewhere(PlacementHttp(settings)))
+        """Return a process's client of a service; its first call opens connections."""
+        return cls(Elsewhere(PlacementHttp(settings, access_log=AccessLog())))
 
     async def close(self) -> None:
         """Close the connections."""

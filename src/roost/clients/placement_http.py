@@ -21,6 +21,8 @@ from roost.platform.keystone import credentials_body
 from roost.platform.settings import PlacementClientSettings
 from roost.platform.tls import client_context
 
+log = structlog.get_logger()
+
 NEWEST, OLDEST = "1.39", "1.38"
 TRIES_MAX = 5
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 2.0
@@ -44,9 +46,41 @@ T = TypeVar("T")
 class PlacementUnavailable(DatabaseUnavailable):
     """The Placement service cannot be asked at the moment; the request can be repeated."""
 
+    service = "the Placement service"
+
 
 class PlacementClosed(PlacementUnavailable):
-    """The Placement service does not let Roost in: a credential is missing, wrong, or without the role."""
+    """The Placement service does not let Roost in: a credential is missing, wrong, or without the role.
+
+    operation: what its user may not do; "" where it knows no such user.
+    """
+
+    is_logged = True
+
+    def __init__(self, sentence: str, *, operation: str = "") -> None:
+        super().__init__(sentence)
+        self.operation = operation
+
+
+class AccessLog:
+    """Says once that the service refuses Roost, and once that it lets it in again, whoever in this process asks."""
+
+    def __init__(self) -> None:
+        self._refused: str | None = None
+        self._requests_at_refusal = 0
+
+    def note_refusal(self, refusal: PlacementClosed, *, requests: int) -> None:
+        """Note that a request was refused. requests: how many were sent until now."""
+        if self._refused is None:
+            self._refused = refusal.operation
+            log.warning("the ledger elsewhere refuses Roost's credentials: servers wait in BUILD", reason=str(refusal))
+        self._requests_at_refusal = requests
+
+    def note_answer(self, operation: str, *, requests: int) -> None:
+        """Note that an operation was answered. requests: how many were sent when it began; older ones say nothing."""
+        if self._refused in ("", operation) and requests >= self._requests_at_refusal:
+            self._refused = None
+            log.info("the ledger elsewhere lets Roost in again")
 
 
 class _Error(msgspec.Struct):
@@ -101,6 +135,11 @@ class Answer(NamedTuple):
         return errors[0] if errors else _Error()
 
 
+def _operation(method: str, path: str) -> str:
+    """Return what a user may do or not, as roles say it: the method and the kind of thing."""
+    return f"{method} /{path.split('/')[1]}"
+
+
 async def _to_its_end(sending: Coroutine[Any, Any, T]) -> T:
     """Return what a write gives; one that is cancelled is waited for, as who takes it back must not come before it."""
     task = asyncio.ensure_future(sending)
@@ -118,12 +157,14 @@ class PlacementHttp:
         self,
         settings: PlacementClientSettings,
         *,
+        access_log: AccessLog | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         random: Random | None = None,
     ) -> None:
         self.url = settings.url.rstrip("/")
         self.requests = 0
         self._settings = settings
+        self._access_log = access_log
         self._sleep = sleep
         self._random = random or Random()
         self._version = NEWEST
@@ -147,6 +188,18 @@ class PlacementHttp:
 
         Cost: one request; more after 401, 503 and the like, until timeout_s have passed or TRIES_MAX were made.
         """
+        requests = self.requests
+        try:
+            answer = await self._ask(method, path, body, query)
+        except PlacementClosed as refusal:
+            if self._access_log:
+                self._access_log.note_refusal(refusal, requests=self.requests)
+            raise
+        if self._access_log:
+            self._access_log.note_answer(_operation(method, path), requests=requests)
+        return answer
+
+    async def _ask(self, method: str, path: str, body: Any, query: Query) -> Answer:
         request_line = f"{method} {self.url}{path}"
         began_s, renewed = time.monotonic(), False
         tries = 0
@@ -173,7 +226,7 @@ class PlacementHttp:
                     continue
                 refusal = Answer(request_line, status, content)
                 if status not in NOT_BEGUN | NOT_KNOWN:
-                    raise self._refusal(refusal)
+                    raise self._refusal(refusal, _operation(method, path))
                 reason, may_repeat = f"{status}: {refusal.detail}", status in NOT_BEGUN or method in REPEATABLE
                 pause_s = retry_after
             spent_s = time.monotonic() - began_s
@@ -188,17 +241,17 @@ class PlacementHttp:
 
     # How it is done.
 
-    def _refusal(self, answer: Answer) -> Exception:
+    def _refusal(self, answer: Answer, operation: str) -> Exception:
         if answer.status == 406:
             return BadRequest(f"the Placement service at {self.url} is too old: Roost needs its API from {OLDEST} on")
         if answer.status == 401:
             what = "a credential is missing" if not self._token else "the credential is not valid"
             return PlacementClosed(f"the Placement service at {self.url} does not know Roost: {what} (401)")
         if answer.status == 403:
-            what = (
-                f"its user may not {answer.request_line.partition(' ')[0]}: it needs the roles admin and service (403)"
+            what = f"its user may not {operation}: it needs the roles admin and service (403)"
+            return PlacementClosed(
+                f"the Placement service at {self.url} lets Roost in, and {what}", operation=operation
             )
-            return PlacementClosed(f"the Placement service at {self.url} lets Roost in, and {what}")
         return PlacementUnavailable(f"{answer.request_line} was answered {answer.status}, which is not Placement's")
 
     async def _send(self, method: str, path: str, query: Query, body: Any, token: str) -> tuple[int, float, bytes]:

@@ -36,25 +36,27 @@ class CredentialsWatch:
         return self._current
 
     async def look(self) -> Credentials:
-        """Try the credentials; say once when they are refused, and when they are taken again."""
+        """Try the credentials; say once when they are refused, and when they are taken again.
+
+        Two looks at once are two probes, and one line: what is compared is what was known after the probe.
+        """
         if self._probe is None:
             return self._current
-        before = self._current
         try:
             await self._probe()
         except NetworkAway as error:
             if not self._is_away:
                 log.warning("the network service is away; what is known of its credentials holds", reason=str(error))
             self._is_away = True
-            return before
+            return self._current
         except NetworkRefused as error:
-            self._current = Credentials(False, str(error))
-            if before.usable:
+            if self._current.usable:
                 log.warning("no network credentials: servers are built in the late order", reason=str(error))
+            self._current = Credentials(False, str(error))
         else:
-            self._current = Credentials(True, "the network service lets the conductor in")
-            if not before.usable:
+            if not self._current.usable:
                 log.info("the network service lets the conductor in again")
+            self._current = Credentials(True, "the network service lets the conductor in")
         self._is_away = False
         return self._current
 

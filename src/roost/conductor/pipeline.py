@@ -72,8 +72,8 @@ async def _run_batches(conductor: Conductor) -> None:
             busy = await run_once(conductor)
         except DatabaseUnavailable as error:
             # A conductor that stood still learns here that its transaction was ended: a lost lease like any other.
-            if each_minute.is_due("database"):
-                log.warning("conductor waits for the database", reason=str(error))
+            if not error.is_logged and each_minute.is_due(error.service):
+                log.warning(f"conductor waits for {error.service}", reason=str(error))
             busy = False
         except Exception:
             # The leases of this batch run out; the stage is then done again.

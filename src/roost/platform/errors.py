@@ -30,6 +30,9 @@ class DatabaseUnavailable(RoostError):
     """The database does not answer at the moment; the request can be repeated."""
 
     retry = Retry.NOW
+    service: ClassVar[str] = "the database"
+    is_logged: ClassVar[bool] = False
+    """Whether it is in the log already when it is raised, so that who waits and tries again says nothing."""
 
 
 class TransactionVictim(DatabaseUnavailable):

@@ -18,10 +18,11 @@ async def repeat(work: Callable[[], Awaitable[object]], name: str, *, interval_s
     each_minute = EachMinute()
     while True:
         try:
-            await work()
+            await asyncio.ensure_future(work())  # Python 3.11: a group that fails leaves its task marked as cancelled
         except DatabaseUnavailable as error:
-            if each_minute.is_due(name):
-                log.warning("periodic work waits for the database", work=name, again_in_s=interval_s, reason=str(error))
+            if not error.is_logged and each_minute.is_due(name):
+                event = f"periodic work waits for {error.service}"
+                log.warning(event, work=name, again_in_s=interval_s, reason=str(error))
         except (RoostError, TimeoutError) as error:
             reason = str(error) or "another transaction takes too long"
             log.warning("periodic work was put off; it is retried", work=name, again_in_s=interval_s, reason=reason)

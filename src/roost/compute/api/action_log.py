@@ -107,8 +107,8 @@ def _show(server: Server, action: ServerAction, version: Version) -> dict[str, A
 
 
 def _message(action: ServerAction) -> str | None:
-    """Return why the action failed: the last reason that its events have, else upstream's bare `Error`."""
-    reasons = [event.details for event in action.events if event.details]
+    """Return why the action failed: the details of its last event that failed, else upstream's bare `Error`."""
+    reasons = [event.details for event in action.events if event.result == "Error" and event.details]
     return reasons[-1] if action.message and reasons else action.message
 
 

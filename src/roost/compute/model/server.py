@@ -112,7 +112,7 @@ class ServerUpdate(Struct, frozen=True, kw_only=True):
 class ActionEvent(Struct, frozen=True, kw_only=True):
     """What a host, a conductor or the API did for an action. result: Success or Error, None while it is at it.
 
-    details: why it failed.
+    details: why it failed; of one that succeeded, what was decided.
     """
 
     name: str

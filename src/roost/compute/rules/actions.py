@@ -177,6 +177,7 @@ def creation_of(server: Server) -> ServerAction | None:
         finished_at=ended_at,
         result=None if ended_at is None else "Error" if failed else "Success",
         host=server.host,
+        details=server.fault.message if failed and server.fault else None,
     )
     return ServerAction(
         request_id=server.request_id,
