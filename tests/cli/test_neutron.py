@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -13,18 +14,22 @@ import pytest
 from rich.console import Console
 from tests.cluster import Cluster
 from tests.fake_neutron import FakeNeutron
-from tests.placement.nova import Segment, a_segment, publish
+from tests.placement.calls import Api
+from tests.placement.nova import Nova, Segment, a_segment, clause, publish
 from tests.placement.providers import a_uuid
 from tests.placement_client import PlacementClient
 from tests.processes import names_of
+from typer.testing import CliRunner
 
 from roost.cli.adopt import adopt, exit_status
 from roost.cli.ledger_target import LedgerTarget
+from roost.cli.manage import app
 from roost.cli.neutron import check_with_neutron
 from roost.cli.settings import read_settings
 from roost.placement.rules.drift import PORT_UNCLAIMED
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.neutron import Round
+from roost.placement.settings import PlacementSettings
 from roost.platform.database import Database
 from roost.platform.errors import BadRequest
 from roost.seams.placement import IPV4_ADDRESS
@@ -67,6 +72,49 @@ async def test_a_cloud_is_adopted_and_every_outcome_has_its_status(
         status, text = await _adopt(dsn)
         assert status == 5
         assert "cannot be asked for segments: it answers 503" in msgspec.json.decode(text)["error"]
+
+
+Manage = Callable[..., Awaitable[tuple[int, str]]]
+
+
+@pytest.fixture
+def manage(monkeypatch: pytest.MonkeyPatch) -> Manage:
+    """Runs `roost-manage` in this process, whose logging is the other tests' too: (exit status, all output)."""
+    monkeypatch.setattr("roost.cli.manage_options.configure_logging", lambda _program: None)
+
+    async def run(*words: str) -> tuple[int, str]:
+        done = await asyncio.to_thread(CliRunner().invoke, app, words)
+        return done.exit_code, done.output
+
+    return run
+
+
+async def test_an_audit_asks_neutron_and_says_when_it_cannot(
+    manage: Manage, database: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(database, settings=PlacementSettings(implied_addresses=True))
+    await sync_standard_names(ledger)
+    async with database.connection() as connection:
+        await connection.execute("DROP SCHEMA network, compute CASCADE")  # as of `roost serve placement`
+    segment = a_segment(5, 1)
+    await publish(ledger, segment)
+    neutron = FakeNeutron()
+    neutron.add_network({segment.uuid: 5})
+    async with neutron.serve():
+        monkeypatch.setenv("ROOST_NEUTRON_URL", neutron.url)
+        assert (await manage("audit", "--database", dsn, "--repair"))[0] == 4
+        assert len(await Nova(Api(ledger)).boot(1, clause(segment))) == 1
+        assert (await manage("audit", "--database", dsn))[0] == 0, "the claim may wait for its port for an hour"
+        monkeypatch.setenv("ROOST_NEUTRON_CLAIM_GRACE_S", "0.001")
+        status, text = await manage("audit", "--database", dsn, "--repair", "--json")
+        report = msgspec.json.decode(text)
+        assert (status, [one["kind"] for one in report["repaired"]]) == (4, ["claim-portless"])
+        neutron.is_down = True
+        status, text = await manage("audit", "--database", dsn)
+        assert (status, "Nothing has drifted" in text) == (5, False)
+        assert "cannot be asked for segments: it answers 503" in text
+        status, text = await manage("audit", "--database", dsn, "--json")
+        assert (status, "it answers 503" in msgspec.json.decode(text)["error"]) == (5, True)
 
 
 def test_what_could_not_be_written_has_a_status_of_its_own() -> None:

@@ -170,6 +170,7 @@ def _audit(
     """Say what differs between addresses, ports, claims, inventories, servers and hosts, beside a live Roost or alone.
 
     Exit status 0: nothing has drifted. 3: something has, or is left after --repair. 4: all of it was repaired.
+    5: Neutron cannot be asked.
 
     Example: `roost-manage audit --data-dir /var/lib/roost --repair`
     """
