@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import structlog
 from rich.console import Console
 from tests.cluster import Cluster
 from tests.fake_neutron import FakeNeutron
@@ -18,13 +19,14 @@ from tests.placement.calls import Api
 from tests.placement.nova import Nova, Segment, a_segment, clause, publish
 from tests.placement.providers import a_uuid
 from tests.placement_client import PlacementClient
+from tests.platform.fake_keystone import FakeKeystone, Today
 from tests.processes import names_of
 from typer.testing import CliRunner
 
 from roost.cli.adopt import adopt, exit_status
 from roost.cli.ledger_target import LedgerTarget
 from roost.cli.manage import app
-from roost.cli.neutron import check_with_neutron
+from roost.cli.neutron import NeutronPoll, check_with_neutron, make_neutron
 from roost.cli.settings import read_settings
 from roost.placement.rules.drift import PORT_UNCLAIMED
 from roost.placement.service.ledger import Ledger, sync_standard_names
@@ -115,6 +117,43 @@ async def test_an_audit_asks_neutron_and_says_when_it_cannot(
         assert "cannot be asked for segments: it answers 503" in text
         status, text = await manage("audit", "--database", dsn, "--json")
         assert (status, "it answers 503" in msgspec.json.decode(text)["error"]) == (5, True)
+
+
+async def test_a_user_who_sees_its_own_ports_only_is_refused_until_it_has_the_role(
+    manage: Manage, database: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, neutron, segment = Ledger(database), FakeNeutron(), a_segment(5, 1)
+    await sync_standard_names(ledger)
+    await publish(ledger, segment)
+    neutron.add_network({segment.uuid: 5})
+    neutron.add_port(segment.uuid, a_uuid())
+    keystone = FakeKeystone(world=Today(), own_roles=("member", "reader"))
+    await keystone.start()
+    async with neutron.serve():
+        monkeypatch.setenv("ROOST_NEUTRON_URL", neutron.url)
+        monkeypatch.setenv("ROOST_NEUTRON_POLL_S", "0.02")
+        monkeypatch.setenv("ROOST_KEYSTONE_AUTH_URL", keystone.url)
+        monkeypatch.setenv("ROOST_KEYSTONE_USERNAME", "roost")
+        monkeypatch.setenv("ROOST_KEYSTONE_PASSWORD", keystone.password)
+        status, text = await manage("adopt", "--database", dsn)
+        says = "name of roost of [keystone] has the roles member, reader, and needs service or admin"
+        assert (status, says in text) == (5, True), text
+        assert neutron.asked == [], "what it would say is not believed"
+        settings = read_settings(None)
+        client = make_neutron(settings)
+        with structlog.testing.capture_logs() as logs:
+            poll = asyncio.create_task(NeutronPoll(ledger, client, settings.neutron).run())
+            async with asyncio.timeout(60):
+                while sum(says in str(entry.get("reason")) for entry in logs) < 2:
+                    await asyncio.sleep(0.01)
+                assert neutron.asked == []
+                keystone.own_roles = ("Admin",)
+                while await Nova(Api(ledger)).used(segment) != 1:
+                    await asyncio.sleep(0.01)
+        poll.cancel()
+        await asyncio.gather(poll, return_exceptions=True)
+        await client.close()
+    await keystone.stop()
 
 
 def test_what_could_not_be_written_has_a_status_of_its_own() -> None:
