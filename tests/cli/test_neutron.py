@@ -23,14 +23,13 @@ from tests.platform.fake_keystone import FakeKeystone, Today
 from tests.processes import names_of
 from typer.testing import CliRunner
 
-from roost.cli.adopt import adopt, exit_status
+from roost.cli.adopt import adopt
 from roost.cli.ledger_target import LedgerTarget
 from roost.cli.manage import app
 from roost.cli.neutron import NeutronPoll, check_with_neutron, make_neutron
 from roost.cli.settings import read_settings
-from roost.placement.rules.drift import PORT_UNCLAIMED
 from roost.placement.service.ledger import Ledger, sync_standard_names
-from roost.placement.service.neutron import Round
+from roost.placement.service.neutron import NeutronView
 from roost.placement.settings import PlacementSettings
 from roost.platform.database import Database
 from roost.platform.errors import BadRequest
@@ -156,9 +155,62 @@ async def test_a_user_who_sees_its_own_ports_only_is_refused_until_it_has_the_ro
     await keystone.stop()
 
 
-def test_what_could_not_be_written_has_a_status_of_its_own() -> None:
-    done = Round(drifts=[PORT_UNCLAIMED.drift("p")], segments=1, ports=1, unpublished=[])
-    assert exit_status(done, dry_run=False) == 6
+async def test_adopt_has_a_status_for_each_outcome(
+    manage: Manage, database: Database, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each by a real cause; 5 is above."""
+    monkeypatch.setenv("COLUMNS", "500")
+    assert (await manage("adopt", "--database", dsn)) == (
+        127, "roost-manage: [neutron] url is needed, in the file of --config or as ROOST_NEUTRON_URL: "
+        "expected an address: http://neutron.example:9696\n",
+    )  # fmt: skip
+    ledger, neutron, segment = Ledger(database), FakeNeutron(), a_segment(1, 1)
+    await sync_standard_names(ledger)
+    await publish(ledger, segment)
+    neutron.add_network({segment.uuid: 1})
+    monkeypatch.setenv("ROOST_NEUTRON_URL", "http://127.0.0.1:9")
+    for words in (("--no-such-option",), ("--data-dir", str(tmp_path)), ("--config", str(tmp_path / "none.toml"))):
+        status, text = await manage("adopt", "--database", dsn, *words)
+        assert (status, "Traceback" in text) == (127, False), text
+    for words in (("--data-dir", str(tmp_path)), ("--database", "postgresql://nobody@127.0.0.1:1/none")):
+        status, text = await manage("adopt", *words)
+        assert (status, "Traceback" in text) == (255, False), text
+    async with neutron.serve():
+        monkeypatch.setenv("ROOST_NEUTRON_URL", neutron.url)
+        assert [(await manage("adopt", "--database", dsn, *words))[0] for words in (("--dry-run",), (), ())] == [
+            3,
+            0,
+            4,
+        ]
+        taken = neutron.add_port(segment.uuid, a_uuid())
+        assert (await manage("adopt", "--database", dsn))[0] == 0
+        neutron.add_port(segment.uuid, a_uuid(), address=neutron.ports[taken]["fixed_ips"][0]["ip_address"])
+        status, text = await manage("adopt", "--database", dsn)
+        assert (status, "0 written, 1 left." in text) == (6, True), text
+        monkeypatch.setattr(NeutronView, "read", lambda *_: 1 / 0)
+        status, text = await manage("adopt", "--database", dsn)
+        assert (status, "ZeroDivisionError" in text) == (255, True)
+
+
+@pytest.mark.parametrize(
+    "command", ["adopt", "audit", "heal_network_info", "sync_placement_aggregates", "placement sync_aggregates"]
+)
+async def test_a_command_that_automation_repeats_tells_bad_input_from_failure(
+    manage: Manage, tmp_path: Path, command: str
+) -> None:
+    words, bad_file = command.split(), tmp_path / "roost.toml"
+    bad_file.write_text("[neutron]\npoll_s = -1\n")
+    nowhere = str(tmp_path / "nowhere")
+    assert (await manage(*words, "--no-such-option"))[0] == 127
+    assert (await manage(*words, "--database", "postgresql://x", "--data-dir", nowhere))[0] == 127
+    assert (await manage(*words, "--config", str(bad_file), "--data-dir", nowhere))[0] == 127
+    status, text = await manage(*words, "--data-dir", nowhere)
+    if command != "adopt":  # which wants a Neutron first
+        assert (status, "there is no database in" in text) == (255, True)
+    status, text = await manage(*words, "--help")
+    shown = " ".join(text.split())
+    assert status == 0
+    assert [number for number in ("0:", "3:", "127:", "255:") if number not in shown] == []
 
 
 async def test_without_a_neutron_it_says_what_is_missing(dsn: str) -> None:
