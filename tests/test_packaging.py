@@ -2,6 +2,7 @@
 
 import email
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -152,6 +153,8 @@ def test_the_containerfile_copies_what_there_is_and_runs_what_is_installed() -> 
     assert copied
     assert [name for name in copied if not (ROOT / name).exists()] == []
     assert 'ENTRYPOINT ["roost"]' in text
+    (words,) = re.findall(r"^CMD (.*)$", text, re.MULTILINE)
+    assert json.loads(words)[-2:] == ["--auth", "keystone"], "it is open to others"
 
 
 def test_ci_installs_what_tests_need() -> None:

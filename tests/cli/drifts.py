@@ -105,7 +105,7 @@ class Books:
         ledger = Ledger(self.world.database)
         await sync_standard_names(ledger)
         for _ in range(2):
-            await ledger_audit.AUDIT.reconcile(ledger)
+            await ledger_audit.reconcile(ledger)
             await network_audit.AUDIT.reconcile(self.world.networks)
             await compute_audit.AUDIT.reconcile(self.world.compute)
 

@@ -7,7 +7,6 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -15,7 +14,7 @@ import pytest
 from tests.cluster import ROOST, Cluster, cluster, until
 from tests.platform import asgi
 from tests.platform.asgi import say_who
-from tests.platform.fake_keystone import DOMAIN, FakeKeystone, World
+from tests.platform.fake_keystone import DOMAIN, FakeKeystone, Today
 
 from roost.cli.access import guarded
 from roost.cli.roles import PRESETS, check_policy_word
@@ -35,13 +34,6 @@ def guarded_cloud() -> Iterator[Cluster]:
     with cluster() as made:
         made.serve(environment={"ROOST_CORS_ALLOWED_ORIGIN": "http://horizon.example.com"}, auth="noauth2")
         yield made
-
-
-class Today(World):
-    """The time that other processes go by."""
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
 
 
 @pytest.fixture

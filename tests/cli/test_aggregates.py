@@ -47,7 +47,7 @@ async def test_the_mirror_is_made_and_told(world: World, dsn: str) -> None:
     again = run(dsn, "sync_placement_aggregates", "--prune", "--verbose")
     assert (again.returncode, again.stdout) == (0, "No host written.\n")
     wrong = run(dsn, "sync_placement_aggregates", "--host", "h9")
-    assert (wrong.returncode, wrong.stderr) == (1, "roost-manage: --host h9: there is no such host\n")
+    assert (wrong.returncode, wrong.stderr) == (127, "roost-manage: --host h9: there is no such host\n")
 
 
 async def test_a_ratio_is_set_and_unset(world: World, dsn: str) -> None:

@@ -281,16 +281,16 @@ async def test_the_command_shows_what_it_repairs_and_its_exit_statuses_are_kept(
         (("--data-dir", str(tmp_path / "none")), "/none: give roost serve's --data-dir"),
     ):
         status, out, error = await asyncio.to_thread(manage, *arguments)
-        assert (status, out) == (1, ""), error
+        assert (status, out) == (255, ""), error
         assert said in error
         assert "Traceback" not in error
-    assert (await asyncio.to_thread(manage, "--database", books.dsn, "--data-dir", str(tmp_path)))[0] == 2
+    assert (await asyncio.to_thread(manage, "--database", books.dsn, "--data-dir", str(tmp_path)))[0] == 127
 
 
 async def test_a_database_of_another_version_is_refused_and_a_ledger_alone_is_audited(books: Books) -> None:
     await books.execute("UPDATE network.alembic_step SET version_num = 'network_0000'")
     assert await asyncio.to_thread(manage, "--database", books.dsn) == (
-        1, "", "roost-manage: the schemas network of the database are not of this version of Roost: `roost serve` "
+        255, "", "roost-manage: the schemas network of the database are not of this version of Roost: `roost serve` "
         "brings them up to date\n",
     )  # fmt: skip
     await books.execute("DROP SCHEMA network CASCADE", "DROP SCHEMA compute CASCADE")

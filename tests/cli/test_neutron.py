@@ -6,25 +6,31 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 import pytest
+import structlog
 from rich.console import Console
 from tests.cluster import Cluster
 from tests.fake_neutron import FakeNeutron
-from tests.placement.nova import Segment, a_segment, publish
+from tests.placement.calls import Api
+from tests.placement.nova import Nova, Segment, a_segment, clause, publish
 from tests.placement.providers import a_uuid
 from tests.placement_client import PlacementClient
+from tests.platform.fake_keystone import FakeKeystone, Today
 from tests.processes import names_of
+from typer.testing import CliRunner
 
-from roost.cli.adopt import adopt, exit_status
+from roost.cli.adopt import adopt
 from roost.cli.ledger_target import LedgerTarget
-from roost.cli.neutron import check_with_neutron
+from roost.cli.manage import app
+from roost.cli.neutron import NeutronPoll, check_with_neutron, make_neutron
 from roost.cli.settings import read_settings
-from roost.placement.rules.drift import PORT_UNCLAIMED
 from roost.placement.service.ledger import Ledger, sync_standard_names
-from roost.placement.service.neutron import Round
+from roost.placement.service.neutron import NeutronView
+from roost.placement.settings import PlacementSettings
 from roost.platform.database import Database
 from roost.platform.errors import BadRequest
 from roost.seams.placement import IPV4_ADDRESS
@@ -69,9 +75,142 @@ async def test_a_cloud_is_adopted_and_every_outcome_has_its_status(
         assert "cannot be asked for segments: it answers 503" in msgspec.json.decode(text)["error"]
 
 
-def test_what_could_not_be_written_has_a_status_of_its_own() -> None:
-    done = Round(drifts=[PORT_UNCLAIMED.drift("p")], segments=1, ports=1, unpublished=[])
-    assert exit_status(done, dry_run=False) == 6
+Manage = Callable[..., Awaitable[tuple[int, str]]]
+
+
+@pytest.fixture
+def manage(monkeypatch: pytest.MonkeyPatch) -> Manage:
+    """Runs `roost-manage` in this process, whose logging is the other tests' too: (exit status, all output)."""
+    monkeypatch.setattr("roost.cli.manage_options.configure_logging", lambda _program: None)
+
+    async def run(*words: str) -> tuple[int, str]:
+        done = await asyncio.to_thread(CliRunner().invoke, app, words)
+        return done.exit_code, done.output
+
+    return run
+
+
+async def test_an_audit_asks_neutron_and_says_when_it_cannot(
+    manage: Manage, database: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(database, settings=PlacementSettings(implied_addresses=True))
+    await sync_standard_names(ledger)
+    async with database.connection() as connection:
+        await connection.execute("DROP SCHEMA network, compute CASCADE")  # as of `roost serve placement`
+    segment = a_segment(5, 1)
+    await publish(ledger, segment)
+    neutron = FakeNeutron()
+    neutron.add_network({segment.uuid: 5})
+    async with neutron.serve():
+        monkeypatch.setenv("ROOST_NEUTRON_URL", neutron.url)
+        assert (await manage("audit", "--database", dsn, "--repair"))[0] == 4
+        assert len(await Nova(Api(ledger)).boot(1, clause(segment))) == 1
+        assert (await manage("audit", "--database", dsn))[0] == 0, "the claim may wait for its port for an hour"
+        monkeypatch.setenv("ROOST_NEUTRON_CLAIM_GRACE_S", "0.001")
+        status, text = await manage("audit", "--database", dsn, "--repair", "--json")
+        report = msgspec.json.decode(text)
+        assert (status, [one["kind"] for one in report["repaired"]]) == (4, ["claim-portless"])
+        neutron.is_down = True
+        status, text = await manage("audit", "--database", dsn)
+        assert (status, "Nothing has drifted" in text) == (5, False)
+        assert "cannot be asked for segments: it answers 503" in text
+        status, text = await manage("audit", "--database", dsn, "--json")
+        assert (status, "it answers 503" in msgspec.json.decode(text)["error"]) == (5, True)
+
+
+async def test_a_user_who_sees_its_own_ports_only_is_refused_until_it_has_the_role(
+    manage: Manage, database: Database, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, neutron, segment = Ledger(database), FakeNeutron(), a_segment(5, 1)
+    await sync_standard_names(ledger)
+    await publish(ledger, segment)
+    neutron.add_network({segment.uuid: 5})
+    neutron.add_port(segment.uuid, a_uuid())
+    keystone = FakeKeystone(world=Today(), own_roles=("member", "reader"))
+    await keystone.start()
+    async with neutron.serve():
+        monkeypatch.setenv("ROOST_NEUTRON_URL", neutron.url)
+        monkeypatch.setenv("ROOST_NEUTRON_POLL_S", "0.02")
+        monkeypatch.setenv("ROOST_KEYSTONE_AUTH_URL", keystone.url)
+        monkeypatch.setenv("ROOST_KEYSTONE_USERNAME", "roost")
+        monkeypatch.setenv("ROOST_KEYSTONE_PASSWORD", keystone.password)
+        status, text = await manage("adopt", "--database", dsn)
+        says = "name of roost of [keystone] has the roles member, reader, and needs service or admin"
+        assert (status, says in text) == (5, True), text
+        assert neutron.asked == [], "what it would say is not believed"
+        settings = read_settings(None)
+        client = make_neutron(settings)
+        with structlog.testing.capture_logs() as logs:
+            poll = asyncio.create_task(NeutronPoll(ledger, client, settings.neutron).run())
+            async with asyncio.timeout(60):
+                while sum(says in str(entry.get("reason")) for entry in logs) < 2:
+                    await asyncio.sleep(0.01)
+                assert neutron.asked == []
+                keystone.own_roles = ("Admin",)
+                while await Nova(Api(ledger)).used(segment) != 1:
+                    await asyncio.sleep(0.01)
+        poll.cancel()
+        await asyncio.gather(poll, return_exceptions=True)
+        await client.close()
+    await keystone.stop()
+
+
+async def test_adopt_has_a_status_for_each_outcome(
+    manage: Manage, database: Database, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each by a real cause; 5 is above."""
+    monkeypatch.setenv("COLUMNS", "500")
+    assert (await manage("adopt", "--database", dsn)) == (
+        127, "roost-manage: [neutron] url is needed, in the file of --config or as ROOST_NEUTRON_URL: "
+        "expected an address: http://neutron.example:9696\n",
+    )  # fmt: skip
+    ledger, neutron, segment = Ledger(database), FakeNeutron(), a_segment(1, 1)
+    await sync_standard_names(ledger)
+    await publish(ledger, segment)
+    neutron.add_network({segment.uuid: 1})
+    monkeypatch.setenv("ROOST_NEUTRON_URL", "http://127.0.0.1:9")
+    for words in (("--no-such-option",), ("--data-dir", str(tmp_path)), ("--config", str(tmp_path / "none.toml"))):
+        status, text = await manage("adopt", "--database", dsn, *words)
+        assert (status, "Traceback" in text) == (127, False), text
+    for words in (("--data-dir", str(tmp_path)), ("--database", "postgresql://nobody@127.0.0.1:1/none")):
+        status, text = await manage("adopt", *words)
+        assert (status, "Traceback" in text) == (255, False), text
+    async with neutron.serve():
+        monkeypatch.setenv("ROOST_NEUTRON_URL", neutron.url)
+        assert [(await manage("adopt", "--database", dsn, *words))[0] for words in (("--dry-run",), (), ())] == [
+            3,
+            0,
+            4,
+        ]
+        taken = neutron.add_port(segment.uuid, a_uuid())
+        assert (await manage("adopt", "--database", dsn))[0] == 0
+        neutron.add_port(segment.uuid, a_uuid(), address=neutron.ports[taken]["fixed_ips"][0]["ip_address"])
+        status, text = await manage("adopt", "--database", dsn)
+        assert (status, "0 written, 1 left." in text) == (6, True), text
+        monkeypatch.setattr(NeutronView, "read", lambda *_: 1 / 0)
+        status, text = await manage("adopt", "--database", dsn)
+        assert (status, "ZeroDivisionError" in text) == (255, True)
+
+
+@pytest.mark.parametrize(
+    "command", ["adopt", "audit", "heal_network_info", "sync_placement_aggregates", "placement sync_aggregates"]
+)
+async def test_a_command_that_automation_repeats_tells_bad_input_from_failure(
+    manage: Manage, tmp_path: Path, command: str
+) -> None:
+    words, bad_file = command.split(), tmp_path / "roost.toml"
+    bad_file.write_text("[neutron]\npoll_s = -1\n")
+    nowhere = str(tmp_path / "nowhere")
+    assert (await manage(*words, "--no-such-option"))[0] == 127
+    assert (await manage(*words, "--database", "postgresql://x", "--data-dir", nowhere))[0] == 127
+    assert (await manage(*words, "--config", str(bad_file), "--data-dir", nowhere))[0] == 127
+    status, text = await manage(*words, "--data-dir", nowhere)
+    if command != "adopt":  # which wants a Neutron first
+        assert (status, "there is no database in" in text) == (255, True)
+    status, text = await manage(*words, "--help")
+    shown = " ".join(text.split())
+    assert status == 0
+    assert [number for number in ("0:", "3:", "127:", "255:") if number not in shown] == []
 
 
 async def test_without_a_neutron_it_says_what_is_missing(dsn: str) -> None:

@@ -2,7 +2,9 @@
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
+from roost.cli.main import app
 from roost.cli.option_checks import read_address, read_addresses, read_agent_hosts, read_policy, read_services
 from roost.seams.agent import HostReport
 
@@ -37,10 +39,9 @@ def test_an_address_is_a_host_and_a_port(text: str, address: tuple[str, int]) ->
 @pytest.mark.parametrize(
     ("auth", "agent_listen", "agents"),
     [
-        ("none", None, ("10.0.0.1", 0)),
         ("keystone", None, ("127.0.0.1", 0)),
         ("keystone", "10.0.0.2:9", ("10.0.0.2", 9)),
-        ("none", "10.0.0.2:9", ("10.0.0.2", 9)),
+        ("noauth2", None, ("127.0.0.1", 0)),
     ],
 )
 def test_agents_that_need_a_token_are_on_loopback_unless_it_is_said(
@@ -49,6 +50,30 @@ def test_agents_that_need_a_token_are_on_loopback_unless_it_is_said(
     addresses = read_addresses("10.0.0.1:8778", agent_listen, auth=auth)
     assert (addresses["host"], addresses["port"]) == ("10.0.0.1", 8778)
     assert (addresses["agent_host"], addresses["agent_port"]) == agents
+
+
+@pytest.mark.parametrize(
+    ("listen", "agent_listen", "agents"),
+    [
+        ("127.0.0.2:1", None, ("127.0.0.2", 0)),
+        ("[::1]:1", None, ("::1", 0)),
+        ("localhost:1", "127.0.0.1:9", ("127.0.0.1", 9)),
+    ],
+)
+def test_whom_nobody_asks_is_on_this_machine(listen: str, agent_listen: str | None, agents: tuple[str, int]) -> None:
+    addresses = read_addresses(listen, agent_listen, auth="none")
+    assert (addresses["agent_host"], addresses["agent_port"]) == agents
+
+
+@pytest.mark.parametrize("words", [(), ("--auth", "none")])
+@pytest.mark.parametrize("option", ["--listen", "--agent-listen"])
+@pytest.mark.parametrize("address", ["0.0.0.0", "[::]", "192.0.2.1", "roost.example.org"])
+def test_serve_opens_to_nobody_who_is_not_asked_for_a_token(words: tuple[str, ...], option: str, address: str) -> None:
+    words = (*words, "--policy", "open")  # refused as well, so that nothing is ever served here
+    done = CliRunner().invoke(app, ["serve", "placement", option, f"{address}:0", *words])
+    assert done.exit_code == 2
+    said = " ".join(done.output.replace("│", " ").split())
+    assert f"{option} {address.strip('[]')}: others reach it, and with --auth none each is an admin" in said
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.placement.providers import a_uuid
 from roost.cli.neutron import NeutronPoll
 from roost.placement.model import NEUTRON_CHANNEL
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
-from roost.placement.service.audit import AUDIT
+from roost.placement.service.audit import AUDIT, BY_ITSELF, reconcile
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.neutron import NeutronView, Round, run_round
 from roost.placement.settings import PlacementSettings
@@ -402,7 +402,22 @@ async def test_the_audit_finds_and_repairs_the_same(make: Make, repairs: Repairs
     if repairs is Repairs.ITSELF:
         await cloud.assert_agrees()
     cloud.neutron.is_down = True
-    assert await AUDIT.run(cloud.ledger, repairs=repairs) == []
+    with pytest.raises(NeutronUnavailable):
+        await AUDIT.run(cloud.ledger, repairs=repairs)
+
+
+async def test_the_reconciler_repairs_what_is_the_ledgers_own_while_neutron_is_down(make: Make) -> None:
+    cloud = await make((5, 2))
+    cloud.ledger.neutron = cloud.neutron
+    cloud.neutron.is_down = True
+    async with cloud.ledger.database.connection() as connection:
+        await connection.execute("UPDATE placement.inventory SET used = used + 1")
+    await reconcile(cloud.ledger)
+    assert await BY_ITSELF.run(cloud.ledger, repairs=Repairs.NONE) == []
+    cloud.neutron.is_down = False
+    cloud.neutron.add_port(cloud.segments[0].uuid, a_uuid())
+    await reconcile(cloud.ledger)
+    await cloud.assert_agrees()
 
 
 async def test_a_round_that_is_cut_off_anywhere_is_finished_by_the_next(make: Make) -> None:

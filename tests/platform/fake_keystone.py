@@ -31,6 +31,13 @@ class World:
         return self._started + timedelta(seconds=self.seconds)
 
 
+class Today(World):
+    """The time that other processes go by."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
 @dataclass
 class FakeKeystone:
     """Serves on a port of its own from `start` to `stop`; `asked` counts requests by kind."""
@@ -40,6 +47,7 @@ class FakeKeystone:
     asked: Counter[str] = field(default_factory=Counter)
     password: str = "secret"
     own_life_s: float = 3600
+    own_roles: tuple[str, ...] = ("service",)
     delay_s: float = 0
     status: int | None = None
     port: int = 0
@@ -94,7 +102,7 @@ class FakeKeystone:
         ) or (credential == {"id": "cred", "secret": self.password})
         if not right:
             return web.json_response({"error": {"code": 401, "title": "Unauthorized"}}, status=401)
-        text = self.token("service", life=timedelta(seconds=self.own_life_s), user="roost")
+        text = self.token(*self.own_roles, life=timedelta(seconds=self.own_life_s), user="roost")
         return web.json_response({"token": self.tokens[text]}, status=201, headers={"X-Subject-Token": text})
 
     async def _validate(self, request: web.Request) -> web.Response:

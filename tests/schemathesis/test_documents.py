@@ -10,23 +10,15 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from tests.cluster import Cluster, cluster
-from tests.platform.fake_keystone import FakeKeystone, World
+from tests.platform.fake_keystone import FakeKeystone, Today
 
 HERE = Path(__file__).parent
 VERSIONS = {"placement": "placement 1.39", "compute": "compute 2.96"}
 EXAMPLES = os.environ.get("ROOST_SCHEMATHESIS_EXAMPLES", "3")
-
-
-class Today(World):
-    """The time that other processes go by."""
-
-    def now(self) -> datetime:
-        return datetime.now(UTC)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from roost.cli.audit_report import drift_document, print_drifts, print_json
+from roost.cli.audit_report import UNREAD, drift_document, print_drifts, print_json, print_unread
 from roost.cli.ledger_target import LedgerTarget, open_existing, outdated
 from roost.cli.neutron import make_neutron
 from roost.cli.plurals import many
@@ -16,7 +16,7 @@ from roost.platform.env import Env
 from roost.platform.migrate import list_outdated
 from roost.seams.neutron import NeutronUnavailable
 
-ADOPTED, DIFFERS, NOTHING_TO_DO, UNREAD, INCOMPLETE = 0, 3, 4, 5, 6
+ADOPTED, DIFFERS, NOTHING_TO_DO, INCOMPLETE = 0, 3, 4, 6
 POOL_SIZE = 4
 
 
@@ -44,7 +44,7 @@ async def adopt(
             view = NeutronView(grace_s=settings.neutron.claim_grace_s)
             done = await run_round(ledger, neutron, view, dry_run=dry_run, give_back_all=give_back_all)
     except NeutronUnavailable as error:
-        _print_unread(console, error, as_json=as_json)
+        print_unread(console, error, as_json=as_json)
         return UNREAD
     finally:
         await neutron.close()
@@ -92,10 +92,3 @@ def _print_round(console: Console, done: Round, *, dry_run: bool) -> None:
         )
     for segment in done.unpublished:
         console.print(f"Neutron has not published segment {segment}: its addresses are not counted.")
-
-
-def _print_unread(console: Console, error: NeutronUnavailable, *, as_json: bool) -> None:
-    if as_json:
-        print_json(console, msgspec.json.encode({"error": str(error)}))
-    else:
-        console.print(str(error), soft_wrap=True)

@@ -14,10 +14,12 @@ from roost.cli.audit_report import (
     CLEAN,
     DRIFT,
     REPAIRED,
+    UNREAD,
     print_drifts,
     print_gaps,
     print_json,
     print_outcome,
+    print_unread,
     report_json,
 )
 from roost.cli.cloud_wiring import CloudParts
@@ -38,6 +40,7 @@ from roost.platform.drift import Drift, Repairs
 from roost.platform.env import Env
 from roost.platform.migrate import list_missing, list_outdated
 from roost.platform.wakeup import Wakeups
+from roost.seams.neutron import NeutronUnavailable
 
 POOL_SIZE = 4
 """A port stays locked on one connection while the ledger works on another."""
@@ -75,6 +78,22 @@ async def audit(
     confirm: asks the person at the terminal; None to go on without. Raises TargetRefused where there is no database, no
     ledger, or one of another version of Roost.
     """
+    try:
+        return await _audit(target, console, config=config, repair=repair, as_json=as_json, confirm=confirm)
+    except NeutronUnavailable as error:
+        print_unread(console, error, as_json=as_json)
+        return UNREAD
+
+
+async def _audit(
+    target: LedgerTarget,
+    console: Console,
+    *,
+    config: Path | None,
+    repair: bool,
+    as_json: bool,
+    confirm: Callable[[], bool] | None,
+) -> int:
     async with open_records(target, config) as records:
         drifts = await records.audit(Repairs.NONE)
         gaps = [] if records.cloud is None else await list_gaps(records.cloud.networks)
@@ -121,6 +140,7 @@ async def open_records(target: LedgerTarget, config: Path | None) -> AsyncIterat
         neutron = None
         if missing and settings.neutron.url:
             ledger.neutron = neutron = make_neutron(settings)
+            ledger.claim_grace_s = settings.neutron.claim_grace_s
         cloud = CloudParts.wire(ledger, Wakeups(database, CHANNELS), settings, Unrestricted()) if not missing else None
         try:
             yield Records(ledger, cloud)

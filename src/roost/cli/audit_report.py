@@ -13,8 +13,9 @@ from roost.compute.service.audit import AUDIT as COMPUTE_AUDIT
 from roost.network.service.audit import AUDIT as NETWORK_AUDIT
 from roost.placement.service.audit import AUDIT as LEDGER_AUDIT
 from roost.platform.drift import Drift, Kind, RepairedBy
+from roost.seams.neutron import NeutronUnavailable
 
-CLEAN, DRIFT, REPAIRED = 0, 3, 4
+CLEAN, DRIFT, REPAIRED, UNREAD = 0, 3, 4, 5
 EXAMPLES_SHOWN = 3
 KINDS = (*LEDGER_AUDIT.kinds, *NETWORK_AUDIT.kinds, *COMPUTE_AUDIT.kinds)
 BY = {RepairedBy.ITSELF: "the reconciler, or --repair", RepairedBy.ASKED: "--repair", RepairedBy.PERSON: "you"}
@@ -42,6 +43,14 @@ def report_json(
 def print_json(console: Console, report: bytes) -> None:
     """Print it as it is, whatever the width."""
     console.file.write(report.decode() + "\n")
+
+
+def print_unread(console: Console, error: NeutronUnavailable, *, as_json: bool) -> None:
+    """Print why Neutron could not be asked."""
+    if as_json:
+        print_json(console, msgspec.json.encode({"error": str(error)}))
+    else:
+        console.print(str(error), soft_wrap=True)
 
 
 def print_drifts(console: Console, drifts: Sequence[Drift], *, repair: bool) -> None:

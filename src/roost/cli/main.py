@@ -23,7 +23,7 @@ from roost.cli.help_text import PlainCommand, new_program
 from roost.cli.lifeline import end_with_stdin
 from roost.cli.log_options import LogFileOption, LogFormatOption, LogLevelOption, choose_log
 from roost.cli.network_options import NetworkTokenFile, NetworkUrl, ServiceVersion
-from roost.cli.option_checks import misused, read_address, read_addresses, read_agent_hosts, read_policy, read_services
+from roost.cli.option_checks import misused, read_addresses, read_agent_hosts, read_policy, read_services
 from roost.cli.roles import AUTHS, PRESETS
 from roost.cli.tls_options import (
     AgentCa,
@@ -335,7 +335,7 @@ def _dev(
     from roost.cli.dev import run_dev
     from roost.cli.story_output import Bars
 
-    read_address("--listen", listen)
+    read_addresses(listen, None, auth="none")
     cloud = _read_cloud(cloud_file) if cloud_file else three_racks()
     directory = data_dir or DEFAULT_DATA_DIR
     with Bars() as bars:

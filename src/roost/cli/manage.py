@@ -1,7 +1,7 @@
 """The `roost-manage` command: what operators do to a Roost's database, beside the services.
 
-Exit status 0: done, nothing is left to do; 1: it failed; 2: wrong usage; 3 and up: as each command says. Each
-command imports its parts when it is called.
+Exit status 0: done, nothing is left to do; 1: it failed; 2: wrong usage; 3 and up: as each command says. Those that
+automation repeats end with 255 and 127 instead of 1 and 2. Each command imports its parts when it is called.
 """
 
 import re
@@ -18,7 +18,7 @@ from roost.cli.agent_token_commands import agent_token_app
 from roost.cli.asking import AsJson
 from roost.cli.help_text import PlainCommand, PlainGroup, new_program
 from roost.cli.ledger_target import LedgerTarget
-from roost.cli.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, run_manage
+from roost.cli.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, StatusCommand, run_manage, run_with_status
 from roost.cli.tables import table_console
 from roost.platform.errors import BadRequest
 from roost.platform.logs import configure_logging
@@ -157,7 +157,7 @@ def _convert_config(
     raise typer.Exit(converted.exit_status)
 
 
-@app.command("audit", cls=PlainCommand)
+@app.command("audit", cls=StatusCommand)
 def _audit(
     data_dir: DataDir = None,
     database: DatabaseUrl = None,
@@ -170,6 +170,7 @@ def _audit(
     """Say what differs between addresses, ports, claims, inventories, servers and hosts, beside a live Roost or alone.
 
     Exit status 0: nothing has drifted. 3: something has, or is left after --repair. 4: all of it was repaired.
+    5: Neutron cannot be asked. 127: wrong usage, or a roost.toml that cannot work. 255: it failed.
 
     Example: `roost-manage audit --data-dir /var/lib/roost --repair`
     """
@@ -179,10 +180,10 @@ def _audit(
     asks = repair and not yes and not as_json and sys.stdin.isatty()
     confirm = (lambda: typer.confirm("Repair what can be?")) if asks else None
     work = audit(target, table_console(), config=config, repair=repair, as_json=as_json, confirm=confirm)
-    raise typer.Exit(run_manage(work))
+    run_with_status(work)
 
 
-@app.command("adopt", cls=PlainCommand)
+@app.command("adopt", cls=StatusCommand)
 def _adopt(
     data_dir: DataDir = None,
     database: DatabaseUrl = None,
@@ -199,7 +200,8 @@ def _adopt(
     Which Neutron says the section [neutron] of the roost.toml, or ROOST_NEUTRON_URL. It may be repeated.
 
     Exit status 0: all that differed is written. 3: differences were found on --dry-run. 4: there was nothing to do.
-    5: Neutron cannot be asked. 6: something could not be written, and the report says what.
+    5: Neutron cannot be asked. 6: something could not be written, and the report says what. 127: wrong usage, or a
+    roost.toml that cannot work. 255: it failed.
 
     Example: `ROOST_NEUTRON_URL=http://neutron.example:9696 roost-manage adopt --data-dir /var/lib/roost --dry-run`
     """
@@ -208,7 +210,7 @@ def _adopt(
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     console = table_console()
     work = adopt(target, console, config=config, dry_run=dry_run, as_json=as_json, give_back_all=give_back_all)
-    raise typer.Exit(run_manage(work))
+    run_with_status(work)
 
 
 @app.command("destroy-guest", cls=PlainCommand)
@@ -237,8 +239,8 @@ def _destroy_guest(
     raise typer.Exit(run_manage(destroy_guest(target, server, host, config=config)))
 
 
-@placement_app.command("sync_aggregates", cls=PlainCommand)
-@app.command("sync_placement_aggregates", cls=PlainCommand)
+@placement_app.command("sync_aggregates", cls=StatusCommand)
+@app.command("sync_placement_aggregates", cls=StatusCommand)
 def _sync_aggregates(
     data_dir: DataDir = None,
     database: DatabaseUrl = None,
@@ -260,7 +262,8 @@ def _sync_aggregates(
     It asks once for each aggregate, writes only hosts that differ, and may be repeated.
 
     Exit status 0: all is so now. 2: Placement failed. 3: it refused a host. 5: a member is no host. 6: Placement has no
-    provider of a host. 7: --dry-run found something to do.
+    provider of a host. 7: --dry-run found something to do. 127: wrong usage, or a roost.toml that cannot work. 255: it
+    failed.
 
     Example: `roost-manage sync_placement_aggregates --prune --dry-run --data-dir /var/lib/roost`
     """
@@ -278,7 +281,7 @@ def _sync_aggregates(
         verbose=verbose,
         as_json=as_json,
     )
-    raise typer.Exit(run_manage(work))
+    run_with_status(work)
 
 
 @app.command("set_allocation_ratio", cls=PlainCommand)
@@ -400,7 +403,7 @@ def _upgrade_check(
     raise typer.Exit(endings.run(work, program="roost-manage", failed=ERROR))
 
 
-@app.command("heal_network_info", cls=PlainCommand)
+@app.command("heal_network_info", cls=StatusCommand)
 def _heal_network_info(
     server: Annotated[str | None, typer.Option(metavar="ID", help="Of this server.", show_default="all")] = None,
     data_dir: DataDir = None,
@@ -414,7 +417,8 @@ def _heal_network_info(
 
     Ports are only read. A server that is being worked on is left alone: who works on it writes it.
 
-    Exit status 0: all is as the ports are. 3: something differs on --dry-run, or could not be written now.
+    Exit status 0: all is as the ports are. 3: something differs on --dry-run, or could not be written now. 127: wrong
+    usage, or a roost.toml that cannot work. 255: it failed.
 
     Example: `roost-manage heal_network_info --data-dir /var/lib/roost --dry-run`
     """
@@ -424,7 +428,7 @@ def _heal_network_info(
     if server is not None and not UUID.fullmatch(server):
         raise typer.BadParameter(f"--server {server}: expected the id of a server")
     work = heal(target, table_console(), server=server, dry_run=dry_run, config=config, as_json=as_json)
-    raise typer.Exit(run_manage(work))
+    run_with_status(work)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What the words of `roost serve` and `roost agent` mean. Each raises typer.BadParameter, which names the option."""
 
+import ipaddress
 import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -51,12 +52,24 @@ def read_address(option: str, text: str) -> tuple[str, int]:
 def read_addresses(listen: str, agent_listen: str | None, *, auth: str) -> dict[str, Any]:
     """Return host and port of both listeners, as ServeOptions has them.
 
-    Agents are by default on loopback where they need a token: opening it to others is a decision.
+    Agents are by default on loopback where they need a token: opening it to others is a decision. Where nobody is asked
+    who they are, every caller is an admin: then both listeners are for this machine.
     """
     host, port = read_address("--listen", listen)
     agent_default = (host if auth == "none" else "127.0.0.1", 0)
     agent_host, agent_port = read_address("--agent-listen", agent_listen) if agent_listen else agent_default
+    for option, address in (("--listen", host), ("--agent-listen", agent_host)):
+        if auth == "none" and not is_loopback(address):
+            misused(f"{option} {address}: others reach it, and with --auth none each is an admin: use --auth keystone")
     return {"host": host, "port": port, "agent_host": agent_host, "agent_port": agent_port}
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address; of names only localhost is known to be one."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def read_agent_hosts(names: list[str] | None, fleet: str | None, like: "HostReport") -> "list[HostReport] | None":

@@ -94,6 +94,7 @@ class Parts:
             from roost.cli.neutron import make_neutron
 
             ledger.neutron = neutron = make_neutron(settings)
+            ledger.claim_grace_s = settings.neutron.claim_grace_s
             ledger.wakeups = wakeups = Wakeups(database, (NEUTRON_CHANNEL,))
         return cls(
             database=database,
@@ -198,7 +199,7 @@ def _ledger_audits(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, A
     elsewhere = bool(parts.settings.placement_client.url) and "placement" not in config.services
     if elsewhere or (config.role not in ("conductor", "reconciler") and not alone):
         return []
-    audit = partial(ledger_audit.AUDIT.reconcile, parts.ledger)
+    audit = partial(ledger_audit.reconcile, parts.ledger)
     return [repeat(audit, "auditing the ledger", interval_s=parts.settings.placement.audit_s)]
 
 

@@ -20,6 +20,7 @@ from roost.seams.neutron import NeutronPort, NeutronSegment, NeutronSubnet, Neut
 
 CONNECTIONS_MAX = 4
 PAGES_MAX = 10_000
+ROLES_NEEDED = frozenset({"service", "admin"})
 MARKER_LOST_MAX = 3
 """How often a list is begun anew because the page's last object was deleted before the next page was asked for."""
 
@@ -81,6 +82,7 @@ class HttpNeutron:
         self._url = f"{settings.url.rstrip('/').removesuffix('/v2.0')}/v2.0"
         self._session: aiohttp.ClientSession | None = None
         self._tells_changes = True
+        self._token_powerless = ""
 
     async def list_segments(self) -> list[NeutronSegment]:
         """See NeutronClient.list_segments."""
@@ -185,15 +187,30 @@ class HttpNeutron:
     async def _ask(self, name: str, query: Query) -> tuple[int, bytes]:
         """Return (status, body). A token of Keystone's that Neutron does not take any more is renewed once."""
         try:
-            token = self._settings.token or (await self._keystone.own_token() if self._keystone else "")
+            token = self._settings.token if self._keystone is None else await self._own_token(name, self._keystone)
             status, body = await self._send(name, query, token)
             if status == 401 and self._keystone is not None:
-                status, body = await self._send(name, query, await self._keystone.own_token(refused=token))
+                token = await self._own_token(name, self._keystone, refused=token)
+                status, body = await self._send(name, query, token)
         except AuthenticationUnavailable as error:
             raise self._unavailable(name, "Keystone gives Roost no token; the log has the reason") from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._unavailable(name, reason_of(error)) from error
         return status, body
+
+    async def _own_token(self, name: str, keystone: Keystone, *, refused: str = "") -> str:
+        """Return a token of Keystone's whose user sees the ports of all projects: others get 200 and a part of them.
+
+        One without such a role is asked for anew each time, as its user may have it meanwhile.
+        """
+        token = await keystone.own_token(refused=refused or self._token_powerless)
+        self._token_powerless = ""
+        if ROLES_NEEDED.isdisjoint(role.lower() for role in token.roles):
+            self._token_powerless = token.text
+            roles = "the roles " + ", ".join(token.roles) if token.roles else "no roles"
+            needs = "needs service or admin, to see the ports of all projects"
+            raise self._unavailable(name, f"the user {token.user} of [keystone] has {roles}, and {needs}")
+        return token.text
 
     async def _send(self, name: str, query: Query, token: str) -> tuple[int, bytes]:
         if self._session is None:

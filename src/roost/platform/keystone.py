@@ -72,6 +72,14 @@ class _Answer(Struct, frozen=True):
     token: _Token
 
 
+class OwnToken(Struct, frozen=True):
+    """A token of Roost's own user, with the name and the roles that Keystone says it has."""
+
+    text: str = ""
+    user: str = ""
+    roles: tuple[str, ...] = ()
+
+
 class _Verdict(Struct, frozen=True):
     """Keystone's answer about a token. caller: None for an invalid one. good_until_s: by this process's clock."""
 
@@ -104,7 +112,7 @@ class Keystone:
         self._now = now
         self._url = f"{settings.auth_url.rstrip('/').removesuffix('/v3')}/v3/auth/tokens"
         self._session: aiohttp.ClientSession | None = None
-        self._own_token = ""
+        self._own_token = OwnToken()
         self._own_renewed_at = datetime.min.replace(tzinfo=UTC)
         self._own_lock = asyncio.Lock()
         self._down_until_s = float("-inf")
@@ -137,9 +145,22 @@ class Keystone:
         remembered.add_metric(["invalid"], len(self._refused))
         yield remembered
 
-    async def own_token(self, *, refused: str = "") -> str:
-        """Return a token of Roost's own user; a new one if this one was refused. Raises AuthenticationUnavailable."""
-        return await self._own(refused=refused)
+    async def own_token(self, *, refused: str = "") -> OwnToken:
+        """Return a token of Roost's own user, a new one shortly before it expires, or when this one was refused.
+
+        Raises AuthenticationUnavailable.
+        """
+        async with self._own_lock:
+            if self._own_token.text in ("", refused) or self._now() >= self._own_renewed_at:
+                status, headers, body = await self._request("POST", body=credentials_body(self._settings))
+                if status != 201 or "X-Subject-Token" not in headers:
+                    raise self._failed(f"Keystone refuses Roost's own credentials: it answers {status}")
+                answer = self._decoded(body)
+                life = answer.expires_at - self._now()
+                self._own_renewed_at = self._now() + life * OWN_LIFE_USED
+                roles = tuple(role.name for role in answer.roles)
+                self._own_token = OwnToken(headers["X-Subject-Token"], answer.user.name, roles)
+            return self._own_token
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -201,11 +222,11 @@ class Keystone:
     async def _ask(self, token: str, *, allow_expired: bool) -> _Verdict:
         """Validate a token. A token of Roost's own that Keystone does not take any more is renewed once."""
         parameters = {"nocatalog": "1"} | ({"allow_expired": "1"} if allow_expired else {})
-        own = await self._own()
+        own = (await self.own_token()).text
         headers = {"X-Auth-Token": own, "X-Subject-Token": token}
         status, _, body = await self._request("GET", headers=headers, parameters=parameters)
         if status == 401:
-            headers["X-Auth-Token"] = await self._own(refused=own)
+            headers["X-Auth-Token"] = (await self.own_token(refused=own)).text
             status, _, body = await self._request("GET", headers=headers, parameters=parameters)
         if status in REFUSALS:
             return self._refusal()
@@ -219,18 +240,6 @@ class Keystone:
 
     def _refusal(self) -> _Verdict:
         return _Verdict(None, self._now(), self._clock() + REFUSED_CACHE_S)
-
-    async def _own(self, *, refused: str = "") -> str:
-        """Return Roost's own token, a new one shortly before it expires, or when Keystone has just refused this one."""
-        async with self._own_lock:
-            if self._own_token in ("", refused) or self._now() >= self._own_renewed_at:
-                status, headers, body = await self._request("POST", body=credentials_body(self._settings))
-                if status != 201 or "X-Subject-Token" not in headers:
-                    raise self._failed(f"Keystone refuses Roost's own credentials: it answers {status}")
-                life = self._decoded(body).expires_at - self._now()
-                self._own_renewed_at = self._now() + life * OWN_LIFE_USED
-                self._own_token = headers["X-Subject-Token"]
-            return self._own_token
 
     def _decoded(self, body: bytes) -> _Token:
         try:

@@ -4,6 +4,7 @@ A claim writes its allocations and the uses in one transaction, so one statement
 """
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
 from roost.placement.model import RootRow, StrayRow, UseRow
 from roost.placement.rules.drift import ALLOCATION_STRAY, ALLOCATION_UNBACKED, CONSUMER_EMPTY, ROOT_WRONG, USE_WRONG
@@ -14,6 +15,7 @@ from roost.placement.store import claims as claims_store
 from roost.placement.store import providers as providers_store
 from roost.platform.audit import Audit, Check, Finding, all_at_once, keys_of, stored_pages
 from roost.platform.drift import Drift
+from roost.seams.neutron import NeutronUnavailable
 from roost.seams.placement import ProviderState
 
 PROVIDERS_PAGE = 1000
@@ -140,3 +142,13 @@ async def _delete_empty(ledger: Ledger, findings: Sequence[Finding[str, None]]) 
 CONSUMERS = Check(pages=_list_consumers, look=_find_empty, repairs={CONSUMER_EMPTY: _delete_empty})
 
 AUDIT: Audit[Ledger] = Audit((SUMS, ROOTS, AGREEMENT, CONSUMERS))
+"""It raises NeutronUnavailable: an audit that could not ask has not found that all agrees."""
+BY_ITSELF: Audit[Ledger] = Audit((SUMS, ROOTS, CONSUMERS))
+WITH_NEUTRON: Audit[Ledger] = Audit((AGREEMENT,))
+
+
+async def reconcile(ledger: Ledger) -> None:
+    """Repair what the reconcilers may; without Neutron's part while it cannot be asked, which the poller's log says."""
+    await BY_ITSELF.reconcile(ledger)
+    with suppress(NeutronUnavailable):
+        await WITH_NEUTRON.reconcile(ledger)

@@ -17,6 +17,8 @@ from roost.platform.wakeup import Wakeups
 from roost.seams.neutron import NeutronClient
 from roost.seams.placement import IPV4_ADDRESS, Claimed, ClaimGroup, Refused
 
+CLAIM_GRACE_S = 3600.0
+
 STANDARD_ORDERS: Mapping[NameKind, Sequence[str]] = {
     NameKind.RESOURCE_CLASS: os_resource_classes.STANDARDS,
     NameKind.TRAIT: sorted(os_traits.get_traits()),
@@ -30,7 +32,7 @@ class Ledger:
 
     standard_ids: of standard names, which never change; custom ones come and go, and are looked up. claims: where
     single claims meet, made by the first of them. neutron: the one whose segments' addresses it counts, if any.
-    wakeups: to who polls it.
+    claim_grace_s: how old a claim of addresses is before an audit misses its ports in Neutron. wakeups: to its poller.
     """
 
     database: Database
@@ -40,6 +42,7 @@ class Ledger:
     index: IndexRefresher = field(init=False)
     claims: Batches[ClaimGroup, Claimed | Refused] | None = None
     neutron: NeutronClient | None = None
+    claim_grace_s: float = CLAIM_GRACE_S
     wakeups: Wakeups | None = None
 
     def __post_init__(self) -> None:

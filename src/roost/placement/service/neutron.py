@@ -29,14 +29,14 @@ from roost.placement.rules.neutron import (
     sum_needs,
 )
 from roost.placement.service import claims as claims_service
-from roost.placement.service.ledger import Ledger
+from roost.placement.service.ledger import CLAIM_GRACE_S, Ledger
 from roost.placement.service.names import find_ids
 from roost.placement.service.reshape import NewInventories, reshape
 from roost.placement.store import neutron as neutron_store
 from roost.placement.store import providers as providers_store
 from roost.platform.audit import Check, Finding
 from roost.platform.drift import Drift
-from roost.seams.neutron import NeutronClient, NeutronPort, NeutronUnavailable
+from roost.seams.neutron import NeutronClient, NeutronPort
 from roost.seams.placement import (
     IPV4_ADDRESS,
     Allocations,
@@ -53,8 +53,6 @@ log = structlog.get_logger()
 NOBODY = "00000000-0000-0000-0000-000000000000"
 DOUBTS_MAX = 100
 """Ports that may be deleted that are asked for by their ids; of more, all ports are read."""
-AUDIT_GRACE_S = 3600.0
-"""What an audit waits for ports of a claim: it has seen no round before."""
 
 Of = TypeVar("Of", SegmentChange, PortChange, Surplus)
 
@@ -67,7 +65,7 @@ class NeutronView:
     """
 
     full_s: float = 0.0
-    grace_s: float = AUDIT_GRACE_S
+    grace_s: float = CLAIM_GRACE_S
     clock: Callable[[], float] = time.monotonic
     _ports: dict[str, NeutronPort] = field(default_factory=dict)
     _changed_at: str = ""
@@ -283,13 +281,10 @@ async def _ask_neutron(ledger: Ledger) -> AsyncIterator[Sequence[None]]:
 
 
 async def _find_differences(ledger: Ledger, _all: Sequence[None]) -> list[Finding[None, Change]]:
-    """Return what differs; nothing while Neutron cannot be asked, which the poller's log says."""
+    """Return what differs. Raises NeutronUnavailable."""
     assert ledger.neutron is not None
-    view = NeutronView()
-    try:
-        state = await view.read(ledger.neutron)
-    except NeutronUnavailable:
-        return []
+    view = NeutronView(grace_s=ledger.claim_grace_s)
+    state = await view.read(ledger.neutron)
     _, changes = await _decide(ledger, state, view)
     return [Finding(change.drift(), None, change) for change in changes]
 
