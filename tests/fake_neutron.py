@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from roost.seams.neutron import NeutronPort, NeutronSegment, NeutronSubnet, NeutronUnavailable, PortPage
+from roost.seams.neutron import NeutronNetwork, NeutronPort, NeutronSegment, NeutronSubnet, NeutronUnavailable, PortPage
 
 
 class NoAddress(Exception):
@@ -22,8 +22,12 @@ class NoAddress(Exception):
 
 @dataclass
 class FakeNeutron:
-    """ports: documents by id. is_down: it answers nobody. asked: over HTTP. pages_max: objects in a page at most."""
+    """networks: names by id. ports: documents by id. is_down: it answers nobody. asked: over HTTP.
 
+    pages_max: objects in a page at most.
+    """
+
+    networks: dict[str, str] = field(default_factory=dict)
     segments: dict[str, str] = field(default_factory=dict)
     subnets: dict[str, dict[str, Any]] = field(default_factory=dict)
     ports: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -43,6 +47,7 @@ class FakeNeutron:
     def add_network(self, sizes: dict[str, int], *, enable_dhcp: bool = False) -> str:
         """A network with these segments, each with a subnet of so many addresses beside its gateway; its id."""
         network = str(uuid.uuid4())
+        self.networks[network] = f"network {len(self.networks) + 1}"
         for segment, size in sizes.items():
             self.segments[segment] = network
             base = IPv4Address("10.0.0.0") + 65536 * len(self.subnets)
@@ -50,6 +55,7 @@ class FakeNeutron:
             self.subnets[subnet] = {
                 "id": subnet, "network_id": network, "segment_id": segment, "ip_version": 4,
                 "gateway_ip": str(base + 1), "enable_dhcp": enable_dhcp,
+                "name": f"subnet of {segment}", "cidr": f"{base}/16",
                 "allocation_pools": [{"start": str(base + 2), "end": str(base + 1 + size)}],
             }  # fmt: skip
         return network
@@ -129,6 +135,13 @@ class FakeNeutron:
         if self.is_down:
             raise NeutronUnavailable("Neutron is away")
 
+    async def list_networks(self) -> list[NeutronNetwork]:
+        self._check()
+        return [NeutronNetwork(**document) for document in self._network_documents()]
+
+    def _network_documents(self) -> list[dict[str, Any]]:
+        return [{"id": network, "name": name, "project_id": "p"} for network, name in self.networks.items()]
+
     async def list_segments(self) -> list[NeutronSegment]:
         self._check()
         return [NeutronSegment(segment, network) for segment, network in self.segments.items()]
@@ -140,6 +153,7 @@ class FakeNeutron:
                 id=subnet["id"], segment_id=subnet["segment_id"], gateway_ip=subnet["gateway_ip"],
                 enable_dhcp=subnet["enable_dhcp"],
                 pools=tuple((pool["start"], pool["end"]) for pool in subnet["allocation_pools"]),
+                network_id=subnet["network_id"], name=subnet["name"], cidr=subnet["cidr"],
             )
             for subnet in self.subnets.values()
         ]  # fmt: skip
@@ -190,8 +204,11 @@ class FakeNeutron:
             return web.json_response({}, status=401)
         if "changed_since" in query and not self.tells_changes:
             return web.json_response({"NeutronError": {"type": "HTTPBadRequest"}}, status=400)
-        networks = [{"id": segment, "network_id": network} for segment, network in self.segments.items()]
-        lists = {"segments": networks, "subnets": [*self.subnets.values()], "ports": [*self.ports.values()]}
+        segments = [{"id": segment, "network_id": network} for segment, network in self.segments.items()]
+        lists = {
+            "networks": self._network_documents(), "segments": segments, "subnets": [*self.subnets.values()],
+            "ports": [*self.ports.values()],
+        }  # fmt: skip
         links: list[dict[str, str]] = []
         items = sorted(lists[name], key=lambda item: str(item["id"]))
         if "id" in query:

@@ -6,14 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 import structlog
+from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
-from tests.cluster import Cluster
+from tests.cluster import Cluster, until
 from tests.fake_neutron import FakeNeutron
 from tests.placement.calls import Api
 from tests.placement.nova import Nova, Segment, a_segment, clause, publish
@@ -257,11 +259,13 @@ async def test_a_server_counts_what_neutron_has_also_after_its_poller_was_killed
             "ROOST_PLACEMENT_IMPLIED_ADDRESSES": "true",
         }  # fmt: skip
         try:
-            await asyncio.to_thread(cluster.serve, "placement", "--with-neutron", environment=settings)
+            await asyncio.to_thread(cluster.serve, "placement", "--with-neutron", environment=settings, workers=2)
             async with PlacementClient.connect(cluster.url, reuse=False) as client:
                 await _make(client, segment)
                 neutron.add_port(segment.uuid, server)
+                neutron.add_port(None, a_uuid())
                 await _wait_for(client, segment, 1)
+                await _assert_metrics(cluster, neutron, segment, used=1)
                 for pid in _workers(cluster):
                     os.kill(pid, signal.SIGKILL)
                 neutron.add_port(segment.uuid, server)
@@ -272,6 +276,34 @@ async def test_a_server_counts_what_neutron_has_also_after_its_poller_was_killed
                 await _wait_for(client, segment, 0)
         finally:
             await asyncio.to_thread(cluster.close)
+
+
+async def _assert_metrics(cluster: Cluster, neutron: FakeNeutron, segment: Segment, *, used: int) -> None:
+    """Every worker tells what the one that polls has seen."""
+    ((network, name),) = neutron.networks.items()
+    labels = {
+        "network_id": network, "network_name": name, "subnet_name": f"subnet of {segment.uuid}", "ip_version": "4",
+        "cidr": "10.0.0.0/16", "project_id": "p", "segment_id": segment.uuid,
+    }  # fmt: skip
+    expected = {
+        "network_ip_availabilities_total": (labels, segment.addresses),
+        "network_ip_availabilities_used": (labels, used),
+        "ports_no_ips": ({}, 1),
+    }
+
+    async def is_told() -> bool:
+        return await asyncio.to_thread(_scrape, cluster) == expected
+
+    await until(is_told)  # the round that claimed ends soon
+    assert [await is_told() for _ in range(8)] == [True] * 8, "connections go to either worker"
+
+
+def _scrape(cluster: Cluster) -> dict[str, tuple[dict[str, str], float]]:
+    with urllib.request.urlopen(f"{cluster.url}/metrics/openstack", timeout=10) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    prefix = "openstack_neutron_"
+    samples = [sample for family in families for sample in family.samples if sample.name.startswith(prefix)]
+    return {sample.name.removeprefix(prefix): (sample.labels, sample.value) for sample in samples}
 
 
 async def _wait_for(client: PlacementClient, segment: Segment, used: int) -> None:

@@ -32,17 +32,18 @@ async def neutron() -> AsyncIterator[FakeNeutron]:
         yield fake
 
 
-async def read(client: HttpNeutron) -> tuple[object, object, object]:
+async def read(client: HttpNeutron) -> tuple[object, ...]:
     page = await client.list_ports()
     assert page is not None
     key = lambda item: item.id  # noqa: E731
     return (
-        sorted(await client.list_segments(), key=key), sorted(await client.list_subnets(), key=key),
+        await client.list_networks(), sorted(await client.list_segments(), key=key),
+        sorted(await client.list_subnets(), key=key),
         (sorted(page.ports, key=key), page.changed_at),
     )  # fmt: skip
 
 
-async def truth(fake: FakeNeutron) -> tuple[object, object, object]:
+async def truth(fake: FakeNeutron) -> tuple[object, ...]:
     return await read(fake)  # type: ignore[arg-type]
 
 

@@ -24,8 +24,10 @@ from tests.howto.rehearsal import BLOCK, FILE_NAME
 from tests.ports import free_port
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "howto" / "production.md"
-RATE = float(os.environ.get("ROOST_ROLLING_RATE", "100"))
-"""Requests a second; the document's figure is with 200."""
+RATE = float(os.environ.get("ROOST_ROLLING_RATE", "200"))
+"""Requests a second."""
+REACHED_MIN = 0.6
+"""Of the rate: the machine is shared, and also runs all nodes, HAProxy and PostgreSQL."""
 NODES = ("10.0.0.11", "10.0.0.12", "10.0.0.13")
 LIMIT_S = 60.0
 pytestmark = pytest.mark.timeout(300)
@@ -74,6 +76,7 @@ class Load:
         self.failed: list[str] = []
         self.taken: list[str] = []
         self.ending = False
+        self.seconds = 0.0
 
     async def run(self) -> None:
         """Send until `ending`; every second request is a claim."""
@@ -85,6 +88,7 @@ class Load:
                     sent += 1
                 else:
                     await asyncio.sleep(0.5 / RATE)
+        self.seconds = time.monotonic() - begun_s  # the last answer is there
 
     async def look(self) -> None:
         await self.send("GET", "/allocation_candidates?resources=VCPU:1&limit=10", None, expected=200)
@@ -177,8 +181,10 @@ async def test_each_node_is_restarted_in_turn_and_no_request_fails(dsn: str) -> 
                     load.ending = True
                     await running
         assert load.failed == [], f"{len(load.failed)} of {load.statuses.total()}: {load.failed[:5]}"
+        rate = load.statuses.total() / load.seconds
+        assert rate >= REACHED_MIN * RATE, f"{rate:.0f} requests a second"
         assert_log_is_whole((made.directory / "roost.log").read_text(), load)
-    sys.stderr.write(f"{load.statuses.total()} requests, {dict(load.statuses)}, 0 failed\n")
+    sys.stderr.write(f"{load.statuses.total()} requests, {rate:.0f} a second, {dict(load.statuses)}, 0 failed\n")
     await assert_all_are_kept(dsn, load.taken)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.types import Message
+from starlette.types import ASGIApp, Message
 
 from roost.placement.api import routes
 from roost.placement.service.ledger import Ledger
@@ -16,7 +16,7 @@ class Api:
     """The Placement API in this process, without a socket."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._app = Starlette(routes=[mount("/placement", routes(ledger, Unrestricted()))])
+        self.app: ASGIApp = Starlette(routes=[mount("/placement", routes(ledger, Unrestricted()))])
         self.headers: dict[str, str] = {}
 
     async def call(self, method: str, path: str, body: Any = None, *, version: str | None = "1.39") -> tuple[int, Any]:
@@ -40,7 +40,7 @@ class Api:
         async def send(message: Message) -> None:
             sent.append(message)
 
-        await self._app(scope, receive, send)
+        await self.app(scope, receive, send)
         self.headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
         answer = b"".join(message.get("body", b"") for message in sent[1:])
         return sent[0]["status"], msgspec.json.decode(answer) if answer else None

@@ -4,6 +4,7 @@ from random import Random
 
 import numpy as np
 import pytest
+import structlog
 from hypothesis import given
 from tests.placement.calls import Api
 from tests.placement.nova import Nova, a_segment, clause, publish
@@ -17,9 +18,13 @@ from roost.placement.search.funnel import explain
 from roost.placement.search.implied import add_addresses, find_nics, imply, share_hosts
 from roost.placement.search.index import Delta, Index
 from roost.placement.search.narrowing import make_plan
+from roost.placement.service.claims import ensure_providers
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.settings import PlacementSettings
 from roost.platform.database import Database
+from roost.platform.request_ids import RequestIds
+from roost.platform.request_log import RequestLog
+from roost.platform.settings import LogSettings
 from roost.seams.placement import (
     IPV4_ADDRESS,
     VCPU,
@@ -28,10 +33,12 @@ from roost.seams.placement import (
     ClaimGroup,
     ConsumerClaim,
     Inventory,
+    ProviderState,
     RequestGroup,
     Requirement,
 )
 
+CUSTOM_HALF = "CUSTOM_HALF"
 WHOLE = frozenset({IPV4_ADDRESS})
 
 
@@ -278,6 +285,63 @@ async def test_the_mappings_name_the_segment_in_the_unsuffixed_group(nova: Nova,
     (request,) = (await nova.candidates(clause(only))).values()
     assert request["mappings"] == {"": [only.hosts[0], only.uuid]}
     assert request["allocations"][only.uuid] == {"resources": {IPV4_ADDRESS: 1}}
+
+
+@pytest.mark.parametrize(("settings", "most"), [({}, 4), ({"hosts_per_address": 1}, 1)])
+async def test_of_a_segment_so_many_hosts_are_offered_for_each_free_address(
+    database: Database, settings: dict[str, int], most: int
+) -> None:
+    ledger = Ledger(database, settings=PlacementSettings(implied_addresses=True, **settings))
+    await sync_standard_names(ledger)
+    nova, only, wide = Nova(Api(ledger)), a_segment(4, 40), a_segment(1000, 5)
+    await publish(ledger, only, wide)
+    await nova.boot(1, clause(only))
+    assert len(await nova.candidates(clause(only))) == 3 * most
+    offered = await nova.candidates(clause(only, wide))
+    assert offered.keys() >= {*wide.hosts}
+    assert 1 <= len(offered.keys() & {*only.hosts}) <= 3 * most
+
+
+@pytest.mark.parametrize("policy", ["isolate", "none"])
+async def test_an_address_is_taken_whatever_the_group_policy(nova: Nova, ledger: Ledger, policy: str) -> None:
+    """The suffixed groups alone are isolated: each on a half of the host, and the address on the segment."""
+    only, dry = a_segment(2, 1), a_segment(0, 1)
+    await publish(ledger, only, dry)
+    halves = [a_uuid() for _ in range(4)]
+    states = [
+        ProviderState(uuid=half, name=half, parent_uuid=host, inventories={CUSTOM_HALF: Inventory(8)})
+        for half, host in zip(halves, (*only.hosts, *only.hosts, *dry.hosts, *dry.hosts), strict=True)
+    ]
+    await ensure_providers(ledger, states)
+    query = f"resources=VCPU:1&resources_A={CUSTOM_HALF}:1&resources_B={CUSTOM_HALF}:1&group_policy={policy}"
+    status, body = await nova.api.call("GET", f"/allocation_candidates?{query}&{clause(only, dry)}")
+    assert status == 200, body
+    offered = [request["mappings"] for request in body["allocation_requests"]]
+    assert {frozenset(mappings[""]) for mappings in offered} == {frozenset((only.hosts[0], only.uuid))}
+    pairs = {(*mappings["_A"], *mappings["_B"]) for mappings in offered}
+    mixed = {(halves[0], halves[1]), (halves[1], halves[0])}
+    assert pairs == (mixed if policy == "isolate" else mixed | {(half, half) for half in halves[:2]})
+    for request in body["allocation_requests"]:
+        assert request["allocations"][only.uuid] == {"resources": {IPV4_ADDRESS: 1}}
+
+
+async def test_the_log_says_of_a_refused_claim_which_class_of_which_segment(nova: Nova, ledger: Ledger) -> None:
+    only = a_segment(1, 1)
+    await publish(ledger, only)
+    request = (await nova.candidates(clause(only)))[only.hosts[0]]
+    assert len(await nova.boot(1, clause(only))) == 1
+    nova.api.app = RequestIds(RequestLog(nova.api.app, LogSettings()))
+    body = {
+        "allocations": request["allocations"], "consumer_generation": None, "project_id": "p", "user_id": "u",
+        "consumer_type": "INSTANCE",
+    }  # fmt: skip
+    with structlog.testing.capture_logs() as lines:
+        assert (await nova.api.call("PUT", f"/allocations/{a_uuid()}", body))[0] == 409
+    (line,) = [line for line in lines if line["event"] == "request"]
+    assert (line["method"], line["status"], line["log_level"]) == ("PUT", 409, "info")
+    assert IPV4_ADDRESS in line["reason"]
+    assert only.uuid in line["reason"]
+    assert only.hosts[0] not in line["reason"], "there is room on the host"
 
 
 async def test_moves_at_full_occupancy_keep_the_address(nova: Nova, ledger: Ledger, database: Database) -> None:

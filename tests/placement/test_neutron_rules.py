@@ -7,11 +7,13 @@ from tests.placement.worlds import provider
 
 from roost.placement.model import AddressClaim
 from roost.placement.rules.neutron import (
+    AddressFigures,
     NeutronState,
     PortChange,
     PortNeed,
     Seen,
     SegmentChange,
+    SubnetFigures,
     Surplus,
     count_addresses,
     decide_changes,
@@ -21,16 +23,17 @@ from roost.placement.rules.neutron import (
     limit_by_truth,
     list_abandoned,
     list_needs,
+    sum_addresses,
     sum_needs,
 )
-from roost.seams.neutron import NeutronPort, NeutronSegment, NeutronSubnet
+from roost.seams.neutron import NeutronNetwork, NeutronPort, NeutronSegment, NeutronSubnet
 from roost.seams.placement import IPV4_ADDRESS, Inventory
 
 
-def a_subnet(name: str = "n", segment: str = "a", **members: Any) -> NeutronSubnet:
+def a_subnet(subnet: str = "n", segment: str = "a", **members: Any) -> NeutronSubnet:
     """10.0.0.2 to 10.0.0.6 behind a gateway: what Neutron makes of a /29."""
     pools = members.pop("pools", (("10.0.0.2", "10.0.0.6"),))
-    return NeutronSubnet(**{"id": name, "segment_id": segment, "gateway_ip": "10.0.0.1", "pools": pools, **members})
+    return NeutronSubnet(**{"id": subnet, "segment_id": segment, "gateway_ip": "10.0.0.1", "pools": pools, **members})
 
 
 def a_port(address: str, owner: str = "compute:nova", *, subnet: str = "n", name: str = "p") -> NeutronPort:
@@ -192,3 +195,27 @@ def test_a_whole_state_is_decided_at_once() -> None:
     changes = decide_changes(state, {"a": row}, [], seen=Seen(), grace_s=1.0)
     assert [type(change) for change in changes] == [SegmentChange, PortChange]
     assert decide_changes(state, {}, [], seen=Seen(), grace_s=1.0) == []
+
+
+def test_addresses_are_summed_up_whoever_has_them() -> None:
+    pools = (("10.0.0.2", "10.0.0.6"), ("10.0.0.9", "10.0.0.9"))
+    subnets = [
+        a_subnet(network_id="N", name="first", cidr="10.0.0.0/28", pools=pools),
+        NeutronSubnet(id="m", segment_id="b", network_id="gone"),
+    ]
+    ports = [a_port("10.0.0.2"), a_port("10.0.0.3", ""), a_port("fd00::1", subnet="six")]
+    without = [NeutronPort(id="q", device_id="s"), NeutronPort(id="r")]
+    state = NeutronState([], subnets, [*ports, *without], [NeutronNetwork("N", "blue", "x")])
+    assert sum_addresses(state) == AddressFigures(
+        (
+            SubnetFigures(
+                network_id="gone", network_name="", project_id="", subnet_name="", cidr="", segment_id="b",
+                total=0, used=0,
+            ),
+            SubnetFigures(
+                network_id="N", network_name="blue", project_id="x", subnet_name="first", cidr="10.0.0.0/28",
+                segment_id="a", total=6, used=2,
+            ),
+        ),
+        1,
+    )  # fmt: skip

@@ -1,8 +1,10 @@
 """Which schemas must be migrated, and what becomes of data that was there before a migration."""
 
 import asyncio
+import sys
 from collections.abc import Iterator
 
+import asyncpg
 import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
@@ -21,6 +23,9 @@ from roost.platform.postgres import PrivatePostgres
 from roost.platform.release import head, list_migrations
 from roost.seams.network import Nic
 from roost.seams.placement import VCPU, ClaimGroup, ConsumerClaim
+
+LOCK_KEY = 0x526F6F7374
+"""Of migrations/env.py, which only Alembic can import."""
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
@@ -72,6 +77,47 @@ def test_a_ledger_with_stamps_goes_on_with_a_journal(empty_dsn: str) -> None:
     asyncio.run(_execute(empty_dsn, STAMPED))
     upgrade(empty_dsn, ["placement"])
     asyncio.run(_use(empty_dsn))
+
+
+START = """
+import asyncio, sys
+from roost.platform.database import Database
+from roost.platform.migrate import bring_up_to_date
+
+async def start():
+    await bring_up_to_date(await Database.open(sys.argv[1], size=2), ["placement"], contract=True)
+
+asyncio.run(start())
+"""
+
+
+COUNT_WAITING = """
+SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database
+WHERE locktype = 'advisory' AND NOT granted AND d.datname = current_database()
+"""
+
+
+async def test_nodes_that_start_at_once_on_an_empty_database_make_its_schema_once(empty_dsn: str) -> None:
+    """All of them have found nothing before the first one makes anything."""
+    held = await asyncpg.connect(empty_dsn)
+    await held.execute("SELECT pg_advisory_lock($1)", LOCK_KEY)
+    words = (sys.executable, "-c", START, empty_dsn)
+    nodes = [await asyncio.create_subprocess_exec(*words, stderr=asyncio.subprocess.PIPE) for _ in range(3)]
+    try:
+        async with asyncio.timeout(60):
+            while await held.fetchval(COUNT_WAITING) < len(nodes):
+                await asyncio.sleep(0.05)  # other processes are at work; nothing here can move their clocks
+            await held.close()
+            ended = await asyncio.gather(*(node.communicate() for node in nodes))
+    finally:
+        await held.close()
+        for node in nodes:
+            if node.returncode is None:
+                node.kill()
+    assert [node.returncode for node in nodes] == [0, 0, 0], ended
+    database = await Database.open(empty_dsn)
+    assert await list_outdated(database, ["placement"]) == []
+    await database.close()
 
 
 async def _execute(dsn: str, sql: str) -> None:

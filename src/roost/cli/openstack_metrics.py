@@ -18,13 +18,15 @@ from starlette.routing import Route
 from roost.placement.model import ProviderRow
 from roost.placement.service.figures import list_providers
 from roost.placement.service.ledger import Ledger
+from roost.placement.service.neutron import read_address_figures
 from roost.platform.http import Api
 
 RESOURCE_LABELS = ("hostname", "resourcetype")
+ADDRESS_LABELS = ("network_id", "network_name", "subnet_name", "cidr", "ip_version", "project_id", "segment_id")
 
 
 def openstack_metrics_route(ledger: Ledger, addresses: Callable[[], Awaitable[list[Metric]]] | None) -> Route:
-    """Return the route of `GET /metrics/openstack`. addresses: None where no network service is served."""
+    """Return the route of `GET /metrics/openstack`. addresses: None where no network is known."""
 
     async def answer(_request: Request) -> Response:
         metrics = list(inventory_metrics(await list_providers(ledger)))
@@ -49,6 +51,37 @@ def inventory_metrics(providers: Sequence[ProviderRow]) -> Iterator[Metric]:
             for family, figure in zip(families, figures, strict=True):
                 family.add_metric([provider.name, resource_class], figure)
     yield from families
+
+
+def address_metrics(subnets: Iterable[tuple[Sequence[str], int, int]], ports_without_address: int) -> Iterator[Metric]:
+    """Yield the figures of each subnet, given as (labels, total, used), and how many ports in use have no address."""
+    total = new_gauge("openstack_neutron_network_ip_availabilities_total", ADDRESS_LABELS)
+    used = new_gauge("openstack_neutron_network_ip_availabilities_used", ADDRESS_LABELS)
+    for labels, subnet_total, subnet_used in subnets:
+        total.add_metric(labels, subnet_total)
+        used.add_metric(labels, subnet_used)
+    yield total
+    yield used
+    without = new_gauge("openstack_neutron_ports_no_ips", ())
+    without.add_metric([], ports_without_address)
+    yield without
+
+
+async def read_neutron_metrics(ledger: Ledger) -> list[Metric]:
+    """Return the addresses that the last round with Neutron saw."""
+    figures = await read_address_figures(ledger)
+    subnets = [
+        (
+            (
+                subnet.network_id, subnet.network_name, subnet.subnet_name, subnet.cidr, "4", subnet.project_id,
+                subnet.segment_id,
+            ),
+            subnet.total,
+            subnet.used,
+        )
+        for subnet in figures.subnets
+    ]  # fmt: skip
+    return list(address_metrics(subnets, figures.ports_without_address))
 
 
 class _Given(Collector):

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from roost.cli import access
-from roost.cli.openstack_metrics import openstack_metrics_route
+from roost.cli.openstack_metrics import openstack_metrics_route, read_neutron_metrics
 from roost.cli.roles import ProcessConfig, is_placement_alone
 from roost.cli.settings import Settings, read_settings
 from roost.placement import api as placement_api
@@ -145,7 +145,10 @@ def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
         apis |= parts.cloud.apis()
     served = [service for service in config.services if service in apis]
     routes: list[BaseRoute] = [*health_routes(parts.health, parts.drain), metrics_route(parts.telemetry)]
-    routes.append(openstack_metrics_route(parts.ledger, parts.cloud.address_metrics if parts.cloud else None))
+    addresses = parts.cloud.address_metrics if parts.cloud else None
+    if parts.neutron:
+        addresses = partial(read_neutron_metrics, parts.ledger)
+    routes.append(openstack_metrics_route(parts.ledger, addresses))
     if "compute" in served:
         routes.append(_agent_announcement(config))
     routes += [mount(f"/{service}", apis[service]()) for service in served]

@@ -1,6 +1,6 @@
 """A Neutron over HTTP: its lists, read in pages of bounded size as a user who sees everything.
 
-Source: Networking API v2.0, GET /v2.0/segments, /subnets and /ports, pagination by marker, extension
+Source: Networking API v2.0, GET /v2.0/networks, /segments, /subnets and /ports, pagination by marker, extension
 standard-attr-timestamp (`changed_since`).
 """
 
@@ -16,7 +16,7 @@ from roost.platform.auth import AuthenticationUnavailable
 from roost.platform.errors import reason_of
 from roost.platform.keystone import Keystone
 from roost.platform.settings import NeutronSettings
-from roost.seams.neutron import NeutronPort, NeutronSegment, NeutronSubnet, NeutronUnavailable, PortPage
+from roost.seams.neutron import NeutronNetwork, NeutronPort, NeutronSegment, NeutronSubnet, NeutronUnavailable, PortPage
 
 CONNECTIONS_MAX = 4
 PAGES_MAX = 10_000
@@ -25,6 +25,12 @@ MARKER_LOST_MAX = 3
 """How often a list is begun anew because the page's last object was deleted before the next page was asked for."""
 
 Query = Sequence[tuple[str, str]]
+
+
+class _Network(Struct, frozen=True):
+    id: str
+    name: str = ""
+    project_id: str = ""
 
 
 class _Segment(Struct, frozen=True):
@@ -43,6 +49,9 @@ class _Subnet(Struct, frozen=True):
     gateway_ip: str | None = None
     enable_dhcp: bool = False
     allocation_pools: tuple[_Pool, ...] = ()
+    network_id: str = ""
+    name: str = ""
+    cidr: str = ""
 
 
 class _FixedIp(Struct, frozen=True):
@@ -63,7 +72,7 @@ class _Link(Struct, frozen=True):
     rel: str = ""
 
 
-Document = TypeVar("Document", _Segment, _Subnet, _Port)
+Document = TypeVar("Document", _Network, _Segment, _Subnet, _Port)
 
 
 class _MarkerLost(Exception):
@@ -84,6 +93,11 @@ class HttpNeutron:
         self._tells_changes = True
         self._token_powerless = ""
 
+    async def list_networks(self) -> list[NeutronNetwork]:
+        """See NeutronClient.list_networks."""
+        documents = await self._list("networks", _Network, ())
+        return [NeutronNetwork(document.id, document.name, document.project_id) for document in documents]
+
     async def list_segments(self) -> list[NeutronSegment]:
         """See NeutronClient.list_segments."""
         documents = await self._list("segments", _Segment, ())
@@ -98,6 +112,9 @@ class HttpNeutron:
                 gateway_ip=document.gateway_ip,
                 enable_dhcp=document.enable_dhcp,
                 pools=tuple((pool.start, pool.end) for pool in document.allocation_pools),
+                network_id=document.network_id,
+                name=document.name,
+                cidr=document.cidr,
             )
             for document in await self._list("subnets", _Subnet, (("ip_version", "4"),))
             if document.segment_id is not None

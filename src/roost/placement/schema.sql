@@ -101,3 +101,9 @@ CREATE TABLE placement.imported (
     generation bigint NOT NULL,
     PRIMARY KEY (is_provider, uuid)
 );
+
+-- What the last round with Neutron saw of its addresses, for /metrics/openstack of every process.
+CREATE TABLE placement.neutron_figures (
+    single boolean PRIMARY KEY DEFAULT true CHECK (single),
+    figures jsonb NOT NULL
+);

@@ -14,6 +14,14 @@ class NeutronUnavailable(RoostError):
     retry = Retry.NOW
 
 
+class NeutronNetwork(Struct, frozen=True):
+    """A network, as people know it."""
+
+    id: str
+    name: str = ""
+    project_id: str = ""
+
+
 class NeutronSegment(Struct, frozen=True):
     """A segment of a network."""
 
@@ -29,6 +37,9 @@ class NeutronSubnet(Struct, frozen=True, kw_only=True):
     gateway_ip: str | None = None
     enable_dhcp: bool = False
     pools: tuple[tuple[str, str], ...] = ()
+    network_id: str = ""
+    name: str = ""
+    cidr: str = ""
 
 
 class NeutronPort(Struct, frozen=True, kw_only=True):
@@ -50,6 +61,12 @@ class PortPage(Struct, frozen=True):
 
 class NeutronClient(Protocol):
     """A Neutron, asked as a user who sees everything. Every call raises NeutronUnavailable."""
+
+    async def list_networks(self) -> list[NeutronNetwork]:
+        """Return all networks.
+
+        Remote: GET /v2.0/networks, in pages.
+        """
 
     async def list_segments(self) -> list[NeutronSegment]:
         """Return all segments.

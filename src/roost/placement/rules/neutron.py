@@ -8,7 +8,7 @@ Source: Neutron, services/segments/plugin.py: what its notifier adds to a total 
 DHCP and ports.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Address
 
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from roost.placement.model import AddressClaim, ProviderRow
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
 from roost.platform.drift import Drift
-from roost.seams.neutron import NeutronPort, NeutronSegment, NeutronSubnet
+from roost.seams.neutron import NeutronNetwork, NeutronPort, NeutronSegment, NeutronSubnet
 from roost.seams.placement import IPV4_ADDRESS, Inventory
 
 COMPUTE_OWNER = "compute:"
@@ -28,11 +28,32 @@ SURPLUSES_ALWAYS = 100
 
 
 class NeutronState(Struct, frozen=True):
-    """All that Neutron says."""
+    """All that Neutron says. networks: for their names."""
 
     segments: Sequence[NeutronSegment]
     subnets: Sequence[NeutronSubnet]
     ports: Sequence[NeutronPort]
+    networks: Sequence[NeutronNetwork] = ()
+
+
+class SubnetFigures(Struct, frozen=True, kw_only=True):
+    """How many addresses a subnet's pools have, and how many of the subnet's ports have."""
+
+    network_id: str
+    network_name: str
+    project_id: str
+    subnet_name: str
+    cidr: str
+    segment_id: str
+    total: int
+    used: int
+
+
+class AddressFigures(Struct, frozen=True):
+    """What dashboards show of addresses. ports_without_address: of those that a device has."""
+
+    subnets: tuple[SubnetFigures, ...] = ()
+    ports_without_address: int = 0
 
 
 class PortNeed(Struct, frozen=True, kw_only=True):
@@ -286,3 +307,25 @@ def _surplus(claim: AddressClaim, amount: int) -> Surplus:
 
 def _number(text: str) -> int:
     return int(IPv4Address(text))
+
+
+def sum_addresses(state: NeutronState) -> AddressFigures:
+    """Return the addresses of every subnet, whoever has them, as Neutron's network-ip-availability counts them."""
+    networks = {network.id: network for network in state.networks}
+    used = Counter(subnet_id for port in state.ports for subnet_id, _ in port.addresses)
+    figures = []
+    for subnet in sorted(state.subnets, key=lambda subnet: subnet.id):
+        network = networks.get(subnet.network_id, NeutronNetwork(subnet.network_id))
+        figures.append(
+            SubnetFigures(
+                network_id=network.id,
+                network_name=network.name,
+                project_id=network.project_id,
+                subnet_name=subnet.name,
+                cidr=subnet.cidr,
+                segment_id=subnet.segment_id,
+                total=sum(int(IPv4Address(last)) - int(IPv4Address(first)) + 1 for first, last in subnet.pools),
+                used=used[subnet.id],
+            )
+        )
+    return AddressFigures(tuple(figures), sum(bool(port.device_id) and not port.addresses for port in state.ports))

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import msgspec
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from roost.placement.errors import ConcurrentUpdate, InventoryInUse, ReshapeProv
 from roost.placement.model import NameKind, ProviderRow
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
 from roost.placement.rules.neutron import (
+    AddressFigures,
     Change,
     NeutronState,
     PortChange,
@@ -26,6 +28,7 @@ from roost.placement.rules.neutron import (
     decide_changes,
     is_believable,
     list_needs,
+    sum_addresses,
     sum_needs,
 )
 from roost.placement.service import claims as claims_service
@@ -36,7 +39,7 @@ from roost.placement.store import neutron as neutron_store
 from roost.placement.store import providers as providers_store
 from roost.platform.audit import Check, Finding
 from roost.platform.drift import Drift
-from roost.seams.neutron import NeutronClient, NeutronPort
+from roost.seams.neutron import NeutronClient, NeutronNetwork, NeutronPort
 from roost.seams.placement import (
     IPV4_ADDRESS,
     Allocations,
@@ -68,6 +71,7 @@ class NeutronView:
     grace_s: float = CLAIM_GRACE_S
     clock: Callable[[], float] = time.monotonic
     _ports: dict[str, NeutronPort] = field(default_factory=dict)
+    _networks: Sequence[NeutronNetwork] = ()
     _changed_at: str = ""
     _full_at_s: float = float("-inf")
     _seen: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -90,7 +94,9 @@ class NeutronView:
         segments = await neutron.list_segments()
         subnets = await neutron.list_subnets()
         await self._read_ports(neutron)
-        return NeutronState(segments, subnets, list(self._ports.values()))
+        if {subnet.network_id for subnet in subnets} - {network.id for network in self._networks}:
+            self._networks = await neutron.list_networks()
+        return NeutronState(segments, subnets, list(self._ports.values()), self._networks)
 
     def seen(self) -> Seen:
         """Return what the round before saw."""
@@ -118,6 +124,7 @@ class NeutronView:
         page = await neutron.list_ports()
         assert page is not None
         self._ports = {port.id: port for port in page.ports}
+        self._networks = ()  # they are renamed now and then
         self._changed_at, self._full_at_s, self._doubts_of_all_done = page.changed_at, now_s, doubts_of_all
         self._doubted.difference_update(doubted)
 
@@ -157,6 +164,8 @@ async def run_round(
     providers, changes = await _decide(ledger, state, view)
     done = set[Change]() if dry_run else await _apply(ledger, providers, changes, give_back_all=give_back_all)
     view.note(state, began_at_s)
+    if not dry_run:
+        await _keep_figures(ledger, sum_addresses(state))
     with_subnets = {subnet.segment_id for subnet in state.subnets}
     return Round(
         drifts=[replace(change.drift(), repaired=change in done) for change in changes],
@@ -164,6 +173,19 @@ async def run_round(
         ports=len(state.ports),
         unpublished=sorted(with_subnets - providers.keys()),
     )
+
+
+async def _keep_figures(ledger: Ledger, figures: AddressFigures) -> None:
+    """Keep what this round saw of addresses where every process can read it."""
+    async with ledger.database.connection() as connection:
+        await neutron_store.set_figures(connection, msgspec.json.encode(figures).decode())
+
+
+async def read_address_figures(ledger: Ledger) -> AddressFigures:
+    """Return what the last round saw of addresses, whichever process did it; nothing before the first."""
+    async with ledger.database.connection() as connection:
+        text = await neutron_store.get_figures(connection)
+    return msgspec.json.decode(text, type=AddressFigures) if text else AddressFigures()
 
 
 async def _decide(

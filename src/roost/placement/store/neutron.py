@@ -80,3 +80,25 @@ SELECT pg_advisory_unlock(5931046453580398595)
 async def unlock_poll(connection: Connection) -> None:
     """Let another process poll."""
     await connection.execute(UNLOCK_POLL)
+
+
+SET_FIGURES = """-- placement.set_neutron_figures
+INSERT INTO placement.neutron_figures AS kept (figures) VALUES ($1::text::jsonb)
+ON CONFLICT (single) DO UPDATE SET figures = excluded.figures WHERE kept.figures <> excluded.figures
+"""
+
+
+async def set_figures(connection: Connection, figures: str) -> None:
+    """Keep a round's figures, a JSON document; nothing is written where they are as before."""
+    await connection.execute(SET_FIGURES, figures)
+
+
+GET_FIGURES = """-- placement.get_neutron_figures
+SELECT figures::text FROM placement.neutron_figures
+"""
+
+
+async def get_figures(connection: Connection) -> str | None:
+    """Return the last round's figures, None before the first."""
+    text: str | None = await connection.fetchval(GET_FIGURES)
+    return text
