@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import asyncpg
 import pytest
 from rich.console import Console
+from tests.blocked import until_blocked
 from tests.upgrade.rehearsed import CONTRACT, EXPAND, two_more_migrations
 
 from roost.cli import upgrading
@@ -139,3 +140,16 @@ async def test_a_placement_service_alone_has_its_own_schema_only(database: Datab
     assert await check(dsn) == 0
     await upgrade(dsn, expand=False)
     assert [state.oldest for state in await read_states(database, SCHEMAS)] == [head("placement"), None, None]
+
+
+async def test_requests_are_answered_while_a_migration_waits_for_their_table(database: Database, dsn: str) -> None:
+    with two_more_migrations():
+        async with database.transaction() as tx:
+            await tx.execute("SELECT FROM compute.server")
+            expanding = asyncio.create_task(upgrade(dsn, expand=True))
+            await until_blocked(database, 1)
+            async with asyncio.timeout(20), database.connection() as connection:
+                await connection.execute("SELECT FROM compute.server")
+            assert not expanding.done()
+        await expanding
+        assert await check(dsn) == 4
