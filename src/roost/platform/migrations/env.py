@@ -42,7 +42,7 @@ def _migrate(connection: Connection) -> None:
     for name, value in Timeouts.of_lease(LEASE_S).idle_settings().items():
         connection.execute(text("SELECT set_config(:name, :value, false)"), {"name": name, "value": value})
     connection.execute(text(f"SELECT pg_advisory_xact_lock({LOCK_KEY})"))
-    connection.execute(text(f"SET LOCAL lock_timeout = {round(LOCK_WAIT_S * 1000)}"))
+    connection.execute(text(f"SET LOCAL lock_timeout = {round(LOCK_WAIT_S * 1000)}"))  # R35
     connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
     connection.execute(text(STEPS.format(schema=schema)))
     context.configure(connection=connection, version_table="alembic_step", version_table_schema=schema)
