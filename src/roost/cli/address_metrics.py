@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from prometheus_client.metrics_core import Metric
 
 from roost.cli.openstack_metrics import new_gauge
-from roost.network.rules.availability import AvailabilityFilter, NetworkAvailability
+from roost.network.rules.availability import NetworkAvailability
 from roost.network.service import Networks
 from roost.network.service.availability import count_ports_without_address, list_availabilities
 
@@ -14,7 +14,7 @@ ADDRESS_LABELS = ("network_id", "network_name", "subnet_name", "cidr", "ip_versi
 
 async def read_address_metrics(networks: Networks) -> list[Metric]:
     """Return the figures as of now."""
-    availabilities = await list_availabilities(networks, AvailabilityFilter())
+    availabilities = await list_availabilities(networks)
     return list(address_metrics(availabilities, await count_ports_without_address(networks)))
 
 
