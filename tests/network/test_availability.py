@@ -1,3 +1,6 @@
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 import pytest
 from tests.network.cloud import NEVER, PROJECT, Cloud
@@ -6,10 +9,9 @@ from tests.network.test_api import Api
 from roost.network.errors import NetworkNotFound
 from roost.network.model.networks import AddressRange, Held, Network, Subnet
 from roost.network.model.ports import FixedIpRequest, PortRequest
-from roost.network.rules.availability import AvailabilityFilter, Counts, availabilities, wanted_networks
+from roost.network.rules.availability import Counts, availabilities
 from roost.network.service import availability, ports
-
-ANY = AvailabilityFilter()
+from roost.network.store import availability as availability_rows
 
 
 def a_network(number: int = 1) -> Network:
@@ -42,7 +44,7 @@ def a_subnet(cidr: str, *pools: AddressRange, number: int = 1, network: int = 1,
 def test_a_subnet_counts_what_it_has(
     subnet: Subnet, held: Held, total: int, in_subnet: int, reserved: int, free: int
 ) -> None:
-    (one,) = availabilities([a_network()], [subnet], {subnet.id: held}, ANY)
+    (one,) = availabilities([a_network()], [subnet], {subnet.id: held})
     counts = one.subnets[0].counts
     assert (counts.total, counts.in_subnet, counts.reserved, counts.free) == (total, in_subnet, reserved, free)
     assert counts.in_subnet == counts.used_in_pools + counts.used_outside + counts.reserved + counts.free
@@ -51,15 +53,15 @@ def test_a_subnet_counts_what_it_has(
 
 def test_a_network_is_the_sum_of_the_subnets_that_are_asked_for() -> None:
     subnets = [a_subnet("10.0.0.0/24", AddressRange(1, 10)), a_subnet("2001:db8::/64", number=2, ip_version=6)]
-    both, bare = availabilities([a_network(1), a_network(2)], subnets, {}, ANY)
+    both, bare = availabilities([a_network(1), a_network(2)], subnets, {})
     assert (both.counts.total, bare.counts, bare.subnets) == (10 + 2**64, Counts(), ())
-    (four,) = availabilities([a_network(1), a_network(2)], subnets, {}, AvailabilityFilter(ip_versions=(4,)))
+    (four,) = availabilities([a_network(1), a_network(2)], subnets, {}, ip_versions=(4,))
     assert (four.counts.total, [item.subnet.ip_version for item in four.subnets]) == (10, [4])
 
 
 def test_a_subnet_on_its_way_out_is_none() -> None:
     subnet = msgspec.structs.replace(a_subnet("10.0.0.0/24"), deleting=True)
-    assert availabilities([a_network()], [subnet], {}, ANY)[0].subnets == ()
+    assert availabilities([a_network()], [subnet], {})[0].subnets == ()
 
 
 async def test_every_address_of_a_subnet_counts_and_only_those_of_its_pools_as_such(cloud: Cloud) -> None:
@@ -75,39 +77,19 @@ async def test_every_address_of_a_subnet_counts_and_only_those_of_its_pools_as_s
         await tx.execute("UPDATE network.address SET in_pool = false WHERE address = '10.0.0.15'")
     found = await availability.get_availability(cloud.networks, network.id)
     assert found.counts == Counts(total=10, in_subnet=254, in_pools=10, used=3, used_in_pools=2)
-    everything = await availability.list_availabilities(cloud.networks, ANY)
+    everything = await availability.list_availabilities(cloud.networks)
     assert {item.network.id: item.counts.used for item in everything} == {network.id: 3, other.id: 0}
     with pytest.raises(NetworkNotFound):
         await availability.get_availability(cloud.networks, "99999999-9999-4999-8999-999999999999")
 
 
-def test_a_thousand_names_are_looked_up_as_one() -> None:
-    class Name(str):
-        compared = 0
-
-        def __eq__(self, other: object) -> bool:
-            Name.compared += 1
-            return str(self) == other
-
-        __hash__ = str.__hash__
-
-    many = [a_network(number) for number in range(100)]
-    names = tuple(Name(f"net{number}") for number in range(1000))
-    assert wanted_networks(many, AvailabilityFilter(network_names=names)) == many
-    assert Name.compared < 1000
-
-
-async def test_networks_are_filtered_by_id_name_and_project(cloud: Cloud) -> None:
+async def test_networks_are_counted_by_id_and_ip_version(cloud: Cloud) -> None:
     one, other = await cloud.plain("10.0.0.0/28"), await cloud.plain("10.1.0.0/28")
-    for wanted, ids in (
-        (AvailabilityFilter(network_ids=(one.id,)), [one.id]),
-        (AvailabilityFilter(network_names=("net",)), sorted([one.id, other.id])),
-        (AvailabilityFilter(network_names=("none",)), []),
-        (AvailabilityFilter(project_ids=(PROJECT,), network_ids=(other.id,)), [other.id]),
-        (AvailabilityFilter(project_ids=("another",)), []),
-        (AvailabilityFilter(ip_versions=(6,)), []),
-    ):
-        found = await availability.list_availabilities(cloud.networks, wanted)
+    for network_ids, ip_versions, ids in (
+        (None, (), sorted([one.id, other.id])), ([one.id], (), [one.id]), ([], (), []), ([one.id], (6,), []),
+        ([one.id], (4, 6), [one.id]),
+    ):  # fmt: skip
+        found = await availability.list_availabilities(cloud.networks, network_ids, ip_versions=ip_versions)
         assert [item.network.id for item in found] == ids
 
 
@@ -141,13 +123,21 @@ async def test_the_api_shows_them_as_upstream_does(cloud: Cloud) -> None:
         ("?ip_version=6", []),
         (f"?network_id={other.id}", [other.id]),
         ("?network_id=nonsense", []),
-        (f"?network_name=net&project_id={PROJECT}&limit=1&sort_key=total_ips&sort_dir=desc", [network.id]),
-        (f"?tenant_id={PROJECT}&sort_key=total_ips&limit=2&marker={other.id}", [network.id]),
+        (f"?network_name=net&project_id={PROJECT}&total_ips=13&limit=1", [network.id]),
+        (f"?network_name=none&project_id={PROJECT}", []),
+        ("?project_id=another", []),
+        (f"?id={PROJECT}&sort_key=network_id&sort_dir=desc", sorted([network.id, other.id], reverse=True)),
+        (f"?tenant_id={PROJECT}&limit=2&marker={min(network.id, other.id)}", [max(network.id, other.id)]),
     ):
         status, answer = await api.call("GET", f"/v2.0/network-ip-availabilities{query}")
         assert status == 200, answer
         assert [one["network_id"] for one in answer["network_ip_availabilities"]] == ids, query
-    for path, expected in (("?ip_version=5", 400), ("?colour=red", 400), (f"/{PROJECT}", 404)):
+    for path, expected in (
+        ("?ip_version=5", 400),
+        ("?colour=red", 400),
+        ("?sort_key=total_ips", 400),
+        (f"/{PROJECT}", 404),
+    ):
         assert (await api.call("GET", f"/v2.0/network-ip-availabilities{path}"))[0] == expected
 
 
@@ -159,3 +149,28 @@ async def test_more_addresses_than_64_bits_count_are_one_number(cloud: Cloud) ->
         await tx.execute(insert, network.id)
     _, answer = await Api(cloud).call("GET", "/v2.0/network-ip-availabilities?ip_version=6&fields=total_ips")
     assert answer == {"network_ip_availabilities": [{"total_ips": 2**88}]}
+
+
+async def test_a_page_counts_the_addresses_of_its_networks_alone(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        await cloud.plain(f"10.{number}.0.0/28")
+    counted: list[int] = []
+    count_held = availability_rows.count_held
+
+    async def record(tx: Any, subnet_ids: Sequence[str]) -> Any:
+        counted.append(len(subnet_ids))
+        return await count_held(tx, subnet_ids)
+
+    monkeypatch.setattr(availability_rows, "count_held", record)
+    api, path = Api(cloud), "/v2.0/network-ip-availabilities"
+    seen: list[str] = []
+    link = f"{path}?limit=2&ip_version=4"
+    while link:
+        _, answer = await api.call("GET", link)
+        seen += [item["network_id"] for item in answer["network_ip_availabilities"]]
+        links = {item["rel"]: item["href"] for item in answer["network_ip_availabilities_links"]}
+        link = links.get("next", "").removeprefix("http://roost.test/network")
+    assert (len(set(seen)), seen) == (5, sorted(seen))
+    assert counted == [2, 2, 1]
+    assert (await api.call("GET", f"{path}?limit=2&ip_version=6"))[1]["network_ip_availabilities"] == []
+    assert counted == [2, 2, 1]

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import uuid
 from collections.abc import Iterator
 
 import asyncpg
@@ -186,3 +187,26 @@ async def _look(dsn: str) -> None:
     }  # fmt: skip
     assert all(port.device_id == port.made_for and port.reserved_from is None for port in found)
     assert not any(item.claimed or item.assigned_for for port in found for item in port.addresses)
+
+
+HOSTS = "INSERT INTO network.host (name, physical_networks) VALUES ('h1', '{}'), ('h2', '{}')"
+DRAWN = "INSERT INTO network.host (name, physical_networks) VALUES ('h3', '{}')"
+
+
+def test_agents_keep_the_ids_that_their_hosts_names_gave_them_and_an_older_release_may_add_some(empty_dsn: str) -> None:
+    command.upgrade(configuration(empty_dsn, "network"), "network_0005")
+    asyncio.run(_execute(empty_dsn, HOSTS))
+    upgrade(empty_dsn, ["network"])
+    asyncio.run(_execute(empty_dsn, DRAWN))
+    namespace = uuid.UUID("8a0d3c52-6f0c-5d43-9a4b-6167656e7473")
+    ids = asyncio.run(_agent_ids(empty_dsn))
+    assert len(set(ids)) == 3
+    assert ids[:2] == [str(uuid.uuid5(namespace, name)) for name in ("h1", "h2")]
+
+
+async def _agent_ids(dsn: str) -> list[str]:
+    database = await Database.open(dsn)
+    async with database.transaction() as tx:
+        rows = await tx.fetch("SELECT agent_id FROM network.host ORDER BY name")
+    await database.close()
+    return [str(row["agent_id"]) for row in rows]

@@ -3,7 +3,6 @@
 from prometheus_client.metrics_core import Metric
 
 from roost.cli.openstack_metrics import address_metrics
-from roost.network.rules.availability import AvailabilityFilter
 from roost.network.service import Networks
 from roost.network.service.availability import count_ports_without_address, list_availabilities
 
@@ -11,7 +10,7 @@ from roost.network.service.availability import count_ports_without_address, list
 async def read_address_metrics(networks: Networks) -> list[Metric]:
     """Return the figures as of now."""
     subnets = []
-    for availability in await list_availabilities(networks, AvailabilityFilter()):
+    for availability in await list_availabilities(networks):
         network = availability.network
         for item in availability.subnets:
             subnet = item.subnet

@@ -167,8 +167,10 @@ CREATE TABLE network.host (
     name text PRIMARY KEY,
     physical_networks text[] NOT NULL,
     updated_at timestamptz NOT NULL DEFAULT now(),
-    cell text NOT NULL DEFAULT 'cell1'
+    cell text NOT NULL DEFAULT 'cell1',
+    agent_id uuid NOT NULL DEFAULT gen_random_uuid()
 );
+CREATE UNIQUE INDEX host_agent ON network.host (agent_id);
 
 -- A port's inactive bindings, as live migration makes them; the active one is in its port's row.
 CREATE TABLE network.binding (

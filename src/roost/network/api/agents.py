@@ -3,6 +3,7 @@
 Roost's agents come with their hosts: nobody adds, changes or deletes one here.
 """
 
+from functools import partial
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -14,8 +15,8 @@ from roost.network.api.documents import Time, Uuid, show_time
 from roost.network.api.protocol import path_id
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import AgentNotFound
-from roost.network.model.networks import Agent
-from roost.network.service import Networks
+from roost.network.model.networks import AGENT_BINARY, AGENT_TYPE, Agent
+from roost.network.service import Networks, lists
 from roost.network.service import agents as service
 from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations
@@ -25,9 +26,9 @@ class AgentDocument(Struct, kw_only=True, forbid_unknown_fields=True):
     """The agent of one host. configurations: what the host reaches, and its cell."""
 
     id: Uuid
-    agent_type: Literal["Roost agent"] = "Roost agent"
-    binary: Literal["roost-agent"] = "roost-agent"
-    topic: Literal["roost-agent"] = "roost-agent"
+    agent_type: Literal["Roost agent"] = AGENT_TYPE
+    binary: Literal["roost-agent"] = AGENT_BINARY
+    topic: Literal["roost-agent"] = AGENT_BINARY
     host: str
     admin_state_up: bool = True
     alive: bool
@@ -47,18 +48,17 @@ class ZoneDocument(Struct, kw_only=True, forbid_unknown_fields=True):
 
 def agent_operations(context: Networks) -> Operations:
     """Of all agents, of one, and of the zones."""
+    read = listing.reader(context, "agent", partial(service.list_agents, context), _agent)
 
     async def list_agents(request: Request) -> Response:
-        agents = [_agent(agent) for agent in await service.list_agents(context)]
-        return json_response({"agents": listing.select(agents, request, AgentDocument)})
+        return await listing.answer(request, "agent", "agents", AgentDocument, read)
 
     async def show_agent(request: Request) -> Response:
         agent = await service.get_agent(context, path_id(request, "Agent", AgentNotFound))
         return json_response({"agent": listing.show_fields(_agent(agent), request)})
 
     async def list_zones(request: Request) -> Response:
-        alive = any(agent.alive for agent in await service.list_agents(context))
-        zones = [ZoneDocument(state="available" if alive else "unavailable")]
+        zones = [ZoneDocument(state="available" if await service.is_any_alive(context) else "unavailable")]
         return json_response({"availability_zones": listing.select(zones, request, ZoneDocument, key="name")})
 
     return {
@@ -67,7 +67,7 @@ def agent_operations(context: Networks) -> Operations:
                 summary="the agents of all hosts, and whether they are alive",
                 endpoint=list_agents,
                 rule="get_agent",
-                query=list_query(AgentDocument),
+                query=list_query(AgentDocument, sorted_by=lists.SORTED["agent"]),
                 result=list_answer("agents", AgentDocument),
             )
         },

@@ -1,5 +1,7 @@
 """How many addresses networks have, over HTTP. Source: extensions network-ip-availability and its -details."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,11 +11,14 @@ from roost.network.api.documents import Uuid
 from roost.network.api.protocol import path_id
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import InvalidInput, NetworkNotFound
-from roost.network.rules.availability import AvailabilityFilter, Counts, NetworkAvailability, SubnetAvailability
-from roost.network.service import Networks
+from roost.network.model.networks import ListFilter, ListKind
+from roost.network.rules.availability import Counts, NetworkAvailability, SubnetAvailability
+from roost.network.service import Networks, lists
 from roost.network.service import availability as service
-from roost.platform.http import canonical_uuid, is_uuid, json_response
+from roost.platform.http import json_response
 from roost.platform.operations import Operation, Operations
+
+KIND: ListKind = "network_ip_availability"
 
 
 class DetailsDocument(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -57,12 +62,19 @@ def availability_operations(context: Networks) -> Operations:
     """Of all networks, and of one."""
 
     async def list_all(request: Request) -> Response:
-        found = await service.list_availabilities(context, _filter(request))
-        shown = [_network(item) for item in found]
-        chosen = listing.select(
-            shown, request, AvailabilityDocument, key="network_id", besides=frozenset({"id", "ip_version"})
+        ip_versions = _ip_versions(request)
+
+        async def find(ids: Sequence[str]) -> list[NetworkAvailability]:
+            return await service.list_availabilities(context, ids, ip_versions=ip_versions)
+
+        return await listing.answer(
+            request,
+            KIND,
+            "network_ip_availabilities",
+            AvailabilityDocument,
+            listing.reader(context, KIND, find, _network),
+            others={"id": (), "ip_version": [ListFilter("ip_version", ip_versions)] if ip_versions else ()},
         )
-        return json_response({"network_ip_availabilities": chosen})
 
     async def show(request: Request) -> Response:
         found = await service.get_availability(context, path_id(request, "Network", NetworkNotFound))
@@ -74,7 +86,7 @@ def availability_operations(context: Networks) -> Operations:
                 summary="how many addresses networks and their subnets have",
                 endpoint=list_all,
                 rule="get_network_ip_availability",
-                query=list_query(AvailabilityDocument, "ip_version"),
+                query=list_query(AvailabilityDocument, "ip_version", sorted_by=lists.SORTED[KIND]),
                 result=list_answer("network_ip_availabilities", AvailabilityDocument),
             )
         },
@@ -90,19 +102,13 @@ def availability_operations(context: Networks) -> Operations:
     }
 
 
-def _filter(request: Request) -> AvailabilityFilter:
-    given = request.query_params.getlist
-    for text in given("ip_version"):
+def _ip_versions(request: Request) -> tuple[int, ...]:
+    """Return the IP versions that are asked for, none for any. Raises InvalidInput."""
+    texts = request.query_params.getlist("ip_version")
+    for text in texts:
         if text not in ("4", "6"):
             raise InvalidInput(f"ip_version={text}: expected 4 or 6.")
-    return AvailabilityFilter(
-        network_ids=tuple(canonical_uuid(text) for text in given("network_id") if is_uuid(text))
-        if given("network_id")
-        else None,
-        network_names=tuple(given("network_name")) or None,
-        project_ids=(*given("project_id"), *given("tenant_id")) or None,
-        ip_versions=tuple(int(text) for text in given("ip_version")) or None,
-    )
+    return tuple(map(int, texts))
 
 
 def _network(item: NetworkAvailability) -> AvailabilityDocument:

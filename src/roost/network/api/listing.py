@@ -1,12 +1,13 @@
 """Lists as clients ask for them: filters, fields, order and pages. Source: Network API v2.0, "Filtering".
 
-Networks, segments, subnets and ports are filtered, ordered and cut by the database; of what is few (agents, quotas,
-bindings) all is read, and that is done here.
+Lists are filtered, ordered and cut by the database; of what is few (quotas, bindings of a port, zones) all is read, and
+that is done here.
 """
 
 import ipaddress
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -16,10 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.network.api.access import hidden_of, seen, seen_by
-from roost.network.api.documents import Document, attributes, booleans, identifiers
+from roost.network.api.documents import attributes, booleans, identifiers
 from roost.network.errors import InvalidInput
-from roost.network.model.networks import Kind, ListFilter, ListQuery, ListRow
-from roost.network.service import lists
+from roost.network.model.networks import ListFilter, ListKind, ListQuery, ListRow
+from roost.network.service import Networks, lists
 from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, integer_parameter, is_uuid, json_response, root_url
 
@@ -33,55 +34,75 @@ ROWS_AT_ONCE = 1000
 """Where few of the rows that are read are shown, so many at a time are read in the end."""
 
 D = TypeVar("D", bound=Struct)
-Identified = TypeVar("Identified", bound=Document)
+T = TypeVar("T")
 Test = Callable[[Any], bool]
 
 
-Read = Callable[[ListQuery], Awaitable[tuple[list[ListRow], list[Identified]]]]
+Read = Callable[[ListQuery], Awaitable[tuple[list[ListRow], list[D]]]]
 """Reads a page: its rows, and the documents of those that are still there, both in order."""
+
+
+def reader(
+    context: Networks, kind: ListKind, find: Callable[[Sequence[str]], Awaitable[Sequence[T]]], show: Callable[[T], D]
+) -> Read[D]:
+    """Return what reads pages of a kind. find: those of the ids that there are; show: as a document."""
+    key = lists.KEYS.get(kind, "id")
+
+    async def read(query: ListQuery) -> tuple[list[ListRow], list[D]]:
+        rows = await lists.list_rows(context, kind, query)
+        items = await find([row.id for row in rows]) if rows else []
+        documents = {getattr(item, key): item for item in map(show, items)}
+        return rows, [documents[row.id] for row in rows if row.id in documents]
+
+    return read
 
 
 async def answer(
     request: Request,
-    kind: Kind,
+    kind: ListKind,
     many: str,
-    document: type[Identified],
-    read: Read[Identified],
+    document: type[D],
+    read: Read[D],
     *,
-    flags: frozenset[str],
+    flags: frozenset[str] = frozenset(),
+    others: Mapping[str, Sequence[ListFilter]] = MappingProxyType({}),
 ) -> Response:
     """Return the page that the request asks for, with links where it asks for one.
 
-    flags: filters by true or false that are no attributes.
+    flags: filters by true or false that are no attributes. others: what further filters mean, by name.
     """
-    page = await _read_page(request, kind, document, read, flags)
+    page = await _read_page(request, kind, document, read, flags, others)
     body: dict[str, Any] = {many: _show_all(page, request)}
-    if links := _page_links(request, [item.id for item in page]):
+    if links := _page_links(request, [getattr(item, lists.KEYS.get(kind, "id")) for item in page]):
         body[f"{many}_links"] = links
     return json_response(body)
 
 
 async def _read_page(
-    request: Request, kind: Kind, document: type[Identified], read: Read[Identified], flags: frozenset[str]
-) -> list[Identified]:
+    request: Request,
+    kind: ListKind,
+    document: type[D],
+    read: Read[D],
+    flags: frozenset[str],
+    others: Mapping[str, Sequence[ListFilter]],
+) -> list[D]:
     """Return what the query string asks for, in its order, with all attributes.
 
     The database filters, orders and cuts. What it lets through is looked at again, since policy files may hide more and
     some attributes are no columns; rows are read on until the page is full. Raises BadRequest, InvalidInput.
     """
-    filters, tests = _filters(request, kind, document, flags)
-    order = _order(request, document, "id")
+    filters, tests = _filters(request, kind, document, flags, others)
+    key = lists.KEYS.get(kind, "id")
+    order = _order(request, lists.SORTED[kind], key)
     limit, reverse = integer_parameter(request, "limit", default=0), _reverse(request)
     used = _used(request)
 
-    def choose(documents: Sequence[Identified]) -> list[Identified]:
+    def choose(documents: Sequence[D]) -> list[D]:
         return [item for item in seen(documents, request, used) if all(test(item) for test in tests)]
 
-    query = ListQuery(filters=tuple(filters), seen_by=seen_by(request, kind))
-    if not order.keys() <= lists.SORTED[kind]:
-        documents = choose((await read(query))[1])
-        return _page(_sort(documents, document, order), request, "id")
-    query = replace(query, order=tuple(order.items()), reverse=reverse)
+    query = ListQuery(
+        filters=tuple(filters), seen_by=seen_by(request, kind), order=tuple(order.items()), reverse=reverse
+    )
     marker = request.query_params.get("marker")
     after: tuple[object, ...] | None = None
     if marker is not None:
@@ -89,11 +110,11 @@ async def _read_page(
             raise _no_marker(marker)
         after = (canonical_uuid(marker),)
         if "sort_key" in request.query_params:  # where it is, only its row knows; among ids, it need not be any more
-            rows, documents = await read(replace(query, filters=(*query.filters, ListFilter("id", after))))
+            rows, documents = await read(replace(query, filters=(*query.filters, ListFilter(key, after))))
             if not choose(documents):
                 raise _no_marker(marker)
             after = rows[0].position
-    page: list[Identified] = []
+    page: list[D] = []
     size = limit
     while True:
         rows, documents = await read(replace(query, after=after, limit=size or None))
@@ -106,16 +127,14 @@ async def _read_page(
     return page[-limit:] if reverse else page[:limit]
 
 
-def select(
-    documents: Sequence[D], request: Request, kind: type[D], *, key: str = "id", besides: frozenset[str] = frozenset()
-) -> list[D | dict[str, Any]]:
+def select(documents: Sequence[D], request: Request, kind: type[D], *, key: str) -> list[D | dict[str, Any]]:
     """Return those of a few documents that the query string asks for, in its order, with its fields.
 
     kind: of the documents; all of its attributes can be filtered and sorted by. key: the attribute that tells them
-    apart. besides: other filters, which the caller has applied. Raises BadRequest, InvalidInput, naming what is wrong.
+    apart. Raises BadRequest, InvalidInput, naming what is wrong.
     """
-    tests = [_test(request, name, kind) for name in _named(request, kind, besides)]
-    order = _order(request, kind, key)
+    tests = [_test(request, name, kind) for name in _named(request, kind, frozenset())]
+    order = _order(request, attributes(kind).keys(), key)
     chosen = [item for item in seen(documents, request, _used(request)) if all(test(item) for test in tests)]
     return _show_all(_page(_sort(chosen, kind, order), request, attributes(kind)[key]), request)
 
@@ -124,16 +143,18 @@ def _used(request: Request) -> frozenset[str]:
     return frozenset({*request.query_params.keys(), *request.query_params.getlist("sort_key")})
 
 
-def _order(request: Request, kind: type[Struct], key: str) -> dict[str, bool]:
+def _order(request: Request, known: Set[str], key: str) -> dict[str, bool]:
     """Return the attributes of the order, and whether each descends; `key` decides between what is equal.
 
     Ties are in the order of what tells them apart, so that pages neither repeat nor leave out. A key that comes again
-    orders nothing. Raises BadRequest.
+    orders nothing. Raises BadRequest, also for an attribute that nothing is ordered by.
+    Source: Neutron, extension sort-key-validation.
     """
     keys, directions = request.query_params.getlist("sort_key"), request.query_params.getlist("sort_dir")
-    absent = [name for name in keys if name not in attributes(kind)]
-    if absent or set(directions) - {"asc", "desc"}:
-        raise BadRequest(f"sort_key {absent}, sort_dir {directions}: expected attributes, and for each asc or desc.")
+    if absent := [name for name in keys if name not in known]:
+        raise BadRequest(f"{absent} is invalid attribute for sort_keys: expected one of {', '.join(sorted(known))}.")
+    if strange := [text for text in directions if text not in ("asc", "desc")]:
+        raise BadRequest(f"sort_dir {strange}: expected asc or desc for each sort_key.")
     directions += ["asc"] * (len(keys) - len(directions))
     order: dict[str, bool] = {}
     for name, direction in (*zip(keys, directions, strict=False), (key, "asc")):
@@ -243,12 +264,17 @@ def _named(request: Request, kind: type[Struct], besides: frozenset[str]) -> lis
 
 
 def _filters(
-    request: Request, kind: Kind, document: type[Struct], more_flags: frozenset[str]
+    request: Request,
+    kind: ListKind,
+    document: type[Struct],
+    more_flags: frozenset[str],
+    others: Mapping[str, Sequence[ListFilter]],
 ) -> tuple[list[ListFilter], list[Test]]:
     """Return the filters that the database applies, and tests for the others."""
     filters: list[ListFilter] = [ListFilter(name, flags(request, name)) for name in more_flags if _has(request, name)]
+    filters += [item for items in others.values() for item in items]
     tests: list[Test] = []
-    for name in _named(request, document, more_flags):
+    for name in _named(request, document, more_flags | others.keys()):
         texts = request.query_params.getlist(name)
         if name == "fixed_ips":
             filters += _fixed_ips(request)
@@ -256,12 +282,12 @@ def _filters(
             filters.append(ListFilter(name, _tags(texts)))
         elif name == CHANGED_SINCE:
             filters.append(ListFilter(name, [_changed_since(texts)]))
+        elif name not in lists.FILTERS[kind]:
+            tests.append(_test(request, name, document))
         elif name in booleans(document):
             filters.append(ListFilter(name, flags(request, name)))
-        elif name in lists.FILTERS[kind]:
-            filters.append(ListFilter(name, _values(name, document, texts), null=_is_null(texts)))
         else:
-            tests.append(_test(request, name, document))
+            filters.append(ListFilter(name, _values(name, document, texts), null=_is_null(texts)))
     return filters, tests
 
 

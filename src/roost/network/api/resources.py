@@ -2,8 +2,8 @@
 
 import re
 import types
-from collections.abc import Awaitable, Callable, Sequence
-from functools import cache
+from collections.abc import Awaitable, Callable, Sequence, Set
+from functools import cache, partial
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ from roost.network.api import listing
 from roost.network.api.access import owned
 from roost.network.api.documents import Document, attributes, booleans
 from roost.network.api.protocol import path_id, revision
-from roost.network.model.networks import Kind, ListQuery, ListRow
+from roost.network.model.networks import Kind
 from roost.network.service import Networks, lists
 from roost.platform.errors import BadRequest, NotFound
 from roost.platform.http import json_response, read_bytes, read_json, replace_body
@@ -116,11 +116,7 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
         }
 
     def _list_operation(self, context: Networks) -> Operation:
-        async def read(query: ListQuery) -> tuple[list[ListRow], list[Document]]:
-            rows = await lists.list_rows(context, self.one, query)
-            items = await self.find(context, [row.id for row in rows]) if rows else []
-            documents = {item.id: item for item in map(self.show, items)}
-            return rows, [documents[row.id] for row in rows if row.id in documents]
+        read = listing.reader(context, self.one, partial(self.find, context), self.show)
 
         async def endpoint(request: Request) -> Response:
             return await listing.answer(request, self.one, self.many, self.document, read, flags=self.more_flags)
@@ -129,7 +125,7 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
             summary=f"{self.many}: filtered, in order, in pages",
             endpoint=endpoint,
             rule=f"get_{self.one}",
-            query=list_query(self.document, *self.more_flags),
+            query=list_query(self.document, *self.more_flags, sorted_by=lists.SORTED[self.one]),
             result=list_answer(self.many, self.document),
         )
 
@@ -230,11 +226,20 @@ SHOW_QUERY: Schema = {"type": "object", "properties": {"fields": _VALUES}}
 """The parameters that are read where one is shown."""
 
 
-def list_query(document: type[Struct], *besides: str) -> Schema:
-    """The parameters of a list: filters by every attribute and by others, order, pages, fields."""
+def list_query(document: type[Struct], *besides: str, sorted_by: Set[str] | None = None) -> Schema:
+    """The parameters of a list: filters by every attribute and by others, order, pages, fields.
+
+    sorted_by: the attributes that it may be ordered by; None: all.
+    """
     names = sorted({*attributes(document), *listing.more_filters(document), *besides})
     values = {name: {"type": "array", "items": _filter(document, name)} for name in names}
-    order = {**_ORDER, "sort_key": {"type": "array", "items": {"enum": sorted(attributes(document))}}}
+    order = {
+        **_ORDER,
+        "sort_key": {
+            "type": "array",
+            "items": {"enum": sorted(attributes(document) if sorted_by is None else sorted_by)},
+        },
+    }
     return {"type": "object", "properties": {**values, **order, "fields": _VALUES}}
 
 

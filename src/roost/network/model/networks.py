@@ -20,6 +20,12 @@ CELL_DEFAULT = "cell1"
 Kind = Literal["network", "segment", "subnet", "port"]
 """What has tags."""
 
+ListKind = Literal["network", "segment", "subnet", "port", "agent", "network_ip_availability"]
+"""What has lists that the database filters, orders and cuts."""
+
+AGENT_TYPE: Literal["Roost agent"] = "Roost agent"
+AGENT_BINARY: Literal["roost-agent"] = "roost-agent"
+
 
 class AddressRange(Struct, frozen=True, order=True):
     """Consecutive addresses of one family as whole numbers, both ends included."""

@@ -5,7 +5,7 @@ Source: Neutron's extensions network-ip-availability and network-ip-availability
 """
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -58,30 +58,12 @@ class NetworkAvailability(Struct, frozen=True):
     subnets: tuple[SubnetAvailability, ...]
 
 
-class AvailabilityFilter(Struct, frozen=True, kw_only=True):
-    """Which networks are wanted, None is any; with ip_versions only such subnets, and networks that have one."""
-
-    network_ids: tuple[str, ...] | None = None
-    network_names: tuple[str, ...] | None = None
-    project_ids: tuple[str, ...] | None = None
-    ip_versions: tuple[int, ...] | None = None
-
-
-def wanted_networks(networks: Sequence[Network], wanted: AvailabilityFilter) -> list[Network]:
-    """Those of the networks that the filter means, as far as that can be said without their subnets."""
-    asked = (wanted.network_ids, wanted.network_names, wanted.project_ids)
-    ids, names, projects = (None if values is None else frozenset(values) for values in asked)
-    return [
-        network
-        for network in networks
-        if (ids is None or network.id in ids)
-        and (names is None or network.name in names)
-        and (projects is None or network.project_id in projects)
-    ]
-
-
 def availabilities(
-    networks: Sequence[Network], subnets: Sequence[Subnet], held: Mapping[str, Held], wanted: AvailabilityFilter
+    networks: Sequence[Network],
+    subnets: Sequence[Subnet],
+    held: Mapping[str, Held],
+    *,
+    ip_versions: Collection[int] = (),
 ) -> list[NetworkAvailability]:
     """The networks, in order, with their subnets, by id. held: by subnet id; one that is left out holds nothing.
 
@@ -90,7 +72,7 @@ def availabilities(
     """
     by_network: dict[str, list[SubnetAvailability]] = {network.id: [] for network in networks}
     for subnet in sorted(subnets, key=lambda item: item.id):
-        if not subnet.deleting and (wanted.ip_versions is None or subnet.ip_version in wanted.ip_versions):
+        if not subnet.deleting and (not ip_versions or subnet.ip_version in ip_versions):
             counts = _counts(subnet, held.get(subnet.id, Held()))
             by_network[subnet.network_id].append(SubnetAvailability(subnet, counts))
     return [
@@ -98,7 +80,7 @@ def availabilities(
             network, _sum([item.counts for item in by_network[network.id]]), tuple(by_network[network.id])
         )
         for network in networks
-        if by_network[network.id] or wanted.ip_versions is None
+        if by_network[network.id] or not ip_versions
     ]
 
 

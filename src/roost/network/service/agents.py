@@ -1,26 +1,27 @@
 """The agents of hosts, as the network service knows them; whether they are there, the compute service knows."""
 
-import uuid
+from collections.abc import Sequence
 
 from roost.network.errors import AgentNotFound
-from roost.network.model.networks import Agent
-from roost.network.service import Networks
+from roost.network.model.networks import Agent, ListQuery
+from roost.network.service import Networks, lists
 from roost.network.store import networks as store
 
-_NAMESPACE = uuid.UUID("8a0d3c52-6f0c-5d43-9a4b-6167656e7473")
+AGENTS_AT_ONCE = 500
+"""Agents that are asked after at a time until one is alive."""
 
 
-async def list_agents(networks: Networks) -> list[Agent]:
-    """Return the agent of every host that was reported. Costs one row for each host, in both services."""
-    async with networks.database.transaction() as tx:
-        hosts = await store.list_hosts(tx)
-    heartbeats = await networks.compute.get_heartbeats([host.name for host in hosts])
+async def list_agents(networks: Networks, ids: Sequence[str]) -> list[Agent]:
+    """Return those of the agents that there are, by host. Costs one row for each, in both services."""
+    async with networks.database.connection() as connection:
+        hosts = await store.list_agents(connection, ids)
+    heartbeats = await networks.compute.get_heartbeats([host.name for _, host in hosts])
     agents = []
-    for host in hosts:
+    for agent_id, host in hosts:
         heartbeat = heartbeats.get(host.name)
         agents.append(
             Agent(
-                id=str(uuid.uuid5(_NAMESPACE, host.name)),
+                id=agent_id,
                 host=host,
                 seen_at=heartbeat.seen_at if heartbeat else None,
                 alive=heartbeat is not None and heartbeat.up,
@@ -31,7 +32,16 @@ async def list_agents(networks: Networks) -> list[Agent]:
 
 async def get_agent(networks: Networks, agent_id: str) -> Agent:
     """Return one agent. Raises AgentNotFound."""
-    for agent in await list_agents(networks):
-        if agent.id == agent_id:
-            return agent
+    for agent in await list_agents(networks, [agent_id]):
+        return agent
     raise AgentNotFound(f"Agent {agent_id} could not be found.")
+
+
+async def is_any_alive(networks: Networks) -> bool:
+    """Return whether some agent is alive. Costs as much as there are dead ones before it."""
+    query = ListQuery(limit=AGENTS_AT_ONCE)
+    while rows := await lists.list_rows(networks, "agent", query):
+        if any(agent.alive for agent in await list_agents(networks, [row.id for row in rows])):
+            return True
+        query = ListQuery(limit=AGENTS_AT_ONCE, after=rows[-1].position)
+    return False

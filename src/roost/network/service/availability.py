@@ -1,26 +1,33 @@
 """How many addresses networks have, and how many of them are held."""
 
+from collections.abc import Collection, Sequence
+
 from roost.network.errors import NetworkNotFound
 from roost.network.rules import availability as rules
-from roost.network.rules.availability import AvailabilityFilter, NetworkAvailability
+from roost.network.rules.availability import NetworkAvailability
 from roost.network.service import Networks
 from roost.network.store import availability as store
 from roost.network.store import networks as network_rows
 from roost.network.store import subnets as subnet_rows
 
 
-async def list_availabilities(networks: Networks, wanted: AvailabilityFilter) -> list[NetworkAvailability]:
-    """The networks that the filter means, by id, as of one instant. Costs one count over the addresses they hold."""
+async def list_availabilities(
+    networks: Networks, network_ids: Sequence[str] | None = None, *, ip_versions: Collection[int] = ()
+) -> list[NetworkAvailability]:
+    """Those of the networks that there are, or all, by id, as of one instant.
+
+    ip_versions: of subnets that count, none for all. Costs one count over the addresses that the networks hold.
+    """
     async with networks.database.transaction(snapshot=True) as tx:
-        found = rules.wanted_networks(await network_rows.list_networks(tx, wanted.network_ids), wanted)
+        found = await network_rows.list_networks(tx, network_ids)
         subnets = await subnet_rows.list_subnets(tx, network_ids=[network.id for network in found])
         held = await store.count_held(tx, [subnet.id for subnet in subnets])
-    return rules.availabilities(found, subnets, held, wanted)
+    return rules.availabilities(found, subnets, held, ip_versions=ip_versions)
 
 
 async def get_availability(networks: Networks, network_id: str) -> NetworkAvailability:
     """One network's. Raises NetworkNotFound."""
-    found = await list_availabilities(networks, AvailabilityFilter(network_ids=(network_id,)))
+    found = await list_availabilities(networks, [network_id])
     if not found:
         raise NetworkNotFound(f"Network {network_id} could not be found.")
     return found[0]

@@ -1,4 +1,5 @@
-"""SQL of lists as clients ask for them: filters, order and pages of networks, segments, subnets and ports.
+"""SQL of lists as clients ask for them: filters, order and pages of networks and what is
+on them, of agents, and of how many addresses networks have.
 
 A list's statement is put together of the expressions below, one for each attribute by the name that clients use; what a
 client says is among the arguments only. A page goes on after the position of its marker (keyset paging), so that it
@@ -9,7 +10,7 @@ their code points.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from roost.network.model.networks import Kind, ListQuery, ListRow
+from roost.network.model.networks import AGENT_BINARY, AGENT_TYPE, ListKind, ListQuery, ListRow
 from roost.platform.database import Connection
 
 _SHOWN_TIME = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
@@ -84,7 +85,13 @@ def _carrier(field: str, collation: str = "") -> Column:
     )
 
 
-COLUMNS: Mapping[Kind, Mapping[str, Column]] = {
+TABLES: Mapping[ListKind, str] = {"agent": "host", "network_ip_availability": "network"}
+"""Of kinds that are not called as their tables are."""
+
+KEYS: Mapping[ListKind, str] = {"network_ip_availability": "network_id"}
+"""The attribute that tells rows apart where it is not `id`."""
+
+COLUMNS: Mapping[ListKind, Mapping[str, Column]] = {
     "network": {
         **_OWNED,
         "admin_state_up": Column("o.admin_state_up", "boolean"),
@@ -147,10 +154,23 @@ COLUMNS: Mapping[Kind, Mapping[str, Column]] = {
         "binding:vnic_type": Column("o.vnic_type"),
         "binding:vif_type": Column("o.vif_type"),
     },
+    "agent": {
+        "id": Column("o.agent_id", "uuid"),
+        "host": Column("o.name"),
+        "agent_type": Column(f"'{AGENT_TYPE}'::text"),
+        "binary": Column(f"'{AGENT_BINARY}'::text"),
+        "topic": Column(f"'{AGENT_BINARY}'::text"),
+    },
+    "network_ip_availability": {
+        "network_id": Column("o.id", "uuid"),
+        "network_name": Column("o.name"),
+        "project_id": Column("o.project_id"),
+        "tenant_id": Column("o.project_id"),
+    },
 }
 """Attributes by the names that clients use. Those that are not here are objects, or lists of objects."""
 
-SORTED: Mapping[Kind, frozenset[str]] = {
+SORTED: Mapping[ListKind, frozenset[str]] = {
     kind: frozenset(name for name, column in columns.items() if column.type != "text[]" or column.order)
     for kind, columns in COLUMNS.items()
 }
@@ -166,10 +186,12 @@ _TAGS = {
 _PORTS_OF = "o.id = ANY(ARRAY(SELECT a.port_id FROM network.address a WHERE {}))"
 
 _SHARED = "EXISTS (SELECT FROM network.network n WHERE n.id = o.network_id AND n.shared = ANY($values::boolean[]))"
+_WITH_SUBNET = """EXISTS (SELECT FROM network.subnet s
+    WHERE s.network_id = o.id AND NOT s.deleting AND s.ip_version = ANY($values::integer[]))"""
 _WITH_PART = """EXISTS (SELECT FROM network.address a, unnest($values::text[]) AS part
     WHERE a.port_id = o.id AND strpos(host(a.address), part) > 0)"""
 
-_MORE_FILTERS: Mapping[Kind, Mapping[str, str]] = {
+_MORE_FILTERS: Mapping[ListKind, Mapping[str, str]] = {
     "network": _TAGS,
     "segment": _TAGS,
     "subnet": {**_TAGS, "shared": _SHARED},
@@ -179,40 +201,35 @@ _MORE_FILTERS: Mapping[Kind, Mapping[str, str]] = {
         "subnet_id": _PORTS_OF.format("a.subnet_id = ANY($values::uuid[])"),
         "ip_address_substr": _WITH_PART,
     },
+    "network_ip_availability": {"ip_version": _WITH_SUBNET},
 }
 
-FILTERS: Mapping[Kind, Mapping[str, str]] = {
-    kind: {**{name: column.filter for name, column in columns.items()}, **_MORE_FILTERS[kind]}
+FILTERS: Mapping[ListKind, Mapping[str, str]] = {
+    kind: {**{name: column.filter for name, column in columns.items()}, **_MORE_FILTERS.get(kind, {})}
     for kind, columns in COLUMNS.items()
 }
 """Conditions by the names of filters, with $values where they go."""
 
 _NETWORKS_OF = "SELECT n.id FROM network.network n WHERE n.project_id = $project"
-SHOWN: Mapping[Kind, str] = {
-    "network": "true",
-    "segment": "true",
-    "subnet": "NOT o.deleting",
-    "port": "o.nic_tag IS NULL",
-}
-"""What there is for clients at all."""
+SHOWN: Mapping[ListKind, str] = {"subnet": "NOT o.deleting", "port": "o.nic_tag IS NULL"}
+"""What there is for clients at all, where that is not everything."""
 
-VISIBLE: Mapping[Kind, str] = {
+VISIBLE: Mapping[ListKind, str] = {
     "network": "(o.project_id = $project OR o.shared OR o.external)",
-    "segment": "true",
     "subnet": f"(o.project_id = $project OR o.network_id = ANY(ARRAY({_NETWORKS_OF} OR n.shared OR n.external)))",
     "port": f"(o.project_id = $project OR o.network_id = ANY(ARRAY({_NETWORKS_OF})))",
 }
-"""What a project may see, unless a policy file lets it see all."""
+"""What a project may see, unless a policy file lets it see all; everything of other kinds."""
 
 
-async def list_rows(tx: Connection, kind: Kind, query: ListQuery) -> list[ListRow]:
+async def list_rows(tx: Connection, kind: ListKind, query: ListQuery) -> list[ListRow]:
     """Return a page, in the order in which it is shown."""
     statement, arguments = compose(kind, query)
     rows = [ListRow(row[0], tuple(row)[1:]) for row in await tx.fetch(statement, *arguments)]
     return rows[::-1] if query.reverse else rows
 
 
-def compose(kind: Kind, query: ListQuery) -> tuple[str, list[Any]]:
+def compose(kind: ListKind, query: ListQuery) -> tuple[str, list[Any]]:
     """Return the statement of a page, which is read from its end where the query goes backwards; and its arguments."""
     arguments: list[Any] = []
 
@@ -220,9 +237,9 @@ def compose(kind: Kind, query: ListQuery) -> tuple[str, list[Any]]:
         arguments.append(value)
         return f"${len(arguments)}"
 
-    conditions = [SHOWN[kind]]
+    conditions = [SHOWN.get(kind, "true")]
     if query.seen_by is not None:
-        conditions.append(VISIBLE[kind].replace("$project", f"{place(query.seen_by)}::text"))
+        conditions.append(VISIBLE.get(kind, "true").replace("$project", f"{place(query.seen_by)}::text"))
     for item in query.filters:
         condition = FILTERS[kind][item.name].replace("$values", place(item.values))
         column = COLUMNS[kind].get(item.name)
@@ -236,9 +253,10 @@ def compose(kind: Kind, query: ListQuery) -> tuple[str, list[Any]]:
     if query.after is not None:
         conditions.append(_after(keys, [place(value) for value in query.after]))
     order = ", ".join(f"{key} DESC" if descending else key for key, descending in keys)
+    identity = COLUMNS[kind][KEYS.get(kind, "id")].expression
     limit = "" if query.limit is None else f"LIMIT {place(query.limit)}"
     statement = f"""-- network.list_{kind}_rows
-SELECT o.id, {", ".join(key for key, _ in keys)} FROM network.{kind} o
+SELECT {identity}, {", ".join(key for key, _ in keys)} FROM network.{TABLES.get(kind, kind)} o
 WHERE {" AND ".join(conditions)}
 ORDER BY {order} {limit}"""  # noqa: S608 - names of columns and places of arguments
     return statement, arguments

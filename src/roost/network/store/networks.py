@@ -285,6 +285,18 @@ async def list_hosts(tx: Connection, names: Sequence[str] | None = None) -> list
     return [Host(row["name"], frozenset(row["physical_networks"]), row["cell"]) for row in rows]
 
 
+LIST_AGENTS = """
+-- network.list_agents
+SELECT agent_id, name, physical_networks, cell FROM network.host WHERE agent_id = ANY($1::uuid[]) ORDER BY name
+"""
+
+
+async def list_agents(tx: Connection, ids: Sequence[str]) -> list[tuple[str, Host]]:
+    """Return the hosts of agents, each with the agent's id."""
+    rows = await tx.fetch(LIST_AGENTS, ids)
+    return [(row["agent_id"], Host(row["name"], frozenset(row["physical_networks"]), row["cell"])) for row in rows]
+
+
 SET_HOSTS = """
 -- network.set_hosts
 INSERT INTO network.host (name, physical_networks, cell)
