@@ -4,13 +4,16 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from tests.conductor.world import World
+from typer.testing import CliRunner
 
+from roost.cli.manage import app
 from roost.cli.upgrade_check import FAILURE, READY, WARNING, Facts, list_checks
 from roost.compute.model.work import Credentials
 from roost.compute.service import cells
@@ -18,6 +21,7 @@ from roost.compute.service.cells import Heartbeat
 from roost.network.settings import NetworkSettings
 from roost.platform.database import Database
 
+Check = Callable[..., tuple[int, str]]
 MANAGE = [sys.executable, "-c", "from roost.cli.manage import main; main()"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
 CONDUCTOR = Heartbeat(cells=(), credentials=Credentials(True), silent_s=1.0)
@@ -80,6 +84,18 @@ def test_what_is_required_already_is_not_announced() -> None:
     assert "Release" not in " ".join(check.details for check in checks)
 
 
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch) -> Check:
+    """`check("--json")`: the command in this process, whose logging is the other tests' too."""
+    monkeypatch.setattr("roost.cli.manage.configure_logging", lambda _program: None)
+
+    def run(*words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["status", "upgrade-check", *words])
+        return done.exit_code, done.output
+
+    return run
+
+
 async def manage(*words: str) -> tuple[int, str, str]:
     """(exit status, standard output, standard error)."""
     done = await asyncio.to_thread(
@@ -113,6 +129,39 @@ async def test_the_commands_say_the_order_and_heal_what_differs(database: Databa
     assert (status, text) == (0, "The network info of every server is what its ports are.\n")
 
 
-async def test_a_check_that_cannot_be_made_ends_with_255(tmp_path: Path) -> None:
-    status, _, error = await manage("status", "upgrade-check", "--data-dir", str(tmp_path))
-    assert (status, "there is no database in" in error) == (255, True)
+async def test_a_cell_without_a_conductor_ends_the_command_with_2(database: Database, dsn: str, check: Check) -> None:
+    world = await World.make(database)
+    await world.hosts("h1", cell="cell2")
+    async with database.connection() as connection:
+        await connection.execute("UPDATE compute.host SET cell_silent = true")
+    status, text = await asyncio.to_thread(check, "--database", dsn)
+    assert (status, "No conductor of cell2 (1 hosts) is there" in text) == (FAILURE, True), text
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        pytest.param(["--data-dir", "DIRECTORY"], "there is no database in", id="no database"),
+        pytest.param(["--database", "postgresql://roost@127.0.0.1:1/roost"], "no PostgreSQL answers", id="away"),
+        pytest.param(["--database", "DSN", "--config", "FILE"], "roost.toml", id="a broken roost.toml"),
+        pytest.param(["--database", "DSN", "--config", "MISSING"], "missing.toml", id="no roost.toml"),
+        pytest.param(["--database", "DSN"], "msgspec.ValidationError", id="an exception in a check"),
+        pytest.param(["--nope"], "No such option", id="a wrong option"),
+        pytest.param(["--database", "DSN", "--data-dir", "x"], "leave out --data-dir", id="two targets"),
+        pytest.param(["stray"], "unexpected extra argument", id="a word too many"),
+    ],
+)  # fmt: skip
+async def test_a_check_that_cannot_be_made_ends_with_255_whatever_the_reason(
+    check: Check, database: Database, dsn: str, tmp_path: Path, words: list[str], says: str
+) -> None:
+    (tmp_path / "roost.toml").write_text("[network\n")
+    places = {
+        "DIRECTORY": str(tmp_path), "DSN": dsn, "FILE": str(tmp_path / "roost.toml"),
+        "MISSING": str(tmp_path / "missing.toml"),
+    }  # fmt: skip
+    async with database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO compute.conductor_heartbeat (id, cells, credentials) VALUES (gen_random_uuid(), '{}', '{}')"
+        )
+    status, text = await asyncio.to_thread(check, *(places.get(word, word) for word in words))
+    assert (status, says in " ".join(text.split())) == (255, True), text

@@ -24,7 +24,7 @@ from roost.compute.service.network_info import heal_network_info, list_server_id
 from roost.compute.service.orders import count_agent_versions, list_hosts_below
 from roost.network.settings import NetworkSettings
 
-READY, WARNING, FAILURE, ERROR = 0, 1, 2, 255
+READY, WARNING, FAILURE = 0, 1, 2
 WORDS = {READY: "ready", WARNING: "warning", FAILURE: "failure"}
 HOSTS_SHOWN = 10
 NEXT_RELEASE = "2.0"
