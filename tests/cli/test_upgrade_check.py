@@ -34,7 +34,7 @@ NAMES = [
 
 def facts(**more: Any) -> Facts:
     values: dict[str, Any] = {
-        "hosts_by_version": {4: 60}, "hosts_below": (), "conductors": (CONDUCTOR,), "silent_cells": {},
+        "hosts_by_version": {4: 60}, "hosts_below": {}, "conductors": (CONDUCTOR,), "silent_cells": {},
         "info_differs": 0, "settings": NetworkSettings(),
     }  # fmt: skip
     return Facts(**values | more)
@@ -45,18 +45,27 @@ def facts(**more: Any) -> Facts:
     [
         pytest.param({}, {}, "Release 2.0 does not start a conductor without them", id="ready"),
         pytest.param(
-            {"hosts_by_version": {2: 3, 4: 57}, "hosts_below": ("r1-h1", "r1-h2", "r1-h3")},
-            {"order of builds": WARNING}, "Older agents: r1-h1, r1-h2, r1-h3.", id="agents that bind",
+            {"hosts_by_version": {2: 3, 4: 57}, "hosts_below": {3: ("r1-h1", "r1-h2", "r1-h3")}},
+            {"order of builds": WARNING},
+            "3 live hosts have agents of a service version below 3 (r1-h1, r1-h2, r1-h3).", id="agents that bind",
         ),
         pytest.param(
-            {"hosts_by_version": {1: 1, 4: 59}, "hosts_below": ("r1-h1",)},
+            {"hosts_by_version": {1: 1, 4: 59}, "hosts_below": {2: ("r1-h1",), 3: ("r1-h1",)}},
             {"order of builds": WARNING, "addresses are claimed first": WARNING},
-            "That is so on r1-h1, and for servers that other hosts get meanwhile.", id="agents that make ports",
+            "That is so on every host, since 1 live host has an agent of a service version below 2 (r1-h1).",
+            id="agents that make ports",
         ),
         pytest.param(
             {"conductors": (CONDUCTOR, REFUSED)},
             {"order of builds": WARNING, "addresses are claimed first": WARNING, "network credentials": WARNING},
-            "A conductor has none: the token is refused.", id="one conductor is refused",
+            "That is so on every host, since network credentials are missing on 1 of 2 conductors.",
+            id="one conductor is refused",
+        ),
+        pytest.param(
+            {"conductors": (REFUSED,), "hosts_by_version": {1: 12}, "hosts_below": {2: ("h1", "h2")}},
+            {"order of builds": WARNING, "addresses are claimed first": WARNING, "network credentials": WARNING},
+            "since network credentials are missing on 1 of 1 conductors, and 12 live hosts have agents of a service "
+            "version below 2 (h1, h2, ...).", id="both, and more hosts than are named",
         ),
         pytest.param({"conductors": ()}, {"network credentials": WARNING}, "No conductor is there", id="nobody to ask"),
         pytest.param({"elsewhere": True}, {}, "The Placement service lets Roost in", id="a placement elsewhere"),
@@ -136,6 +145,40 @@ async def test_a_cell_without_a_conductor_ends_the_command_with_2(database: Data
         await connection.execute("UPDATE compute.host SET cell_silent = true")
     status, text = await asyncio.to_thread(check, "--database", dsn)
     assert (status, "No conductor of cell2 (1 hosts) is there" in text) == (FAILURE, True), text
+
+
+async def test_the_promise_is_weaker_on_every_host_because_of_the_oldest_agents(
+    database: Database, dsn: str, check: Check
+) -> None:
+    world = await World.make(database)
+    names = [f"r1-h{number:02}" for number in range(1, 15)]
+    await world.hosts(*names, reach=["rack1"])
+    for name, version in zip(names, [1, 1, *[2] * 11, 3], strict=True):
+        await world.set_version(name, version)
+
+    async def details() -> tuple[int, str, str]:
+        """(exit status, of the order, of the promise)."""
+        await cells.beat(world.compute, "c0000000-0000-0000-0000-000000000001", [], Credentials(True))
+        status, text = await asyncio.to_thread(check, "--database", dsn, "--json")
+        checks = {one["name"]: one["details"] for one in msgspec.json.decode(text.splitlines()[-1])["checks"]}
+        return status, checks["order of builds"], checks["addresses are claimed first"]
+
+    status, order, promise = await details()
+    assert status == WARNING
+    assert "late: place -> launch, since 2 live hosts have agents of a service version below 2" in order
+    assert f"13 live hosts have agents of a service version below 3 ({', '.join(names[:10])}, ...)." in order
+    assert promise.endswith(
+        "That is so on every host, since 2 live hosts have agents of a service version below 2 (r1-h01, r1-h02)."
+    )
+    for name in names[:2]:
+        await world.set_version(name, 2)
+    status, order, promise = await details()
+    assert status == WARNING
+    assert "early-create: create_ports -> place -> launch, since 13 live hosts" in order
+    assert "every host" not in promise
+    for name in names:
+        await world.set_version(name, 3)
+    assert (await details())[0] == READY
 
 
 @pytest.mark.parametrize(
