@@ -4,19 +4,23 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from tests.conductor.world import World
+from typer.testing import CliRunner
 
+from roost.cli.manage import app
 from roost.cli.upgrade_check import FAILURE, READY, WARNING, Facts, list_checks
 from roost.compute.model.work import Credentials, Heartbeat
 from roost.compute.service import cells
 from roost.network.settings import NetworkSettings
 from roost.platform.database import Database
 
+Check = Callable[..., tuple[int, str]]
 MANAGE = [sys.executable, "-c", "from roost.cli.manage import main; main()"]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
 CONDUCTOR = Heartbeat(cells=(), credentials=Credentials(True), silent_s=1.0)
@@ -29,7 +33,7 @@ NAMES = [
 
 def facts(**more: Any) -> Facts:
     values: dict[str, Any] = {
-        "hosts_by_version": {4: 60}, "hosts_below": (), "conductors": (CONDUCTOR,), "silent_cells": {},
+        "hosts_by_version": {4: 60}, "hosts_below": {}, "conductors": (CONDUCTOR,), "silent_cells": {},
         "info_differs": 0, "settings": NetworkSettings(),
     }  # fmt: skip
     return Facts(**values | more)
@@ -40,18 +44,27 @@ def facts(**more: Any) -> Facts:
     [
         pytest.param({}, {}, "Release 2.0 does not start a conductor without them", id="ready"),
         pytest.param(
-            {"hosts_by_version": {2: 3, 4: 57}, "hosts_below": ("r1-h1", "r1-h2", "r1-h3")},
-            {"order of builds": WARNING}, "Older agents: r1-h1, r1-h2, r1-h3.", id="agents that bind",
+            {"hosts_by_version": {2: 3, 4: 57}, "hosts_below": {3: ("r1-h1", "r1-h2", "r1-h3")}},
+            {"order of builds": WARNING},
+            "3 live hosts have agents of a service version below 3 (r1-h1, r1-h2, r1-h3).", id="agents that bind",
         ),
         pytest.param(
-            {"hosts_by_version": {1: 1, 4: 59}, "hosts_below": ("r1-h1",)},
+            {"hosts_by_version": {1: 1, 4: 59}, "hosts_below": {2: ("r1-h1",), 3: ("r1-h1",)}},
             {"order of builds": WARNING, "addresses are claimed first": WARNING},
-            "That is so on r1-h1, and for servers that other hosts get meanwhile.", id="agents that make ports",
+            "That is so on every host, since 1 live host has an agent of a service version below 2 (r1-h1).",
+            id="agents that make ports",
         ),
         pytest.param(
             {"conductors": (CONDUCTOR, REFUSED)},
             {"order of builds": WARNING, "addresses are claimed first": WARNING, "network credentials": WARNING},
-            "A conductor has none: the token is refused.", id="one conductor is refused",
+            "That is so on every host, since network credentials are missing on 1 of 2 conductors.",
+            id="one conductor is refused",
+        ),
+        pytest.param(
+            {"conductors": (REFUSED,), "hosts_by_version": {1: 12}, "hosts_below": {2: ("h1", "h2")}},
+            {"order of builds": WARNING, "addresses are claimed first": WARNING, "network credentials": WARNING},
+            "since network credentials are missing on 1 of 1 conductors, and 12 live hosts have agents of a service "
+            "version below 2 (h1, h2, ...).", id="both, and more hosts than are named",
         ),
         pytest.param({"conductors": ()}, {"network credentials": WARNING}, "No conductor is there", id="nobody to ask"),
         pytest.param({"elsewhere": True}, {}, "The Placement service lets Roost in", id="a placement elsewhere"),
@@ -77,6 +90,18 @@ def test_each_check_says_what_is_so(changes: dict[str, Any], not_ready: dict[str
 def test_what_is_required_already_is_not_announced() -> None:
     checks = list_checks(facts(settings=NetworkSettings(credentials="require")))
     assert "Release" not in " ".join(check.details for check in checks)
+
+
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch) -> Check:
+    """`check("--json")`: the command in this process, whose logging is the other tests' too."""
+    monkeypatch.setattr("roost.cli.manage.configure_logging", lambda _program: None)
+
+    def run(*words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["status", "upgrade-check", *words])
+        return done.exit_code, done.output
+
+    return run
 
 
 async def manage(*words: str) -> tuple[int, str, str]:
@@ -112,6 +137,73 @@ async def test_the_commands_say_the_order_and_heal_what_differs(database: Databa
     assert (status, text) == (0, "The network info of every server is what its ports are.\n")
 
 
-async def test_a_check_that_cannot_be_made_ends_with_255(tmp_path: Path) -> None:
-    status, _, error = await manage("status", "upgrade-check", "--data-dir", str(tmp_path))
-    assert (status, "there is no database in" in error) == (255, True)
+async def test_a_cell_without_a_conductor_ends_the_command_with_2(database: Database, dsn: str, check: Check) -> None:
+    world = await World.make(database)
+    await world.hosts("h1", cell="cell2")
+    async with database.connection() as connection:
+        await connection.execute("UPDATE compute.host SET cell_silent = true")
+    status, text = await asyncio.to_thread(check, "--database", dsn)
+    assert (status, "No conductor of cell2 (1 hosts) is there" in text) == (FAILURE, True), text
+
+
+async def test_the_promise_is_weaker_on_every_host_because_of_the_oldest_agents(
+    database: Database, dsn: str, check: Check
+) -> None:
+    world = await World.make(database)
+    names = [f"r1-h{number:02}" for number in range(1, 15)]
+    await world.hosts(*names, reach=["rack1"])
+    for name, version in zip(names, [1, 1, *[2] * 11, 3], strict=True):
+        await world.set_version(name, version)
+
+    async def details() -> tuple[int, str, str]:
+        """(exit status, of the order, of the promise)."""
+        await cells.beat(world.compute, "c0000000-0000-0000-0000-000000000001", [], Credentials(True))
+        status, text = await asyncio.to_thread(check, "--database", dsn, "--json")
+        checks = {one["name"]: one["details"] for one in msgspec.json.decode(text.splitlines()[-1])["checks"]}
+        return status, checks["order of builds"], checks["addresses are claimed first"]
+
+    status, order, promise = await details()
+    assert status == WARNING
+    assert "late: place -> launch, since 2 live hosts have agents of a service version below 2" in order
+    assert f"13 live hosts have agents of a service version below 3 ({', '.join(names[:10])}, ...)." in order
+    assert promise.endswith(
+        "That is so on every host, since 2 live hosts have agents of a service version below 2 (r1-h01, r1-h02)."
+    )
+    for name in names[:2]:
+        await world.set_version(name, 2)
+    status, order, promise = await details()
+    assert status == WARNING
+    assert "early-create: create_ports -> place -> launch, since 13 live hosts" in order
+    assert "every host" not in promise
+    for name in names:
+        await world.set_version(name, 3)
+    assert (await details())[0] == READY
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        pytest.param(["--data-dir", "DIRECTORY"], "there is no database in", id="no database"),
+        pytest.param(["--database", "postgresql://roost@127.0.0.1:1/roost"], "no PostgreSQL answers", id="away"),
+        pytest.param(["--database", "DSN", "--config", "FILE"], "roost.toml", id="a broken roost.toml"),
+        pytest.param(["--database", "DSN", "--config", "MISSING"], "missing.toml", id="no roost.toml"),
+        pytest.param(["--database", "DSN"], "msgspec.ValidationError", id="an exception in a check"),
+        pytest.param(["--nope"], "No such option", id="a wrong option"),
+        pytest.param(["--database", "DSN", "--data-dir", "x"], "leave out --data-dir", id="two targets"),
+        pytest.param(["stray"], "unexpected extra argument", id="a word too many"),
+    ],
+)  # fmt: skip
+async def test_a_check_that_cannot_be_made_ends_with_255_whatever_the_reason(
+    check: Check, database: Database, dsn: str, tmp_path: Path, words: list[str], says: str
+) -> None:
+    (tmp_path / "roost.toml").write_text("[network\n")
+    places = {
+        "DIRECTORY": str(tmp_path), "DSN": dsn, "FILE": str(tmp_path / "roost.toml"),
+        "MISSING": str(tmp_path / "missing.toml"),
+    }  # fmt: skip
+    async with database.connection() as connection:
+        await connection.execute(
+            "INSERT INTO compute.conductor_heartbeat (id, cells, credentials) VALUES (gen_random_uuid(), '{}', '{}')"
+        )
+    status, text = await asyncio.to_thread(check, *(places.get(word, word) for word in words))
+    assert (status, says in " ".join(text.split())) == (255, True), text

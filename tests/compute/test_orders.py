@@ -6,7 +6,15 @@ import pytest
 
 from roost.compute.model.work import BuildOrder, Credentials, Stage
 from roost.compute.rules.actions import wait_for_cell
-from roost.compute.rules.orders import EARLY, EARLY_CREATE, LATE, ORDERS, order_of
+from roost.compute.rules.orders import (
+    EARLY,
+    EARLY_CREATE,
+    LATE,
+    ORDERS,
+    count_hosts_below,
+    older_agents,
+    order_of,
+)
 
 USABLE, REVOKED = Credentials(True), Credentials(False, "the token is refused")
 
@@ -33,6 +41,16 @@ def test_the_order_follows_from_the_oldest_agent_and_the_credentials(
     chosen = order_of(hosts_by_version, credentials)
     assert (chosen.name, chosen.stages) == (order.name, order.stages)
     assert says in chosen.reason
+
+
+@pytest.mark.parametrize(("below", "hosts"), [(1, 0), (2, 3), (3, 10), (9, 19)])
+def test_hosts_are_below_a_version_if_they_say_an_older_one(below: int, hosts: int) -> None:
+    assert count_hosts_below({0: 5, 1: 3, 2: 7, 4: 9}, below) == hosts
+
+
+def test_older_agents_are_told_in_words() -> None:
+    assert older_agents(1, below=2) == "1 live host has an agent of a service version below 2"
+    assert older_agents(2, below=3) == "2 live hosts have agents of a service version below 3"
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: str(order.name))

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 from tests.conductor.world import World
 
@@ -96,6 +97,45 @@ async def test_the_next_servers_are_built_late_once_credentials_are_revoked(data
     assert orders == [("early", True), ("late", False), ("early", True)]
     assert set((await world.statuses()).values()) == {"ACTIVE"}
     await world.settled()
+
+
+ORDERS = ("late", "early-create", "early")
+
+
+def order_now() -> dict[str, float | None]:
+    """What `roost_build_order` says of each order."""
+    return {name: REGISTRY.get_sample_value("roost_build_order", {"order": name}) for name in ORDERS}
+
+
+def builds_begun() -> dict[str, float]:
+    """What `roost_builds_begun_total` has counted of each order, in this process."""
+    counts = {name: REGISTRY.get_sample_value("roost_builds_begun_total", {"order": name}) for name in ORDERS}
+    return {name: count or 0.0 for name, count in counts.items()}
+
+
+@pytest.mark.parametrize(
+    ("answer", "version", "order"),
+    [(None, 4, "early"), (None, 2, "early-create"), (None, 1, "late"), (REFUSED, 4, "late")],
+)
+async def test_metrics_say_the_order_the_credentials_and_what_was_begun(
+    database: Database, answer: Exception | None, version: int, order: str
+) -> None:
+    world = await World.make(database)
+    await world.hosts("r1-h1", reach=["rack1"])
+    await world.set_version("r1-h1", version)
+    watch = CredentialsWatch(Service(answer).check)
+    world.conductor.credentials = watch.current
+    await watch.look()
+    await Presence(world.conductor, watch).beat()
+    assert order_now() == {name: float(name == order) for name in ORDERS}
+    assert REGISTRY.get_sample_value("roost_network_credentials_usable") == float(answer is None)
+    before = builds_begun()
+    network = await world.routed(rack1="10.1.0.0/28")
+    await world.boot(network.id, count=2)
+    await world.run()
+    assert {name: count - before[name] for name, count in builds_begun().items()} == {
+        name: 2.0 * (name == order) for name in ORDERS
+    }
 
 
 async def test_without_a_network_api_of_others_there_is_nothing_to_try() -> None:

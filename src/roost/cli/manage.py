@@ -16,6 +16,7 @@ import typer
 from roost.cli import endings
 from roost.cli.agent_token_commands import agent_token_app
 from roost.cli.asking import AsJson
+from roost.cli.endings import CHECK_FAILED, CheckGroup
 from roost.cli.help_text import PlainCommand, PlainGroup, new_program
 from roost.cli.ledger_target import LedgerTarget
 from roost.cli.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, StatusCommand, run_manage, run_with_status
@@ -31,7 +32,7 @@ placement_app = typer.Typer(cls=PlainGroup, help="What nova-manage does to Place
 app.add_typer(placement_app, name="placement")
 db_app = typer.Typer(cls=PlainGroup, help="The database between two releases of Roost.", no_args_is_help=True)
 app.add_typer(db_app, name="db")
-status_app = typer.Typer(cls=PlainGroup, help="Whether this Roost is ready for the next release.", no_args_is_help=True)
+status_app = typer.Typer(cls=CheckGroup, help="Whether this Roost is ready for the next release.", no_args_is_help=True)
 app.add_typer(status_app, name="status")
 
 
@@ -395,12 +396,12 @@ def _upgrade_check(
 
     Example: `roost-manage status upgrade-check --data-dir /var/lib/roost`
     """
-    from roost.cli.upgrade_check import ERROR, upgrade_check
+    from roost.cli.upgrade_check import upgrade_check
 
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     configure_logging("manage")
     work = upgrade_check(target, table_console(), config=config, as_json=as_json)
-    raise typer.Exit(endings.run(work, program="roost-manage", failed=ERROR))
+    raise typer.Exit(endings.run(work, program="roost-manage", failed=CHECK_FAILED))
 
 
 @app.command("heal_network_info", cls=StatusCommand)

@@ -3,7 +3,6 @@
 Exit status 0: ready; 1: a warning; 2: a failure; 255: the check itself failed. Source: Nova, nova-status.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,14 +16,21 @@ from roost.cli.settings import read_settings
 from roost.cli.tables import new_table, print_table
 from roost.clients.placement import find_credentials_fault
 from roost.compute.model.work import BuildOrder, Credentials, Heartbeat
-from roost.compute.rules.orders import LATE, VERSION_EARLY, order_of
+from roost.compute.rules.orders import (
+    LATE,
+    VERSION_BINDS,
+    VERSION_EARLY,
+    count_hosts_below,
+    older_agents,
+    order_of,
+)
 from roost.compute.service import Compute
 from roost.compute.service.cells import count_silent_cells, list_heartbeats
 from roost.compute.service.network_info import find_differing
 from roost.compute.service.orders import count_agent_versions, list_hosts_below
 from roost.network.settings import NetworkSettings
 
-READY, WARNING, FAILURE, ERROR = 0, 1, 2, 255
+READY, WARNING, FAILURE = 0, 1, 2
 WORDS = {READY: "ready", WARNING: "warning", FAILURE: "failure"}
 HOSTS_SHOWN = 10
 NEXT_RELEASE = "2.0"
@@ -39,15 +45,16 @@ class CheckResult(Struct, frozen=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """What the checks are about. hosts_below: live hosts whose agents are too old for the early order, some of them.
+    """What the checks are about.
 
+    hosts_below: by service version, live hosts with an agent below it, some of them: the versions that orders need.
     conductors: those that are there. silent_cells: cell -> how many hosts. info_differs: how many servers have network
     info that is not their ports, of the first page. placement_fault: why the Placement service that is used instead of
     the ledger does not let Roost in; elsewhere: there is one.
     """
 
     hosts_by_version: dict[int, int]
-    hosts_below: tuple[str, ...]
+    hosts_below: dict[int, tuple[str, ...]]
     conductors: tuple[Heartbeat, ...]
     silent_cells: dict[str, int]
     info_differs: int
@@ -98,7 +105,10 @@ async def _read(compute: Compute, settings: NetworkSettings) -> Facts:
     silent_after_s = compute.settings.host_down_after_s
     return Facts(
         hosts_by_version=await count_agent_versions(compute),
-        hosts_below=tuple(await list_hosts_below(compute, VERSION_EARLY, limit=HOSTS_SHOWN)),
+        hosts_below={
+            version: tuple(await list_hosts_below(compute, version, limit=HOSTS_SHOWN))
+            for version in (VERSION_BINDS, VERSION_EARLY)
+        },
         conductors=tuple(beat for beat in await list_heartbeats(compute) if beat.silent_s < silent_after_s),
         silent_cells=await count_silent_cells(compute),
         info_differs=len(await find_differing(compute)),
@@ -114,8 +124,8 @@ def _credentials(facts: Facts) -> Credentials:
 
 def _order(order: BuildOrder, facts: Facts) -> CheckResult:
     details = f"Servers are built in the order {order.sentence()}."
-    if facts.hosts_below:
-        details += f" Older agents: {_hosts(facts.hosts_below)}."
+    if older := _older(facts, VERSION_EARLY):
+        details += f" To be replaced: {older}."
     return CheckResult(name="order of builds", result=READY if order.name == "early" else WARNING, details=details)
 
 
@@ -123,11 +133,13 @@ def _promise(order: BuildOrder, facts: Facts) -> CheckResult:
     if order.name != LATE.name:
         details = "An address is claimed before a host is asked to build."
         return CheckResult(name="addresses are claimed first", result=READY, details=details)
-    which = f" on {_hosts(facts.hosts_below)}" if facts.hosts_below else " on every host"
+    refused = [conductor for conductor in facts.conductors if not conductor.credentials.usable]
+    credentials = f"network credentials are missing on {len(refused)} of {len(facts.conductors)} conductors"
+    causes = [cause for cause in (refused and credentials, _older(facts, VERSION_BINDS)) if cause]
     details = (
         "Hosts on full segments are left out, but the address is claimed only when the host's agent binds the port: "
-        f"of two servers that race for the last one, one is tried elsewhere. That is so{which}, and for servers that "
-        "other hosts get meanwhile."
+        "of two servers that race for the last one, one is tried elsewhere. That is so on every host, since "
+        f"{', and '.join(causes)}."
     )
     return CheckResult(name="addresses are claimed first", result=WARNING, details=details)
 
@@ -189,5 +201,8 @@ def _network_info(facts: Facts) -> CheckResult:
     return CheckResult(name="network info", result=WARNING, details=details)
 
 
-def _hosts(names: Sequence[str]) -> str:
-    return ", ".join(names) + (", ..." if len(names) == HOSTS_SHOWN else "")
+def _older(facts: Facts, below: int) -> str:
+    """Return how many live hosts have an agent below a service version, and which; "" for none."""
+    names, count = facts.hosts_below.get(below, ()), count_hosts_below(facts.hosts_by_version, below)
+    shown = ", ".join([*names, "..."] if count > len(names) else names)
+    return f"{older_agents(count, below=below)} ({shown})" if count else ""

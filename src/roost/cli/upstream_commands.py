@@ -17,12 +17,11 @@ from roost.cli.help_text import PlainCommand, PlainGroup, new_program
 from roost.cli.ledger_target import LedgerTarget, open_ledger
 from roost.cli.roles import SCHEMAS
 from roost.platform.database import Database
-from roost.platform.errors import RoostError
 from roost.platform.logs import configure_logging
-from roost.platform.migrate import list_missing, list_outdated, upgrade
+from roost.platform.migrate import SchemaTooNew, list_missing, list_outdated, upgrade
 from roost.platform.release import head
 
-SUCCESS, WARNING, FAILURE, UNKNOWN = 0, 1, 2, 255
+SUCCESS, WARNING, FAILURE = 0, 1, 2
 WORDS = {SUCCESS: "Success", WARNING: "Warning", FAILURE: "Failure"}
 LINE_WIDTH = 60
 
@@ -39,7 +38,7 @@ manage_app = new_program("placement-manage", "What upstream's program does, to R
 db_app = typer.Typer(cls=PlainGroup, help="The schema of the ledger.", no_args_is_help=True)
 manage_app.add_typer(db_app, name="db")
 status_app = new_program("placement-status", "What upstream's program says, of Roost's database.")
-upgrade_app = typer.Typer(cls=PlainGroup, help="Before and after an upgrade.", no_args_is_help=True)
+upgrade_app = typer.Typer(cls=endings.CheckGroup, help="Before and after an upgrade.", no_args_is_help=True)
 status_app.add_typer(upgrade_app, name="upgrade")
 
 
@@ -101,10 +100,7 @@ def _check(data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgBin
     """
     configure_logging("placement-status")
     target = LedgerTarget.choose(data_dir, database, pg_bin)
-    try:
-        check = endings.run(check_schemas(target), program="placement-status")
-    except typer.Exit as exit_:
-        raise typer.Exit(UNKNOWN if exit_.exit_code == 1 else exit_.exit_code) from None
+    check = endings.run(check_schemas(target), program="placement-status", failed=endings.CHECK_FAILED)
     for line in table([check]):
         typer.echo(line)
     raise typer.Exit(check.code)
@@ -125,7 +121,7 @@ async def check_schemas(target: LedgerTarget) -> Check:
             return Check(name, FAILURE, "There is no database yet: `placement-manage db sync` makes it.")
         try:
             outdated = await _outdated(database)
-        except RoostError as error:
+        except SchemaTooNew as error:
             return Check(name, FAILURE, str(error))
     if outdated:
         text = f"Not of this version: {', '.join(outdated)}. `placement-manage db sync` brings them up to date."

@@ -39,6 +39,17 @@ def order_of(hosts_by_version: Mapping[int, int], credentials: Credentials) -> B
         return EARLY
     order = LATE if oldest < VERSION_BINDS else EARLY_CREATE
     version_wanted = VERSION_BINDS if order is LATE else VERSION_EARLY
-    hosts = sum(count for version, count in hosts_by_version.items() if UNSAID < version < version_wanted)
+    return replace(
+        order, reason=older_agents(count_hosts_below(hosts_by_version, version_wanted), below=version_wanted)
+    )
+
+
+def count_hosts_below(hosts_by_version: Mapping[int, int], version: int) -> int:
+    """Return how many live hosts have an agent of a service version below that."""
+    return sum(count for agents, count in hosts_by_version.items() if UNSAID < agents < version)
+
+
+def older_agents(hosts: int, *, below: int) -> str:
+    """Return in words that so many live hosts have older agents."""
     has = "1 live host has an agent" if hosts == 1 else f"{hosts} live hosts have agents"
-    return replace(order, reason=f"{has} of a service version below {version_wanted}")
+    return f"{has} of a service version below {below}"
