@@ -189,7 +189,9 @@ def rehearsal(
         for pid, _ in desk.running.values():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-            shell.run(f"wait {pid}")
+            deadline_s = time.monotonic() + TIMEOUT_S
+            while _is_alive(pid) and time.monotonic() < deadline_s:
+                time.sleep(0.05)  # the shell may be in a loop that does not end, so it cannot be asked to wait
         shell.close()
         server.kill()
         server.communicate()
