@@ -1,11 +1,14 @@
 """Addresses that an unmodified Nova claims without knowing: which it is offered, which stay where they are."""
 
+import asyncio
+import time
 from random import Random
 
 import numpy as np
 import pytest
 import structlog
 from hypothesis import given
+from tests.blocked import until_blocked
 from tests.placement.calls import Api
 from tests.placement.nova import Nova, a_segment, clause, publish
 from tests.placement.providers import a_uuid
@@ -342,6 +345,31 @@ async def test_the_log_says_of_a_refused_claim_which_class_of_which_segment(nova
     assert IPV4_ADDRESS in line["reason"]
     assert only.uuid in line["reason"]
     assert only.hosts[0] not in line["reason"], "there is room on the host"
+
+
+async def test_the_log_says_where_the_time_of_a_slow_request_went(
+    nova: Nova, ledger: Ledger, database: Database
+) -> None:
+    only = a_segment(2, 1)
+    await publish(ledger, only)
+    nova.api.app = RequestIds(RequestLog(nova.api.app, LogSettings(slow_request_s=1e-9)))
+    with structlog.testing.capture_logs() as lines:
+        async with asyncio.TaskGroup() as tasks:
+            async with database.transaction() as tx:
+                await tx.execute("SELECT FROM placement.provider FOR UPDATE")
+                tasks.create_task(nova.boot(1, clause(only)))
+                await until_blocked(database, 1)
+                blocked_at_s = time.perf_counter()
+                await nova.candidates(clause(only))
+                waited_ms = (time.perf_counter() - blocked_at_s) * 1000
+    assert len(nova.hosts) == 1
+    (claim_line,) = [line for line in lines if line.get("method") == "PUT"]
+    parts = [claim_line[name] for name in ("locks_ms", "transaction_ms", "claim_ms", "ms")]
+    assert waited_ms <= parts[0]
+    assert parts == sorted(parts)
+    searches = [line for line in lines if "/allocation_candidates" in line.get("path", "")]
+    assert len(searches) == 2
+    assert all(0 < line["index_ms"] <= line["ms"] and "claim_ms" not in line for line in searches)
 
 
 async def test_moves_at_full_occupancy_keep_the_address(nova: Nova, ledger: Ledger, database: Database) -> None:

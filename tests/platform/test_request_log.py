@@ -155,9 +155,10 @@ def test_oslo_lines_are_those_of_oslo_log(global_id: str | None) -> None:
         "event": "request", "level": "info", "process": "api-1", "request_id": own, "client": "127.0.0.1",
         "method": "GET", "path": "/slots", "status": 409, "bytes": 15, "ms": 1.5, "microversion": "1.36",
         "user": "alice", "project": "red", "user_domain": "default", "project_domain": "default",
-        "reason": "no\nroom", **({"global_request_id": global_id} if global_id else {}),
+        "slow": True, "locks_ms": 1.2, "reason": "no\nroom", **({"global_request_id": global_id} if global_id else {}),
     }  # fmt: skip
-    message = '127.0.0.1 "GET /slots" status: 409 len: 15 microversion: 1.36 time: 0.001500 reason: no room'
+    message = '127.0.0.1 "GET /slots" status: 409 len: 15 microversion: 1.36 time: 0.001500 '
+    message += "slow: True locks_ms: 1.2 reason: no room"
     assert without_time(render_oslo(None, "info", event)) == without_time(oslo_line(message, request_context))
 
 

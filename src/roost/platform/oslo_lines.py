@@ -41,7 +41,7 @@ def _request_text(event: dict[str, Any]) -> str:
         f'{event["client"]} "{event["method"]} {event["path"]}" status: {event["status"]} len: {event["bytes"]} '
         f"microversion: {event['microversion'] or '-'} time: {event['ms'] / 1000:.6f}"
     )
-    rest = {name: event[name] for name in ("slow", "reason") if name in event}
+    rest = {name: value for name, value in event.items() if name in ("slow", "reason") or name.endswith("_ms")}
     return text + "".join(f" {name}: {_one_line(value)}" for name, value in rest.items())
 
 

@@ -6,6 +6,7 @@ the values of parameters that may be secrets. What watches over a process is onl
 
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from roost.platform.auth import CALLER_KEY, Caller
 from roost.platform.oslo_lines import REQUEST_EVENT
 from roost.platform.settings import LogSettings
+from roost.platform.time_spent import count_phases
 
 NOTES_KEY = "roost.notes"
 """Where a request's scope holds what its line is to say besides; the same dict in every copy of the scope."""
@@ -62,12 +64,15 @@ class RequestLog:
                 answer["bytes"] += len(message.get("body", b""))
             await send(message)
 
-        try:
-            await self.app(scope, receive, counted)
-        finally:
-            self._write(scope, answer, notes, time.perf_counter() - begun_s)
+        with count_phases() as phases:
+            try:
+                await self.app(scope, receive, counted)
+            finally:
+                self._write(scope, answer, notes, time.perf_counter() - begun_s, phases)
 
-    def _write(self, scope: Scope, answer: dict[str, Any], notes: dict[str, Any], seconds: float) -> None:
+    def _write(
+        self, scope: Scope, answer: dict[str, Any], notes: dict[str, Any], seconds: float, phases: Mapping[str, float]
+    ) -> None:
         status = answer["status"]
         quiet = self.quiet or scope["path"] in QUIET_PATHS
         if quiet and status < 400:
@@ -82,12 +87,16 @@ class RequestLog:
             path=path_without_secrets(scope),
             status=status,
             bytes=answer["bytes"],
-            ms=round(seconds * 1000, 3),
+            ms=_ms(seconds),
             microversion=answer["microversion"],
             **_identity(scope.get(CALLER_KEY)),
-            **({"slow": True} if is_slow else {}),
+            **({"slow": True} | {f"{name}_ms": _ms(spent_s) for name, spent_s in phases.items()} if is_slow else {}),
             **notes,
         )
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)
 
 
 def path_without_secrets(scope: Scope) -> str:

@@ -22,6 +22,7 @@ from roost.placement.store import providers as providers_store
 from roost.platform.batches import Batches
 from roost.platform.database import Connection
 from roost.platform.errors import TransactionVictim
+from roost.platform.time_spent import add_phases, count_phases, phase
 from roost.seams.placement import (
     Claimed,
     ClaimGroup,
@@ -51,8 +52,20 @@ async def claim(ledger: Ledger, groups: Sequence[ClaimGroup]) -> list[Claimed | 
 async def claim_one(ledger: Ledger, group: ClaimGroup) -> Claimed | Refused:
     """Take one group whole or refuse it, together with others that come at the same time."""
     if ledger.claims is None:
-        ledger.claims = Batches(lambda groups: _claim_batch(ledger, groups), most=CLAIM_GROUPS_MAX)
-    return await ledger.claims.do(group)
+        ledger.claims = Batches(lambda groups: _claim_together(ledger, groups), most=CLAIM_GROUPS_MAX)
+    with phase("claim"):
+        answer, phases = await ledger.claims.do(group)
+    add_phases(phases)
+    return answer
+
+
+async def _claim_together(
+    ledger: Ledger, groups: Sequence[ClaimGroup]
+) -> list[tuple[Claimed | Refused, Mapping[str, float]]]:
+    """Return each group's answer, and what its batch spent: the rest of a claim's time it waited for the one before."""
+    with count_phases() as phases:
+        answers = await _claim_batch(ledger, groups)
+    return [(answer, phases) for answer in answers]
 
 
 async def _claim_batch(ledger: Ledger, groups: Sequence[ClaimGroup]) -> list[Claimed | Refused]:
@@ -64,8 +77,9 @@ async def _claim_batch(ledger: Ledger, groups: Sequence[ClaimGroup]) -> list[Cla
     )
     for claim_round in range(CLAIM_ROUNDS_MAX):
         try:
-            async with ledger.database.transaction() as tx:
-                answers = await _claim(ledger, tx, groups, look=look)
+            with phase("transaction"):
+                async with ledger.database.transaction() as tx:
+                    answers = await _claim(ledger, tx, groups, look=look)
             count_claims(answers)
             return answers
         except (ConcurrentUpdate, TransactionVictim):
@@ -88,12 +102,13 @@ async def _claim(
     servers = [claim.consumer_uuid for group in groups if group.addresses_stay for claim in group.consumers]
     server_by_port = await claims_store.list_ports(tx, servers) if servers else {}
     uuids_looked_for = [*server_by_port, *(claim.consumer_uuid for claim in claims if look)]
-    consumers = await claims_store.lock_consumers(tx, uuids_looked_for) if uuids_looked_for else {}
-    provider_ids = await claims_store.lock_providers(
-        tx,
-        {uuid for claim in claims for uuid in claim.allocations},
-        {provider_id for row in consumers.values() for provider_id, _ in row.allocations},
-    )
+    with phase("locks"):
+        consumers = await claims_store.lock_consumers(tx, uuids_looked_for) if uuids_looked_for else {}
+        provider_ids = await claims_store.lock_providers(
+            tx,
+            {uuid for claim in claims for uuid in claim.allocations},
+            {provider_id for row in consumers.values() for provider_id, _ in row.allocations},
+        )
     locked = LockedLedger(
         provider_ids=provider_ids,
         resource_class_ids=await find_ids(ledger, tx, NameKind.RESOURCE_CLASS, names | ledger.whole_classes),

@@ -40,7 +40,7 @@ class Ledger:
     settings: PlacementSettings = field(default_factory=PlacementSettings)
     standard_ids: dict[NameKind, dict[str, int]] = field(default_factory=lambda: {kind: {} for kind in NameKind})
     index: IndexRefresher = field(init=False)
-    claims: Batches[ClaimGroup, Claimed | Refused] | None = None
+    claims: Batches[ClaimGroup, tuple[Claimed | Refused, Mapping[str, float]]] | None = None
     neutron: NeutronClient | None = None
     claim_grace_s: float = CLAIM_GRACE_S
     wakeups: Wakeups | None = None

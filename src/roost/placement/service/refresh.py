@@ -13,6 +13,7 @@ from roost.placement.search.index import Delta, Index
 from roost.placement.store import index as index_store
 from roost.placement.store import providers as providers_store
 from roost.platform.database import Database
+from roost.platform.time_spent import phase
 
 log = structlog.get_logger()
 
@@ -42,13 +43,14 @@ class IndexRefresher:
 
         Raises DatabaseUnavailable. Cost: one short statement when no provider was reshaped.
         """
-        if self._next is not None:
-            return await asyncio.shield(self._next)
-        if self._running is not None and not self._running.done():
-            self._next = asyncio.create_task(self._refresh(self._running))
-            return await asyncio.shield(self._next)
-        self._running = asyncio.create_task(self._refresh(None))
-        return await asyncio.shield(self._running)
+        with phase("index"):
+            if self._next is not None:
+                return await asyncio.shield(self._next)
+            if self._running is not None and not self._running.done():
+                self._next = asyncio.create_task(self._refresh(self._running))
+                return await asyncio.shield(self._next)
+            self._running = asyncio.create_task(self._refresh(None))
+            return await asyncio.shield(self._running)
 
     async def _refresh(self, before: "asyncio.Task[Index] | None") -> Index:
         if before is not None:
