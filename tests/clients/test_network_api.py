@@ -5,11 +5,13 @@ import os
 import subprocess
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
+from aiohttp import web
 from granian.constants import Interfaces
 from granian.server.embed import Server
 from starlette.applications import Starlette
@@ -26,10 +28,16 @@ from tests.ports import free_port
 
 from roost.agent.drivers import LaunchFailed
 from roost.agent.ports import AgentPorts
-from roost.cli.network_access import CredentialsMissing, network_api, require_credentials
+from roost.cli.network_access import (
+    CredentialsMissing,
+    conductor_network_api,
+    network_api,
+    require_credentials,
+)
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement
 from roost.clients.network_api import NetworkApi
+from roost.conductor.credentials import CredentialsWatch
 from roost.network.api import routes
 from roost.network.model.networks import Network
 from roost.network.model.ports import Port, PortFilter, PortRequest
@@ -320,8 +328,48 @@ async def test_a_conductor_does_not_start_without_what_it_must_have(
         await require_credentials(settings, {})
 
 
-async def test_a_service_that_is_down_stops_no_start() -> None:
-    await require_credentials(NetworkSettings(url=f"http://127.0.0.1:{free_port()}", credentials="require"), {})
+@asynccontextmanager
+async def answering(what: int | str) -> AsyncIterator[str]:
+    """A service that answers everything with a status, that stalls, or that is closed; yields its address."""
+
+    async def answer(_request: web.BaseRequest) -> web.StreamResponse:
+        if what == "stalls":
+            await asyncio.Event().wait()
+        return web.json_response({}, status=int(what))
+
+    if what == "closed":
+        yield f"http://127.0.0.1:{free_port()}"
+        return
+    runner = web.ServerRunner(web.Server(answer), shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("whose", ["network", "keystone"])
+@pytest.mark.parametrize("what", ["closed", "stalls", 408, 429, 500, 502, 503, 504])
+async def test_a_service_that_is_down_stops_no_start(
+    whose: str, what: int | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is it mistaken for missing credentials, by the conductor that then runs."""
+    monkeypatch.setattr("roost.cli.network_access.CHECK_TIMEOUT_S", 0.2)
+    async with answering(what) as url:
+        settings = NetworkSettings(url=url, credentials="require")
+        environment = {
+            "OS_AUTH_URL": url, "OS_USERNAME": "nova", "OS_PASSWORD": "secret", "OS_PROJECT_NAME": "service",
+        } if whose == "keystone" else {}  # fmt: skip
+        with structlog.testing.capture_logs() as logs:
+            await require_credentials(settings, environment)
+        assert [line["event"] for line in logs] == ["network credentials are tried later"]
+        api = conductor_network_api(settings, environment)
+        assert api is not None
+        try:
+            assert (await CredentialsWatch(api.check).look()).usable
+        finally:
+            await api.close()
 
 
 def test_half_of_keystones_variables_are_named() -> None:

@@ -81,7 +81,8 @@ async def get_token(session: aiohttp.ClientSession, credentials: Credentials) ->
                 raise KeystoneRefused(f"Keystone at {url} refuses the OS_… variables: {culprit}")
             if response.status != 201 or "X-Subject-Token" not in response.headers:
                 detail = detail_of(await response.read())
-                kind = KeystoneAway if response.status >= 500 else KeystoneRefused
+                away = response.status in (408, 429) or response.status >= 500
+                kind = KeystoneAway if away else KeystoneRefused
                 raise kind(f"POST {url} was answered {response.status}: {detail}")
             return response.headers["X-Subject-Token"]
     except (aiohttp.ClientError, TimeoutError) as error:
