@@ -28,7 +28,12 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"^# ([\w./-]+\.(?:toml|yaml|cfg))\b")
 GOING_ON = re.compile(r"^(?:/\S+/)?roost (serve|dev|agent)\b")
 TERMINAL = re.compile(r" +# terminal (\S+)$")
-THERE = {"serve": "Roost serves", "dev": "Ask it from another terminal", "agent": "connected to the API"}
+THERE = {
+    "serve": "Roost serves",
+    "dev": "Ask it from another terminal",
+    "agent": "connected to the API|the API is found",
+}
+"""What each says once it is there, as a pattern; an agent of the kept release says that it found the API."""
 TIMEOUT_S = 90.0
 BIN = Path(sys.executable).parent
 END = "end-of-command"
@@ -124,7 +129,7 @@ class Rehearsal:
         pid = int(printed.rsplit("pid ", 1)[1].split()[0])
         self.running[terminal or log.name] = (pid, log)
         deadline_s = time.monotonic() + TIMEOUT_S
-        while there not in log.read_text():
+        while not re.search(there, log.read_text()):
             assert _is_alive(pid), f"{command}\n{log.read_text()}"
             assert time.monotonic() < deadline_s, f"{command}\n{log.read_text()}"
             time.sleep(0.05)  # another process is at work; nothing here can move its clock
