@@ -122,7 +122,7 @@ def test_a_schema_newer_than_the_program_and_a_lost_version_file_end_every_comma
             done = subprocess.run(
                 [*command, f"--data-dir={data_dir}"], capture_output=True, text=True, env=ENVIRONMENT, timeout=TIMEOUT_S
             )
-            assert done.returncode == 1, done
+            assert done.returncode == (255 if "audit" in command else 1), done
             found = sentence in done.stderr or ("audit" in command and "there is no database in" in done.stderr)
             assert found, done.stderr
             assert "Traceback" not in done.stderr

@@ -4,7 +4,7 @@ import re
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from unittest.mock import patch
+from unittest.mock import MagicMock, patch
 
 import pytest
 from alembic import op
@@ -77,8 +77,13 @@ def test_what_an_older_release_would_notice_is_seen(sql: str, count: int) -> Non
 
 @contextmanager
 def statements_noted() -> Iterator[list[str]]:
+    """What a migration says to an empty database, through Alembic or over its connection."""
     noted: list[str] = []
-    with patch.object(op, "execute", lambda sql: noted.append(str(sql))):
+    connection = MagicMock()
+    connection.execute.side_effect = lambda sql, *_: (
+        noted.append(str(sql)) or MagicMock(scalars=lambda: MagicMock(all=list))
+    )
+    with patch.object(op, "execute", connection.execute), patch.object(op, "get_bind", lambda: connection):
         yield noted
 
 

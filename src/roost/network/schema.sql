@@ -170,7 +170,7 @@ CREATE TABLE network.host (
     cell text NOT NULL DEFAULT 'cell1',
     agent_id uuid NOT NULL DEFAULT gen_random_uuid()
 );
-CREATE UNIQUE INDEX host_agent ON network.host (agent_id);
+CREATE INDEX host_agent ON network.host (agent_id);
 
 -- A port's inactive bindings, as live migration makes them; the active one is in its port's row.
 CREATE TABLE network.binding (

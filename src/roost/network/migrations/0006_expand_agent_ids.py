@@ -17,7 +17,7 @@ NAMESPACE = uuid.UUID("8a0d3c52-6f0c-5d43-9a4b-6167656e7473")
 
 SQL = """
 ALTER TABLE network.host ADD COLUMN agent_id uuid NOT NULL DEFAULT gen_random_uuid();
-CREATE UNIQUE INDEX host_agent ON network.host (agent_id);
+CREATE INDEX host_agent ON network.host (agent_id);
 """
 
 HOSTS = sa.table("host", sa.column("name"), schema="network")
