@@ -291,6 +291,26 @@ class Notifier:
                 await asyncio.sleep(0.02)
 
 
+async def test_a_segment_whose_pools_neutron_tells_of_twice_has_them_once_before_a_round_comes(make: Make) -> None:
+    """As seen of Neutron 29 after a network was deleted: with 5 addresses, a boot of many sent a sixth server there."""
+    cloud = await make((9, 2))
+    cloud.ledger.neutron = cloud.neutron
+    new = a_segment(5, 2)
+    await publish(cloud.ledger, new)
+    path = f"/resource_providers/{new.uuid}/inventories/{IPV4_ADDRESS}"
+    _, body = await cloud.nova.api.call("GET", path)
+    sent = body | {"total": 2 * body["total"], "reserved": 2 * body["reserved"]}
+    assert (await cloud.nova.api.call("PUT", path, sent))[0] == 200
+    booted = [server for _ in range(8) for server in await cloud.nova.boot(1, clause(new))]
+    assert len(booted) == await cloud.nova.used(new) == 4, "one less than there are, until the round"
+    cloud.neutron.add_network({new.uuid: 5})
+    for server in booted:
+        cloud.neutron.add_port(new.uuid, server)
+    await cloud.round()
+    assert len(await cloud.nova.boot(1, clause(new))) == 1, "the fifth"
+    assert await cloud.nova.boot(1, clause(new)) == []
+
+
 async def test_the_notifier_never_frees_what_is_taken(make: Make) -> None:
     """Whether it counts a port of nobody before a round does or after it, and the port's end in the same way."""
     cloud = await make((5, 2))

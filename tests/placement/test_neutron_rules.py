@@ -20,6 +20,7 @@ from roost.placement.rules.neutron import (
     decide_claims_of_ports,
     decide_segments,
     is_believable,
+    is_segment,
     limit_by_truth,
     list_abandoned,
     list_needs,
@@ -121,6 +122,19 @@ def test_of_what_the_notifier_sends_nothing_gives_addresses(sent: tuple[int, int
     total, reserved = sent
     limited = limit_by_truth(Inventory(6, 2, 1, 1), Inventory(total, reserved, max_unit=7))
     assert limited == Inventory(*kept, max_unit=7), "what is not computed is as it was sent"
+
+
+@pytest.mark.parametrize(
+    ("name", "network_id", "is_one"),
+    [
+        pytest.param("Neutron segment id s", "N", True, id="a round has seen it"),
+        pytest.param("Neutron segment id s", None, True, id="just published, or without subnets"),
+        pytest.param("Neutron segment id t", None, False, id="another's name"),
+        pytest.param("pool of an operator", None, False, id="nobody computes its addresses"),
+    ],
+)
+def test_a_segment_is_known_by_its_network_or_its_name(name: str, network_id: str | None, is_one: bool) -> None:
+    assert is_segment(provider(1, uuid="s", name=name, network_id=network_id)) == is_one
 
 
 def test_ports_of_servers_need_their_addresses() -> None:

@@ -23,6 +23,7 @@ from roost.seams.placement import IPV4_ADDRESS, Inventory
 
 COMPUTE_OWNER = "compute:"
 DHCP_OWNER = "network:dhcp"
+SEGMENT_NAME = "Neutron segment id {}"
 SURPLUSES_ALWAYS = 100
 """So many claims are given back in a round even if they are most of all."""
 
@@ -220,14 +221,22 @@ def count_addresses(subnets: Sequence[NeutronSubnet], ports: Iterable[NeutronPor
     return counts
 
 
-def limit_by_truth(computed: Inventory, sent: Inventory) -> Inventory:
+def is_segment(row: ProviderRow) -> bool:
+    """Return whether a provider is of a segment of Neutron's: one that a round has seen, or that has the name of one.
+
+    A segment that Neutron has just published counts too. Neutron may tell of its pools twice before a round comes.
+    """
+    return row.network_id is not None or row.name == SEGMENT_NAME.format(row.uuid)
+
+
+def limit_by_truth(before: Inventory, sent: Inventory) -> Inventory:
     """Return what is kept of an inventory that somebody sends for a segment whose addresses are computed.
 
     Neutron's notifier counts up and down from what it reads, also when a round has counted the same. What takes
     addresses away is believed until the next round, and what gives some is that round's to find.
     """
-    total = min(computed.total, sent.total)
-    return replace(sent, total=total, reserved=min(max(computed.reserved, sent.reserved), total))
+    total = min(before.total, sent.total)
+    return replace(sent, total=total, reserved=min(max(before.reserved, sent.reserved), total))
 
 
 def list_needs(state: NeutronState) -> list[PortNeed]:

@@ -20,7 +20,7 @@ from roost.placement.errors import (
     ResourceClassNotFound,
 )
 from roost.placement.model import NameKind, ProviderHead, ProviderRow, ShapeChange
-from roost.placement.rules.neutron import limit_by_truth
+from roost.placement.rules.neutron import is_segment, limit_by_truth
 from roost.placement.rules.shapes import decide_parent, decide_shape, no_change
 from roost.placement.service.claims import write_shapes
 from roost.placement.service.ledger import Ledger
@@ -162,9 +162,9 @@ async def update_inventory(
                 f"No inventory record with resource class for resource provider {uuid}: "
                 f"No inventory of class {resource_class} found."
             )
-        computed = row.inventories[resource_class]
-        is_computed = ledger.neutron is not None and row.network_id is not None and resource_class == IPV4_ADDRESS
-        return {**row.inventories, resource_class: limit_by_truth(computed, inventory) if is_computed else inventory}
+        before = row.inventories[resource_class]
+        is_computed = ledger.neutron is not None and resource_class == IPV4_ADDRESS and is_segment(row)
+        return {**row.inventories, resource_class: limit_by_truth(before, inventory) if is_computed else inventory}
 
     try:
         return await _change_inventories(ledger, uuid, decide)
