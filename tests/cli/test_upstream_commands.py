@@ -7,7 +7,7 @@ import pytest
 from oslo_upgradecheck import upgradecheck
 from typer.testing import CliRunner
 
-from roost.cli.endings import CHECK_FAILED
+from roost.cli.endings import FAILED
 from roost.cli.upstream_commands import FAILURE, SUCCESS, Check, manage_app, status_app, table
 
 pytestmark = pytest.mark.usefixtures("postgres")
@@ -63,13 +63,13 @@ async def test_a_newer_schema_is_a_failure(empty: str) -> None:
 
 def test_a_database_that_does_not_answer_is_not_known() -> None:
     status, said = check("postgresql://roost@127.0.0.1:1/roost")
-    assert status == CHECK_FAILED
+    assert status == FAILED
     assert "no PostgreSQL answers at 127.0.0.1:1" in said
 
 
 def test_wrong_usage_is_no_finding(dsn: str) -> None:
     status, said = check(dsn, "--nope")
-    assert (status, "No such option" in said) == (CHECK_FAILED, True)
+    assert (status, "No such option" in said) == (FAILED, True)
 
 
 def test_data_needs_no_migration_of_its_own() -> None:

@@ -2,18 +2,19 @@
 
 import sys
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 import typer
 import uvloop
 
-from roost.cli.help_text import PlainGroup
+from roost.cli.help_text import PlainCommand, PlainGroup
 from roost.platform.errors import RoostError
 
 Result = TypeVar("Result")
-CHECK_FAILED = 255
-"""The exit status of a command that checks something when the check itself fails: 1 and 2 are what it found."""
+BAD_INPUT, FAILED = 127, 255
+"""Exit statuses of commands whose own begin at 0, as nova-manage has them: automation repeats what ends with 1."""
 
 
 def run(work: Coroutine[Any, Any, Result], *, program: str = "roost", failed: int = 1) -> Result:
@@ -43,25 +44,43 @@ def fail(error: RoostError, *, program: str = "roost", status: int = 1) -> NoRet
 
 
 class CheckGroup(PlainGroup):
-    """Commands whose exit status is what they found: wrong usage and bugs end with CHECK_FAILED, as errors do."""
+    """Commands whose exit status is what they found, 1 and 2 too: all that keeps them from finding ends with FAILED."""
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Read the group's own options."""
-        return _as_check(lambda: super(CheckGroup, self).make_context(*arguments, **options))
+        with _every_end_has_a_status(usage=FAILED):
+            return super().make_context(*arguments, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Read the command's options and run it."""
-        return _as_check(lambda: super(CheckGroup, self).invoke(ctx))
+        with _every_end_has_a_status(usage=FAILED):
+            return super().invoke(ctx)
 
 
-def _as_check(work: Callable[[], Result]) -> Result:
+class StatusCommand(PlainCommand):
+    """A command with statuses of its own: wrong usage ends with BAD_INPUT, whatever is unexpected with FAILED."""
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the command line."""
+        with _every_end_has_a_status(usage=BAD_INPUT):
+            return super().make_context(*arguments, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, which reads its options more closely."""
+        with _every_end_has_a_status(usage=BAD_INPUT):
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _every_end_has_a_status(*, usage: int) -> Iterator[None]:
+    """Give wrong usage, which Click shows, the status `usage`, and an unexpected error FAILED."""
     try:
-        return work()
+        yield
     except (typer.Exit, typer.Abort):
         raise
     except Exception as error:
-        if hasattr(error, "exit_code"):  # wrong usage, which is shown by who catches it
-            error.exit_code = CHECK_FAILED
+        if hasattr(error, "exit_code"):
+            error.exit_code = usage
             raise
         traceback.print_exc()
-        raise typer.Exit(CHECK_FAILED) from error
+        raise typer.Exit(FAILED) from error

@@ -16,10 +16,10 @@ import typer
 from roost.cli import endings
 from roost.cli.agent_token_commands import agent_token_app
 from roost.cli.asking import AsJson
-from roost.cli.endings import CHECK_FAILED, CheckGroup
+from roost.cli.endings import FAILED, CheckGroup, StatusCommand
 from roost.cli.help_text import PlainCommand, PlainGroup, new_program
 from roost.cli.ledger_target import LedgerTarget
-from roost.cli.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, StatusCommand, run_manage, run_with_status
+from roost.cli.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, run_manage, run_with_status
 from roost.cli.tables import table_console
 from roost.platform.errors import BadRequest
 from roost.platform.logs import configure_logging
@@ -401,7 +401,7 @@ def _upgrade_check(
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     configure_logging("manage")
     work = upgrade_check(target, table_console(), config=config, as_json=as_json)
-    raise typer.Exit(endings.run(work, program="roost-manage", failed=CHECK_FAILED))
+    raise typer.Exit(endings.run(work, program="roost-manage", failed=FAILED))
 
 
 @app.command("heal_network_info", cls=StatusCommand)

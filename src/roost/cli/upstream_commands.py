@@ -100,7 +100,7 @@ def _check(data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgBin
     """
     configure_logging("placement-status")
     target = LedgerTarget.choose(data_dir, database, pg_bin)
-    check = endings.run(check_schemas(target), program="placement-status", failed=endings.CHECK_FAILED)
+    check = endings.run(check_schemas(target), program="placement-status", failed=endings.FAILED)
     for line in table([check]):
         typer.echo(line)
     raise typer.Exit(check.code)
