@@ -77,7 +77,7 @@ def test_only_a_hard_reboot_begins_while_something_is_done(
 
 
 @pytest.mark.parametrize(
-    ("server", "around", "is_admin", "refusal"),
+    ("server", "context", "is_admin", "refusal"),
     [
         (replace(SERVER, locked=True), RUNNING, False, "Instance s is locked"),
         (replace(SERVER, locked=True, vm_state="stopped"), RUNNING, False, "Instance s is locked"),
@@ -92,9 +92,9 @@ def test_only_a_hard_reboot_begins_while_something_is_done(
     ],
 )
 def test_what_stands_beside_the_state_decides_too(
-    server: Server, around: ServerContext, is_admin: bool, refusal: str | None
+    server: Server, context: ServerContext, is_admin: bool, refusal: str | None
 ) -> None:
-    assert find_refusal(rules.STOP, server, around, is_admin=is_admin) == refusal
+    assert find_refusal(rules.STOP, server, context, is_admin=is_admin) == refusal
 
 
 def test_a_guest_of_which_its_host_has_nothing_left_is_only_made_again() -> None:
@@ -121,8 +121,8 @@ def test_only_what_runs_somewhere_is_made_active_by_hand() -> None:
     stuck = replace(SERVER, task_state="powering-off", locked=True)
     assert find_reset_refusal(stuck, RUNNING, active=True) is None
     assert find_reset_refusal(stuck, ServerContext(), active=False) is None
-    for around in (ServerContext(), replace(RUNNING, guest_lost=True), ServerContext(power_desired="absent")):
-        assert "its host has no guest of it" in str(find_reset_refusal(stuck, around, active=True))
+    for context in (ServerContext(), replace(RUNNING, guest_lost=True), ServerContext(power_desired="absent")):
+        assert "its host has no guest of it" in str(find_reset_refusal(stuck, context, active=True))
     for at_work in (replace(RUNNING, stage=Stage.SETTLE), replace(RUNNING, moving=True)):
         assert find_reset_refusal(stuck, at_work, active=False) is not None
     assert find_reset_refusal(replace(SERVER, task_state="deleting"), RUNNING, active=False) is not None

@@ -15,6 +15,8 @@ ADDRESS_CLASSES = (IPV4_ADDRESS, IPV6_ADDRESS)
 FAMILY_WORDS = {IPV4_ADDRESS: "IPv4", IPV6_ADDRESS: "IPv6"}
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
 DISABLED = "COMPUTE_STATUS_DISABLED"
+SEGMENT_NAME = "Neutron segment id {}"
+"""The name of a segment's provider by its UUID. Source: Neutron, services/segments/plugin.py."""
 
 Resources = Mapping[str, int]
 """Resource class name -> amount."""

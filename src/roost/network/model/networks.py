@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
 
-ROUTED_NAME = "Neutron segment id {}"
 PLAIN_NAME = "Neutron network id {}"
 FLAT_NAME = "Flat pool id {}"
 MTU_DEFAULT = 1500

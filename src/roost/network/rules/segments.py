@@ -7,8 +7,9 @@ a pool of a flat network by the hosts of its cell.
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 
-from roost.network.model.networks import FLAT_NAME, PLAIN_NAME, ROUTED_NAME, Host, ProviderSource
+from roost.network.model.networks import FLAT_NAME, PLAIN_NAME, Host, ProviderSource
 from roost.seams.compute import HostAggregateState
+from roost.seams.placement import SEGMENT_NAME
 
 _NAMESPACE = uuid.UUID("6f2c1c0e-5c0b-5d0a-9a53-726f6f737400")
 
@@ -17,7 +18,7 @@ def provider_name(source: ProviderSource) -> str:
     """The name of the resource provider. Source: Neutron's segments plugin."""
     if source.cell is not None:
         return FLAT_NAME.format(source.provider_uuid)
-    return (ROUTED_NAME if source.routed else PLAIN_NAME).format(source.provider_uuid)
+    return (SEGMENT_NAME if source.routed else PLAIN_NAME).format(source.provider_uuid)
 
 
 def host_aggregate(source: ProviderSource) -> HostAggregateState:

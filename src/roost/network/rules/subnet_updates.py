@@ -35,7 +35,7 @@ class SubnetContext(Struct, frozen=True, kw_only=True):
     gateway_port: str | None
 
 
-def decide_update(subnet: Subnet, changes: SubnetChanges, around: SubnetContext) -> Subnet:
+def decide_update(subnet: Subnet, changes: SubnetChanges, context: SubnetContext) -> Subnet:
     """The subnet as it is to be.
 
     Raises InvalidInput, InvalidSubnetServiceType, DNSNameServersExhausted, HostRoutesExhausted, GatewayIpInUse,
@@ -43,7 +43,7 @@ def decide_update(subnet: Subnet, changes: SubnetChanges, around: SubnetContext)
     SubnetsNotAllAssociatedWithSegments, SubnetSegmentAssociationChangeNotAllowed,
     NoUpdateSubnetWhenMultipleSegmentsOnNetwork, SegmentNotFound, NetworkIdsDontMatch.
     """
-    gateway_ip = _gateway(subnet, changes, around)
+    gateway_ip = _gateway(subnet, changes, context)
     after = msgspec.structs.replace(
         subnet,
         name=subnet.name if changes.name is None else changes.name,
@@ -51,7 +51,7 @@ def decide_update(subnet: Subnet, changes: SubnetChanges, around: SubnetContext)
         enable_dhcp=subnet.enable_dhcp if changes.enable_dhcp is None else changes.enable_dhcp,
         gateway_ip=gateway_ip,
         pools=_pools(subnet, changes, gateway_ip),
-        segment_id=_segment(subnet, changes, around),
+        segment_id=_segment(subnet, changes, context),
     )
     if changes.dns_nameservers is not None:
         found = subnet_attributes.check_nameservers(changes.dns_nameservers, subnet.ip_version)
@@ -59,17 +59,17 @@ def decide_update(subnet: Subnet, changes: SubnetChanges, around: SubnetContext)
     if changes.service_types is not None:
         found = subnet_attributes.check_service_types(changes.service_types)
         after = msgspec.structs.replace(after, service_types=found)
-        routed = around.network.segmented or len(around.network.segment_ids) > 1
+        routed = context.network.segmented or len(context.network.segment_ids) > 1
         if routed and after.segment_id is None and not uses.needs_no_segment(after):
             raise SubnetsNotAllAssociatedWithSegments(
-                f"Subnet {subnet.id} is on no segment, and those of network {around.network.id} have to be: only one "
+                f"Subnet {subnet.id} is on no segment, and those of network {context.network.id} have to be: only one "
                 f"with the service type {uses.ROUTED_OWNER} may be."
             )
     if changes.host_routes is not None:
         # What is shown comes back: the routes to the peers are not the owner's, whoever sends them.
         computed = {
-            *subnet_attributes.peer_routes(subnet, around.peers),
-            *subnet_attributes.peer_routes(after, around.peers),
+            *subnet_attributes.peer_routes(subnet, context.peers),
+            *subnet_attributes.peer_routes(after, context.peers),
         }
         own = [route for route in changes.host_routes if route not in computed]
         after = msgspec.structs.replace(after, host_routes=subnet_attributes.check_host_routes(own, subnet.ip_version))
@@ -143,16 +143,16 @@ def taken_back(subnets: Iterable[Subnet]) -> list[Subnet]:
     return [subnet if subnet.change is None else put_back(subnet) for subnet in subnets]
 
 
-def _gateway(subnet: Subnet, changes: SubnetChanges, around: SubnetContext) -> str | None:
+def _gateway(subnet: Subnet, changes: SubnetChanges, context: SubnetContext) -> str | None:
     if changes.gateway_ip is UNSET or changes.gateway_ip is None:
         return subnet.gateway_ip if changes.gateway_ip is UNSET else None
     assert isinstance(changes.gateway_ip, str)
     gateway = addressing.parse(changes.gateway_ip)
     addressing.refuse_gateway(subnet.cidr, gateway)
     shown = addressing.show(gateway)
-    if shown != subnet.gateway_ip and around.gateway_port is not None:
+    if shown != subnet.gateway_ip and context.gateway_port is not None:
         raise GatewayIpInUse(
-            f"Current gateway ip {subnet.gateway_ip} already in use by port {around.gateway_port}. Unable to update."
+            f"Current gateway ip {subnet.gateway_ip} already in use by port {context.gateway_port}. Unable to update."
         )
     return shown
 
@@ -168,14 +168,14 @@ def _pools(subnet: Subnet, changes: SubnetChanges, gateway_ip: str | None) -> tu
     return subnet.pools
 
 
-def _segment(subnet: Subnet, changes: SubnetChanges, around: SubnetContext) -> str | None:
+def _segment(subnet: Subnet, changes: SubnetChanges, context: SubnetContext) -> str | None:
     """Source: Neutron's _validate_segment on update; the same value again is no change (LP 1793391)."""
     if changes.segment_id is UNSET or changes.segment_id == subnet.segment_id:
         return subnet.segment_id
-    network = around.network
-    if len(around.peers) > 1:
+    network = context.network
+    if len(context.peers) > 1:
         raise SubnetsNotAllAssociatedWithSegments(
-            f"Network {network.id} has {len(around.peers)} subnets: an existing one joins a segment only if it is the "
+            f"Network {network.id} has {len(context.peers)} subnets: an existing one joins a segment only if it is the "
             "only one."
         )
     if subnet.segment_id is not None:
@@ -187,8 +187,8 @@ def _segment(subnet: Subnet, changes: SubnetChanges, around: SubnetContext) -> s
             f"Network {network.id} has {len(network.segment_ids)} segments: an existing subnet joins one only if it is "
             "the only one."
         )
-    if around.segment is None:
+    if context.segment is None:
         raise SegmentNotFound(f"Segment {changes.segment_id} could not be found.")
-    if around.segment.network_id != network.id:
-        raise NetworkIdsDontMatch(f"Segment {around.segment.id} is not of network {network.id}.")
-    return around.segment.id
+    if context.segment.network_id != network.id:
+        raise NetworkIdsDontMatch(f"Segment {context.segment.id} is not of network {network.id}.")
+    return context.segment.id

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from msgspec import Struct
 
 from roost.network.errors import PublicationPending
-from roost.network.model.networks import FLAT_NAME, PLAIN_NAME, ROUTED_NAME, ProviderSource
+from roost.network.model.networks import FLAT_NAME, PLAIN_NAME, ProviderSource
 from roost.network.rules import drift as rules
 from roost.network.rules import inventory, segments
 from roost.network.service import Networks, publications
@@ -19,9 +19,10 @@ from roost.network.store import publications as publication_rows
 from roost.network.store import subnets as subnet_rows
 from roost.platform.audit import Check, Finding, all_at_once, keys_of, read_pages
 from roost.platform.errors import Conflict
+from roost.seams.placement import SEGMENT_NAME
 
 PROVIDERS_PAGE = 500
-PREFIXES = (ROUTED_NAME.format(""), PLAIN_NAME.format(""), FLAT_NAME.format(""))
+PREFIXES = (SEGMENT_NAME.format(""), PLAIN_NAME.format(""), FLAT_NAME.format(""))
 
 ProviderFinding = Finding[str, tuple[ProviderSource | None, int]]
 """Of a provider: what stands behind it, and how often something was to be said of it."""

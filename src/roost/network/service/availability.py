@@ -14,23 +14,23 @@ from roost.network.store import subnets as subnet_rows
 async def list_availabilities(
     networks: Networks, network_ids: Sequence[str] | None = None, *, ip_versions: Collection[int] = ()
 ) -> list[NetworkAvailability]:
-    """Those of the networks that there are, or all, by id, as of one instant.
+    """Return those of the networks that there are, or all, by id, as of one instant.
 
     ip_versions: of subnets that count, none for all. Costs one count over the addresses that the networks hold.
     """
     async with networks.database.transaction(snapshot=True) as tx:
-        found = await network_rows.list_networks(tx, network_ids)
-        subnets = await subnet_rows.list_subnets(tx, network_ids=[network.id for network in found])
-        held = await store.count_held(tx, [subnet.id for subnet in subnets])
-    return rules.availabilities(found, subnets, held, ip_versions=ip_versions)
+        networks_there = await network_rows.list_networks(tx, network_ids)
+        subnets = await subnet_rows.list_subnets(tx, network_ids=[network.id for network in networks_there])
+        counts_held = await store.count_held(tx, [subnet.id for subnet in subnets])
+    return rules.availabilities(networks_there, subnets, counts_held, ip_versions=ip_versions)
 
 
 async def get_availability(networks: Networks, network_id: str) -> NetworkAvailability:
-    """One network's. Raises NetworkNotFound."""
-    found = await list_availabilities(networks, [network_id])
-    if not found:
+    """Return one network's. Raises NetworkNotFound."""
+    availabilities = await list_availabilities(networks, [network_id])
+    if not availabilities:
         raise NetworkNotFound(f"Network {network_id} could not be found.")
-    return found[0]
+    return availabilities[0]
 
 
 async def count_ports_without_address(networks: Networks) -> int:

@@ -124,13 +124,13 @@ async def _lock(tx: Connection, subnet_id: str) -> tuple[Network, Subnet]:
 async def _decide(tx: Connection, network: Network, subnet: Subnet, changes: SubnetChanges) -> Subnet:
     named = [changes.segment_id] if isinstance(changes.segment_id, str) else []
     segments = await network_rows.list_segments(tx, named)
-    around = SubnetContext(
+    context = SubnetContext(
         network=network,
         peers=tuple(await subnet_rows.list_subnets(tx, network_ids=[network.id])),
         segment=segments[0] if segments else None,
         gateway_port=await store.find_gateway_port(tx, subnet),
     )
-    return subnet_updates.decide_update(subnet, changes, around)
+    return subnet_updates.decide_update(subnet, changes, context)
 
 
 async def _begin(tx: Connection, before: Subnet, after: Subnet) -> None:

@@ -19,11 +19,10 @@ from roost.placement.model import AddressClaim, ProviderRow
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
 from roost.platform.drift import Drift
 from roost.seams.neutron import NeutronNetwork, NeutronPort, NeutronSegment, NeutronSubnet
-from roost.seams.placement import IPV4_ADDRESS, Inventory
+from roost.seams.placement import IPV4_ADDRESS, SEGMENT_NAME, Inventory
 
 COMPUTE_OWNER = "compute:"
 DHCP_OWNER = "network:dhcp"
-SEGMENT_NAME = "Neutron segment id {}"
 SURPLUSES_ALWAYS = 100
 """So many claims are given back in a round even if they are most of all."""
 
