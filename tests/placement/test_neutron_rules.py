@@ -115,6 +115,7 @@ def test_segments_without_a_subnet_are_closed(subnets: list[str], known: list[st
         pytest.param((6, 0), (6, 2), id="that port is gone, which a round has counted already: never more"),
         pytest.param((4, 1), (4, 2), id="a smaller pool"),
         pytest.param((9, 1), (6, 2), id="a larger pool"),
+        pytest.param((12, 4), (6, 2), id="the same pools twice, or pools of another subnet: reserved is of those"),
         pytest.param((1, 0), (1, 1), id="no more is reserved than there is"),
     ],
 )

@@ -232,10 +232,12 @@ def limit_by_truth(before: Inventory, sent: Inventory) -> Inventory:
     """Return what is kept of an inventory that somebody sends for a segment whose addresses are computed.
 
     Neutron's notifier counts up and down from what it reads, also when a round has counted the same. What takes
-    addresses away is believed until the next round, and what gives some is that round's to find.
+    addresses away is believed until the next round, and what gives some is that round's to find. So are pools that it
+    adds, with what is reserved of them: it tells of a new segment's pools twice after it has deleted a network.
     """
-    total = min(before.total, sent.total)
-    return replace(sent, total=total, reserved=min(max(before.reserved, sent.reserved), total))
+    if sent.total > before.total:
+        return replace(sent, total=before.total, reserved=before.reserved)
+    return replace(sent, reserved=min(max(before.reserved, sent.reserved), sent.total))
 
 
 def list_needs(state: NeutronState) -> list[PortNeed]:
