@@ -144,7 +144,7 @@ class Nova:
         return host
 
     async def claim_of(self, consumer: str) -> dict[str, Any]:
-        status, body = await self.api.call("GET", f"/allocations/{consumer}", version="1.28")
+        status, body = await self.api.call("GET", f"/allocations/{consumer}", version="1.36")
         assert status == 200
         return dict(body)
 

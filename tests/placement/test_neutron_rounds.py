@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import pytest
-from tests.fake_neutron import FakeNeutron
+from tests.fake_neutron import FakeNeutron, NoAddress
 from tests.placement.calls import Api
 from tests.placement.nova import Nova, Segment, a_segment, clause, publish
 from tests.placement.providers import a_uuid
@@ -15,6 +15,7 @@ from tests.placement.providers import a_uuid
 from roost.cli.neutron import NeutronPoll
 from roost.placement.model import NEUTRON_CHANNEL
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
+from roost.placement.service import claims as claims_service
 from roost.placement.service.audit import AUDIT, BY_ITSELF, reconcile
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.neutron import NeutronView, Round, run_round
@@ -30,12 +31,13 @@ from roost.seams.placement import IPV4_ADDRESS
 
 @dataclass
 class Cloud:
-    """An unmodified Nova and a Neutron around one ledger, with one routed network."""
+    """An unmodified Nova and a Neutron around one ledger, with one routed network; others: another one's segments."""
 
     ledger: Ledger
     nova: Nova
     neutron: FakeNeutron
     segments: list[Segment]
+    others: list[Segment] = field(default_factory=list)
     view: NeutronView = field(default_factory=lambda: NeutronView(full_s=0.0))
 
     @classmethod
@@ -51,6 +53,14 @@ class Cloud:
         await cloud.round()
         return cloud
 
+    async def add_network(self, *sizes: int) -> None:
+        """Another routed network, each of its segments on the hosts of one of the first network's."""
+        for first, addresses in zip(self.segments, sizes, strict=True):
+            self.others.append(Segment(addresses, first.hosts))
+            await claims_service.ensure_providers(self.ledger, self.others[-1].states(first))
+        self.neutron.add_network({segment.uuid: segment.addresses for segment in self.others})
+        await self.round()
+
     async def round(self) -> Round:
         return await run_round(self.ledger, self.neutron, self.view)
 
@@ -60,17 +70,24 @@ class Cloud:
     def network(self) -> str:
         return clause(*self.segments)
 
-    async def boot(self, count: int = 1, nics: int = 1) -> list[str]:
-        """Boot by network; each server's ports are made on its host. Raises NoAddress where that is full."""
-        servers = await self.nova.boot(count, *[self.network()] * nics)
+    async def boot(self, count: int = 1, nics: int = 1, *, on_both: bool = False, host: str = "") -> list[str]:
+        """Boot by network; each server's ports are made on its host. Raises NoAddress where that is full.
+
+        on_both: with a NIC on the other network too. host: named by an administrator.
+        """
+        clauses = [self.network()] * nics + [clause(*self.others)] * on_both + [f"in_tree={host}"] * bool(host)
+        servers = await self.nova.boot(count, *clauses)
         for server in servers:
             for _ in range(nics):
                 self.neutron.add_port(self.segment_of(server).uuid, server)
+            if on_both:
+                other = self.others[self.segments.index(self.segment_of(server))]
+                self.neutron.add_port(other.uuid, server)
         return servers
 
     def pinned(self, server: str) -> list[str]:
         """The clauses of a server whose ports have their addresses."""
-        by_uuid = {segment.uuid: segment for segment in self.segments}
+        by_uuid = {segment.uuid: segment for segment in [*self.segments, *self.others]}
         return [clause(by_uuid[uuid]) for uuid in self.neutron.segments_of(server)]
 
     async def delete(self, server: str) -> None:
@@ -79,7 +96,7 @@ class Cloud:
             await self.nova.delete(server)
 
     async def assert_agrees(self) -> None:
-        for segment in self.segments:
+        for segment in [*self.segments, *self.others]:
             _, body = await self.nova.api.call("GET", f"/resource_providers/{segment.uuid}/inventories")
             inventory, used = body["inventories"][IPV4_ADDRESS], await self.nova.used(segment)
             assert used == self.neutron.served(segment.uuid)
@@ -529,21 +546,39 @@ async def test_the_poller_goes_on_when_neutron_or_its_connections_were_away(make
         await asyncio.gather(poller, return_exceptions=True)
 
 
+ACTIONS = (
+    *("boot", "many", "many", "two", "both", "named", "delete", "migrate", "end", "evacuate", "shelve", "unshelve"),
+    *("plug", "round"),
+)
+"""two: NICs on one network; both: one on each of two; named: a host that an administrator names."""
+
+
 @pytest.mark.parametrize("seed", range(2))
 async def test_hundreds_of_servers_and_every_move_agree_segment_by_segment(make: Make, seed: int) -> None:
     """No server is ever sent where no address is: `boot` raises NoAddress then. Rounds come at any moment."""
-    cloud = await make((9, 6), (61, 6), (90, 6))
+    cloud = await make((9, 6), (161, 6), (200, 6))
+    await cloud.add_network(5, 30, 40)
     random, nova = Random(seed), cloud.nova
     servers: list[str] = []
+    booted = 0
     shelved: list[str] = []
     migrations: dict[str, str] = {}
     for step in range(150):
         settled = [server for server in servers if server not in migrations]
-        action = random.choice(
-            ["boot", "boot", "many", "two", "delete", "migrate", "end", "evacuate", "shelve", "unshelve", "round"]
-        )
-        if action in ("boot", "many", "two"):
-            servers += await cloud.boot({"many": 12}.get(action, 1), nics=1 + (action == "two"))
+        action = random.choice(ACTIONS)
+        if action in ("boot", "many", "two", "both", "named"):
+            host = random.choice(random.choice(cloud.segments).hosts) if action == "named" else ""
+            booted_now = await cloud.boot(
+                {"many": 30}.get(action, 1), nics=1 + (action == "two"), on_both=action == "both", host=host
+            )
+            assert not host or {nova.hosts[server] for server in booted_now} <= {host}
+            servers += booted_now
+            booted += len(booted_now)
+        elif action == "plug" and settled:
+            server = random.choice(settled)
+            with contextlib.suppress(NoAddress):  # Nova's user is refused
+                cloud.neutron.add_port(cloud.segment_of(server).uuid, server)
+            await cloud.round()  # the bound, as below
         elif action == "delete" and settled:
             server = settled[random.randrange(len(settled))]
             servers.remove(server)
@@ -574,7 +609,7 @@ async def test_hundreds_of_servers_and_every_move_agree_segment_by_segment(make:
         if step % 25 == 24:
             await cloud.round()
             await cloud.assert_agrees()
-    assert len(servers) > 50
+    assert booted > 300
     for server in [*servers, *shelved]:
         await cloud.delete(server)
     for migration in migrations.values():
