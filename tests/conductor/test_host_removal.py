@@ -126,6 +126,36 @@ async def test_a_host_on_which_a_server_is_being_placed_stays(world: World, monk
     await world.settled()
 
 
+@pytest.mark.parametrize("registered_again", [False, True])
+async def test_a_host_that_was_being_published_while_it_was_removed_is_nowhere(
+    world: World, monkeypatch: pytest.MonkeyPatch, registered_again: bool
+) -> None:
+    host = await host_of(world, "h2")
+    placement: Any = world.compute.placement
+    publish, withdraw = placement.ensure_providers, placement.delete_providers
+
+    async def publish_late(states: Any) -> Any:
+        monkeypatch.setattr(placement, "ensure_providers", publish)
+        await delete_host(world.compute, host)
+        if registered_again:
+            monkeypatch.setattr(placement, "delete_providers", withdraw_late)
+        return await publish(states)
+
+    async def withdraw_late(uuids: Any) -> Any:
+        monkeypatch.setattr(placement, "delete_providers", withdraw)
+        await world.hosts("h2", reach=["rack1"])
+        return await withdraw(uuids)
+
+    async with world.compute.database.transaction() as tx:
+        await tx.execute("UPDATE compute.host SET wanted = wanted + 1 WHERE name = 'h2'")
+    monkeypatch.setattr(placement, "ensure_providers", publish_late)
+    await host_service.publish_hosts(world.compute)
+    await host_service.publish_hosts(world.compute)
+    assert bool(await placement.get_providers([host.provider_uuid])) == registered_again
+    assert [one.name for one in await host_service.list_hosts(world.compute)] == ["h1", "h2"][: 1 + registered_again]
+    await world.settled()
+
+
 async def test_a_host_whose_agent_still_runs_is_registered_again(world: World) -> None:
     await delete_host(world.compute, await host_of(world, "h1"))
     await told(world)

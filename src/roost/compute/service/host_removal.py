@@ -10,6 +10,7 @@ from roost.compute.model.server import Requester
 from roost.compute.service import operator_aggregates
 from roost.compute.service.aggregates import list_host_aggregates
 from roost.compute.service.context import Compute
+from roost.compute.service.hosts import withdraw_hosts
 from roost.compute.service.notifications import announce_hosts
 from roost.compute.store import hosts as store
 from roost.platform.database import Connection
@@ -40,8 +41,7 @@ async def delete_host(compute: Compute, host: Host, *, by: Requester | None = No
         await _check_unused(tx, host)
         await store.delete_host(tx, host.name)
         await announce_hosts(compute, tx, "delete", [host], by)
-    # Who published the host meanwhile may have made the provider again.
-    await compute.placement.delete_providers([host.provider_uuid])
+    await withdraw_hosts(compute, [host])
 
 
 async def _check_unused(tx: Connection, host: Host) -> None:

@@ -129,7 +129,21 @@ async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:
         cells_by_host={row.host.name: row.host.cell for row in rows},
     )
     async with compute.database.connection() as connection:
-        return await store.mark_hosts_published(connection, rows)
+        behind_by_name = await store.mark_hosts_published(connection, rows)
+    if removed := [row.host for row in rows if row.host.name not in behind_by_name]:
+        await withdraw_hosts(compute, removed)
+    return {name for name, behind in behind_by_name.items() if behind}
+
+
+async def withdraw_hosts(compute: Compute, hosts: Sequence[Host]) -> None:
+    """Delete what the ledger and the network service know of removed hosts, which a publisher may have told late (R36).
+
+    A host that its agent has registered again meanwhile is published again.
+    """
+    await compute.placement.delete_providers([host.provider_uuid for host in hosts])
+    await compute.network.set_hosts({host.name: () for host in hosts}, cells_by_host={h.name: h.cell for h in hosts})
+    async with compute.database.transaction() as tx:
+        await aggregates_store.want_hosts(tx, [host.name for host in hosts])
 
 
 def provider_state(host: Host, ratios: Mapping[str, float]) -> ProviderState:

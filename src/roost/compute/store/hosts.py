@@ -60,7 +60,7 @@ async def list_unpublished_hosts(
     return [_row(row) for row in await tx.fetch(LIST_UNPUBLISHED, after, limit, names)]
 
 
-# A publisher that was overtaken may have written an older state last: then the host is behind again.
+# A publisher that was overtaken may have written an older state last: then the host is behind again (R37).
 LIST_BEHIND = f"""-- compute.list_hosts_behind
 SELECT name FROM compute.host WHERE {BEHIND}"""
 
@@ -80,10 +80,10 @@ FROM (SELECT host.name, done.wanted FROM compute.host
 WHERE host.name = done.name RETURNING host.published < host.wanted AS behind, host.name"""
 
 
-async def mark_hosts_published(tx: Connection, rows: Sequence[HostRow]) -> set[str]:
-    """Note that the states in these rows are published; return the hosts that are behind nevertheless."""
+async def mark_hosts_published(tx: Connection, rows: Sequence[HostRow]) -> dict[str, bool]:
+    """Write that these states are published; return whether a host is behind all the same, by name, if it is there."""
     names, states = [row.host.name for row in rows], [row.state_wanted for row in rows]
-    return {row["name"] for row in await tx.fetch(MARK_PUBLISHED, names, states) if row["behind"]}
+    return {row["name"]: row["behind"] for row in await tx.fetch(MARK_PUBLISHED, names, states)}
 
 
 # A clock that was set back leaves times in the future behind: they do not count as heard either.

@@ -199,7 +199,7 @@ async def finish_subnet(networks: Networks, subnet_id: str) -> None:
             if marked is None:
                 return
             if marked.deleting and await store.find_mark(tx, subnet_id) != mark:
-                continue  # it was taken back and is marked anew: what is claimed may have been claimed in between
+                continue  # it was marked anew (R38)
             # One that is not marked any more was in use when somebody else came to the end.
             used = not marked.deleting or claimed or await addresses.is_subnet_held(tx, subnet_id)
             if used:
