@@ -10,7 +10,7 @@ from tests.cluster import QUICK, Cluster, boot, cluster, network_ids, settle
 
 from benchmarks.machine import Server, get_server
 from benchmarks.rows import Row
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 from roost.platform.database import Connection, Database
 
 CLIENTS = 4

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.machine import Server, get_server
 from benchmarks.rows import Kind, Row
-from roost.cli.roles import SCHEMAS
+from roost.cli.serving.roles import SCHEMAS
 from roost.placement.search.answers import encode
 from roost.placement.search.candidates import gather
 from roost.placement.search.index import Index

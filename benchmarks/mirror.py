@@ -5,7 +5,7 @@ import time
 from benchmarks.ledger import private_database
 from benchmarks.machine import Server, get_server
 from benchmarks.rows import Row
-from roost.cli.cloud_wiring import CloudParts
+from roost.cli.serving.cloud_wiring import CloudParts
 from roost.cli.settings import read_settings
 from roost.compute.model.work import CHANNELS
 from roost.compute.service import Compute

@@ -9,7 +9,7 @@ from tests.cluster import settle
 from benchmarks.boot import CLIENTS, LOOK_S, PATIENCE_S, boot_until_active, world_of
 from benchmarks.machine import Server, get_server
 from benchmarks.rows import Kind, Row
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 from roost.platform.database import Connection
 
 COUNT_MOVED = """-- benchmarks.count_moved

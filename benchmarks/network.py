@@ -14,8 +14,8 @@ from tests.network.cloud import Cloud
 from benchmarks.ledger import private_database
 from benchmarks.machine import Server, get_server
 from benchmarks.rows import Kind, Row
-from roost.cli.cloud_client import CloudClient, Json
-from roost.cli.cloud_wiring import CloudParts
+from roost.cli.asking.cloud_client import CloudClient, Json
+from roost.cli.serving.cloud_wiring import CloudParts
 from roost.cli.settings import read_settings
 from roost.clients.local_network import LocalNetwork
 from roost.compute.model.work import CHANNELS

@@ -16,7 +16,7 @@ from tests.cluster import cluster
 
 from benchmarks.machine import Server, get_server
 from benchmarks.rows import Row
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 from roost.platform.database import Database
 from roost.platform.postgres import PrivatePostgres
 

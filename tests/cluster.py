@@ -25,10 +25,10 @@ from tests.memory import roomy_memory
 from tests.placements import ADMIN_TOKEN, ARRANGEMENT, Arrangement, copy_records
 from tests.postgres_servers import PG_BIN
 
-from roost.cli.cloud_client import CloudClient
-from roost.cli.cloudfile import parse_cloud
-from roost.cli.loading import load
-from roost.cli.roles import SCHEMAS
+from roost.cli.asking.cloud_client import CloudClient
+from roost.cli.asking.cloudfile import parse_cloud
+from roost.cli.asking.loading import load
+from roost.cli.serving.roles import SCHEMAS
 from roost.platform.database import Database
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.migrate import upgrade

@@ -15,7 +15,7 @@ import structlog
 from tests.memory import roomy_memory
 from tests.postgres_servers import PG_BIN
 
-from roost.cli.roles import SCHEMAS
+from roost.cli.serving.roles import SCHEMAS
 from roost.platform.database import Database
 from roost.platform.migrate import upgrade
 from roost.platform.postgres import PrivatePostgres

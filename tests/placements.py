@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from aiohttp import web
 from tests.cli.upstream import upstream_running
 
-from roost.cli.placement_source import Source, read_placement
+from roost.cli.managing.placement_source import Source, read_placement
 from roost.clients.local_placement import LocalPlacement
 from roost.clients.placement import RemotePlacement
 from roost.placement import api as placement_api

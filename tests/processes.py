@@ -20,7 +20,7 @@ def words_of(pid: int) -> list[str]:
 
 def fork_servers(supervisor: int) -> list[int]:
     """The process that the others are forks of; none for a moment when it was killed."""
-    return [pid for pid in children_of(supervisor) if "roost.cli.process" in words_of(pid)]
+    return [pid for pid in children_of(supervisor) if "roost.cli.serving.process" in words_of(pid)]
 
 
 def names_of(supervisor: int) -> dict[int, str]:

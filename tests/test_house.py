@@ -21,7 +21,7 @@ BARE_NAMES = {
     "behind",
 }
 SERVICES = ("placement", "network", "compute")
-ENTRY_POINTS = {"roost.cli.entry", "roost.cli.process"}
+ENTRY_POINTS = {"roost.cli.entry", "roost.cli.serving.process"}
 ROOMS = {
     **{"model": "model", "model.py": "model", "errors.py": "model", "settings.py": "model"},
     **{"rules": "rule", "search": "rule", "store": "store", "service": "service", "api": "api"},

@@ -16,7 +16,7 @@ import pytest
 from tests.agent.cloud import AGENT
 from tests.cluster import PATH, Cluster, boot, cluster, network_ids, until
 
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 from roost.cli.keystone import Access
 from roost.compute.service.agent_tokens import create_agent_token, revoke_agent_token
 from roost.platform.database import Database

@@ -9,8 +9,8 @@ from rich.console import Console
 from tests.conductor.world import World
 from tests.network.cloud import PROJECT
 
-from roost.cli.audit import audit
-from roost.cli.ledger_target import LedgerTarget
+from roost.cli.managing.audit import audit
+from roost.cli.managing.ledger_target import LedgerTarget
 from roost.compute.rules.drift import (
     HOST_WRONG,
     MIRROR_WRONG,

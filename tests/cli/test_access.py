@@ -16,8 +16,8 @@ from tests.platform import asgi
 from tests.platform.asgi import say_who
 from tests.platform.fake_keystone import DOMAIN, FakeKeystone, Today
 
-from roost.cli.access import guarded
-from roost.cli.roles import PRESETS, check_policy_word
+from roost.cli.serving.access import guarded
+from roost.cli.serving.roles import PRESETS, check_policy_word
 from roost.platform.errors import BadRequest
 from roost.platform.settings import CorsSettings, ProxySettings
 

@@ -16,7 +16,7 @@ from tests.cli.drifts import DRIFTS, HOLD, NOBODY, Books
 from tests.invariants import assert_books_agree
 from tests.network.cloud import PROJECT
 
-from roost.cli.audit_report import KINDS, print_outcome
+from roost.cli.managing.audit_report import KINDS, print_outcome
 from roost.compute.rules.drift import GUEST_MISSING, GUEST_STRAY, GUEST_UNKNOWN, PORT_ELSEWHERE
 from roost.network.errors import SubnetInUse
 from roost.network.model.networks import SubnetChanges

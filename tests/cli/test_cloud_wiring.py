@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from tests.fake_glance import a_glance
 
-from roost.cli.cloud_wiring import CloudParts
+from roost.cli.serving.cloud_wiring import CloudParts
+from roost.cli.serving.wiring import Parts
 from roost.cli.settings import read_settings
-from roost.cli.wiring import Parts
 from roost.compute.service import Compute
 from roost.placement.service.ledger import Ledger
 from roost.platform.health import Health

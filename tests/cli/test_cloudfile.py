@@ -4,8 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost.cli.cloudfile import CloudFileError, expand_ranges, parse_cloud, read_cloud, subnet_gateway, subnet_pools
-from roost.cli.demo import three_racks
+from roost.cli.asking.cloudfile import (
+    CloudFileError,
+    expand_ranges,
+    parse_cloud,
+    read_cloud,
+    subnet_gateway,
+    subnet_pools,
+)
+from roost.cli.asking.demo import three_racks
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three-racks.yaml"
 TEXT = EXAMPLE.read_text()

@@ -8,10 +8,10 @@ import pytest
 from placement.conf import opts
 from typer.testing import CliRunner
 
-from roost.cli.convert_config import DECIDE, DONE
 from roost.cli.manage import app
+from roost.cli.managing.convert_config import DECIDE, DONE
+from roost.cli.managing.upstream_options import OPTIONS, To, flag, seconds, table, text, whole, words
 from roost.cli.settings import Settings, read_settings
-from roost.cli.upstream_options import OPTIONS, To, flag, seconds, table, text, whole, words
 from roost.platform.errors import BadRequest
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "upstream-options.md"

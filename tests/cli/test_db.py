@@ -11,9 +11,9 @@ from rich.console import Console
 from tests.blocked import until_blocked
 from tests.upgrade.rehearsed import CONTRACT, EXPAND, two_more_migrations
 
-from roost.cli import upgrading
-from roost.cli.ledger_target import LedgerTarget
-from roost.cli.roles import SCHEMAS
+from roost.cli.managing import upgrading
+from roost.cli.managing.ledger_target import LedgerTarget
+from roost.cli.serving.roles import SCHEMAS
 from roost.platform.database import Database
 from roost.platform.migrate import OlderReleaseConnected, SchemaTooNew, bring_up_to_date, read_states
 from roost.platform.release import head

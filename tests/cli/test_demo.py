@@ -12,9 +12,9 @@ import pytest
 from tests.cli.terminal import shown_in_a_terminal
 from tests.cluster import Cluster, _template, cluster
 
-from roost.cli.cloudfile import parse_cloud
-from roost.cli.four_records import read_funnel
-from roost.cli.loading import server_names
+from roost.cli.asking.cloudfile import parse_cloud
+from roost.cli.asking.four_records import read_funnel
+from roost.cli.asking.loading import server_names
 
 ROOST = [sys.executable, "-m", "roost.cli.main"]
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ import pytest
 from tests.cluster import ROOST, Cluster, _template, cluster
 from tests.processes import children_of, words_of
 
-from roost.cli.local_cloud import _ended
+from roost.cli.asking.local_cloud import _ended
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "three-racks.yaml"

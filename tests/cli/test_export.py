@@ -15,10 +15,10 @@ import msgspec
 import pytest
 from tests.cli.upstream import Upstream, upstream_running
 
-from roost.cli import placement_source
-from roost.cli.exporting import export_placement
-from roost.cli.ledger_target import LedgerTarget
-from roost.cli.placement_source import Source, SourceRefused, read_placement
+from roost.cli.managing import placement_source
+from roost.cli.managing.exporting import export_placement
+from roost.cli.managing.ledger_target import LedgerTarget
+from roost.cli.managing.placement_source import Source, SourceRefused, read_placement
 from roost.placement.model import ImportedProvider, LedgerState
 from roost.placement.rules.exports import without_generations
 from roost.placement.service.imports import import_ledger

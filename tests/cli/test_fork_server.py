@@ -14,7 +14,7 @@ from tests.cli.test_supervisor import alive, status, wait_for
 from tests.cluster import PATH, Cluster
 from tests.processes import children_of, fork_servers, names_of
 
-from roost.cli.fork_server import WITHOUT_THREADS
+from roost.cli.serving.fork_server import WITHOUT_THREADS
 
 
 @pytest.fixture
@@ -78,7 +78,8 @@ def test_a_process_has_a_session_of_its_own_and_no_socket_of_another(roost: Clus
 
 def test_nothing_that_the_fork_server_imports_starts_a_thread() -> None:
     """A fork has none of the threads of its parent, but whatever they held; of itself NumPy's algebra ends its own."""
-    program = "import os, roost.cli.process, roost.cli.cloud_wiring; print(len(os.listdir('/proc/self/task')))"
+    imports = "from roost.cli.serving import process, cloud_wiring"
+    program = f"import os; {imports}; print(len(os.listdir('/proc/self/task')))"
     environment = {**os.environ, "PYTHONPATH": PATH, **WITHOUT_THREADS}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "1\n"

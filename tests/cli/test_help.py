@@ -6,10 +6,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from roost.cli.asking.story_output import load_text
 from roost.cli.main import app
 from roost.cli.manage import app as manage_app
 from roost.cli.plurals import is_or_are, many
-from roost.cli.story_output import load_text
 
 PROGRAMS = (app, manage_app)
 

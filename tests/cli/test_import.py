@@ -16,10 +16,10 @@ from aiohttp import web
 from tests.cli.upstream import Upstream, upstream_running
 from tests.cluster import Cluster
 
-from roost.cli.importing import import_placement
 from roost.cli.keystone import KeystoneRefused, credentials_of
-from roost.cli.ledger_target import LedgerTarget
-from roost.cli.placement_source import Read, Source, SourceRefused, read_placement
+from roost.cli.managing.importing import import_placement
+from roost.cli.managing.ledger_target import LedgerTarget
+from roost.cli.managing.placement_source import Read, Source, SourceRefused, read_placement
 from roost.placement.model import LedgerState
 from roost.placement.store import imports as imports_store
 from roost.platform.database import Database

@@ -29,8 +29,8 @@ def imported_by(modules: str) -> set[str]:
     ("modules", "forbidden"),
     [
         ("roost.cli.main", SLOW | {"asyncpg", "rich.progress", "yaml"}),
-        ("roost.cli.main, roost.cli.supervisor", SLOW),
-        ("roost.cli.process", BEYOND_PLACEMENT),
+        ("roost.cli.main, roost.cli.serving.supervisor", SLOW),
+        ("roost.cli.serving.process", BEYOND_PLACEMENT),
     ],
     ids=["the command line", "the supervisor", "a placement process"],
 )

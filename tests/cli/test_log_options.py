@@ -11,7 +11,7 @@ import pytest
 import typer
 from tests.cluster import ROOST, cluster, until
 
-from roost.cli.log_options import choose_log
+from roost.cli.serving.log_options import choose_log
 
 FILE = '[log]\nlevel = "error"\nformat = "json"\nfile = "/var/log/of-the-file"\nslow_request_s = 7\n'
 

@@ -25,10 +25,10 @@ from tests.platform.fake_keystone import FakeKeystone, Today
 from tests.processes import names_of
 from typer.testing import CliRunner
 
-from roost.cli.adopt import adopt
-from roost.cli.ledger_target import LedgerTarget
 from roost.cli.manage import app
-from roost.cli.neutron import NeutronPoll, check_with_neutron, make_neutron
+from roost.cli.managing.adopt import adopt
+from roost.cli.managing.ledger_target import LedgerTarget
+from roost.cli.serving.neutron import NeutronPoll, check_with_neutron, make_neutron
 from roost.cli.settings import read_settings
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.neutron import NeutronView
@@ -83,7 +83,7 @@ Manage = Callable[..., Awaitable[tuple[int, str]]]
 @pytest.fixture
 def manage(monkeypatch: pytest.MonkeyPatch) -> Manage:
     """Runs `roost-manage` in this process, whose logging is the other tests' too: (exit status, all output)."""
-    monkeypatch.setattr("roost.cli.manage_options.configure_logging", lambda _program: None)
+    monkeypatch.setattr("roost.cli.managing.manage_options.configure_logging", lambda _program: None)
 
     async def run(*words: str) -> tuple[int, str]:
         done = await asyncio.to_thread(CliRunner().invoke, app, words)

@@ -5,8 +5,8 @@ import json
 import pytest
 from tests.platform.test_delivery import execute, write
 
-from roost.cli.ledger_target import LedgerTarget
-from roost.cli.notifications import show
+from roost.cli.managing.ledger_target import LedgerTarget
+from roost.cli.managing.notifications import show
 from roost.cli.tables import table_console
 from roost.platform.database import Database
 

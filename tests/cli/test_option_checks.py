@@ -5,7 +5,7 @@ import typer
 from typer.testing import CliRunner
 
 from roost.cli.main import app
-from roost.cli.option_checks import read_address, read_addresses, read_agent_hosts, read_policy, read_services
+from roost.cli.serving.option_checks import read_address, read_addresses, read_agent_hosts, read_policy, read_services
 from roost.seams.agent import HostReport
 
 LIKE = HostReport(name="", vcpus=8, ram_mb=1024, disk_gb=10, service_version=3, physical_networks=("p1",))

@@ -11,14 +11,15 @@ import pytest
 import typer
 from starlette.routing import Mount
 
-from roost.cli import cloudfile, upstream_commands
-from roost.cli.cloud_wiring import CloudParts
-from roost.cli.crash_points import CRASH_POINTS
+from roost.cli.asking import cloudfile
 from roost.cli.main import app
 from roost.cli.manage import app as manage_app
-from roost.cli.roles import SERVICES, ProcessConfig
+from roost.cli.managing import upstream_commands
+from roost.cli.serving.cloud_wiring import CloudParts
+from roost.cli.serving.crash_points import CRASH_POINTS
+from roost.cli.serving.roles import SERVICES, ProcessConfig
+from roost.cli.serving.wiring import Parts, agent_app, main_app
 from roost.cli.settings import Settings, read_settings
-from roost.cli.wiring import Parts, agent_app, main_app
 from roost.compute.service import Compute
 from roost.platform.http import MethodRoute
 

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from roost.cli.four_records import ServerState
-from roost.cli.status import BuildStatus, HostStatus, SegmentStatus, Status
-from roost.cli.status_output import print_servers, print_status
+from roost.cli.asking.four_records import ServerState
+from roost.cli.asking.status import BuildStatus, HostStatus, SegmentStatus, Status
+from roost.cli.asking.status_output import print_servers, print_status
 from roost.cli.tables import new_table, print_table, table_console
 
 NAME = "[red]web[/green] :smile: \x1b[2J"

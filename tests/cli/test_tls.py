@@ -11,7 +11,7 @@ import pytest
 from tests.authority import Authority
 from tests.cluster import ROOST, Cluster, boot, cluster, network_ids, settle, until
 
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 from roost.cli.keystone import Access
 from roost.platform.tls import client_context
 

@@ -14,7 +14,7 @@ from tests.conductor.world import World
 from typer.testing import CliRunner
 
 from roost.cli.manage import app
-from roost.cli.upgrade_check import FAILURE, READY, WARNING, Facts, list_checks
+from roost.cli.managing.upgrade_check import FAILURE, READY, WARNING, Facts, list_checks
 from roost.compute.model.work import Credentials, Heartbeat
 from roost.compute.service import cells
 from roost.network.settings import NetworkSettings

@@ -8,7 +8,7 @@ from oslo_upgradecheck import upgradecheck
 from typer.testing import CliRunner
 
 from roost.cli.endings import FAILED
-from roost.cli.upstream_commands import FAILURE, SUCCESS, Check, manage_app, status_app, table
+from roost.cli.managing.upstream_commands import FAILURE, SUCCESS, Check, manage_app, status_app, table
 
 pytestmark = pytest.mark.usefixtures("postgres")
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("postgres")
 @pytest.fixture(autouse=True)
 def logging_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands run in this process, whose logging is the other tests' too."""
-    monkeypatch.setattr("roost.cli.upstream_commands.configure_logging", lambda _program: None)
+    monkeypatch.setattr("roost.cli.managing.upstream_commands.configure_logging", lambda _program: None)
 
 
 @pytest.fixture

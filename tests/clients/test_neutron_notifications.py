@@ -18,7 +18,7 @@ from tests.placement.nova import a_segment, publish
 from tests.placement.providers import a_uuid
 from tests.rabbitmq import MISSING, Broker, broker
 
-from roost.cli.neutron import NeutronPoll, make_listener
+from roost.cli.serving.neutron import NeutronPoll, make_listener
 from roost.clients import neutron_notifications
 from roost.clients.neutron_notifications import Heard, NeutronListener, read_message
 from roost.placement.service.ledger import Ledger, sync_standard_names

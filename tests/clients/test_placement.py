@@ -19,7 +19,7 @@ from tests.authority import Authority
 from tests.placements import ARRANGEMENT, asgi_app, close_placements, open_placement, serving
 from tests.ports import free_port
 
-from roost.cli.placement_check import CredentialsRequired, check_placement
+from roost.cli.serving.placement_check import CredentialsRequired, check_placement
 from roost.cli.settings import read_settings
 from roost.clients.placement import RemotePlacement, find_credentials_fault
 from roost.clients.placement_bodies import query_string

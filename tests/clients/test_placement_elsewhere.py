@@ -7,7 +7,7 @@ from tests.cluster import Cluster, boot, cluster, network_ids, settle, until
 from tests.faults.moving import act, all_are, servers_by_id
 from tests.placements import ADMIN_TOKEN
 
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 from roost.clients.placement import RemotePlacement
 from roost.platform.settings import PlacementClientSettings
 from roost.seams.placement import IPV4_ADDRESS

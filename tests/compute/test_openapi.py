@@ -7,7 +7,7 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from tests.agent.cloud import AGENT
 
-from roost.cli.access import VERSION_PATHS
+from roost.cli.serving.access import VERSION_PATHS
 from roost.compute.api import operations, routes
 from roost.compute.api.move_actions import MOVE_ACTIONS
 from roost.compute.api.openapi import ABOUT

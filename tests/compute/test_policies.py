@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from tests.agent.cloud import AGENT
 from tests.platform.asgi import ask
 
-from roost.cli.access import api_policy
+from roost.cli.serving.access import api_policy
 from roost.clients.local_network import LocalNetwork
 from roost.compute.api import operations, routes
 from roost.compute.api.move_actions import MOVE_ACTIONS

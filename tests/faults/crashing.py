@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager, contextmanager
 
 from tests.cluster import Cluster, boot, cluster, network_ids, settle, until
 
-from roost.cli.cloud_client import CloudClient, CloudRefused
-from roost.cli.crash_points import CRASH_POINTS
+from roost.cli.asking.cloud_client import CloudClient, CloudRefused
+from roost.cli.serving.crash_points import CRASH_POINTS
 from roost.platform.database import Database
 
 DUE = "SELECT count(*) FROM network.publication WHERE wanted > published"

@@ -11,7 +11,7 @@ from tests.cluster import UPSTREAM_LEASE_S, Cluster, until
 from tests.placements import ARRANGEMENT
 
 from roost.agent.drivers.fake import GuestLine, list_guests
-from roost.cli.cloud_client import CloudClient, Json
+from roost.cli.asking.cloud_client import CloudClient, Json
 from roost.seams.agent import NICS_UP
 
 

@@ -19,7 +19,7 @@ from tests.cluster import Cluster, cluster, until
 from tests.faults.test_storm import SEED, STORM_S
 from tests.processes import names_of
 
-from roost.cli.cloud_client import CloudClient, CloudRefused, Json
+from roost.cli.asking.cloud_client import CloudClient, CloudRefused, Json
 from roost.platform.database import Database
 
 HOSTS = int(os.environ.get("ROOST_STORM_HOSTS", "40"))

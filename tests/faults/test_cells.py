@@ -9,7 +9,7 @@ import urllib.request
 
 from tests.cluster import QUICK, Cluster, boot, cluster, network_ids, settle, until
 
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 from roost.compute.settings import ComputeSettings
 
 CLOUD = """

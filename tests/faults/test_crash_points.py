@@ -21,7 +21,7 @@ from tests.faults.crashing import (
     without_conductor,
 )
 
-from roost.cli.cloud_client import CloudClient, CloudRefused
+from roost.cli.asking.cloud_client import CloudClient, CloudRefused
 
 # One host in each rack: after a failed launch there, a server has to leave its segment.
 CLOUD = """

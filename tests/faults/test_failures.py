@@ -7,7 +7,7 @@ from collections import Counter
 
 from tests.cluster import Cluster, boot, cluster, network_ids, settle, until
 
-from roost.cli.cloud_client import CloudClient, CloudRefused
+from roost.cli.asking.cloud_client import CloudClient, CloudRefused
 from roost.platform.postgres import PrivatePostgres
 
 CLOUD = """

@@ -22,8 +22,8 @@ from tests.faults.crashing import (
     without_conductor,
 )
 
-from roost.cli.cloud_client import CloudClient
-from roost.cli.crash_points import CRASH_POINTS
+from roost.cli.asking.cloud_client import CloudClient
+from roost.cli.serving.crash_points import CRASH_POINTS
 
 CLOUD = """
 flavors:

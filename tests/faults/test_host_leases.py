@@ -13,7 +13,7 @@ from typing import Any
 from tests.cluster import Cluster, boot, cluster, network_ids, settle, until
 
 from roost.agent.drivers.fake import list_guests, list_launches
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 
 CLOUD = """
 flavors:

@@ -19,7 +19,7 @@ from tests.faults.moving import cut_power, hosts_of_guests, list_overlaps, serve
 from tests.faults.test_storm import ALLOWED, CLIENTS, KILL_EVERY_S, up
 from tests.processes import names_of
 
-from roost.cli.cloud_client import CloudClient, CloudRefused, Json
+from roost.cli.asking.cloud_client import CloudClient, CloudRefused, Json
 from roost.platform.database import Database
 
 CLOUD = """

@@ -27,7 +27,7 @@ from tests.faults.moving import (
 )
 
 from roost.agent.drivers.fake import GuestLine
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 
 CLOUD = """
 flavors:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 from tests.cluster import QUICK, boot, cluster, network_ids, settle, until
 
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 from roost.platform.database import Database
 
 CLOUD = """

@@ -13,7 +13,7 @@ from random import Random
 from tests.cluster import Cluster, cluster, network_ids, settle, until
 from tests.invariants import NOTE_OVERCLAIMS
 
-from roost.cli.cloud_client import CloudClient, CloudRefused, Json
+from roost.cli.asking.cloud_client import CloudClient, CloudRefused, Json
 from roost.platform.database import Connection, Database
 
 PORTS = int(os.environ.get("ROOST_NETWORK_STORM_PORTS", "120"))

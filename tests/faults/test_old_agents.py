@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.cluster import REQUEST_LINE, Cluster, boot, cluster, network_ids, settle, until
 
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 
 CLOUD = """
 flavors:

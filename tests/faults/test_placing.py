@@ -8,7 +8,7 @@ import pytest
 from tests.cluster import Cluster, boot, cluster, network_ids, settle
 from tests.invariants import ALWAYS, list_problems
 
-from roost.cli.cloud_client import CloudClient, CloudRefused, Json
+from roost.cli.asking.cloud_client import CloudClient, CloudRefused, Json
 from roost.platform.database import Database
 
 FLAVOR = "flavors:\n  - {name: small, vcpus: 1, ram_mb: 1024, disk_gb: 10}\n"

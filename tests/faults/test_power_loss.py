@@ -14,7 +14,7 @@ import pytest
 from tests.cluster import boot, cluster, network_ids, settle, until
 from tests.faults.test_stopped import CLAIMING, CLOUD, GATE, HAVE_GATE, LEASE, others_go_on
 
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 from roost.platform.database import Database
 from roost.platform.postgres import PrivatePostgres
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.cluster import Cluster, boot, cluster, network_ids, settle, until
 
-from roost.cli.cloud_client import CloudClient, CloudRefused
+from roost.cli.asking.cloud_client import CloudClient, CloudRefused
 from roost.platform.database import Database
 
 CLOUD = """

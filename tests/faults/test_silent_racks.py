@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 from tests.cluster import QUICK, Cluster, boot, cluster, network_ids, settle, until
 
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 
 CLOUD = """
 flavors: [{name: small, vcpus: 1, ram_mb: 512, disk_gb: 1}]

@@ -12,7 +12,7 @@ from tests.database_proxy import DatabaseProxy
 from tests.placement_client import PlacementClient, a_uuid, claim
 from tests.processes import names_of
 
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 from roost.platform.database import Database
 
 LEASE_S = 6.0

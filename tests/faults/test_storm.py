@@ -14,7 +14,7 @@ import pytest
 from tests.cluster import Cluster, cluster, network_ids, settle, until
 from tests.processes import names_of
 
-from roost.cli.cloud_client import CloudClient, CloudRefused, Json
+from roost.cli.asking.cloud_client import CloudClient, CloudRefused, Json
 from roost.platform.postgres import PrivatePostgres
 
 CLOUD = """

@@ -7,7 +7,7 @@ import pytest
 from tests.invariants import SETTLED
 from tests.network.cloud import Cloud, assert_sound
 
-from roost.cli.crash_points import CRASH_POINTS
+from roost.cli.serving.crash_points import CRASH_POINTS
 from roost.network.service.reconciler import Reconciled, reconcile_once
 
 POINTS = [name for name in CRASH_POINTS if name.startswith(("port.", "publish.", "reconcile.", "subnet."))]

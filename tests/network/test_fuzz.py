@@ -22,7 +22,7 @@ from tests.network.described import check_described
 from tests.network.malformed import ADMIN, BAD_CALLERS, CALLERS, KINDS, OWNER, Known, Maker, Sent
 from tests.platform.asgi import Answer, send_raw
 
-from roost.cli.access import VERSION_PATHS
+from roost.cli.serving.access import VERSION_PATHS
 from roost.network.api import operations, policies, routes
 from roost.network.api.openapi import ABOUT
 from roost.network.rules.drift import PORT_UNOWNED

@@ -12,9 +12,9 @@ from tests.network.cloud import Cloud
 from tests.placement.calls import Api
 from tests.platform.asgi import send_raw
 
-import roost.cli.cloud_wiring  # noqa: F401 - each wing declares its own metrics
-from roost.cli.address_metrics import read_address_metrics
-from roost.cli.openstack_metrics import openstack_metrics_route
+import roost.cli.serving.cloud_wiring  # noqa: F401 - each wing declares its own metrics
+from roost.cli.serving.address_metrics import read_address_metrics
+from roost.cli.serving.openstack_metrics import openstack_metrics_route
 from roost.placement.service.figures import index_figures
 from roost.placement.service.ledger import Ledger
 from roost.platform.keystone import Keystone

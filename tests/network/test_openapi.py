@@ -13,7 +13,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from tests.network.cloud import Cloud
 from tests.network.test_api import Api
 
-from roost.cli.access import VERSION_PATHS
+from roost.cli.serving.access import VERSION_PATHS
 from roost.network.api import operations, routes
 from roost.network.api.openapi import ABOUT
 from roost.platform.http import MethodRoute

@@ -12,7 +12,7 @@ from tests.network.cloud import Cloud
 from tests.platform.asgi import ask
 from tests.platform.fake_keystone import FakeKeystone
 
-from roost.cli.access import api_policy
+from roost.cli.serving.access import api_policy
 from roost.network.api import operations, routes
 from roost.network.api.policies import ATTRIBUTES, OPERATIONS, rules
 from roost.placement.settings import PlacementSettings

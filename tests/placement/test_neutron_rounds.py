@@ -12,7 +12,7 @@ from tests.placement.calls import Api
 from tests.placement.nova import Nova, Segment, a_segment, clause, publish
 from tests.placement.providers import a_uuid
 
-from roost.cli.neutron import NeutronPoll
+from roost.cli.serving.neutron import NeutronPoll
 from roost.placement.model import NEUTRON_CHANNEL
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
 from roost.placement.service import claims as claims_service

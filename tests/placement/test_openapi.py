@@ -25,7 +25,7 @@ from tests.placement.populated import (
 )
 from tests.platform.asgi import ask
 
-from roost.cli.wiring import Parts, ProcessConfig, main_listener, read_settings
+from roost.cli.serving.wiring import Parts, ProcessConfig, main_listener, read_settings
 from roost.placement.api import operations, routes
 from roost.placement.api.bodies import FORMATS
 from roost.placement.api.openapi import ABOUT

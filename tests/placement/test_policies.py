@@ -7,8 +7,8 @@ import pytest
 from starlette.applications import Starlette
 from tests.platform.asgi import Answer, ask
 
-from roost.cli.access import api_policy
-from roost.cli.roles import PRESETS
+from roost.cli.serving.access import api_policy
+from roost.cli.serving.roles import PRESETS
 from roost.placement.api import operations, routes
 from roost.placement.api.policies import OPERATIONS, rules
 from roost.placement.service.ledger import Ledger, sync_standard_names

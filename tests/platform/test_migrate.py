@@ -10,7 +10,7 @@ import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 
-from roost.cli.roles import SCHEMAS
+from roost.cli.serving.roles import SCHEMAS
 from roost.network.model.ports import PortFilter
 from roost.network.rules.bindings import port_id
 from roost.network.store import ports as port_rows

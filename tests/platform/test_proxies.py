@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from tests.platform.asgi import ask
 
-from roost.cli.access import guarded
+from roost.cli.serving.access import guarded
 from roost.platform.http import Api, json_response, mount, root_url
 from roost.platform.settings import CorsSettings, ProxySettings
 

@@ -19,7 +19,7 @@ from tests.cluster import QUICK, Cluster, boot, cluster, network_ids, until
 from tests.platform.test_delivery import delivering, make_due, notification, state_of
 from tests.rabbitmq import MISSING, Broker, broker, listening
 
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 from roost.platform.database import Database
 from roost.platform.destinations import Rabbit
 from roost.platform.outbox import Outbox

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from tests.platform.asgi import ask
 
-from roost.cli.access import guarded
+from roost.cli.serving.access import guarded
 from roost.platform.http import Api
 from roost.platform.request_ids import RequestIds, request_id_of
 from roost.platform.settings import CorsSettings, ProxySettings

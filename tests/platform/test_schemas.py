@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roost.cli.roles import SCHEMAS
+from roost.cli.serving.roles import SCHEMAS
 from roost.platform.postgres import PrivatePostgres
 
 SRC = Path(__file__).parents[2] / "src" / "roost"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.invariants import assert_books_agree
 
-from roost.cli.roles import SCHEMAS
+from roost.cli.serving.roles import SCHEMAS
 from roost.platform.database import Database
 from roost.platform.migrate import list_outdated, upgrade
 from roost.platform.postgres import PrivatePostgres

@@ -24,7 +24,7 @@ from tests.memory import roomy_memory
 from tests.postgres_servers import PG_BIN
 from tests.simulation.seeds import SeedFailed, run_seed, stage
 
-from roost.cli.roles import SCHEMAS
+from roost.cli.serving.roles import SCHEMAS
 from roost.clients.local import method
 from roost.clients.local_network import LocalNetwork
 from roost.clients.local_placement import LocalPlacement

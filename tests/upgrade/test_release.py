@@ -21,7 +21,7 @@ from tests.upgrade.kept import ROOT, unpack
 from tests.upgrade.load import Load, under_load
 from tests.upgrade.rehearsed import CONTRACT, EXPAND, make_next_release
 
-from roost.cli.cloud_client import CloudClient
+from roost.cli.asking.cloud_client import CloudClient
 from roost.platform.database import Database
 from roost.platform.postgres import PrivatePostgres
 

@@ -11,7 +11,7 @@ from alembic import op
 from alembic.script import ScriptDirectory
 from tests.upgrade.kept import ARCHIVE, ROOT
 
-from roost.cli.roles import SCHEMAS
+from roost.cli.serving.roles import SCHEMAS
 from roost.platform.migrate import SchemaTooNew, configuration, judge
 from roost.platform.release import Migration, is_older, list_migrations, session_name
 

@@ -29,7 +29,7 @@ def run_manage() -> None:
 def run_placement_manage() -> None:
     """Run `placement-manage`."""
     try:
-        from roost.cli.upstream_commands import manage
+        from roost.cli.managing.upstream_commands import manage
 
         manage()
     except KeyboardInterrupt:
@@ -39,7 +39,7 @@ def run_placement_manage() -> None:
 def run_placement_status() -> None:
     """Run `placement-status`."""
     try:
-        from roost.cli.upstream_commands import status
+        from roost.cli.managing.upstream_commands import status
 
         status()
     except KeyboardInterrupt:

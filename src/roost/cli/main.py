@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from roost.cli import asking
-from roost.cli.asking import DEFAULT_API, DEFAULT_LISTEN, Api, CaFile, Token, check_api
-from roost.cli.crash_points import CRASH_POINTS
+from roost.cli.asking import commands as asking
+from roost.cli.asking.commands import DEFAULT_API, DEFAULT_LISTEN, Api, CaFile, Token, check_api
 from roost.cli.endings import run
 from roost.cli.fake_options import FakeDelay, FakeFail, FakePreCopy, FakeRefuse, read_faults
 from roost.cli.help_text import PlainCommand, new_program
 from roost.cli.lifeline import end_with_stdin
-from roost.cli.log_options import LogFileOption, LogFormatOption, LogLevelOption, choose_log
 from roost.cli.network_options import NetworkTokenFile, NetworkUrl, ServiceVersion
-from roost.cli.option_checks import misused, read_addresses, read_agent_hosts, read_policy, read_services
-from roost.cli.roles import AUTHS, PRESETS
-from roost.cli.tls_options import (
+from roost.cli.serving.crash_points import CRASH_POINTS
+from roost.cli.serving.log_options import LogFileOption, LogFormatOption, LogLevelOption, choose_log
+from roost.cli.serving.option_checks import misused, read_addresses, read_agent_hosts, read_policy, read_services
+from roost.cli.serving.roles import AUTHS, PRESETS
+from roost.cli.serving.tls_options import (
     AgentCa,
     ClientCert,
     ClientKey,
@@ -43,7 +43,7 @@ from roost.platform.logs import configure_logging
 from roost.platform.settings import LogSettings
 
 if TYPE_CHECKING:
-    from roost.cli.cloudfile import Cloud
+    from roost.cli.asking.cloudfile import Cloud
 
 STOP_PATIENCE_S = 30.0
 
@@ -153,8 +153,8 @@ def _serve(
 
     Example: `roost serve all --data-dir /var/lib/roost --listen 127.0.0.1:8778 --workers 2`
     """
-    from roost.cli.ledger_target import LedgerTarget
-    from roost.cli.supervisor import ServeOptions, serve
+    from roost.cli.managing.ledger_target import LedgerTarget
+    from roost.cli.serving.supervisor import ServeOptions, serve
 
     chosen = read_services(services or ["all"])
     options = ServeOptions(
@@ -259,10 +259,10 @@ def _load(
 
     Example: `roost load examples/three-racks.yaml --api http://127.0.0.1:8778`
     """
-    from roost.cli.cloud_client import CloudClient
+    from roost.cli.asking.cloud_client import CloudClient
+    from roost.cli.asking.loading import load
+    from roost.cli.asking.story_output import Bars, load_text
     from roost.cli.keystone import access_of
-    from roost.cli.loading import load
-    from roost.cli.story_output import Bars, load_text
 
     check_api(api)
     cloud = _read_cloud(cloud_file)
@@ -293,8 +293,8 @@ def _demo(
     """
     from rich.console import Console
 
-    from roost.cli.demo import tell, three_racks
-    from roost.cli.story_output import Bars, Narrator
+    from roost.cli.asking.demo import tell, three_racks
+    from roost.cli.asking.story_output import Bars, Narrator
 
     cloud = _read_cloud(cloud_file) if cloud_file else three_racks()
     agree = False
@@ -331,9 +331,9 @@ def _dev(
 
     Example: `roost dev examples/three-racks.yaml`
     """
-    from roost.cli.demo import three_racks
-    from roost.cli.dev import run_dev
-    from roost.cli.story_output import Bars
+    from roost.cli.asking.demo import three_racks
+    from roost.cli.asking.dev import run_dev
+    from roost.cli.asking.story_output import Bars
 
     read_addresses(listen, None, auth="none")
     cloud = _read_cloud(cloud_file) if cloud_file else three_racks()
@@ -361,7 +361,7 @@ app.command("status", cls=PlainCommand)(asking.status)
 
 def _read_cloud(file: Path) -> "Cloud":
     """Return the checked cloud; warnings are printed, errors end the command."""
-    from roost.cli.cloudfile import CloudFileError, read_cloud
+    from roost.cli.asking.cloudfile import CloudFileError, read_cloud
 
     try:
         cloud, warnings = read_cloud(file)

@@ -14,12 +14,12 @@ import msgspec
 import typer
 
 from roost.cli import endings
-from roost.cli.agent_token_commands import agent_token_app
-from roost.cli.asking import AsJson
+from roost.cli.asking.commands import AsJson
 from roost.cli.endings import FAILED, CheckGroup, StatusCommand
 from roost.cli.help_text import PlainCommand, PlainGroup, new_program
-from roost.cli.ledger_target import LedgerTarget
-from roost.cli.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, run_manage, run_with_status
+from roost.cli.managing.agent_token_commands import agent_token_app
+from roost.cli.managing.ledger_target import LedgerTarget
+from roost.cli.managing.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, run_manage, run_with_status
 from roost.cli.tables import table_console
 from roost.platform.errors import BadRequest
 from roost.platform.logs import configure_logging
@@ -79,7 +79,7 @@ def _import_placement(
 
     Example: `roost-manage import-placement --from http://placement.example/placement --dry-run`
     """
-    from roost.cli.importing import import_placement
+    from roost.cli.managing.importing import import_placement
 
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     if not source_url.startswith(("http://", "https://")):
@@ -124,7 +124,7 @@ def _export_placement(
 
     Example: `roost-manage export-placement --to http://placement.example/placement --dry-run`
     """
-    from roost.cli.exporting import export_placement
+    from roost.cli.managing.exporting import export_placement
 
     source = LedgerTarget.choose(data_dir, database, pg_bin)
     if not target_url.startswith(("http://", "https://")):
@@ -147,7 +147,7 @@ def _convert_config(
 
     Example: `(umask 077; roost-manage convert-config /etc/placement/placement.conf > roost.toml)`
     """
-    from roost.cli.convert_config import as_toml, convert, read_upstream
+    from roost.cli.managing.convert_config import as_toml, convert, read_upstream
 
     try:
         converted = convert(read_upstream(file))
@@ -175,7 +175,7 @@ def _audit(
 
     Example: `roost-manage audit --data-dir /var/lib/roost --repair`
     """
-    from roost.cli.audit import audit
+    from roost.cli.managing.audit import audit
 
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     asks = repair and not yes and not as_json and sys.stdin.isatty()
@@ -206,7 +206,7 @@ def _adopt(
 
     Example: `ROOST_NEUTRON_URL=http://neutron.example:9696 roost-manage adopt --data-dir /var/lib/roost --dry-run`
     """
-    from roost.cli.adopt import adopt
+    from roost.cli.managing.adopt import adopt
 
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     console = table_console()
@@ -230,7 +230,7 @@ def _destroy_guest(
 
     Example: `roost-manage destroy-guest 5b5c0e4e-… --host r1-h1 --data-dir /var/lib/roost`
     """
-    from roost.cli.audit import destroy_guest
+    from roost.cli.managing.audit import destroy_guest
 
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     if not UUID.fullmatch(server):
@@ -268,7 +268,7 @@ def _sync_aggregates(
 
     Example: `roost-manage sync_placement_aggregates --prune --dry-run --data-dir /var/lib/roost`
     """
-    from roost.cli import aggregates
+    from roost.cli.managing import aggregates
 
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     work = aggregates.sync(
@@ -304,7 +304,7 @@ def _set_allocation_ratio(
 
     Example: `roost-manage set_allocation_ratio --aggregate dense --resource-class VCPU --allocation-ratio 4`
     """
-    from roost.cli import aggregates
+    from roost.cli.managing import aggregates
 
     if (allocation_ratio is None) != unset:
         raise typer.BadParameter("expected --allocation-ratio or --unset, one of them")
@@ -336,7 +336,7 @@ def _notifications(
 
     Example: `roost-manage notifications --data-dir /var/lib/roost --retry-parked`
     """
-    from roost.cli import notifications
+    from roost.cli.managing import notifications
 
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     raise typer.Exit(
@@ -357,7 +357,7 @@ def _upgrade_db(
 
     Example: `roost-manage db upgrade --expand --database postgresql://roost@db.example/roost`
     """
-    from roost.cli import upgrading
+    from roost.cli.managing import upgrading
 
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     run_manage(upgrading.upgrade(target, table_console(), expand=expand))
@@ -376,7 +376,7 @@ def _check_db(
 
     Example: `roost-manage db check --database postgresql://roost@db.example/roost`
     """
-    from roost.cli import upgrading
+    from roost.cli.managing import upgrading
 
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     raise typer.Exit(run_manage(upgrading.check(target, table_console(), as_json=as_json)))
@@ -396,7 +396,7 @@ def _upgrade_check(
 
     Example: `roost-manage status upgrade-check --data-dir /var/lib/roost`
     """
-    from roost.cli.upgrade_check import upgrade_check
+    from roost.cli.managing.upgrade_check import upgrade_check
 
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     configure_logging("manage")
@@ -423,7 +423,7 @@ def _heal_network_info(
 
     Example: `roost-manage heal_network_info --data-dir /var/lib/roost --dry-run`
     """
-    from roost.cli.network_info import heal
+    from roost.cli.managing.network_info import heal
 
     target = LedgerTarget.choose(data_dir, database, pg_bin)
     if server is not None and not UUID.fullmatch(server):

@@ -1,7 +1,7 @@
 """Named crash points: both sides of every effect on the world outside, for the tests that kill Roost there.
 
 `ROOST_CRASH_AT=<stage>.<before|after>-<effect>` ends the process with SIGKILL at that point; with `:N` behind the name,
-at the N-th time. `roost.cli.crash_points` lists them all.
+at the N-th time. `roost.cli.serving.crash_points` lists them all.
 """
 
 import os

@@ -132,7 +132,7 @@ async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:
         behind_by_name = await store.mark_hosts_published(connection, rows)
     if removed := [row.host for row in rows if row.host.name not in behind_by_name]:
         await withdraw_hosts(compute, removed)
-    return {name for name, behind in behind_by_name.items() if behind}
+    return {name for name, is_behind in behind_by_name.items() if is_behind}
 
 
 async def withdraw_hosts(compute: Compute, hosts: Sequence[Host]) -> None:

@@ -1,0 +1,106 @@
+"""The commands that ask a running Roost, and the options by which all commands reach one."""
+
+import os
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from roost.cli import endings
+from roost.cli.serving.tls_options import ClientCert, ClientKey, check_pair, path_text
+
+if TYPE_CHECKING:
+    from roost.cli.asking.cloud_client import CloudClient
+
+DEFAULT_LISTEN = "127.0.0.1:8778"
+DEFAULT_API = f"http://{DEFAULT_LISTEN}"
+
+Api = Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")]
+Token = Annotated[
+    str | None,
+    typer.Option(envvar="OS_TOKEN", help="For a Roost that wants one; without it, OS_AUTH_URL and the like are used."),
+]
+CaFile = Annotated[
+    str | None,
+    typer.Option(envvar="OS_CACERT", help="A file of certificates to trust, where Roost or Keystone speaks https."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+
+Answer = TypeVar("Answer")
+
+
+def servers(
+    api: Api = DEFAULT_API,
+    token: Token = None,
+    ca_file: CaFile = None,
+    cert: ClientCert = None,
+    key: ClientKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """List every server: its status, host and addresses, and why it is in ERROR.
+
+    Example: `roost servers --api http://127.0.0.1:8778`
+    """
+    from roost.cli.asking.four_records import read_servers
+    from roost.cli.asking.status_output import print_servers, servers_json
+    from roost.cli.tables import table_console
+
+    listed = _ask(read_servers, api, token, ca_file, cert, key)
+    if as_json:
+        typer.echo(servers_json(listed))
+    else:
+        print_servers(table_console(), listed)
+
+
+def status(
+    api: Api = DEFAULT_API,
+    token: Token = None,
+    ca_file: CaFile = None,
+    cert: ClientCert = None,
+    key: ClientKey = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which hosts are up, how many addresses are free, and what servers that are being built wait for.
+
+    Example: `roost status --api http://127.0.0.1:8778`
+    """
+    from roost.cli.asking.status import read_status
+    from roost.cli.asking.status_output import print_status, status_json
+    from roost.cli.tables import table_console
+
+    read = _ask(read_status, api, token, ca_file, cert, key)
+    if as_json:
+        typer.echo(status_json(read))
+    else:
+        print_status(table_console(), read)
+
+
+def check_api(url: str) -> None:
+    """Raise BadParameter for what is no URL."""
+    if not re.match(r"https?://.", url):
+        raise typer.BadParameter(f"--api {url}: expected a URL such as {DEFAULT_API}")
+
+
+def _ask(
+    read: "Callable[[CloudClient], Awaitable[Answer]]",
+    api: str,
+    token: str | None,
+    ca_file: str | None,
+    cert: Path | None,
+    key: Path | None,
+) -> Answer:
+    """Return what a running Roost answers; ends the command with a sentence where it does not."""
+    from roost.cli.asking.cloud_client import CloudClient
+    from roost.cli.keystone import access_of
+
+    check_api(api)
+    check_pair(cert, key)
+
+    async def work() -> Answer:
+        access = access_of(token, ca_file, os.environ, cert=path_text(cert), key=path_text(key))
+        async with CloudClient.connect(api, access) as client:
+            return await read(client)
+
+    return endings.run(work())

@@ -1,0 +1,115 @@
+"""A whole Roost as child processes of this one: `roost serve all` and the agents of a fleet of pretended hosts."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from roost.cli.asking.cloud_client import CloudClient
+from roost.platform.errors import RoostError, reason_of
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+
+
+class LocalCloudFailed(RoostError):
+    """A process of the cloud did not start, or ended."""
+
+
+@dataclass(frozen=True)
+class LocalCloud:
+    """A Roost that answers at `url`. processes: by their commands. log_begin: where in the file its log begins."""
+
+    url: str
+    client: CloudClient
+    processes: Mapping[str, asyncio.subprocess.Process]
+    log_file: Path
+    log_begin: int
+
+    async def wait(self) -> None:
+        """Return never; raise LocalCloudFailed with the end of the log of the first process that ends."""
+        waits = {asyncio.create_task(process.wait()): name for name, process in self.processes.items()}
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        raise _ended(waits[done.pop()], self.log_file, self.log_begin)
+
+
+@contextlib.asynccontextmanager
+async def running_cloud(directory: Path, *, listen: str, log_file: Path) -> AsyncIterator[LocalCloud]:
+    """Have a Roost for as long as the block runs, with its data in `directory`. Raises LocalCloudFailed."""
+    log = _open_log(directory, log_file)
+    serving = ("serve", "all", "--data-dir", str(directory), "--listen", listen, "--json", "--until-stdin-ends")
+    with log:
+        log_begin = log.tell()
+        async with _child(log.fileno(), *serving) as serve:
+            url = await _address_of(serve, log_file, log_begin)
+            fleet = ("agent", "--fleet", "all", "--state", str(directory / "agent"), "--api", url)
+            async with _child(log.fileno(), *fleet, "--until-stdin-ends") as agent, CloudClient.connect(url) as client:
+                yield LocalCloud(url, client, {"roost serve": serve, "roost agent": agent}, log_file, log_begin)
+
+
+def _open_log(directory: Path, log_file: Path) -> BinaryIO:
+    try:
+        directory.mkdir(mode=0o711, parents=True, exist_ok=True)
+        log = log_file.open("ab")
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)  # kept by the children, so until the last of them is gone
+        return log
+    except BlockingIOError as error:
+        text = f"another roost works with {directory.absolute()}: stop it, or give another --data-dir"
+        raise LocalCloudFailed(text) from error
+    except OSError as error:
+        raise LocalCloudFailed(f"the data directory {directory} cannot be used: {reason_of(error)}") from error
+
+
+@contextlib.asynccontextmanager
+async def _child(log_fd: int, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a `roost` command for as long as the block runs; it ends with this process, even by SIGKILL."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "roost.cli.main", *arguments,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log_fd,
+        env=_environment(), start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def _environment() -> Mapping[str, str]:
+    """Return this process's, with the modules where it found them."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+async def _address_of(serve: asyncio.subprocess.Process, log_file: Path, log_begin: int) -> str:
+    assert serve.stdout is not None
+    try:
+        line = await asyncio.wait_for(serve.stdout.readline(), START_TIMEOUT_S)
+    except TimeoutError as error:
+        raise LocalCloudFailed(f"roost serve printed no address within {START_TIMEOUT_S:.0f} s") from error
+    if not line:
+        raise _ended("roost serve", log_file, log_begin)
+    return str(msgspec.json.decode(line)["url"])
+
+
+def _ended(name: str, log_file: Path, log_begin: int) -> LocalCloudFailed:
+    """Return the error of a process that ended, with its own sentence or the end of its log, this run's alone."""
+    lines = log_file.read_bytes()[log_begin:].decode(errors="replace").splitlines()
+    sentences = [line for line in lines if line.startswith("roost: ")]
+    words = "\n".join(sentences[-1:] or lines[-5:]).removeprefix("roost: ")
+    return LocalCloudFailed(f"{name} ended: {words}")

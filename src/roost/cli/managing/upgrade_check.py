@@ -1,0 +1,208 @@
+"""`roost-manage status upgrade-check`: what the next release will require, and in which order servers are built.
+
+Exit status 0: ready; 1: a warning; 2: a failure; 255: the check itself failed. Source: Nova, nova-status.
+"""
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from rich.console import Console
+
+from roost.cli.managing.audit import open_records
+from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
+from roost.cli.settings import read_settings
+from roost.cli.tables import new_table, print_table
+from roost.clients.placement import find_credentials_fault
+from roost.compute.model.work import BuildOrder, Credentials, Heartbeat
+from roost.compute.rules.orders import (
+    LATE,
+    VERSION_BINDS,
+    VERSION_EARLY,
+    count_hosts_below,
+    older_agents,
+    order_of,
+)
+from roost.compute.service import Compute
+from roost.compute.service.cells import count_silent_cells, list_heartbeats
+from roost.compute.service.network_info import find_differing
+from roost.compute.service.orders import count_agent_versions, list_hosts_below
+from roost.network.settings import NetworkSettings
+
+READY, WARNING, FAILURE = 0, 1, 2
+WORDS = {READY: "ready", WARNING: "warning", FAILURE: "failure"}
+HOSTS_SHOWN = 10
+NEXT_RELEASE = "2.0"
+
+
+class CheckResult(Struct, frozen=True, kw_only=True):
+    """One check. result: READY, WARNING or FAILURE. details: sentences for operators."""
+
+    name: str
+    result: int
+    details: str
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What the checks are about.
+
+    hosts_below: by service version, live hosts with an agent below it, some of them: the versions that orders need.
+    conductors: those that are there. silent_cells: cell -> how many hosts. info_differs: how many servers have network
+    info that is not their ports, of the first page. placement_fault: why the Placement service that is used instead of
+    the ledger does not let Roost in; elsewhere: there is one.
+    """
+
+    hosts_by_version: dict[int, int]
+    hosts_below: dict[int, tuple[str, ...]]
+    conductors: tuple[Heartbeat, ...]
+    silent_cells: dict[str, int]
+    info_differs: int
+    settings: NetworkSettings
+    elsewhere: bool = False
+    placement_fault: str | None = None
+    placement_required: bool = False
+
+
+async def upgrade_check(target: LedgerTarget, console: Console, *, config: Path | None, as_json: bool) -> int:
+    """Make all checks and print them; return the exit status. Raises TargetRefused."""
+    settings = read_settings(config)
+    async with open_records(target, config) as records:
+        if records.cloud is None:
+            raise TargetRefused(f"there are no servers in the database of {target.database or target.data_dir}")
+        facts = await _read(records.cloud.compute, settings.network)
+        if records.cloud.elsewhere is not None:
+            fault = await find_credentials_fault(records.cloud.elsewhere)
+            required = settings.placement.credentials == "require"
+            facts = replace(facts, elsewhere=True, placement_fault=fault, placement_required=required)
+        checks = list_checks(facts)
+    status = max(check.result for check in checks)
+    if as_json:
+        rows = [{"name": c.name, "result": WORDS[c.result], "details": c.details} for c in checks]
+        console.file.write(msgspec.json.encode({"result": WORDS[status], "checks": rows}).decode() + "\n")
+        return status
+    table = new_table("check", "result", "details")
+    for check in checks:
+        table.add_row(check.name, WORDS[check.result], check.details)
+    print_table(console, table)
+    return status
+
+
+def list_checks(facts: Facts) -> list[CheckResult]:
+    """Return the checks, in the order in which an upgrade meets them."""
+    order = order_of(facts.hosts_by_version, _credentials(facts))
+    return [
+        _order(order, facts),
+        _promise(order, facts),
+        _credentials_check(facts),
+        _placement_check(facts),
+        _cells(facts),
+        _network_info(facts),
+    ]
+
+
+async def _read(compute: Compute, settings: NetworkSettings) -> Facts:
+    silent_after_s = compute.settings.host_down_after_s
+    return Facts(
+        hosts_by_version=await count_agent_versions(compute),
+        hosts_below={
+            version: tuple(await list_hosts_below(compute, version, limit=HOSTS_SHOWN))
+            for version in (VERSION_BINDS, VERSION_EARLY)
+        },
+        conductors=tuple(beat for beat in await list_heartbeats(compute) if beat.silent_s < silent_after_s),
+        silent_cells=await count_silent_cells(compute),
+        info_differs=len(await find_differing(compute)),
+        settings=settings,
+    )
+
+
+def _credentials(facts: Facts) -> Credentials:
+    """Return the worst of what the conductors found."""
+    refused = [conductor.credentials for conductor in facts.conductors if not conductor.credentials.usable]
+    return refused[0] if refused else Credentials(True)
+
+
+def _order(order: BuildOrder, facts: Facts) -> CheckResult:
+    details = f"Servers are built in the order {order.sentence()}."
+    if older := _older(facts, VERSION_EARLY):
+        details += f" To be replaced: {older}."
+    return CheckResult(name="order of builds", result=READY if order.name == "early" else WARNING, details=details)
+
+
+def _promise(order: BuildOrder, facts: Facts) -> CheckResult:
+    if order.name != LATE.name:
+        details = "An address is claimed before a host is asked to build."
+        return CheckResult(name="addresses are claimed first", result=READY, details=details)
+    refused = [conductor for conductor in facts.conductors if not conductor.credentials.usable]
+    credentials = f"network credentials are missing on {len(refused)} of {len(facts.conductors)} conductors"
+    causes = [cause for cause in (refused and credentials, _older(facts, VERSION_BINDS)) if cause]
+    details = (
+        "Hosts on full segments are left out, but the address is claimed only when the host's agent binds the port: "
+        "of two servers that race for the last one, one is tried elsewhere. That is so on every host, since "
+        f"{', and '.join(causes)}."
+    )
+    return CheckResult(name="addresses are claimed first", result=WARNING, details=details)
+
+
+def _credentials_check(facts: Facts) -> CheckResult:
+    name = "network credentials"
+    if not facts.conductors:
+        return CheckResult(name=name, result=WARNING, details="No conductor is there that could say: start one.")
+    credentials = _credentials(facts)
+    if credentials.usable:
+        return CheckResult(name=name, result=READY, details=f"Every conductor has them. {_announced(facts)}".strip())
+    details = f"A conductor has none: {credentials.reason}. {_announced(facts)}"
+    return CheckResult(name=name, result=WARNING, details=details.strip())
+
+
+def _placement_check(facts: Facts) -> CheckResult:
+    name = "placement credentials"
+    if not facts.elsewhere:
+        return CheckResult(
+            name=name, result=READY, details="Servers are placed by Roost's own ledger, which needs none."
+        )
+    announced = (
+        f'Release {NEXT_RELEASE} does not start without them; [placement] credentials = "require" does so today.'
+    )
+    if facts.placement_fault is None:
+        details = "The Placement service lets Roost in, or is away at the moment."
+        return CheckResult(
+            name=name, result=READY, details=details if facts.placement_required else f"{details} {announced}"
+        )
+    if facts.placement_required:
+        details = f"{facts.placement_fault}: nothing can be placed, and no start succeeds."
+        return CheckResult(name=name, result=FAILURE, details=details)
+    details = f"{facts.placement_fault}: nothing can be placed. {announced}"
+    return CheckResult(name=name, result=WARNING, details=details)
+
+
+def _announced(facts: Facts) -> str:
+    if facts.settings.credentials == "require":
+        return ""
+    return (
+        f'Release {NEXT_RELEASE} does not start a conductor without them; [network] credentials = "require" does '
+        "so today."
+    )
+
+
+def _cells(facts: Facts) -> CheckResult:
+    if not facts.silent_cells:
+        return CheckResult(name="cells", result=READY, details="Every cell has a conductor.")
+    cells = ", ".join(f"{cell} ({count} hosts)" for cell, count in facts.silent_cells.items())
+    details = f"No conductor of {cells} is there: servers there wait, and get no new neighbours."
+    return CheckResult(name="cells", result=FAILURE, details=details)
+
+
+def _network_info(facts: Facts) -> CheckResult:
+    if not facts.info_differs:
+        details = "What is kept with servers of their ports is what the ports are."
+        return CheckResult(name="network info", result=READY, details=details)
+    details = f"{facts.info_differs} servers or more have another than their ports: roost-manage heal_network_info"
+    return CheckResult(name="network info", result=WARNING, details=details)
+
+
+def _older(facts: Facts, below: int) -> str:
+    """Return how many live hosts have an agent below a service version, and which; "" for none."""
+    names, count = facts.hosts_below.get(below, ()), count_hosts_below(facts.hosts_by_version, below)
+    shown = ", ".join([*names, "..."] if count > len(names) else names)
+    return f"{older_agents(count, below=below)} ({shown})" if count else ""

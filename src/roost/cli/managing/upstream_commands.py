@@ -1,0 +1,148 @@
+"""`placement-manage` and `placement-status`: what deployment tools call by upstream Placement's names.
+
+Exit status of `placement-status upgrade check`: 0 all is well, 1 a warning, 2 a failure, 255 it could not be found out.
+Source: upstream Placement, placement-manage(8), placement-status(8); oslo.upgradecheck for the table.
+"""
+
+import asyncio
+import textwrap
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec import Struct
+
+from roost.cli import endings
+from roost.cli.help_text import PlainCommand, PlainGroup, new_program
+from roost.cli.managing.ledger_target import LedgerTarget, open_ledger
+from roost.cli.serving.roles import SCHEMAS
+from roost.platform.database import Database
+from roost.platform.logs import configure_logging
+from roost.platform.migrate import SchemaTooNew, list_missing, list_outdated, upgrade
+from roost.platform.release import head
+
+SUCCESS, WARNING, FAILURE = 0, 1, 2
+WORDS = {SUCCESS: "Success", WARNING: "Warning", FAILURE: "Failure"}
+LINE_WIDTH = 60
+
+DataDir = Annotated[Path | None, typer.Option(help="Where Roost's private PostgreSQL lives.", show_default="./roost")]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database", envvar="ROOST_DATABASE", help="Roost's PostgreSQL: postgresql://user:password@host/name."
+    ),
+]
+PgBin = Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")]
+
+manage_app = new_program("placement-manage", "What upstream's program does, to Roost's database.")
+db_app = typer.Typer(cls=PlainGroup, help="The schema of the ledger.", no_args_is_help=True)
+manage_app.add_typer(db_app, name="db")
+status_app = new_program("placement-status", "What upstream's program says, of Roost's database.")
+upgrade_app = typer.Typer(cls=endings.CheckGroup, help="Before and after an upgrade.", no_args_is_help=True)
+status_app.add_typer(upgrade_app, name="upgrade")
+
+
+class Check(Struct, frozen=True):
+    """What one check found. code: SUCCESS, WARNING or FAILURE."""
+
+    name: str
+    code: int
+    details: str = ""
+
+
+def manage() -> None:
+    """Run `placement-manage`."""
+    manage_app()
+
+
+def status() -> None:
+    """Run `placement-status`."""
+    status_app()
+
+
+@db_app.command("sync", cls=PlainCommand)
+def _sync(data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgBin = None) -> None:
+    """Bring the schemas that there are up to date, the ledger's at least; twice does no harm.
+
+    `roost serve` does so itself when it starts.
+
+    Example: `ROOST_DATABASE=postgresql://roost:PASSWORD@db.example/roost placement-manage db sync`
+    """
+    configure_logging("placement-manage")
+    endings.run(sync(LedgerTarget.choose(data_dir, database, pg_bin)), program="placement-manage")
+
+
+@db_app.command("version", cls=PlainCommand)
+def _version(data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgBin = None) -> None:
+    """Print the last migration of the ledger that this Roost knows, or that the database is not there yet.
+
+    Example: `placement-manage db version --data-dir /var/lib/roost`
+    """
+    configure_logging("placement-manage")
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    check = endings.run(check_schemas(target), program="placement-manage")
+    typer.echo(head("placement") if check.code == SUCCESS else check.details)
+
+
+@db_app.command("online_data_migrations", cls=PlainCommand)
+def _migrate_data() -> None:
+    """Do nothing: Roost's migrations bring the data along.
+
+    Example: `placement-manage db online_data_migrations`
+    """
+
+
+@upgrade_app.command("check", cls=PlainCommand)
+def _check(data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgBin = None) -> None:
+    """Say whether this Roost and its database fit together. Exit status 0: yes; 1: a warning; 2: no; 255: not known.
+
+    Example: `placement-status upgrade check --database postgresql://roost@db.example/roost`
+    """
+    configure_logging("placement-status")
+    target = LedgerTarget.choose(data_dir, database, pg_bin)
+    check = endings.run(check_schemas(target), program="placement-status", failed=endings.FAILED)
+    for line in table([check]):
+        typer.echo(line)
+    raise typer.Exit(check.code)
+
+
+async def sync(target: LedgerTarget) -> None:
+    """Upgrade what the database has. Raises TargetRefused, PostgresError, DatabaseUnavailable, SchemaTooNew."""
+    async with open_ledger(target, create=True) as database:
+        assert database is not None
+        await asyncio.to_thread(upgrade, database.dsn, await _outdated(database))
+
+
+async def check_schemas(target: LedgerTarget) -> Check:
+    """Return whether the schemas are those of this Roost."""
+    name = "Schemas"
+    async with open_ledger(target, create=False) as database:
+        if database is None:
+            return Check(name, FAILURE, "There is no database yet: `placement-manage db sync` makes it.")
+        try:
+            outdated = await _outdated(database)
+        except SchemaTooNew as error:
+            return Check(name, FAILURE, str(error))
+    if outdated:
+        text = f"Not of this version: {', '.join(outdated)}. `placement-manage db sync` brings them up to date."
+        return Check(name, FAILURE, text)
+    return Check(name, SUCCESS)
+
+
+async def _outdated(database: Database) -> list[str]:
+    """Return the schemas to upgrade: the ledger's, and those that are there besides. Raises SchemaTooNew."""
+    missing = await list_missing(database, SCHEMAS)
+    return await list_outdated(database, [name for name in SCHEMAS if name == "placement" or name not in missing])
+
+
+def table(checks: list[Check]) -> list[str]:
+    """Return the lines of the answer, as oslo.upgradecheck prints them."""
+    rows = [["Upgrade Check Results"]]
+    for check in checks:
+        wrapped = textwrap.fill(check.details or "None", LINE_WIDTH, subsequent_indent="  ")
+        rows.append([f"Check: {check.name}", f"Result: {WORDS[check.code]}", f"Details: {wrapped}"])
+    cells = [[part for cell in row for part in cell.splitlines()] for row in rows]
+    width = max(len(line) for row in cells for line in row)
+    border = f"+{'-' * (width + 2)}+"
+    body = [[f"| {line.ljust(width)} |" for line in row] for row in cells]
+    return [border, *(line for row in body for line in (*row, border))]

@@ -1,0 +1,229 @@
+"""What is built from what: with cloud_wiring.py the one place that knows every wing. Nothing is decided here."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from roost.cli.serving import access
+from roost.cli.serving.openstack_metrics import openstack_metrics_route, read_neutron_metrics
+from roost.cli.serving.roles import ProcessConfig, is_placement_alone
+from roost.cli.settings import Settings, read_settings
+from roost.placement import api as placement_api
+from roost.placement.model import NEUTRON_CHANNEL
+from roost.placement.service import audit as ledger_audit
+from roost.placement.service.figures import index_figures
+from roost.placement.service.ledger import Ledger, sync_standard_names
+from roost.placement.service.refresh import prune_changes
+from roost.platform.auth import Policy
+from roost.platform.database import Database
+from roost.platform.drain import Drain
+from roost.platform.env import Env
+from roost.platform.health import Health
+from roost.platform.health_routes import health_routes
+from roost.platform.http import Api, json_response, mount
+from roost.platform.repeat import repeat
+from roost.platform.request_ids import RequestIds
+from roost.platform.request_log import RequestLog
+from roost.platform.telemetry import Telemetry, metrics_route
+from roost.platform.wakeup import Wakeups
+
+if TYPE_CHECKING:
+    from roost.cli.serving.cloud_wiring import CloudParts
+    from roost.clients.neutron import HttpNeutron
+    from roost.platform.keystone import Keystone
+
+PRUNE_CHANGES_S = 60.0
+
+API = Api()
+"""Roost's own paths."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that a process may serve or work with; each service talks to its own schema of one database.
+
+    cloud: None in a process of a placement service alone.
+    """
+
+    database: Database
+    health: Health
+    wakeups: Wakeups
+    telemetry: Telemetry
+    settings: Settings
+    ledger: Ledger
+    policy: Policy
+    keystone: "Keystone | None"
+    cloud: "CloudParts | None"
+    drain: Drain = field(default_factory=Drain)
+    neutron: "HttpNeutron | None" = None
+
+    @classmethod
+    async def wire(cls, database: Database, config: ProcessConfig) -> "Parts":
+        """Build the parts that these services need, on one pool of connections."""
+        settings = read_settings(config.config, placement_url=config.placement_url)
+        if config.cells:
+            settings = replace(settings, conductor=replace(settings.conductor, cells=config.cells))
+        policy_of = partial(
+            access.read_policy, settings=settings, auth=config.auth, policy=config.policy, config=config.config
+        )
+        ledger = Ledger(database, Env(), settings.placement)
+        await sync_standard_names(ledger)
+        wakeups, cloud = Wakeups(database, ()), None
+        if not is_placement_alone(config.services):
+            from roost.cli.serving.cloud_wiring import CloudParts
+            from roost.compute.model.work import CHANNELS
+
+            wakeups = Wakeups(database, CHANNELS)
+            cloud = CloudParts.wire(ledger, wakeups, settings, policy_of("network"), policy_of("compute"))
+        keystone = None
+        if config.auth == "keystone":
+            from roost.platform.keystone import Keystone
+
+            keystone = Keystone(settings.keystone)
+        neutron = None
+        if config.with_neutron and is_placement_alone(config.services):
+            from roost.cli.serving.neutron import make_neutron
+
+            ledger.neutron = neutron = make_neutron(settings)
+            ledger.claim_grace_s = settings.neutron.claim_grace_s
+            ledger.wakeups = wakeups = Wakeups(database, (NEUTRON_CHANNEL,))
+        return cls(
+            database=database,
+            health=Health(database.dsn),
+            wakeups=wakeups,
+            telemetry=Telemetry(
+                config.name,
+                Path(config.metrics_dir) if config.metrics_dir else None,
+                (database.figures, partial(index_figures, ledger), *((keystone.figures,) if keystone else ())),
+            ),
+            settings=settings,
+            ledger=ledger,
+            policy=policy_of("placement", warns=config.role == "api" and config.number == 1),
+            keystone=keystone,
+            cloud=cloud,
+            neutron=neutron,
+        )
+
+    async def close(self) -> None:
+        """Let go of what is held outside of the pool of connections."""
+        self.health.close()
+        if self.keystone:
+            await self.keystone.close()
+        if self.neutron:
+            await self.neutron.close()
+        if self.cloud:
+            await self.cloud.close()
+
+
+def main_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
+    """Return the main listener as clients meet it."""
+    return access.guarded(
+        main_app(config, parts),
+        keystone=parts.keystone,
+        auth=config.auth,
+        policy=config.policy,
+        services=config.services,
+        proxy=parts.settings.proxy,
+        cors=parts.settings.cors,
+        log=config.log,
+    )
+
+
+def main_app(config: ProcessConfig, parts: Parts) -> Starlette:
+    """Return the main listener: each service below its name, and at the root too if it is alone."""
+    apis: dict[str, Callable[[], list[Route]]] = {"placement": lambda: placement_api.routes(parts.ledger, parts.policy)}
+    if parts.cloud is not None:
+        apis |= parts.cloud.apis()
+    served = [service for service in config.services if service in apis]
+    routes: list[BaseRoute] = [*health_routes(parts.health, parts.drain), metrics_route(parts.telemetry)]
+    addresses = parts.cloud.address_metrics if parts.cloud else None
+    if parts.neutron:
+        addresses = partial(read_neutron_metrics, parts.ledger)
+    routes.append(openstack_metrics_route(parts.ledger, addresses))
+    if "compute" in served:
+        routes.append(_agent_announcement(config))
+    routes += [mount(f"/{service}", apis[service]()) for service in served]
+    routes += apis[served[0]]() if len(served) == 1 else [API.not_found()]
+    return _application(parts, routes)
+
+
+def agent_app(parts: Parts) -> Starlette:
+    """Return the listener of the agents, whose held polls would use up the main one's connections."""
+    assert parts.cloud is not None
+    agents = mount("/agent/v1", parts.cloud.agent_routes())
+    health = health_routes(parts.health, parts.drain)
+    return _application(parts, [*health, metrics_route(parts.telemetry), agents, API.not_found()])
+
+
+def agent_listener(config: ProcessConfig, parts: Parts) -> ASGIApp:
+    """Return the listener of the agents as they meet it."""
+    assert parts.cloud is not None
+    app: ASGIApp = agent_app(parts)
+    if config.auth != "none":
+        app = parts.cloud.agents_only(app)
+    if config.log.requests:
+        app = RequestLog(app, config.log, quiet=True)
+    return RequestIds(app)
+
+
+def _application(parts: Parts, routes: Sequence[BaseRoute]) -> Starlette:
+    """Return a listener's application. Targets that are no path (`CONNECT host:port`) are answered 501."""
+    application = Starlette(routes=routes)
+    application.router.redirect_slashes = False
+    application.router.default = API.no_path
+    application.state.request_timeout_s = parts.settings.api.request_timeout_s
+    return application
+
+
+def background_tasks(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
+    """Return what a process of this role does besides answering requests; none of these ever returns."""
+    return [
+        parts.wakeups.run(),
+        parts.telemetry.run(),
+        repeat(lambda: prune_changes(parts.database), "pruning the journal of changes", interval_s=PRUNE_CHANGES_S),
+        *_ledger_audits(config, parts),
+        *_neutron_polls(config, parts),
+        *(parts.cloud.background_tasks(config.role) if parts.cloud else []),
+    ]
+
+
+def _ledger_audits(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
+    """Return the audits of a process that reconciles: of a placement service alone, its first worker does."""
+    alone = is_placement_alone(config.services) and config.number == 1
+    elsewhere = bool(parts.settings.placement_client.url) and "placement" not in config.services
+    if elsewhere or (config.role not in ("conductor", "reconciler") and not alone):
+        return []
+    audit = partial(ledger_audit.reconcile, parts.ledger)
+    return [repeat(audit, "auditing the ledger", interval_s=parts.settings.placement.audit_s)]
+
+
+def _neutron_polls(config: ProcessConfig, parts: Parts) -> list[Coroutine[Any, Any, None]]:
+    """Return the poller of Neutron, in the first worker of a server that was told to; one of all servers' polls."""
+    if parts.neutron is None or config.number != 1:
+        return []
+    from roost.cli.serving.neutron import NeutronPoll, make_listener
+
+    settings = parts.settings.neutron
+    return [NeutronPoll(parts.ledger, parts.neutron, settings, make_listener(settings)).run()]
+
+
+def _agent_announcement(config: ProcessConfig) -> Route:
+    """Return the route that says where agents ask: at the client's name for this host, or where their listener is."""
+
+    async def answer(request: Request) -> Response:
+        host = config.agent_host
+        if host in ("0.0.0.0", "::"):
+            host = request.url.hostname or host
+        scheme = "http" if config.tls is None else "https"
+        return json_response({"url": f"{scheme}://{host}:{config.agent_port}/agent/v1"})
+
+    return API.route("/agent/v1", {"GET": answer})
