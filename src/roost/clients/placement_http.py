@@ -17,9 +17,9 @@ import msgspec
 import structlog
 
 from roost.platform.errors import BadRequest, DatabaseUnavailable, reason_of
+from roost.platform.http_sessions import new_session, trust
 from roost.platform.keystone import credentials_body
 from roost.platform.settings import PlacementClientSettings
-from roost.platform.tls import client_context
 
 log = structlog.get_logger()
 
@@ -278,11 +278,9 @@ class PlacementHttp:
     def _get_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             settings = self._settings
-            verified = False if settings.insecure else client_context(settings.cafile or None, None, None) or True
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=settings.connections_max, keepalive_timeout=KEPT_S, ssl=verified),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=settings.timeout_s),
+            tls = trust(settings.cafile, insecure=settings.insecure)
+            self._session = new_session(
+                timeout_s=settings.timeout_s, connections_max=settings.connections_max, tls=tls, kept_s=KEPT_S
             )
         return self._session
 

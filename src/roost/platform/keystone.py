@@ -10,7 +10,6 @@ is answered when.
 
 import asyncio
 import re
-import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +27,7 @@ from starlette.datastructures import Headers
 
 from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
 from roost.platform.errors import reason_of
+from roost.platform.http_sessions import new_session, trust
 from roost.platform.metrics import TOKENS
 from roost.platform.settings import KeystoneSettings, PlacementClientSettings
 
@@ -259,7 +259,8 @@ class Keystone:
         if self._clock() < self._down_until_s:
             raise AuthenticationUnavailable("Keystone does not answer.")
         if self._session is None:
-            self._session = _session(self._settings)
+            tls = trust(self._settings.cafile, insecure=self._settings.insecure)
+            self._session = new_session(timeout_s=self._settings.timeout_s, connections_max=CONNECTIONS_MAX, tls=tls)
         try:
             async with self._session.request(
                 method,
@@ -308,13 +309,3 @@ def credentials_body(settings: KeystoneSettings | PlacementClientSettings) -> di
     user = {"name": settings.username, "password": settings.password, "domain": {"name": settings.user_domain_name}}
     project = {"name": settings.project_name, "domain": {"name": settings.project_domain_name}}
     return {"auth": {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": {"project": project}}}
-
-
-def _session(settings: KeystoneSettings) -> aiohttp.ClientSession:
-    verified: ssl.SSLContext | bool = True
-    if settings.insecure:
-        verified = False
-    elif settings.cafile:
-        verified = ssl.create_default_context(cafile=settings.cafile)
-    connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ssl=verified)
-    return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=settings.timeout_s))
