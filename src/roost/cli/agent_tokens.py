@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 
 from roost.cli.ledger_target import LedgerTarget, open_existing, outdated
-from roost.cli.tables import new_table, print_table
+from roost.cli.tables import print_rows
 from roost.compute.service import agent_tokens as service
 from roost.platform.database import Database
 from roost.platform.migrate import list_outdated
@@ -35,13 +35,13 @@ async def list_tokens(target: LedgerTarget, console: Console, *, as_json: bool) 
     if not tokens:
         console.print("There are no agent tokens.")
         return
-    table = new_table("id", "name", "hosts", "created", "last used", "revoked")
+    rows = []
     for token in tokens:
         revoked = "" if token.revoked_at is None else f"{token.revoked_at:%Y-%m-%d %H:%M}"
         last_used = "never" if token.last_used_on is None else f"{token.last_used_on:%Y-%m-%d}"
         created = f"{token.created_at:%Y-%m-%d %H:%M}"
-        table.add_row(token.id, token.name, ", ".join(token.hosts), created, last_used, revoked)
-    print_table(console, table)
+        rows.append((token.id, token.name, ", ".join(token.hosts), created, last_used, revoked))
+    print_rows(console, ("id", "name", "hosts", "created", "last used", "revoked"), rows)
 
 
 async def revoke(target: LedgerTarget, token_id: str, *, as_json: bool) -> None:

@@ -1,6 +1,6 @@
 """Tables for people: one look in all commands, and plain lines where a program or a file reads them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -34,3 +34,13 @@ def print_table(console: Console, table: Table) -> None:
     with console.capture() as captured:
         console.print(table)
     console.file.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def print_rows(
+    console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[str] = ()
+) -> None:
+    """Print a table of these rows."""
+    table = new_table(*headings, numbers=numbers)
+    for row in rows:
+        table.add_row(*row)
+    print_table(console, table)
