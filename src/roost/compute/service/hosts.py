@@ -117,9 +117,7 @@ async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:
         await compute.placement.ensure_providers([provider_state(row.host, ratios[row.host.name]) for row in rows])
     except (Conflict, BadRequest) as refusal:
         if len(rows) == 1:
-            log.warning(
-                "the ledger refuses a host, so no server goes there", host=rows[0].host.name, reason=str(refusal)
-            )
+            log.warning("the ledger refuses a host, so no server goes there", host=names[0], reason=str(refusal))
             return set()
         half = len(rows) // 2
         return await _publish(compute, rows[:half]) | await _publish(compute, rows[half:])
@@ -142,10 +140,8 @@ def provider_state(host: Host, ratios: Mapping[str, float]) -> ProviderState:
         uuid=host.provider_uuid,
         name=host.name,
         inventories={
-            resource_class: Inventory(
-                total=total, max_unit=total, allocation_ratio=ratios.get(resource_class, ALLOCATION_RATIO)
-            )
-            for resource_class, total in amounts.items()
+            name: Inventory(total=total, max_unit=total, allocation_ratio=ratios.get(name, ALLOCATION_RATIO))
+            for name, total in amounts.items()
             if total > 0
         },
         # Other inventories are an operator's, such as CUSTOM_GPU, for flavors that ask for them.
