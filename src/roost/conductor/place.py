@@ -55,7 +55,6 @@ Tried = tuple[Request, Candidates | None]
 
 async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """Claim each server with its ports, or end it in ERROR with the reason why no host has room."""
-    conductor = lease.conductor
     searches, changes = await begin_searches(lease, builds)
     networks = await _read_networks(lease, searches)
     await adopt_claims(lease, [search for search in searches if not search.overtaken], networks)
@@ -71,7 +70,7 @@ async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     ports = {search.server_id: search.ports for search in searches}
     advanced = await lease.advance(builds, changes, ports=ports)
     if any(change.stage is not Stage.PLACE and not change.keep for change in changes):
-        conductor.compute.wake(WORK_CHANNEL)  # conductors of other cells go on with these
+        lease.conductor.compute.wake(WORK_CHANNEL)  # conductors of other cells go on with these
     await release_claims(lease, [search for search in searches if search.server_id in advanced.lost])
     return advanced.going_on
 

@@ -276,16 +276,9 @@ async def _lock_providers(
     tx: Connection, binds: Sequence[seam.PortBind], found: Mapping[str, Port]
 ) -> dict[str, ReachableSubnets]:
     """What the binds need to know: all providers' reach, and the subnets, locked, where an address is wanted."""
-    assigning = {
-        bind.provider_uuid
-        for bind in binds
-        if bind.provider_uuid and bind.port_id in found and not found[bind.port_id].addresses
-    }
-    anywhere = {
-        found[bind.port_id].network_id
-        for bind in binds
-        if bind.port_id in found and bindings.needs_automatic(bind, found[bind.port_id])
-    }
+    binds_with_ports = [(bind, found[bind.port_id]) for bind in binds if bind.port_id in found]
+    assigning = {bind.provider_uuid for bind, port in binds_with_ports if bind.provider_uuid and not port.addresses}
+    anywhere = {port.network_id for bind, port in binds_with_ports if bindings.needs_automatic(bind, port)}
     holding = {port.provider_uuid for port in found.values() if port.provider_uuid}
     locked = await addresses.lock_provider_subnets(tx, sorted(assigning), sorted(anywhere))
     reach = await subnets.list_providers(tx, sorted(assigning | holding | locked.keys()))
