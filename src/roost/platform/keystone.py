@@ -173,19 +173,13 @@ class Keystone:
             raise Unauthorized
         key = (blake2b(token.encode(), digest_size=16).digest(), allow_expired)
         verdict = self._remembered(key)
-        if verdict is not None:
-            TOKENS.labels("cached").inc()
-        else:
-            lock = self._asking.get(key)
-            if lock is None:
-                lock = self._asking[key] = asyncio.Lock()
+        if verdict is None:
+            lock = self._asking.setdefault(key, asyncio.Lock())
             async with lock:
                 verdict = self._remembered(key)  # of who held the lock before
                 if verdict is None:
                     verdict = await self._ask_and_count(token, allow_expired=allow_expired)
                     self._remember(key, verdict)
-                else:
-                    TOKENS.labels("cached").inc()
         if verdict.caller is None:
             raise Unauthorized
         return verdict.caller
@@ -198,6 +192,7 @@ class Keystone:
                 continue
             if verdict.caller is None or key[1] or self._now() < verdict.expires_at:
                 verdicts.move_to_end(key)
+                TOKENS.labels("cached").inc()
                 return verdict
         return None
 
