@@ -29,7 +29,7 @@ async def adopt(
     as_json: bool = False,
     give_back_all: bool = False,
 ) -> int:
-    """Do one round with Neutron, print what differed; returns the exit status.
+    """Run one round with Neutron, print what differed; returns the exit status.
 
     Raises BadRequest for a configuration without Neutron, TargetRefused where there is no ledger of this version.
     """

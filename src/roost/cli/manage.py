@@ -233,7 +233,7 @@ def _destroy_guest(
     config: ConfigFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
 ) -> None:
-    """Have a host destroy a guest that this database does not know: an audit's `guest-unknown`.
+    """Order a host to destroy a guest that this database does not know: an audit's `guest-unknown`.
 
     Such a guest is left by the restore of an older database. It runs, and has addresses that Roost may believe free.
 

@@ -344,7 +344,7 @@ class _Reading:
         return generations
 
     def _mark_moved(self) -> None:
-        """Have providers read again that name a consumer which says otherwise, or are not named by one."""
+        """Mark providers to be read again that name a consumer which says otherwise, or are not named by one."""
         moved = {
             uuid
             for uuid, provider in self._providers.items()

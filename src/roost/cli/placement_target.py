@@ -51,7 +51,7 @@ class Target:
             raise SourceRefused(text)
 
     async def write(self, plan: ExportPlan) -> None:
-        """Do all of the plan, in its order."""
+        """Write all of the plan, in its order."""
         for name in plan.classes_new:
             await self._call(Kind.RESOURCE_CLASS, name, "PUT", f"/resource_classes/{name}")
         for name in plan.traits_new:
@@ -125,7 +125,7 @@ class Target:
         await self._put(Kind.PROVIDER, uuid, f"{path}/{part}", body)
 
     async def _claim(self, consumer: ConsumerState) -> None:
-        """Have a consumer hold this and nothing else, at whatever generation it has."""
+        """Write that a consumer holds this and nothing else, at whatever generation it has."""
         path = f"/allocations/{consumer.consumer_uuid}"
         typed = {} if consumer.consumer_type is None else {"consumer_type": consumer.consumer_type}
         generation_told: int | None = None

@@ -70,14 +70,14 @@ class AccessLog:
         self._requests_at_refusal = 0
 
     def note_refusal(self, refusal: PlacementClosed, *, requests: int) -> None:
-        """Note that a request was refused. requests: how many were sent until now."""
+        """Record that a request was refused. requests: how many were sent until now."""
         if self._refused is None:
             self._refused = refusal.operation
             log.warning("the ledger elsewhere refuses Roost's credentials: servers wait in BUILD", reason=str(refusal))
         self._requests_at_refusal = requests
 
     def note_answer(self, operation: str, *, requests: int) -> None:
-        """Note that an operation was answered. requests: how many were sent when it began; older ones say nothing."""
+        """Record that an operation was answered. requests: how many were sent when it began; older ones say nothing."""
         if self._refused in ("", operation) and requests >= self._requests_at_refusal:
             self._refused = None
             log.info("the ledger elsewhere lets Roost in again")

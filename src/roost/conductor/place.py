@@ -250,7 +250,7 @@ async def _refuse(
     searches: Sequence[HostSearch],
     networks: Mapping[str, NetworkView],
 ) -> None:
-    """Let those go that may leave their segment, and tell the others why: no host has room."""
+    """Free those that may leave their segment, and end the others with the reason: no host has room."""
     may_leave = [search for search in searches if _may_leave(search)]
     final = [search for search in searches if search not in may_leave]
     await _leave_segments(lease, may_leave, networks)
@@ -259,7 +259,7 @@ async def _refuse(
 
 
 async def _leave_segments(lease: Lease, searches: Sequence[HostSearch], networks: Mapping[str, NetworkView]) -> None:
-    """Give up the addresses that hold the servers to their segments; a search whose ports are refused then is over."""
+    """Unassign the addresses that hold the servers to their segments; a search whose ports are refused then is over."""
     for search in searches:
         search.leaving = True
         if may_readdress(search.build.work):

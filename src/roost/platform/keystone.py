@@ -163,7 +163,7 @@ class Keystone:
             return self._own_token
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 
@@ -185,7 +185,7 @@ class Keystone:
         return verdict.caller
 
     def _remembered(self, key: Key) -> _Verdict | None:
-        """Return a verdict that still counts."""
+        """Return a verdict that still counts, and count that it was not asked for."""
         for verdicts in (self._good, self._refused):
             verdict = verdicts.get(key)
             if verdict is None or self._clock() >= verdict.good_until_s:

@@ -360,7 +360,7 @@ class ClaimClient(Protocol):
         """
 
     async def release(self, consumer_uuids: Sequence[str], *, generations: Mapping[str, int] | None = None) -> None:
-        """Give back all that the consumers hold; with generations, only of those that are still at theirs.
+        """Release all that the consumers hold; with generations, only of those that are still at theirs.
 
         Remote: DELETE /allocations/{consumer_uuid}; with a generation PUT /allocations/{consumer_uuid} of nothing.
         """

@@ -42,7 +42,7 @@ def provider_uuid_of(host: str) -> str:
 
 
 async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, agent: AgentIdentity | None) -> list[Host]:
-    """Have these hosts, of this size, with their providers and networks; in the order of the names.
+    """Write these hosts, with their providers and networks; return them in the order of the names.
 
     agent: who serves them and takes the lease on each; None where a cloud file declares them, which no later report
     of an agent overrules. Of two reports of one host the later counts.
@@ -174,12 +174,12 @@ async def disable_host(compute: Compute, name: str, *, reason: str | None = None
 
 
 async def enable_host(compute: Compute, name: str, *, by: Requester | None = None) -> Host:
-    """Let the host take servers again. Raises HostNotFound."""
+    """Enable the host, so that it takes servers again. Raises HostNotFound."""
     return await _set_state(compute, name, disabled=False, by=by)
 
 
 async def force_down(compute: Compute, name: str, forced_down: bool, *, by: Requester | None = None) -> Host:
-    """Note that nothing runs there any more, as an operator vouches, or take that back; it takes no server meanwhile.
+    """Record that nothing runs there any more, as an operator vouches, or take that back; it takes no server meanwhile.
 
     Raises HostNotFound.
     """

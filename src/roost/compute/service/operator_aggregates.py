@@ -175,7 +175,7 @@ async def _lock(tx: Connection, aggregate_id: int) -> HostAggregate:
 async def _announce(
     compute: Compute, tx: Connection, change: AggregateChange, aggregate_id: int, by: Requester | None
 ) -> None:
-    """Tell of the change, where anybody is told."""
+    """Notify of the change, where anybody is notified."""
     if compute.outbox is not None:
         await announce_aggregates(compute, tx, change, await store.list_host_aggregates(tx, aggregate_id), by)
 
@@ -205,7 +205,7 @@ async def _refuse_conflict(
 
 
 async def _publish(compute: Compute, aggregate: HostAggregate, hosts: Sequence[str]) -> None:
-    """Tell placement of the members now; what cannot be told stays wanted, and is told by a later round."""
+    """Publish the members to placement now; what cannot be told stays wanted, and is told by a later round."""
     try:
         await _in_time(publish_hosts(compute, hosts))
     except (RoostError, TimeoutError, OSError) as error:

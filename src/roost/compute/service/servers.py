@@ -251,7 +251,7 @@ async def list_servers(
 async def delete_server(
     compute: Compute, server_id: str, *, may_be_locked: bool = True, by: Requester | None = None
 ) -> None:
-    """Have the server deleted, at whatever stage it is; again is fine. Raises ServerNotFound, ActionRefused."""
+    """Order the server's delete, at whatever stage it is; again is fine. Raises ServerNotFound, ActionRefused."""
     async with compute.database.transaction() as tx:
         states = await watch_states(compute, tx, [server_id], by)
         mark = (await store.want_delete(tx, [server_id])).get(server_id)

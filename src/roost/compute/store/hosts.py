@@ -81,7 +81,7 @@ WHERE host.name = done.name RETURNING host.published < host.wanted AS behind, ho
 
 
 async def mark_hosts_published(tx: Connection, rows: Sequence[HostRow]) -> set[str]:
-    """Note that the states in these rows are published; return the hosts that are behind nevertheless."""
+    """Record that the states in these rows are published; return the hosts that are behind nevertheless."""
     names, states = [row.host.name for row in rows], [row.state_wanted for row in rows]
     return {row["name"] for row in await tx.fetch(MARK_PUBLISHED, names, states) if row["behind"]}
 
@@ -97,7 +97,7 @@ RETURNING name"""
 
 
 async def note_silent_hosts(tx: Connection, *, silent_after_s: float) -> list[str]:
-    """Note that hosts which were not heard of for so long are silent; their names."""
+    """Record that hosts which were not heard of for so long are silent; return their names."""
     return sorted(row["name"] for row in await tx.fetch(NOTE_SILENT, timedelta(seconds=silent_after_s)))
 
 

@@ -104,7 +104,7 @@ async def release_ports(networks: Networks, servers: Sequence[seam.ServerNics], 
 async def release_server_ports(
     networks: Networks, server_ids: Sequence[str], port_ids: Sequence[str], *, restore: bool
 ) -> int:
-    """Give back all ports of the servers; of port_ids only those that are the servers'. Returns how many there were."""
+    """Release all ports of the servers; of port_ids only those that are the servers'. Returns how many there were."""
     going = set(server_ids)
     async with networks.database.transaction() as tx:
         found = await ports.lock_server_ports(tx, port_ids, server_ids)
@@ -247,7 +247,7 @@ async def _bind_batch(
 async def _assign(
     networks: Networks, tx: Connection, assigning: Mapping[str, Assignment], server_by_port: Mapping[str, str | None]
 ) -> dict[str, tuple[str, ...]]:
-    """Give the ports, which have none, their addresses: all or none. Returns what each has, of those that got them."""
+    """Assign addresses to the ports, which have none: all or none. Returns what each has, of those that got them."""
     given, change = await assignments.hand_out(networks, tx, [d for a in assigning.values() for d in a.demands])
     written = [item for item in given if item is not None]
     inserted = await addresses.insert(tx, written, [server_by_port[item.port_id] for item in written])

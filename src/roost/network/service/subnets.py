@@ -212,7 +212,7 @@ async def finish_subnet(networks: Networks, subnet_id: str) -> None:
 
 
 async def _is_claimed(networks: Networks, subnet: Subnet) -> bool:
-    """Tell the ledger; whether more is claimed than is left without the subnet."""
+    """Publish the subnet's providers; return whether more is claimed than is left without the subnet."""
     refusing = await publications.publish(networks, [subnet.provider_uuid])
     usages = await networks.placement.list_usages([subnet.provider_uuid])
     return bool(refusing) or any(
