@@ -5,8 +5,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 WIDTH_WITHOUT_TERMINAL = 200
+SENTENCES_SHOWN = 10
 
 
 def table_console() -> Console:
@@ -44,3 +46,11 @@ def print_rows(
     for row in rows:
         table.add_row(*row)
     print_table(console, table)
+
+
+def print_some(console: Console, sentences: Sequence[str]) -> None:
+    """Print the first sentences, and how many more there are."""
+    for sentence in sentences[:SENTENCES_SHOWN]:
+        console.print(Text(sentence, style="yellow"))
+    if len(sentences) > SENTENCES_SHOWN:
+        console.print(Text(f"... and {len(sentences) - SENTENCES_SHOWN:,} more like it: --json has them all."))
