@@ -4,6 +4,7 @@ It implements roost.seams.neutron.NeutronClient itself, and serves the same list
 Source: Networking API v2.0. Neutron is not Roost's, so a stand-in of it is allowed.
 """
 
+import ssl
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -37,12 +38,13 @@ class FakeNeutron:
     pages: bool = True
     pages_max: int = 1000
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    tls: ssl.SSLContext | None = None
     port: int = 0
     _now: int = 0
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}"
 
     def add_network(self, sizes: dict[str, int], *, enable_dhcp: bool = False) -> str:
         """A network with these segments, each with a subnet of so many addresses beside its gateway; its id."""
@@ -188,7 +190,7 @@ class FakeNeutron:
         app.router.add_get("/v2.0/{name}", self._list)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", self.port).start()
+        await web.TCPSite(runner, "127.0.0.1", self.port, ssl_context=self.tls).start()
         self.port = runner.addresses[0][1]
         try:
             yield

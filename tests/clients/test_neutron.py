@@ -151,7 +151,8 @@ async def test_what_is_no_list_is_named(answer: web.Response, says: str) -> None
     [
         ({}, "url is needed, in the file of --config or as ROOST_NEUTRON_URL: expected an address"),
         ({"url": "neutron:9696"}, "url 'neutron:9696': expected an address: http://neutron.example:9696"),
-        ({"url": "http://n", "cafile": "/no/such"}, "cafile: there is no file /no/such"),
+        ({"url": "http://n", "cafile": "/no/such"}, r"\[neutron\] cafile /no/such: No such file"),
+        ({"url": "http://n", "cafile": __file__}, "expected certificates in PEM"),
     ],
 )
 def test_settings_that_cannot_work_name_the_option(settings: dict[str, str], says: str) -> None:

@@ -696,6 +696,7 @@ def test_every_part_of_a_query_has_its_parameter() -> None:
         ({"username": "u", "password": "p"}, "auth_url is needed"),
         ({"username": "u", "token": "t", "auth_url": "http://k"}, "expected one of"),
         ({"cafile": "/no/such"}, r"\[placement_client\] cafile /no/such: No such file"),
+        ({"cafile": __file__}, "expected certificates in PEM"),
     ],
 )
 def test_settings_that_cannot_work_are_named(options: Any, sentence: str) -> None:

@@ -5,6 +5,7 @@ compared with Keystone 30.
 """
 
 import asyncio
+import ssl
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field
@@ -50,12 +51,13 @@ class FakeKeystone:
     own_roles: tuple[str, ...] = ("service",)
     delay_s: float = 0
     status: int | None = None
+    tls: ssl.SSLContext | None = None
     port: int = 0
     _runner: web.AppRunner | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
         """Serve, on the same port as before if there was one."""
@@ -64,7 +66,7 @@ class FakeKeystone:
         app.router.add_get("/v3/auth/tokens", self._validate)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True, ssl_context=self.tls)
         await site.start()
         self.port = self._runner.addresses[0][1]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from starlette.datastructures import Headers
+from tests.authority import Authority
 from tests.platform.asgi import ask, say_who
 from tests.platform.fake_keystone import DOMAIN, FakeKeystone
 
@@ -326,7 +327,11 @@ async def test_the_address_is_taken_with_and_without_version(fake: FakeKeystone,
             },
             "either username and password",
         ),
-        ({**ENOUGH, "auth_url": "https://k", "cafile": "/nosuch.pem"}, "cafile: there is no file /nosuch.pem"),
+        (
+            {**ENOUGH, "auth_url": "https://k", "cafile": "/nosuch.pem"},
+            r"\[keystone\] cafile /nosuch.pem: No such file",
+        ),
+        ({**ENOUGH, "auth_url": "https://k", "cafile": __file__}, "expected certificates in PEM"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(options: dict[str, str], said: str) -> None:
@@ -335,8 +340,7 @@ def test_settings_that_cannot_work_are_refused(options: dict[str, str], said: st
 
 
 def test_settings_that_can_work_are_not(tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").touch()
-    KeystoneSettings(auth_url="https://k:5000", cafile=str(tmp_path / "ca.pem"), **ENOUGH).check()
+    KeystoneSettings(auth_url="https://k:5000", cafile=Authority(tmp_path).cert, **ENOUGH).check()
     KeystoneSettings(
         auth_url="https://k/identity/v3", application_credential_id="x", application_credential_secret="y"
     ).check()

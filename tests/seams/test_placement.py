@@ -14,6 +14,7 @@ from roost.seams.placement import (
     add_allocations,
     covers_allocations,
     same_allocations,
+    show_allocations,
     subtract_allocations,
 )
 
@@ -62,6 +63,19 @@ SEGMENT = {"segment": {"IPV4_ADDRESS": 1}}
 def test_allocations_add_up(parts: tuple[Allocations, ...], total: Allocations) -> None:
     assert add_allocations(*parts) == total
     assert HOST == {"host": {"VCPU": 2, "DISK_GB": 9}}, "what was given is as it was"
+
+
+@pytest.mark.parametrize(
+    ("allocations", "words"),
+    [
+        ({}, "nothing"),
+        (HOST, "2 VCPU of host, 9 DISK_GB of host"),
+        ({**SEGMENT, **HOST}, "2 VCPU of host, 9 DISK_GB of host, 1 IPV4_ADDRESS of segment"),
+    ],
+    ids=["nothing", "of one", "by provider"],
+)
+def test_allocations_are_said_by_provider(allocations: Allocations, words: str) -> None:
+    assert show_allocations(allocations) == words
 
 
 @pytest.mark.parametrize(

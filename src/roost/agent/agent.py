@@ -209,7 +209,7 @@ class Agent:
             await asyncio.wait_for(self._told.wait(), timeout_s)
 
     async def release(self, timeout_s: float) -> None:
-        """Let other agents have the hosts, if the API takes that in time; otherwise the leases run out."""
+        """Release the hosts to other agents, if the API takes that in time; otherwise the leases run out."""
         if self._lease.ever_held:
             with contextlib.suppress(TimeoutError, Refused):
                 body = ReleaseBody(agent=self._agent)
@@ -327,7 +327,7 @@ class Agent:
                 return True  # otherwise it was confirmed long ago: the host may have been given up since
 
     async def _change(self, order: GuestOrder) -> None:
-        """Have the guest in another state; what brings its NICs up is begun as a launch is."""
+        """Bring the guest into another state; what brings its NICs up is begun as a launch is."""
         if order.desired in NICS_UP and not await self._begin(order):
             return
         try:
@@ -376,7 +376,7 @@ class Agent:
     # Reporting.
 
     async def _report(self, order: GuestOrder, state: GuestState, message: str = "") -> ReportAnswer:
-        """Tell it, with others if there are any, and again until there is an answer, by who serves the host."""
+        """Report it, with others if there are any, and again until there is an answer, by who serves the host."""
         report = GuestReport(
             server_id=order.server_id,
             host=order.host,

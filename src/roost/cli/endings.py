@@ -73,7 +73,7 @@ class StatusCommand(PlainCommand):
 
 @contextmanager
 def _every_end_has_a_status(*, usage: int) -> Iterator[None]:
-    """Give wrong usage, which Click shows, the status `usage`, and an unexpected error FAILED."""
+    """End wrong usage, which Click shows, with the status `usage`, and an unexpected error with FAILED."""
     try:
         yield
     except (typer.Exit, typer.Abort):

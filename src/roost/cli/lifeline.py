@@ -8,7 +8,7 @@ import time
 
 
 def end_with_stdin(*, patience_s: float) -> None:
-    """Have this process get SIGTERM when its standard input ends, and cut it off if it does not end in time."""
+    """Send this process SIGTERM when its standard input ends, and cut it off if it does not end in time."""
     threading.Thread(target=_wait_for_the_end, args=(patience_s,), daemon=True).start()
 
 

@@ -396,7 +396,7 @@ def _stopped_text(data_dir: Path) -> str:
 
 
 def _begin(name: str, *, until_stdin_ends: bool, log: LogSettings = LOG_DEFAULTS) -> None:
-    """Have the logs of a command that stays, and its end."""
+    """Set up the logs of a command that stays, and its end."""
     check_crash_point(CRASH_POINTS)
     try:
         configure_logging(name, log)

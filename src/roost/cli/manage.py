@@ -19,7 +19,16 @@ from roost.cli.endings import FAILED, CheckGroup, StatusCommand
 from roost.cli.help_text import PlainCommand, PlainGroup, new_program
 from roost.cli.managing.agent_token_commands import agent_token_app
 from roost.cli.managing.ledger_target import LedgerTarget
-from roost.cli.managing.manage_options import ConfigFile, DatabaseUrl, DataDir, PgBin, run_manage, run_with_status
+from roost.cli.managing.manage_options import (
+    ConfigFile,
+    DatabaseUrl,
+    DataDir,
+    DifferencesAsJson,
+    DryRun,
+    PgBin,
+    run_manage,
+    run_with_status,
+)
 from roost.cli.tables import table_console
 from roost.platform.errors import BadRequest
 from roost.platform.logs import configure_logging
@@ -55,7 +64,7 @@ def _import_placement(
     data_dir: DataDir = None,
     database: DatabaseUrl = None,
     pg_bin: PgBin = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what differs; write nothing.")] = False,
+    dry_run: DryRun = False,
     delete: Annotated[
         bool, typer.Option("--delete", help="Remove what only Roost has: providers, consumers, custom names.")
     ] = False,
@@ -69,7 +78,7 @@ def _import_placement(
     ca_file: Annotated[
         str | None, typer.Option(envvar="OS_CACERT", help="Certificates to trust, for an https source and Keystone.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every difference as one JSON object.")] = False,
+    as_json: DifferencesAsJson = False,
 ) -> None:
     """Make Roost's ledger the same as another Placement's, read over its API.
 
@@ -103,7 +112,7 @@ def _export_placement(
     data_dir: DataDir = None,
     database: DatabaseUrl = None,
     pg_bin: PgBin = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what differs; write nothing.")] = False,
+    dry_run: DryRun = False,
     delete: Annotated[
         bool, typer.Option("--delete", help="Remove what only the other has: providers, consumers, custom names.")
     ] = False,
@@ -114,7 +123,7 @@ def _export_placement(
     ca_file: Annotated[
         str | None, typer.Option(envvar="OS_CACERT", help="Certificates to trust, for an https target and Keystone.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every difference as one JSON object.")] = False,
+    as_json: DifferencesAsJson = False,
 ) -> None:
     """Make another Placement hold what Roost holds, over its API: the way back.
 
@@ -190,11 +199,11 @@ def _adopt(
     database: DatabaseUrl = None,
     pg_bin: PgBin = None,
     config: ConfigFile = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what differs; write nothing.")] = False,
+    dry_run: DryRun = False,
     give_back_all: Annotated[
         bool, typer.Option("--give-back-all", help="Believe Neutron also where it lists no port for most claims.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every difference as one JSON object.")] = False,
+    as_json: DifferencesAsJson = False,
 ) -> None:
     """Make the ledger count the addresses that a running Neutron's ports have, as `roost serve --with-neutron` does.
 
@@ -224,7 +233,7 @@ def _destroy_guest(
     config: ConfigFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask first.")] = False,
 ) -> None:
-    """Have a host destroy a guest that this database does not know: an audit's `guest-unknown`.
+    """Order a host to destroy a guest that this database does not know: an audit's `guest-unknown`.
 
     Such a guest is left by the restore of an older database. It runs, and has addresses that Roost may believe free.
 
@@ -250,7 +259,7 @@ def _sync_aggregates(
     prune: Annotated[
         bool, typer.Option("--prune", help="Also take providers out of aggregates that Roost put them into.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what differs; write nothing.")] = False,
+    dry_run: DryRun = False,
     host: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this host; may be repeated.")] = None,
     aggregate: Annotated[
         list[str] | None, typer.Option(metavar="NAME|UUID", help="Only this aggregate; may be repeated.")
@@ -339,9 +348,8 @@ def _notifications(
     from roost.cli.managing import notifications
 
     target = LedgerTarget.choose(data_dir, database, pg_bin)
-    raise typer.Exit(
-        run_manage(notifications.show(target, table_console(), retry_parked=retry_parked, as_json=as_json))
-    )
+    work = notifications.show(target, table_console(), retry_parked=retry_parked, as_json=as_json)
+    raise typer.Exit(run_manage(work))
 
 
 @db_app.command("upgrade", cls=PlainCommand)
@@ -411,7 +419,7 @@ def _heal_network_info(
     database: DatabaseUrl = None,
     pg_bin: PgBin = None,
     config: ConfigFile = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what differs; write nothing.")] = False,
+    dry_run: DryRun = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print every server that differed as JSON.")] = False,
 ) -> None:
     """Rebuild what is kept with servers of their ports, as conductors do every so often.

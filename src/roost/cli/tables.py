@@ -1,12 +1,14 @@
 """Tables for people: one look in all commands, and plain lines where a program or a file reads them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 WIDTH_WITHOUT_TERMINAL = 200
+SENTENCES_SHOWN = 10
 
 
 def table_console() -> Console:
@@ -34,3 +36,21 @@ def print_table(console: Console, table: Table) -> None:
     with console.capture() as captured:
         console.print(table)
     console.file.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def print_rows(
+    console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Collection[str] = ()
+) -> None:
+    """Print a table of these rows."""
+    table = new_table(*headings, numbers=numbers)
+    for row in rows:
+        table.add_row(*row)
+    print_table(console, table)
+
+
+def print_some(console: Console, sentences: Sequence[str]) -> None:
+    """Print the first sentences, and how many more there are."""
+    for sentence in sentences[:SENTENCES_SHOWN]:
+        console.print(Text(sentence, style="yellow"))
+    if len(sentences) > SENTENCES_SHOWN:
+        console.print(Text(f"... and {len(sentences) - SENTENCES_SHOWN:,} more like it: --json has them all."))

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from roost.platform.errors import reason_of
 from roost.platform.http import canonical_uuid, is_uuid
+from roost.platform.http_sessions import new_session
 from roost.seams.image import Image, ImageServiceUnavailable
 
 TIMEOUT_S = 5.0
@@ -60,11 +61,7 @@ class GlanceImages:
     async def _get(self, url: str, token: str | None) -> tuple[int, bytes]:
         """Return (status, body). No redirection gets the token, and no caller another one's cookies."""
         if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=self._timeout_s),
-            )
+            self._session = new_session(timeout_s=self._timeout_s, connections_max=CONNECTIONS_MAX)
         headers = {"Accept": "application/json"} | ({} if token is None else {"X-Auth-Token": token})
         async with self._session.get(url, headers=headers, allow_redirects=False) as response:
             return response.status, await response.read()

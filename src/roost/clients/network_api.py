@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from roost.platform.errors import reason_of
+from roost.platform.http_sessions import new_session
 from roost.seams.agent import NetworkAway, NetworkRefused, PortTaken, PortWanted
 
 TIMEOUT_S = 30.0
@@ -133,11 +134,7 @@ class NetworkApi:
 
     async def _send(self, method: str, path: str, body: Any, revision: int | None) -> tuple[int, bytes]:
         if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(ssl=self._tls or True),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=self._timeout_s),
-            )
+            self._session = new_session(timeout_s=self._timeout_s, tls=self._tls or True)
         if self._token is None and self._give_token is not None:
             self._token = await self._give_token(self._session)
         headers = {"Accept": "application/json", "Content-Type": "application/json"}

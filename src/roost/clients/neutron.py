@@ -4,8 +4,7 @@ Source: Networking API v2.0, GET /v2.0/networks, /segments, /subnets and /ports,
 standard-attr-timestamp (`changed_since`).
 """
 
-import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import aiohttp
@@ -14,6 +13,7 @@ from msgspec import Struct
 
 from roost.platform.auth import AuthenticationUnavailable
 from roost.platform.errors import reason_of
+from roost.platform.http_sessions import new_session, trust
 from roost.platform.keystone import Keystone
 from roost.platform.settings import NeutronSettings
 from roost.seams.neutron import NeutronNetwork, NeutronPort, NeutronSegment, NeutronSubnet, NeutronUnavailable, PortPage
@@ -231,8 +231,9 @@ class HttpNeutron:
 
     async def _send(self, name: str, query: Query, token: str) -> tuple[int, bytes]:
         if self._session is None:
-            self._session = _session(self._settings)
-        headers: Mapping[str, str] = {"X-Auth-Token": token} if token else {}
+            tls = trust(self._settings.cafile, insecure=self._settings.insecure)
+            self._session = new_session(timeout_s=self._settings.timeout_s, connections_max=CONNECTIONS_MAX, tls=tls)
+        headers = {"Accept": "application/json"} | ({"X-Auth-Token": token} if token else {})
         url = f"{self._url}/{name}"
         async with self._session.get(url, params=query, headers=headers, allow_redirects=False) as response:
             return response.status, await response.read()
@@ -243,17 +244,3 @@ class HttpNeutron:
 
 class _Refused(Exception):
     """Neutron does not know a filter."""
-
-
-def _session(settings: NeutronSettings) -> aiohttp.ClientSession:
-    verified: ssl.SSLContext | bool = True
-    if settings.insecure:
-        verified = False
-    elif settings.cafile:
-        verified = ssl.create_default_context(cafile=settings.cafile)
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ssl=verified),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=settings.timeout_s),
-        headers={"Accept": "application/json"},
-    )

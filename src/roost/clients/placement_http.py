@@ -17,9 +17,9 @@ import msgspec
 import structlog
 
 from roost.platform.errors import BadRequest, DatabaseUnavailable, reason_of
+from roost.platform.http_sessions import new_session, trust
 from roost.platform.keystone import credentials_body
 from roost.platform.settings import PlacementClientSettings
-from roost.platform.tls import client_context
 
 log = structlog.get_logger()
 
@@ -70,14 +70,14 @@ class AccessLog:
         self._requests_at_refusal = 0
 
     def note_refusal(self, refusal: PlacementClosed, *, requests: int) -> None:
-        """Note that a request was refused. requests: how many were sent until now."""
+        """Record that a request was refused. requests: how many were sent until now."""
         if self._refused is None:
             self._refused = refusal.operation
             log.warning("the ledger elsewhere refuses Roost's credentials: servers wait in BUILD", reason=str(refusal))
         self._requests_at_refusal = requests
 
     def note_answer(self, operation: str, *, requests: int) -> None:
-        """Note that an operation was answered. requests: how many were sent when it began; older ones say nothing."""
+        """Record that an operation was answered. requests: how many were sent when it began; older ones say nothing."""
         if self._refused in ("", operation) and requests >= self._requests_at_refusal:
             self._refused = None
             log.info("the ledger elsewhere lets Roost in again")
@@ -278,11 +278,9 @@ class PlacementHttp:
     def _get_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             settings = self._settings
-            verified = False if settings.insecure else client_context(settings.cafile or None, None, None) or True
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=settings.connections_max, keepalive_timeout=KEPT_S, ssl=verified),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=settings.timeout_s),
+            tls = trust(settings.cafile, insecure=settings.insecure)
+            self._session = new_session(
+                timeout_s=settings.timeout_s, connections_max=settings.connections_max, tls=tls, kept_s=KEPT_S
             )
         return self._session
 

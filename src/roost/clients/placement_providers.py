@@ -125,7 +125,7 @@ def _check(answer: Answer) -> None:
 
 
 async def _ensure_head(elsewhere: Elsewhere, state: ProviderState) -> Head:
-    """Have the provider there under its name. Raises ProviderNameTaken, ProviderNotFound for a parent."""
+    """Return the provider, made or renamed if need be. Raises ProviderNameTaken, ProviderNotFound for a parent."""
     path = f"/resource_providers/{state.uuid}"
     head = await elsewhere.http.get(path, Head)
     if head is not None and head.name == state.name:
@@ -204,7 +204,7 @@ async def _forget_names_if_refused(elsewhere: Elsewhere, answer: Answer) -> None
 async def _ensure_aggregates(
     elsewhere: Elsewhere, uuid: str, decide: Callable[[frozenset[str]], frozenset[str]]
 ) -> None:
-    """Have a provider in the placement aggregates that `decide` gives for those it is in; none for no provider."""
+    """Put a provider into the placement aggregates that `decide` gives for those it is in; none for no provider."""
     path = f"/resource_providers/{uuid}/aggregates"
     present = await elsewhere.http.get(path, Aggregates)
     if present is None:

@@ -124,12 +124,7 @@ async def read_shape(elsewhere: Elsewhere, uuid: str, generation: int) -> Shape 
         elsewhere.shapes.pop(uuid, None)
         return None
     answers = (inventories, traits, aggregates)
-    shape = Shape(
-        generation,
-        inventories.inventories,
-        frozenset(traits.traits),
-        frozenset(aggregates.aggregates),
-    )
+    shape = Shape(generation, inventories.inventories, frozenset(traits.traits), frozenset(aggregates.aggregates))
     if all(answer.resource_provider_generation == generation for answer in answers):
         elsewhere.shapes[uuid] = shape
     return shape

@@ -21,15 +21,12 @@ async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 
     A refusal is no attempt where the port changed since the server was placed.
     """
-    conductor = lease.conductor
     ports, changes = await _read_ports(lease, builds)
     builds_with_ports = [(build, ports[build.work.server_id]) for build in builds if build.work.server_id in ports]
-    networks = await conductor.network.get_networks(
-        sorted({port.network_id for ports_known in ports.values() for port in ports_known})
-    )
-    binds = [bind for build in builds for bind in _binds(build, ports.get(build.work.server_id, ()))]
+    networks = await _get_networks(lease, ports)
+    binds = [bind for build, ports_known in builds_with_ports for bind in _binds(build, ports_known)]
     crash_point("bind.before-bind")
-    leaving_ids = {port_id for build in builds for port_id in _ids_leaving(build, ports.get(build.work.server_id, ()))}
+    leaving_ids = {port_id for build, ports_known in builds_with_ports for port_id in _ids_leaving(build, ports_known)}
     answers = await _bind_all(lease, binds, leaving_ids)
     crash_point("bind.after-bind")
     for build, ports_known in builds_with_ports:
@@ -43,9 +40,7 @@ async def bind(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 async def ask(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """Send the servers to their hosts with the ports as they are: their agents make and bind what is missing."""
     ports, changes = await _read_ports(lease, builds)
-    networks = await lease.conductor.network.get_networks(
-        sorted({port.network_id for ports_known in ports.values() for port in ports_known})
-    )
+    networks = await _get_networks(lease, ports)
     crash_point("launch.before-desire")
     for build in builds:
         if (ports_known := ports.get(build.work.server_id)) is not None:
@@ -61,6 +56,11 @@ async def _read_ports(lease: Lease, builds: Sequence[Build]) -> tuple[dict[str, 
     again = [build for build in builds if build.ports is None]
     ports, changes = await ports_held(lease, again, await ensure_ports(lease, again) if again else [])
     return known | ports, changes
+
+
+async def _get_networks(lease: Lease, ports: Mapping[str, Sequence[Port]]) -> Mapping[str, NetworkView]:
+    network_ids = {port.network_id for ports_known in ports.values() for port in ports_known}
+    return await lease.conductor.network.get_networks(sorted(network_ids))
 
 
 async def _bind_all(lease: Lease, binds: Sequence[PortBind], leaving_ids: Set[str]) -> dict[str, Bound | BindRefused]:

@@ -95,7 +95,7 @@ async def delete(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 
 
 async def _release(lease: Lease, builds: Sequence[Build], stage: str, *, restore: bool) -> None:
-    """Give back ports and addresses, then claims; restore: the users' ports return to how they came."""
+    """Release ports and addresses, then claims; restore: the users' ports return to how they came."""
     if not builds:
         return
     conductor = lease.conductor

@@ -30,7 +30,7 @@ from roost.seams.placement import Allocations, Claimed, ClaimGroup, ConsumerClai
 
 
 async def hold(lease: Lease, builds: Sequence[Build]) -> list[Build]:
-    """Note what each server has on its source, before anything of it is changed."""
+    """Record what each server has on its source, before anything of it is changed."""
     consumers = await lease.conductor.placement.get_consumers([build.work.server_id for build in builds])
     changes = []
     for build in builds:
@@ -44,7 +44,7 @@ async def hold(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 
 
 async def copy(lease: Lease, builds: Sequence[Build]) -> list[Build]:
-    """Have a guest made on the destination that takes over the memory of the one that runs; wait until it has."""
+    """Order a guest on the destination that takes over the memory of the one that runs; wait until it has."""
     conductor = lease.conductor
     launches = await list_launches(conductor.compute, [build.work.server_id for build in builds])
     changes: list[StageChange] = []
@@ -186,7 +186,7 @@ async def confirm(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 
 
 async def restore(lease: Lease, builds: Sequence[Build]) -> list[Build]:
-    """Have servers again what they were: on their source, with what they had there, in the state they were in."""
+    """Restore servers to what they were: on their source, with what they had there, in the state they were in."""
     conductor = lease.conductor
     kept_hosts = [(build.work.server_id, _move(build).source_host) for build in builds]
     remaining = await withdraw_elsewhere(conductor.compute, kept_hosts, owner=lease.owner)
@@ -292,7 +292,7 @@ async def _drop_bindings(lease: Lease, builds: Sequence[Build]) -> None:
 
 
 async def _return_claims(lease: Lease, builds: Sequence[Build]) -> list[Build]:
-    """Give servers what their moves hold, and take what they claimed elsewhere; return those of which that is so."""
+    """Claim what the servers' moves hold, release what they claimed elsewhere; return those of which that is so."""
     placement = lease.conductor.placement
     uuids = [uuid for build in builds for uuid in (build.work.server_id, _move(build).uuid)]
     consumers = await placement.get_consumers(uuids)
@@ -365,7 +365,7 @@ async def offload(lease: Lease, builds: Sequence[Build]) -> list[Build]:
 
 
 async def _release_moves(lease: Lease, builds: Sequence[Build]) -> None:
-    """Give back what was held on the sources."""
+    """Release what was held on the sources."""
     if builds:
         crash_point("settle.before-release-move")
         await lease.conductor.placement.release([_move(build).uuid for build in builds])

@@ -113,7 +113,7 @@ async def carry(lease: Lease, builds: Sequence[Build]) -> None:
 
 
 async def _pass(lease: Lease, function: StageFunction, batch: Sequence[Build]) -> list[Build]:
-    """Do one stage of a batch; where that fails, of each server by itself, so that a bad one undoes no other.
+    """Run one stage of a batch; where that fails, of each server by itself, so that a bad one undoes no other.
 
     Stages can be repeated: one whose transaction was a deadlock victim is, at once. A server that fails by itself is
     done again when its lease runs out.

@@ -4,7 +4,8 @@ Servers with equal requests are searched for together and claimed in one set. Wh
 its claim or a fresh search finds no host: a claim conflict is nobody's failure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from typing import NamedTuple
 
 from roost.compute.model.work import WORK_CHANNEL, Failure, MoveKind, Placed, Stage, StageChange
 from roost.compute.service.aggregates import list_with_metadata
@@ -15,18 +16,20 @@ from roost.conductor.holdings import held_by_move
 from roost.conductor.hosts_first import add_addresses
 from roost.conductor.ports import ensure_ports
 from roost.conductor.readdress import claim_both, list_freeable, may_readdress
-from roost.conductor.resume import HostSearch, adopt_claims, begin_searches, release_claims, with_claims
+from roost.conductor.resume import HostChosen, HostSearch, adopt_claims, begin_searches, release_claims, with_claims
 from roost.platform.crash import crash_point
 from roost.scheduling.explain import ClosedHosts, addresses_asked, explain
 from roost.scheduling.filters import apply_filters
 from roost.scheduling.host_aggregates import aggregates_asked
 from roost.scheduling.request import Request, alternatives, build_query, build_request, reached_through, suffix_of
 from roost.scheduling.selection import join, select
+from roost.scheduling.settings import SchedulingSettings
 from roost.seams.network import NetworkView, PortsRefused
 from roost.seams.placement import (
     IPV4_ADDRESS,
     Allocations,
     Candidate,
+    CandidateQuery,
     Candidates,
     Claimed,
     ClaimGroup,
@@ -46,55 +49,69 @@ ROUNDS_MAX = 40
 
 BUSY_DELAY_S = 0.2
 
+Tried = tuple[Request, Candidates | None]
+"""A narrowed request, with what was answered; None where it was not asked."""
+
 
 async def place(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """Claim each server with its ports, or end it in ERROR with the reason why no host has room."""
-    conductor = lease.conductor
     searches, changes = await begin_searches(lease, builds)
-    network_ids = {network_id for search in searches for network_id in search.network_ids}
-    networks = await conductor.network.get_networks(sorted(network_ids))
-    for search in searches:
-        # A network was deleted after its ports were read: the next read refuses the server with that reason.
-        search.overtaken = not search.network_ids <= networks.keys()
+    networks = await _read_networks(lease, searches)
     await adopt_claims(lease, [search for search in searches if not search.overtaken], networks)
     quiet = await _list_quiet(lease, searches)
-    aggregates = await list_with_metadata(conductor.compute)
-    for search in searches:
-        work = search.build.work
-        search.aggregates = aggregates_asked(
-            aggregates,
-            zone=work.spec.availability_zone,
-            default_zone=conductor.compute.settings.default_availability_zone,
-            project_id=work.project_id,
-        )
+    await _read_aggregates(lease, searches)
     for _ in range(ROUNDS_MAX):
         waiting = [search for search in searches if not _is_over(search)]
         if not waiting:
             break
         await _search_and_claim(lease, waiting, networks, quiet)
-    hosts_of_own_cells = await _own_cells(
-        lease, [search.outcome.host for search in searches if isinstance(search.outcome, Placed)]
-    )
-    for search in searches:
-        work = search.build.work
-        match search.outcome:
-            case Placed():
-                stage = _next_stage(search)
-                changes.append(
-                    staged(work, stage, placed=search.outcome, keep=search.outcome.host in hosts_of_own_cells)
-                )
-            case Failure():
-                changes.append(staged(work, end_of(work), failure=search.outcome, keep=True))
-            case None if search.full_host is not None:
-                changes.append(_leave(search, search.full_host))
-            case None:
-                changes.append(staged(work, Stage.PLACE, delay_s=BUSY_DELAY_S))
+    hosts_of_own_cells = await _own_cells(lease, searches)
+    changes += [_change_of(search, hosts_of_own_cells) for search in searches]
     ports = {search.server_id: search.ports for search in searches}
     advanced = await lease.advance(builds, changes, ports=ports)
     if any(change.stage is not Stage.PLACE and not change.keep for change in changes):
-        conductor.compute.wake(WORK_CHANNEL)  # conductors of other cells go on with these
+        lease.conductor.compute.wake(WORK_CHANNEL)  # conductors of other cells go on with these
     await release_claims(lease, [search for search in searches if search.server_id in advanced.lost])
     return advanced.going_on
+
+
+async def _read_networks(lease: Lease, searches: Sequence[HostSearch]) -> Mapping[str, NetworkView]:
+    """Return the searches' networks by id.
+
+    A network was deleted after its ports were read: the next read refuses the server with that reason.
+    """
+    network_ids = {network_id for search in searches for network_id in search.network_ids}
+    networks = await lease.conductor.network.get_networks(sorted(network_ids))
+    for search in searches:
+        search.overtaken = not search.network_ids <= networks.keys()
+    return networks
+
+
+async def _read_aggregates(lease: Lease, searches: Sequence[HostSearch]) -> None:
+    compute = lease.conductor.compute
+    aggregates = await list_with_metadata(compute)
+    for search in searches:
+        search.aggregates = aggregates_asked(
+            aggregates,
+            zone=search.build.work.spec.availability_zone,
+            default_zone=compute.settings.default_availability_zone,
+            project_id=search.build.work.project_id,
+        )
+
+
+def _change_of(search: HostSearch, hosts_of_own_cells: Set[str]) -> StageChange:
+    """Return where the server goes from here, by what its search ended with."""
+    work = search.build.work
+    match search.outcome:
+        case Placed():
+            keep = search.outcome.host in hosts_of_own_cells
+            return staged(work, _next_stage(search), placed=search.outcome, keep=keep)
+        case Failure():
+            return staged(work, end_of(work), failure=search.outcome, keep=True)
+        case None if search.full_host is not None:
+            return _leave(search, search.full_host)
+        case None:
+            return staged(work, Stage.PLACE, delay_s=BUSY_DELAY_S)
 
 
 def _is_over(search: HostSearch) -> bool:
@@ -123,12 +140,13 @@ def _next_stage(search: HostSearch) -> Stage:
     return Stage.BIND if move.kind is MoveKind.UNSHELVE else Stage.STOP
 
 
-async def _own_cells(lease: Lease, hosts: Sequence[str]) -> set[str]:
-    """Return those of the hosts with whose servers this conductor goes on: all, unless it is one of some cells only."""
+async def _own_cells(lease: Lease, searches: Sequence[HostSearch]) -> set[str]:
+    """Return the chosen hosts whose servers this conductor goes on with: all, unless it is one of some cells only."""
+    hosts = {search.outcome.host for search in searches if isinstance(search.outcome, Placed)}
     own_cells = lease.conductor.settings.cells
     if not own_cells:
-        return set(hosts)
-    cells = await get_host_cells(lease.conductor.compute, sorted(set(hosts)))
+        return hosts
+    cells = await get_host_cells(lease.conductor.compute, sorted(hosts))
     return {host for host, cell in cells.items() if cell in own_cells}
 
 
@@ -139,50 +157,78 @@ async def _list_quiet(lease: Lease, searches: Sequence[HostSearch]) -> frozenset
     return frozenset()
 
 
+class _Group(NamedTuple):
+    """Servers with equal requests. request: before it was narrowed; kinds: narrowed, for each kind of segments."""
+
+    request: Request
+    kinds: list[Request]
+    searches: list[HostSearch]
+
+    @property
+    def possible(self) -> list[Request]:
+        """Return what can be asked for."""
+        return [request for request in self.kinds if request.impossible is None]
+
+
 async def _search_and_claim(
     lease: Lease, searches: Sequence[HostSearch], networks: Mapping[str, NetworkView], quiet: frozenset[str]
 ) -> None:
     """Search once for all servers, claim once for those that got a candidate; tell the others why they got none."""
+    groups: list[_Group] = []
+    for group in _list_groups(searches, networks, lease.conductor.scheduling):
+        if group.possible:
+            groups.append(group)
+        else:
+            await _refuse(lease, [(request, None) for request in group.kinds], group.searches, networks)
+    queries = [query for group in groups for query in _build_queries(group)]
+    answers = iter(await lease.conductor.placement.candidates(queries) if queries else [])
+    chosen: list[HostChosen] = []
+    for group in groups:
+        tried = [(request, next(answers)) for request in group.possible]
+        chosen_for_group = _choose(lease, group, [answer for _, answer in tried], quiet)
+        if not chosen_for_group:
+            await _refuse(lease, tried, group.searches, networks)
+        chosen += chosen_for_group
+    if not lease.conductor.scheduling.ip_aware:
+        chosen = await add_addresses(lease, chosen)
+    await _claim(lease, chosen, networks)
+
+
+def _list_groups(
+    searches: Sequence[HostSearch], networks: Mapping[str, NetworkView], settings: SchedulingSettings
+) -> list[_Group]:
     alike: dict[tuple[Request, bool], list[HostSearch]] = {}
     for search in searches:
         alike.setdefault((_request(search, networks), _may_leave(search)), []).append(search)
-    possible: list[tuple[list[Request], list[HostSearch]]] = []
-    scheduling = lease.conductor.scheduling
-    for (bare, _), group in alike.items():
-        kinds = alternatives(bare) if scheduling.ip_aware else [bare]
-        requests_narrowed = [apply_filters(request, scheduling) for request in kinds]
-        requests_possible = [request for request in requests_narrowed if request.impossible is None]
-        if requests_possible:
-            possible.append((requests_possible, group))
-        else:
-            await _refuse(lease, [(request, None) for request in requests_narrowed], group, networks)
-    queries = [
-        build_query(request, limit=min(CANDIDATES_MAX, max(CANDIDATES_MIN, CANDIDATES_PER_SERVER * len(group))))
-        for requests, group in possible
-        for request in requests
+    groups = []
+    for (request, _), searches_alike in alike.items():
+        kinds = alternatives(request) if settings.ip_aware else [request]
+        groups.append(_Group(request, [apply_filters(kind, settings) for kind in kinds], searches_alike))
+    return groups
+
+
+def _build_queries(group: _Group) -> list[CandidateQuery]:
+    limit = min(CANDIDATES_MAX, max(CANDIDATES_MIN, CANDIDATES_PER_SERVER * len(group.searches)))
+    return [build_query(request, limit=limit) for request in group.possible]
+
+
+def _choose(lease: Lease, group: _Group, answers: Sequence[Candidates], quiet: frozenset[str]) -> list[HostChosen]:
+    """Return a host for each server, for the first ones if there are not enough; none if there is none."""
+    answer = join(answers)
+    excluded = group.possible[0].excluded_hosts
+    candidates = select(
+        answer,
+        len(group.searches),
+        lease.conductor.env.random,
+        lease.conductor.scheduling,
+        excluded=excluded,
+        quiet=quiet if excluded else frozenset(),
+        elsewhere=_may_leave(group.searches[0]),
+    )
+    return [
+        HostChosen(search, group.request, candidate, answer.summaries[candidate.root_uuid].name)
+        for search, candidate in zip(group.searches, candidates, strict=False)
     ]
-    chosen: list[tuple[HostSearch, Candidate, str]] = []
-    answers = iter(await lease.conductor.placement.candidates(queries) if queries else [])
-    for requests, group in possible:
-        tried = [(request, next(answers)) for request in requests]
-        answer = join([answer for _, answer in tried])
-        excluded = requests[0].excluded_hosts
-        candidates = select(
-            answer,
-            len(group),
-            lease.conductor.env.random,
-            scheduling,
-            excluded=excluded,
-            quiet=quiet if excluded else frozenset(),
-            elsewhere=_may_leave(group[0]),
-        )
-        for search, candidate in zip(group, candidates, strict=False):
-            chosen.append((search, candidate, answer.summaries[candidate.root_uuid].name))
-        if not candidates:
-            await _refuse(lease, tried, group, networks)
-    if not scheduling.ip_aware:
-        chosen = await add_addresses(lease, [(_request(choice[0], networks), *choice) for choice in chosen])
-    await _claim(lease, chosen, networks)
 
 
 def _request(search: HostSearch, networks: Mapping[str, NetworkView]) -> Request:
@@ -200,46 +246,58 @@ def _request(search: HostSearch, networks: Mapping[str, NetworkView]) -> Request
 
 async def _refuse(
     lease: Lease,
-    tried: Sequence[tuple[Request, Candidates | None]],
+    tried: Sequence[Tried],
     searches: Sequence[HostSearch],
     networks: Mapping[str, NetworkView],
 ) -> None:
-    """Let those go that may leave their segment, and tell the others why: no host has room."""
-    conductor = lease.conductor
+    """Free those that may leave their segment, and end the others with the reason: no host has room."""
     may_leave = [search for search in searches if _may_leave(search)]
-    for search in may_leave:
+    final = [search for search in searches if search not in may_leave]
+    await _leave_segments(lease, may_leave, networks)
+    if final:
+        await _explain_refusal(lease, tried, final)
+
+
+async def _leave_segments(lease: Lease, searches: Sequence[HostSearch], networks: Mapping[str, NetworkView]) -> None:
+    """Unassign the addresses that hold the servers to their segments; a search whose ports are refused then is over."""
+    for search in searches:
         search.leaving = True
         if may_readdress(search.build.work):
             search.freed_ids = list_freeable(search.ports, networks)
-    assigned = {p.id: p.revision for search in may_leave for p in search.ports if p.addresses and not p.pinned}
-    if assigned:
-        crash_point("retry.before-unbind")
-        await conductor.network.unassign_ports(assigned)
-        crash_point("retry.after-unbind")
-        answers = await ensure_ports(lease, [search.build for search in may_leave])
-        for search, ensured in zip(may_leave, answers, strict=True):
-            if isinstance(ensured, PortsRefused):
-                search.outcome = Failure(message=ensured.reason)
-            else:
-                search.ports = with_claims(search.server_id, ensured.ports, search.consumers)
-    final = [search for search in searches if search not in may_leave]
-    if final:
-        usages = await conductor.placement.list_usages(addresses_asked(tried[0][0]))
-        closed = ClosedHosts(*await count_closed_hosts(conductor.compute))
-        aggregates = sorted({aggregate for nic in tried[0][0].nics for aggregate in reached_through(nic)})
-        empty = await list_empty_aggregates(conductor.compute, aggregates)
-        for search in final:
-            earlier = search.build.work.failure
-            explanation = explain(
-                tried,
-                usages,
-                ports=search.ports_asked,
-                closed=closed,
-                empty_aggregates=empty,
-                earlier=_describe_failure(earlier),
-            )
-            host = earlier.host if earlier else None
-            search.outcome = Failure(message=explanation.message, host=host, funnel=explanation.funnel)
+    assigned = {p.id: p.revision for search in searches for p in search.ports if p.addresses and not p.pinned}
+    if not assigned:
+        return
+    crash_point("retry.before-unbind")
+    await lease.conductor.network.unassign_ports(assigned)
+    crash_point("retry.after-unbind")
+    answers = await ensure_ports(lease, [search.build for search in searches])
+    for search, ensured in zip(searches, answers, strict=True):
+        if isinstance(ensured, PortsRefused):
+            search.outcome = Failure(message=ensured.reason)
+        else:
+            search.ports = with_claims(search.server_id, ensured.ports, search.consumers)
+
+
+async def _explain_refusal(lease: Lease, tried: Sequence[Tried], searches: Sequence[HostSearch]) -> None:
+    """End the searches with the reason why no host has room."""
+    conductor = lease.conductor
+    request = tried[0][0]
+    usages = await conductor.placement.list_usages(addresses_asked(request))
+    closed = ClosedHosts(*await count_closed_hosts(conductor.compute))
+    aggregates = sorted({aggregate for nic in request.nics for aggregate in reached_through(nic)})
+    empty = await list_empty_aggregates(conductor.compute, aggregates)
+    for search in searches:
+        earlier = search.build.work.failure
+        explanation = explain(
+            tried,
+            usages,
+            ports=search.ports_asked,
+            closed=closed,
+            empty_aggregates=empty,
+            earlier=_describe_failure(earlier),
+        )
+        host = earlier.host if earlier else None
+        search.outcome = Failure(message=explanation.message, host=host, funnel=explanation.funnel)
 
 
 def _may_leave(search: HostSearch) -> bool:
@@ -261,18 +319,16 @@ def _describe_failure(failure: Failure | None) -> str | None:
     return f"{failure.message}, on {failure.host}"
 
 
-async def _claim(
-    lease: Lease, chosen: Sequence[tuple[HostSearch, Candidate, str]], networks: Mapping[str, NetworkView]
-) -> None:
+async def _claim(lease: Lease, chosen: Sequence[HostChosen], networks: Mapping[str, NetworkView]) -> None:
     if not chosen:
         return
     placement = lease.conductor.placement
     crash_point("place.before-claim")
     answers = await placement.claim(
-        [ClaimGroup(tuple(_claims(search, candidate, networks))) for search, candidate, _ in chosen]
+        [ClaimGroup(tuple(_claims(search, candidate, networks))) for search, _, candidate, _ in chosen]
     )
     crash_point("place.after-claim")
-    for (search, candidate, host), answer in zip(chosen, answers, strict=True):
+    for (search, _, candidate, host), answer in zip(chosen, answers, strict=True):
         if isinstance(answer, Claimed):
             search.placed_on(host, answer, claims=_claimed_here(search, candidate, networks))
         elif any(shortfall.rule is Rule.CONSUMER_GENERATION for shortfall in answer.shortfalls):

@@ -6,6 +6,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,9 +16,9 @@ from roost.conductor.context import Build, Lease
 from roost.conductor.ports import ensure_ports, ports_held
 from roost.conductor.readdress import free_ports, may_readdress
 from roost.scheduling.host_aggregates import NOTHING_ASKED, AggregatesAsked
-from roost.scheduling.request import kinds_of, stays
+from roost.scheduling.request import Request, kinds_of, stays
 from roost.seams.network import EnsuredPorts, NetworkView, Port
-from roost.seams.placement import IPV4_ADDRESS, VCPU, Claimed, ClaimGroup, ConsumerState, Resources
+from roost.seams.placement import IPV4_ADDRESS, VCPU, Candidate, Claimed, ClaimGroup, ConsumerState, Resources
 
 
 @dataclass
@@ -104,6 +105,15 @@ class HostSearch:
             generations=answer.generations,
             addresses_left=addresses_left,
         )
+
+
+class HostChosen(NamedTuple):
+    """The host that a search chose, and what the server would take there. request: before it was narrowed."""
+
+    search: HostSearch
+    request: Request
+    candidate: Candidate
+    host: str
 
 
 def with_claims(server_id: str, ports: Sequence[Port], consumers: Mapping[str, ConsumerState]) -> tuple[Port, ...]:

@@ -61,7 +61,7 @@ class Unrestricted:
     """The policy without authentication."""
 
     def enforce(self, caller: Caller, rule: str, target: Mapping[str, str | None] | None = None) -> None:
-        """Let everybody in."""
+        """Allow everything to everybody."""
 
 
 def caller_of(scope: Scope) -> Caller:

@@ -39,8 +39,7 @@ class Authentication:
         """Answer 401 or 503, or pass the request on with its caller."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        path: str = scope["path"]
-        if path in self.open_paths:
+        if scope["path"] in self.open_paths:
             scope[CALLER_KEY] = ANONYMOUS
             return await self.app(scope, receive, send)
         begun_s = time.perf_counter()

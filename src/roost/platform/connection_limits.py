@@ -85,7 +85,7 @@ def reserve(most: int) -> int:
 
 
 def raise_descriptor_limit(settings: ListenerSettings) -> int:
-    """Let this process open as many files as its connections need; returns the limit of connections that this allows.
+    """Raise the limit of open files to what connections need; returns the limit of connections that this allows.
 
     That is the one of the settings, or less, with a warning, where the hard limit is too low.
     """
@@ -196,7 +196,7 @@ class ConnectionLimits:
         return sum(self._close(connection) for connection in surplus)
 
     def _limit_answers(self) -> bool:
-        """Have the kernel cut connections that take nothing of their answers; False while nobody listens yet.
+        """Set the kernel to cut connections that take nothing of their answers; False while nobody listens yet.
 
         They inherit it from the socket that listens, which is granian's.
         """

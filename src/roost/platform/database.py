@@ -85,7 +85,7 @@ async def _prepare_connection(connection: Connection, *, timeouts: Timeouts) -> 
 
 
 async def _set(connection: Connection, settings: Mapping[str, str]) -> None:
-    """Have the settings for the rest of the session."""
+    """Set the time-outs for the rest of the session."""
     names, values = list(settings), list(settings.values())
     await connection.execute(
         "SELECT set_config(name, value, false) FROM unnest($1::text[], $2::text[]) AS setting (name, value)",

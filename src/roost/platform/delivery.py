@@ -47,7 +47,7 @@ class Destination(Protocol):
         """Send them in order, for timeout_s at most; whatever goes wrong is in the answer."""
 
     async def close(self) -> None:
-        """Let go of what is held."""
+        """Close what is open."""
 
 
 class Deliverer:

@@ -20,7 +20,7 @@ class RoostError(Exception):
     retry: ClassVar[Retry] = Retry.NEVER
 
     def __str__(self) -> str:
-        """Give the sentence that people read: the detail where there is one, else the docstring's first line."""
+        """Return the sentence that people read: the detail where there is one, else the docstring's first line."""
         if self.args and isinstance(self.args[0], str):
             return self.args[0]
         return (type(self).__doc__ or type(self).__name__).strip().splitlines()[0]

@@ -111,13 +111,9 @@ class Microversions:
 
     @functools.lru_cache(maxsize=HEADERS_KNOWN_MAX)  # noqa: B019 - there are as many as APIs
     def _read(self, header: str, legacy: str | None) -> Version:
-        text = None
-        for word in header.split(","):
-            service, _, version = word.strip().partition(" ")
-            if service.lower() == self.service:
-                text = version.strip()
-        if text is None:
-            text = legacy
+        words = [word.strip().partition(" ") for word in header.split(",")]
+        texts = [legacy, *(version.strip() for service, _, version in words if service.lower() == self.service)]
+        text = texts[-1]
         if text is None:
             return self.default or self.lowest
         if text == "latest":

@@ -10,7 +10,6 @@ is answered when.
 
 import asyncio
 import re
-import ssl
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +27,7 @@ from starlette.datastructures import Headers
 
 from roost.platform.auth import AuthenticationUnavailable, Caller, Unauthorized
 from roost.platform.errors import reason_of
+from roost.platform.http_sessions import new_session, trust
 from roost.platform.metrics import TOKENS
 from roost.platform.settings import KeystoneSettings, PlacementClientSettings
 
@@ -163,7 +163,7 @@ class Keystone:
             return self._own_token
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 
@@ -173,31 +173,26 @@ class Keystone:
             raise Unauthorized
         key = (blake2b(token.encode(), digest_size=16).digest(), allow_expired)
         verdict = self._remembered(key)
-        if verdict is not None:
-            TOKENS.labels("cached").inc()
-        else:
-            lock = self._asking.get(key)
-            if lock is None:
-                lock = self._asking[key] = asyncio.Lock()
+        if verdict is None:
+            lock = self._asking.setdefault(key, asyncio.Lock())
             async with lock:
                 verdict = self._remembered(key)  # of who held the lock before
                 if verdict is None:
                     verdict = await self._ask_and_count(token, allow_expired=allow_expired)
                     self._remember(key, verdict)
-                else:
-                    TOKENS.labels("cached").inc()
         if verdict.caller is None:
             raise Unauthorized
         return verdict.caller
 
     def _remembered(self, key: Key) -> _Verdict | None:
-        """Return a verdict that still counts."""
+        """Return a verdict that still counts, and count that it was not asked for."""
         for verdicts in (self._good, self._refused):
             verdict = verdicts.get(key)
             if verdict is None or self._clock() >= verdict.good_until_s:
                 continue
             if verdict.caller is None or key[1] or self._now() < verdict.expires_at:
                 verdicts.move_to_end(key)
+                TOKENS.labels("cached").inc()
                 return verdict
         return None
 
@@ -259,7 +254,8 @@ class Keystone:
         if self._clock() < self._down_until_s:
             raise AuthenticationUnavailable("Keystone does not answer.")
         if self._session is None:
-            self._session = _session(self._settings)
+            tls = trust(self._settings.cafile, insecure=self._settings.insecure)
+            self._session = new_session(timeout_s=self._settings.timeout_s, connections_max=CONNECTIONS_MAX, tls=tls)
         try:
             async with self._session.request(
                 method,
@@ -308,13 +304,3 @@ def credentials_body(settings: KeystoneSettings | PlacementClientSettings) -> di
     user = {"name": settings.username, "password": settings.password, "domain": {"name": settings.user_domain_name}}
     project = {"name": settings.project_name, "domain": {"name": settings.project_domain_name}}
     return {"auth": {"identity": {"methods": ["password"], "password": {"user": user}}, "scope": {"project": project}}}
-
-
-def _session(settings: KeystoneSettings) -> aiohttp.ClientSession:
-    verified: ssl.SSLContext | bool = True
-    if settings.insecure:
-        verified = False
-    elif settings.cafile:
-        verified = ssl.create_default_context(cafile=settings.cafile)
-    connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ssl=verified)
-    return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=settings.timeout_s))

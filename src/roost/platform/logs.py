@@ -78,7 +78,7 @@ class LogFile:
             os.write(self._descriptor, text.encode(errors="replace"))
 
     def flush(self) -> None:
-        """Do nothing: lines are written at once."""
+        """Return at once: lines are written as they come."""
 
     def _open(self) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC

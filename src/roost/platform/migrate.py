@@ -141,7 +141,7 @@ async def list_older_sessions(database: Database) -> list[OlderSession]:
 
 
 async def bring_up_to_date(database: Database, schemas: Sequence[str], *, contract: bool) -> list[SchemaState]:
-    """Do what is still to be done; returns how far the schemas were. contract: an older release is not needed any more.
+    """Make the steps left; returns how far the schemas were. contract: an older release is not needed any more.
 
     Raises SchemaTooNew, and OlderReleaseConnected before anything is contracted.
     """

@@ -178,7 +178,7 @@ class Outbox:
         wait_max_s: float,
         park_after_s: float,
     ) -> int:
-        """Have what was refused tried later, later each time; return how many are too old for that and were parked."""
+        """Put off what was refused, later each time; return how many are too old for that and were parked."""
         if not reasons_by_id:
             return 0
         rows = await tx.fetch(
@@ -188,18 +188,18 @@ class Outbox:
         return sum(row["parked"] for row in rows)
 
     async def note_answer(self, tx: Connection, destination: str) -> None:
-        """Note that the destination is there."""
+        """Record that the destination is there."""
         await tx.execute(self._sql(NOTE_ANSWER), destination)
 
     async def note_silence(
         self, tx: Connection, destination: str, reason: str, *, wait_max_s: float, park_after_s: float
     ) -> int:
-        """Note that the destination is not there; it is tried later, later each time. Return how many were parked."""
+        """Record that the destination is not there; it is tried later, later each time. Return how many were parked."""
         await tx.execute(self._sql(NOTE_SILENCE), destination, reason, wait_max_s, REASON_CHARACTERS_MAX)
         return _count(await tx.execute(self._sql(PARK_OLD), destination, park_after_s, reason, REASON_CHARACTERS_MAX))
 
     async def unpark(self, tx: Connection) -> int:
-        """Have what was parked tried again; return how many."""
+        """Make what was parked due again; return how many."""
         return _count(await tx.execute(self._sql(UNPARK)))
 
     async def list_destinations(self, tx: Connection) -> list[DestinationState]:

@@ -84,7 +84,7 @@ class PrivatePostgres:
         return f"postgresql://roost@/roost?host={quote(str(self.socket_dir))}"
 
     def start(self) -> None:
-        """Have it running and hold a share in it. Raises PostgresError, which says what to change."""
+        """Start it if it does not run, and hold a share in it. Raises PostgresError, which says what to change."""
         forbidden = sorted(set(str(self.data_dir)) & set(PATH_FORBIDDEN))
         if forbidden:
             raise PostgresError(f"{self.data_dir}: PostgreSQL cannot live in a path with {forbidden[0]!r} in it")
@@ -123,7 +123,7 @@ class PrivatePostgres:
             return None
 
     def stop(self) -> None:
-        """Give up the share; stop it if no other process has one."""
+        """Release the share; stop it if no other process has one."""
         if self._lock_fd is None:
             return
         with self._exclusively():
@@ -139,7 +139,7 @@ class PrivatePostgres:
     # How it is done.
 
     def _shut_down(self) -> None:
-        """Have it end its clients' sessions and write everything down. Not by pg_ctl, which looks every 0.1 s."""
+        """Stop it: its clients' sessions end, all is written down. Not by pg_ctl, which looks every 0.1 s."""
         pid = self.postmaster_pid()
         if pid is None or not _is_postmaster(pid, self.cluster):
             return
@@ -189,7 +189,7 @@ class PrivatePostgres:
         self._make_database()  # also where it runs: who started it may have been killed before
 
     def _adopt_socket_dir(self) -> None:
-        """Note where it listens: whoever started it may have had another TMPDIR."""
+        """Record where it listens: whoever started it may have had another TMPDIR."""
         lines = (self.cluster / "postmaster.pid").read_text().splitlines()
         if len(lines) > 4 and lines[4]:
             self.socket_dir = Path(lines[4])
@@ -214,7 +214,7 @@ class PrivatePostgres:
         half.rename(self.cluster)
 
     def _copy_template(self, template: Path, half: Path) -> None:
-        """Have what another data directory has: its data, and its postgresql.conf. Nobody starts that one meanwhile."""
+        """Copy what another data directory has: its data, and its postgresql.conf. Nobody starts that one meanwhile."""
         original = PrivatePostgres(template)
         if not (original.cluster / "PG_VERSION").exists():
             raise PostgresError(f"the template {template} is no data directory of Roost: it has no postgres/PG_VERSION")
@@ -268,7 +268,7 @@ class PrivatePostgres:
                 time.sleep(0.2)
 
     def _make_database(self) -> None:
-        """Have the database `roost`; waits for a server that is still starting."""
+        """Create the database `roost` if it is missing; waits for a server that is still starting."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             try:

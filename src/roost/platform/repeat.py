@@ -12,7 +12,7 @@ log = structlog.get_logger()
 
 
 async def repeat(work: Callable[[], Awaitable[object]], name: str, *, interval_s: float) -> None:
-    """Do it until cancelled, over whatever happens, with interval_s between two times; logs say `name`."""
+    """Repeat the work until cancelled, over whatever happens, with interval_s between two times; logs say `name`."""
     task = asyncio.current_task()
     assert task is not None
     each_minute = EachMinute()

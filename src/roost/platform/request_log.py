@@ -32,7 +32,7 @@ log = structlog.get_logger()
 
 
 def note_reason(scope: Scope, reason: str) -> None:
-    """Have the request's line say why it was refused, without the body that jsonschema repeats."""
+    """Add to the request's line why it was refused, without the body that jsonschema repeats."""
     reason = reason.partition("Failed validating")[0].rstrip()
     notes: dict[str, Any] | None = scope.get(NOTES_KEY)
     if notes is not None:

@@ -4,13 +4,12 @@ They are `[api]`, `[listeners]`, `[log]`, `[keystone]`, `[proxy]` and `[cors]`; 
 services that are asked; and `[notifications]`, who is told of changes.
 """
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from roost.platform.errors import BadRequest
-from roost.platform.tls import client_context
+from roost.platform.tls import check_cafile
 
 
 class ApiSettings(Struct, frozen=True, kw_only=True):
@@ -79,8 +78,7 @@ class KeystoneSettings(Struct, frozen=True, kw_only=True):
                 "[keystone] expected either username and password, "
                 "or application_credential_id and application_credential_secret"
             )
-        if self.cafile and not Path(self.cafile).is_file():
-            raise BadRequest(f"[keystone] cafile: there is no file {self.cafile}")
+        check_cafile(self.cafile, section="keystone")
 
 
 class PlacementClientSettings(Struct, frozen=True, kw_only=True):
@@ -124,10 +122,7 @@ class PlacementClientSettings(Struct, frozen=True, kw_only=True):
             )
         if (ways[0] or ways[1]) and not self.auth_url:
             raise BadRequest("[placement_client] auth_url is needed: the address of the Keystone that knows the user")
-        try:
-            client_context(self.cafile or None, None, None)
-        except BadRequest as error:
-            raise BadRequest(str(error).replace("--ca-file", "[placement_client] cafile")) from error
+        check_cafile(self.cafile, section="placement_client")
 
 
 class NeutronSettings(Struct, frozen=True, kw_only=True):
@@ -160,8 +155,7 @@ class NeutronSettings(Struct, frozen=True, kw_only=True):
         if not self.url.startswith(("http://", "https://")):
             what = f"url {self.url!r}" if self.url else "url is needed, in the file of --config or as ROOST_NEUTRON_URL"
             raise BadRequest(f"[neutron] {what}: expected an address: http://neutron.example:9696")
-        if self.cafile and not Path(self.cafile).is_file():
-            raise BadRequest(f"[neutron] cafile: there is no file {self.cafile}")
+        check_cafile(self.cafile, section="neutron")
 
 
 class ProxySettings(Struct, frozen=True, kw_only=True):

@@ -71,7 +71,7 @@ class Timeouts(Struct, frozen=True, kw_only=True):
         }
 
     def watch_peer(self, descriptor: int) -> None:
-        """Have this machine's kernel notice, too, that the other end of a TCP connection is gone."""
+        """Set this machine's kernel to notice, too, that the other end of a TCP connection is gone."""
         with socket.socket(fileno=os.dup(descriptor)) as peer:
             if peer.family == socket.AF_UNIX:
                 return

@@ -64,6 +64,14 @@ def client_context(cafile: str | None, cert: str | None, key: str | None) -> "ss
     return context
 
 
+def check_cafile(cafile: str, *, section: str) -> None:
+    """Raise BadRequest, which names the section of roost.toml, for a file without certificates; "" is none."""
+    import ssl
+
+    if cafile:
+        _load_ca(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), cafile, option=f"[{section}] cafile")
+
+
 def unverified_context() -> "ssl.SSLContext":
     """Return a client's context that takes any certificate: for a process that asks whether its own child answers."""
     import ssl

@@ -6,6 +6,7 @@ which `explain` prints where the funnel counts it. Source: docs/design.md sectio
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from roost.scheduling.request import (
     Kind,
@@ -130,47 +131,26 @@ def flavor_requirements(request: Request, _settings: SchedulingSettings) -> Requ
 
 def _group_narrowings(group: FlavorGroup) -> list[Narrowing]:
     """Return what a granular group of a flavor asks for."""
-    suffix, whose = group.suffix, f"group {group.suffix.removeprefix('_')} of the flavor"
+    whose = f"group {group.suffix.removeprefix('_')} of the flavor"
+    names = " and ".join(name for name, _ in group.resources)
+    has = partial(Narrowing, kind=Kind.HAVE, suffix=group.suffix)
     return [
         *(
-            Narrowing(
-                kind=Kind.HAVE,
-                words=f"{amount} {name} free for {whose}",
-                requirement=Requirement.FREE,
-                suffix=suffix,
-                names=(name,),
-            )
+            has(words=f"{amount} {name} free for {whose}", requirement=Requirement.FREE, names=(name,))
             for name, amount in group.resources
         ),
         *_trait_narrowings(group, whose),
-        Narrowing(
-            kind=Kind.HAVE,
-            words=f"{' and '.join(name for name, _ in group.resources)} at all for {whose}",
-            requirement=Requirement.INVENTORY,
-            suffix=suffix,
-        ),
+        has(words=f"{names} at all for {whose}", requirement=Requirement.INVENTORY),
     ]
 
 
 def _trait_narrowings(group: FlavorGroup, whose: str) -> list[Narrowing]:
+    has = partial(Narrowing, kind=Kind.HAVE, requirement=Requirement.TRAIT, suffix=group.suffix)
+    lacks = partial(Narrowing, requirement=Requirement.NO_TRAIT, suffix=group.suffix)
     return [
+        *(has(words=f"trait {trait} that {whose} requires", names=(trait,)) for trait in sorted(group.required)),
         *(
-            Narrowing(
-                kind=Kind.HAVE,
-                words=f"trait {trait} that {whose} requires",
-                requirement=Requirement.TRAIT,
-                suffix=group.suffix,
-                names=(trait,),
-            )
-            for trait in sorted(group.required)
-        ),
-        *(
-            Narrowing(
-                words=f"without trait {trait} that {whose} forbids",
-                requirement=Requirement.NO_TRAIT,
-                suffix=group.suffix,
-                names=(trait,),
-            )
+            lacks(words=f"without trait {trait} that {whose} forbids", names=(trait,))
             for trait in sorted(group.forbidden)
         ),
     ]

@@ -208,7 +208,7 @@ class NetworkClient(Protocol):
     async def set_hosts(
         self, physical_networks_by_host: Mapping[str, Sequence[str]], *, cells_by_host: Mapping[str, str] = {}
     ) -> None:
-        """Note that these hosts reach these physical networks, and no others; other hosts are left alone.
+        """Record that these hosts reach these physical networks, and no others; other hosts are left alone.
 
         cells_by_host: the cells that they belong to; one that is not named is in cell1.
 
@@ -234,7 +234,7 @@ class PortClient(NetworkClient, Protocol):
         """
 
     async def attach_port(self, wanted: PortAttachment) -> str:
-        """Give a running server a NIC, bound to its host, with addresses that are claimed before; return the port.
+        """Attach a NIC to a running server, bound to its host, with addresses that are claimed before; return the port.
 
         Raises NotFound, BadRequest and Conflict: the port is not the project's or in use, the host does not reach the
         segment of its address, no segment that the host reaches has an address free. Nothing is left then.

@@ -172,6 +172,13 @@ def add_allocations(*parts: Allocations) -> dict[str, dict[str, int]]:
     return total
 
 
+def show_allocations(allocations: Allocations) -> str:
+    """Return the allocations in words, by provider."""
+    shown = sorted(allocations.items())
+    parts = [f"{amount} {name} of {uuid}" for uuid, resources in shown for name, amount in resources.items()]
+    return ", ".join(parts) or "nothing"
+
+
 def subtract_allocations(whole: Allocations, part: Allocations) -> dict[str, dict[str, int]]:
     """Return `whole`, which covers `part`, without it and without amounts of zero."""
     rests = {
@@ -360,7 +367,7 @@ class ClaimClient(Protocol):
         """
 
     async def release(self, consumer_uuids: Sequence[str], *, generations: Mapping[str, int] | None = None) -> None:
-        """Give back all that the consumers hold; with generations, only of those that are still at theirs.
+        """Release all that the consumers hold; with generations, only of those that are still at theirs.
 
         Remote: DELETE /allocations/{consumer_uuid}; with a generation PUT /allocations/{consumer_uuid} of nothing.
         """

@@ -39,13 +39,13 @@ class Driver(Protocol):
         """
 
     def hurry(self, key: GuestKey) -> None:
-        """Have the launch that takes over another guest's memory end now, at the price of a longer pause.
+        """End the launch that takes over another guest's memory now, at the price of a longer pause.
 
         One that is not at work is fine. Called on the event loop: it must not block.
         """
 
     async def change(self, order: GuestOrder) -> None:
-        """Have the guest of this attempt in the state that is desired: stopped, running, and so on.
+        """Bring the guest of this attempt into the state that is desired: stopped, running, and so on.
 
         Raises LaunchFailed, and leaves it as it was. It may be cancelled.
         """
@@ -54,4 +54,4 @@ class Driver(Protocol):
         """Leave nothing of the guest, if that attempt or a lower one made it; one that is not there is fine."""
 
     async def close(self) -> None:
-        """Let go of what is open; the guests stay."""
+        """Close what is open; the guests stay."""

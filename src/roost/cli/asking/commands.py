@@ -12,6 +12,8 @@ from roost.cli import endings
 from roost.cli.serving.tls_options import ClientCert, ClientKey, check_pair, path_text
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from roost.cli.asking.cloud_client import CloudClient
 
 DEFAULT_LISTEN = "127.0.0.1:8778"
@@ -45,13 +47,9 @@ def servers(
     """
     from roost.cli.asking.four_records import read_servers
     from roost.cli.asking.status_output import print_servers, servers_json
-    from roost.cli.tables import table_console
 
-    listed = _ask(read_servers, api, token, ca_file, cert, key)
-    if as_json:
-        typer.echo(servers_json(listed))
-    else:
-        print_servers(table_console(), listed)
+    servers_read = _ask(read_servers, api, token, ca_file, cert, key)
+    _show(servers_read, servers_json if as_json else None, print_servers)
 
 
 def status(
@@ -68,13 +66,21 @@ def status(
     """
     from roost.cli.asking.status import read_status
     from roost.cli.asking.status_output import print_status, status_json
+
+    status_read = _ask(read_status, api, token, ca_file, cert, key)
+    _show(status_read, status_json if as_json else None, print_status)
+
+
+def _show(
+    answer: Answer, to_json: "Callable[[Answer], bytes] | None", print_tables: "Callable[[Console, Answer], None]"
+) -> None:
+    """Print the answer as JSON, or for people where to_json is None."""
     from roost.cli.tables import table_console
 
-    read = _ask(read_status, api, token, ca_file, cert, key)
-    if as_json:
-        typer.echo(status_json(read))
+    if to_json is not None:
+        typer.echo(to_json(answer))
     else:
-        print_status(table_console(), read)
+        print_tables(table_console(), answer)
 
 
 def check_api(url: str) -> None:

@@ -46,7 +46,7 @@ class LocalCloud:
 
 @contextlib.asynccontextmanager
 async def running_cloud(directory: Path, *, listen: str, log_file: Path) -> AsyncIterator[LocalCloud]:
-    """Have a Roost for as long as the block runs, with its data in `directory`. Raises LocalCloudFailed."""
+    """Run a Roost for as long as the block runs, with its data in `directory`. Raises LocalCloudFailed."""
     log = _open_log(directory, log_file)
     serving = ("serve", "all", "--data-dir", str(directory), "--listen", listen, "--json", "--until-stdin-ends")
     with log:

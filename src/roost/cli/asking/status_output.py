@@ -9,7 +9,7 @@ from rich.text import Text
 from roost.cli.asking.four_records import ServerState
 from roost.cli.asking.status import HostStatus, Status
 from roost.cli.plurals import is_or_are, many
-from roost.cli.tables import new_table, print_table
+from roost.cli.tables import new_table, print_rows, print_table
 
 HOSTS_SHOWN = 10
 
@@ -24,11 +24,8 @@ def print_servers(console: Console, servers: Sequence[ServerState]) -> None:
     if not servers:
         console.print("There is no server.")
         return
-    table = new_table("id", "name", "status", "host", "addresses")
-    for server in servers:
-        cells = (server.id, server.name, server.status, server.host or "", ", ".join(server.addresses))
-        table.add_row(*map(printable, cells))
-    print_table(console, table)
+    rows = [(s.id, s.name, s.status, s.host or "", ", ".join(s.addresses)) for s in servers]
+    print_rows(console, ("id", "name", "status", "host", "addresses"), (tuple(map(printable, row)) for row in rows))
     for fault, names in _names_by_fault(servers).items():
         console.print(Text(f"\n{printable(', '.join(names))}: {printable(fault)}"), soft_wrap=not console.is_terminal)
 
@@ -64,10 +61,8 @@ def print_status(console: Console, status: Status) -> None:
         console.print("No server is being built or deleted.")
         return
     console.print(f"{many(status.builds_total, 'server')} {is_or_are(status.builds_total)} being built or deleted:")
-    table = new_table("server", "stage", "since", "waits for")
-    for build in status.builds:
-        table.add_row(printable(build.name), build.stage, build.since, printable(build.waits_for))
-    print_table(console, table)
+    rows = [(printable(build.name), build.stage, build.since, printable(build.waits_for)) for build in status.builds]
+    print_rows(console, ("server", "stage", "since", "waits for"), rows)
     if status.builds_total > len(status.builds):
         console.print(f"... and {status.builds_total - len(status.builds):,} more.")
 

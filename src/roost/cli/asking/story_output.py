@@ -61,21 +61,21 @@ class Narrator:
         self._act = 0
 
     def loaded(self, cloud: Cloud, hosts: int) -> None:
-        """Tell what the cloud is."""
+        """Print what the cloud is."""
         segments = sum(len(network.segments) or 1 for network in cloud.networks)
         names = ", ".join(network.name for network in cloud.networks)
         networks = f"{plural(len(cloud.networks), 'network')} {names}"
         self._print(Text(f"A cloud of {many(hosts, 'host')}: {networks}, {many(segments, 'segment')}."))
 
     def booted(self, servers: Sequence[ServerState], segments: Sequence[SegmentUse], seconds: float) -> None:
-        """Tell how many servers took which addresses."""
+        """Print how many servers took which addresses."""
         active = sum(server.status == "ACTIVE" for server in servers)
         self._title("Servers are booted until the addresses run out")
         self._line(f"{active} of {many(len(servers), 'server')} {is_or_are(active)} ACTIVE after {seconds:.1f} s.")
         self._print(Padding(segment_table(segments), (0, 0, 0, INDENT), expand=False))
 
     def refused(self, server: ServerState) -> None:
-        """Tell of the boot for which no address was left."""
+        """Print the boot for which no address was left."""
         self._title("The next boot is refused, and says why")
         self._line(f"{server.name}: {server.fault}")
         if server.funnel:
@@ -85,23 +85,23 @@ class Narrator:
             self._print(Padding(table, (0, 0, 0, INDENT), expand=False))
 
     def reused(self, deleted: ServerState, server: ServerState, segment: str) -> None:
-        """Tell that a server got the address of a deleted one."""
+        """Print that a server got the address of a deleted one."""
         self._title("A freed address is used again")
         self._line(f"{deleted.name} ({', '.join(deleted.addresses)}) on {deleted.host} is deleted.")
         self._line(f"{server.name} boots into {', '.join(server.addresses)} on {server.host}, in {segment}.")
 
     def followed(self, server: ServerState, address: str, segment: SegmentUse) -> None:
-        """Tell that a server went where the address of its port is."""
+        """Print that a server went where the address of its port is."""
         self._title("A port that has an address decides the rack")
         self._line(f"The port has {address}, which is in {segment.name}.")
         self._line(f"{server.name} boots with it and lands on {server.host}, which reaches {segment.name}.")
 
     def skipped(self, reason: str) -> None:
-        """Tell why a part of the story is left out."""
+        """Print why a part of the story is left out."""
         self._line(f"Skipped: {reason}.")
 
     def checked(self, records: FourRecords) -> None:
-        """Tell whether the four records agree."""
+        """Print whether the four records agree."""
         self._title(f"The four records {'agree' if records.agree else 'do not agree'}")
         self._line(
             f"{many(records.ledger, 'claim')} in the ledger, {many(records.addresses, 'address')} assigned, "

@@ -6,14 +6,13 @@ import msgspec
 from rich.console import Console
 
 from roost.cli.managing.audit_report import UNREAD, drift_document, print_drifts, print_json, print_unread
-from roost.cli.managing.ledger_target import LedgerTarget, open_existing, outdated
+from roost.cli.managing.ledger_target import LedgerTarget, open_existing
 from roost.cli.plurals import many
 from roost.cli.serving.neutron import make_neutron
 from roost.cli.settings import read_settings
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.neutron import NeutronView, Round, run_round
 from roost.platform.env import Env
-from roost.platform.migrate import list_outdated
 from roost.seams.neutron import NeutronUnavailable
 
 ADOPTED, DIFFERS, NOTHING_TO_DO, INCOMPLETE = 0, 3, 4, 6
@@ -29,16 +28,14 @@ async def adopt(
     as_json: bool = False,
     give_back_all: bool = False,
 ) -> int:
-    """Do one round with Neutron, print what differed; returns the exit status.
+    """Run one round with Neutron, print what differed; returns the exit status.
 
     Raises BadRequest for a configuration without Neutron, TargetRefused where there is no ledger of this version.
     """
     settings = read_settings(config)
     neutron = make_neutron(settings)
     try:
-        async with open_existing(target, pool_size=POOL_SIZE) as database:
-            if schemas := await list_outdated(database, ("placement",)):
-                raise outdated(schemas)
+        async with open_existing(target, pool_size=POOL_SIZE, schemas=("placement",)) as database:
             ledger = Ledger(database, Env(), settings.placement)
             await sync_standard_names(ledger)
             view = NeutronView(grace_s=settings.neutron.claim_grace_s)

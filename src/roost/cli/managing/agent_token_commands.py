@@ -61,7 +61,7 @@ def _revoke_agent_token(
     pg_bin: PgBin = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have a token refused everywhere within 5 seconds. Its agents' guests run on.
+    """Revoke a token, which is refused everywhere within 5 seconds. Its agents' guests run on.
 
     Example: `roost-manage agent-token revoke 1b4e28ba-2fa1-11d2-883f-0016d3cca427`
     """

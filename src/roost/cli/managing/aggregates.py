@@ -10,7 +10,7 @@ from roost.cli.managing.audit import open_records
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
 from roost.cli.plurals import many
 from roost.cli.serving.cloud_wiring import CloudParts
-from roost.cli.tables import new_table, print_table
+from roost.cli.tables import print_rows
 from roost.compute.model.cloud import HostAggregate
 from roost.compute.rules.aggregate_sync import SyncReport
 from roost.compute.rules.aggregates import RATIO_KEYS
@@ -49,10 +49,8 @@ async def sync(
 def print_report(console: Console, report: SyncReport, *, verbose: bool) -> None:
     """Print each host that differs if verbose, or on a dry run, what could not be done, and one sentence last."""
     if report.changes and (verbose or report.dry_run):
-        table = new_table("host", "joins", "leaves")
-        for change in report.changes:
-            table.add_row(change.host, ", ".join(change.joins), ", ".join(change.leaves))
-        print_table(console, table)
+        rows = [(change.host, ", ".join(change.joins), ", ".join(change.leaves)) for change in report.changes]
+        print_rows(console, ("host", "joins", "leaves"), rows)
     for problem in report.problems:
         console.print(f"{problem.host}: {problem.reason}")
     would = "would be " if report.dry_run else ""

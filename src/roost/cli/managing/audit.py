@@ -113,7 +113,7 @@ async def _audit(
 
 
 async def destroy_guest(target: LedgerTarget, server_id: str, host: str, *, config: Path | None) -> int:
-    """Have a host destroy a guest that Roost did not ask for; returns the exit status.
+    """Order a host to destroy a guest that Roost did not ask for; returns the exit status.
 
     Raises TargetRefused, GuestNotFound, GuestWanted.
     """

@@ -10,11 +10,11 @@ from rich.text import Text
 
 from roost.cli.managing.placement_target import Refusal
 from roost.cli.plurals import many
-from roost.cli.tables import new_table, print_table
+from roost.cli.tables import new_table, print_some, print_table
 from roost.placement.model import Kind
 from roost.placement.rules.imports import Change, Detail, Difference, LeftOut
 
-ROWS_SHOWN, SENTENCES_SHOWN = 40, 10
+ROWS_SHOWN = 40
 DONE, DIFFERS, INCOMPLETE = 0, 3, 4
 WORDS = {Change.NEW: "only in Roost", Change.CHANGED: "different", Change.ONLY_HERE: "only there"}
 """Compared from the other's side: what is new there is only in Roost today."""
@@ -84,8 +84,8 @@ def print_report(console: Console, exported: Exported) -> None:
         print_table(console, table)
     if shown:
         _print_details(console, shown)
-    _say_some(console, [f"Left out: {item.kind.value} {item.key}: {item.reason}." for item in exported.left_out])
-    _say_some(console, [f"Refused: {item.kind.value} {item.key}: {item.reason}." for item in exported.refusals])
+    print_some(console, [f"Left out: {item.kind.value} {item.key}: {item.reason}." for item in exported.left_out])
+    print_some(console, [f"Refused: {item.kind.value} {item.key}: {item.reason}." for item in exported.refusals])
     console.print(Text(_conclusion(exported)))
 
 
@@ -115,13 +115,6 @@ def _show(value: object) -> str:
     if value is None:
         return ""
     return "yes" if value is True else str(msgspec.to_builtins(value))
-
-
-def _say_some(console: Console, sentences: list[str]) -> None:
-    for sentence in sentences[:SENTENCES_SHOWN]:
-        console.print(Text(sentence, style="yellow"))
-    if len(sentences) > SENTENCES_SHOWN:
-        console.print(Text(f"... and {len(sentences) - SENTENCES_SHOWN:,} more like it: --json has them all."))
 
 
 def _conclusion(exported: Exported) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from roost.cli.asking.story_output import Bars
 from roost.cli.keystone import credentials_of
 from roost.cli.managing.export_report import Exported, print_report, report_json
-from roost.cli.managing.ledger_target import LedgerTarget, open_existing, outdated
+from roost.cli.managing.ledger_target import LedgerTarget, open_existing
 from roost.cli.managing.placement_source import Progress, Source, read_placement
 from roost.cli.managing.placement_target import Target
 from roost.cli.tables import table_console
@@ -15,7 +15,6 @@ from roost.placement.rules.exports import leave_out_unknown, plan_export, withou
 from roost.placement.rules.imports import list_differences
 from roost.placement.service.imports import read_state
 from roost.placement.service.ledger import Ledger
-from roost.platform.migrate import list_outdated
 
 
 async def export_placement(
@@ -34,11 +33,9 @@ async def export_placement(
     """
     credentials = None if token else credentials_of(os.environ)
     async with (
-        open_existing(source) as database,
+        open_existing(source, schemas=("placement",)) as database,
         Source.connect(target_url, token=token, credentials=credentials, ca_file=ca_file) as target,
     ):
-        if schemas := await list_outdated(database, ("placement",)):
-            raise outdated(schemas)
         state_wanted = await read_state(Ledger(database))
         with Bars() as bars:
             exported = await export(target, state_wanted, bars.progress, dry_run=dry_run, delete=delete)

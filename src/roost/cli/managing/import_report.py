@@ -10,13 +10,13 @@ from rich.text import Text
 
 from roost.cli.managing.placement_source import Read
 from roost.cli.plurals import many
-from roost.cli.tables import new_table, print_table
+from roost.cli.tables import new_table, print_some, print_table
 from roost.placement.model import Kind
 from roost.placement.rules.imports import Change, Detail, Difference
 from roost.placement.service.imports import Imported
 from roost.seams.placement import Inventory
 
-ROWS_SHOWN, SENTENCES_SHOWN = 40, 10
+ROWS_SHOWN = 40
 DONE, FAILED, DIFFERS, INCOMPLETE = 0, 1, 3, 4
 
 
@@ -74,8 +74,8 @@ def print_report(console: Console, read: Read, imported: Imported, *, dry_run: b
     rows = sum(len(difference.details) or 1 for difference in plan.differences)
     if rows > ROWS_SHOWN:
         say(f"... and {rows - ROWS_SHOWN:,} more lines: --json has them all.")
-    _say_some(console, [f"Left out: {item.kind.value} {item.key}: {item.reason}." for item in imported.left_out])
-    _say_some(console, [f"In the way: {sentence}." for sentence in plan.obstacles])
+    print_some(console, [f"Left out: {item.kind.value} {item.key}: {item.reason}." for item in imported.left_out])
+    print_some(console, [f"In the way: {sentence}." for sentence in plan.obstacles])
     say(_conclusion(imported, dry_run=dry_run))
 
 
@@ -129,10 +129,3 @@ def _show(value: object) -> str:
         return " ".join(f"{name}={number:g}" if isinstance(number, float) else f"{name}={number}"
                         for name, number in fields.items())  # fmt: skip
     return "yes" if value is True else str(value)
-
-
-def _say_some(console: Console, sentences: list[str]) -> None:
-    for sentence in sentences[:SENTENCES_SHOWN]:
-        console.print(Text(sentence, style="yellow"))
-    if len(sentences) > SENTENCES_SHOWN:
-        console.print(Text(f"... and {len(sentences) - SENTENCES_SHOWN:,} more like it: --json has them all."))

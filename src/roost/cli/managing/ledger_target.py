@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from roost.platform.database import Database
 from roost.platform.errors import RoostError
-from roost.platform.migrate import bring_up_to_date
+from roost.platform.migrate import bring_up_to_date, list_outdated
 from roost.platform.postgres import PrivatePostgres
 
 
@@ -60,13 +60,20 @@ async def open_ledger(target: LedgerTarget, *, create: bool, pool_size: int = 1)
 
 
 @asynccontextmanager
-async def open_existing(target: LedgerTarget, *, pool_size: int = 1) -> AsyncIterator[Database]:
-    """Yield the database as `open_ledger` does, without making anything. Raises TargetRefused where there is none."""
+async def open_existing(
+    target: LedgerTarget, *, pool_size: int = 1, schemas: Sequence[str] = ()
+) -> AsyncIterator[Database]:
+    """Yield the database as `open_ledger` does, without making anything.
+
+    schemas: those that have to be of this version. Raises TargetRefused where they are not, or there is no database.
+    """
     async with open_ledger(target, create=False, pool_size=pool_size) as database:
         if database is None:
             assert target.data_dir is not None
             data_dir = target.data_dir.absolute()
             raise TargetRefused(f"there is no database in {data_dir}: give roost serve's --data-dir")
+        if schemas and (schemas_outdated := await list_outdated(database, schemas)):
+            raise outdated(schemas_outdated)
         yield database
 
 

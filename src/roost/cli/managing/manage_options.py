@@ -21,6 +21,8 @@ DatabaseUrl = Annotated[
     ),
 ]
 PgBin = Annotated[Path | None, typer.Option(help="The bin directory of another PostgreSQL, 15 or later.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what differs; write nothing.")]
+DifferencesAsJson = Annotated[bool, typer.Option("--json", help="Print every difference as one JSON object.")]
 ConfigFile = Annotated[Path | None, typer.Option(help="The roost.toml that the services have.")]
 
 

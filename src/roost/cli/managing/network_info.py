@@ -8,7 +8,7 @@ from rich.console import Console
 from roost.cli.managing.audit import open_records
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
 from roost.cli.plurals import many
-from roost.cli.tables import new_table, print_table
+from roost.cli.tables import print_rows
 from roost.compute.service.network_info import Healed, heal_network_info, list_server_ids
 from roost.seams.compute import ServerPort
 
@@ -39,11 +39,11 @@ def _print(console: Console, healed: list[Healed], *, dry_run: bool) -> None:
     if not healed:
         console.print("The network info of every server is what its ports are.")
         return
-    table = new_table("server", "name", "kept", "its ports", "")
+    rows = []
     for item in healed:
         outcome = "written" if item.written else "differs" if dry_run else "being worked on"
-        table.add_row(item.server_id, item.name, _show(item.before), _show(item.after), outcome)
-    print_table(console, table)
+        rows.append((item.server_id, item.name, _show(item.before), _show(item.after), outcome))
+    print_rows(console, ("server", "name", "kept", "its ports", ""), rows)
     console.print(f"{many(len(healed), 'server')} had network info that was not its ports.")
 
 

@@ -7,9 +7,8 @@ import msgspec
 from msgspec import Struct
 from rich.console import Console
 
-from roost.cli.managing.ledger_target import LedgerTarget, open_existing, outdated
+from roost.cli.managing.ledger_target import LedgerTarget, open_existing
 from roost.cli.tables import new_table, print_table
-from roost.platform.migrate import list_outdated
 from roost.platform.outbox import DestinationState, Outbox
 
 SERVICES = ("compute", "network")
@@ -33,9 +32,7 @@ async def show(target: LedgerTarget, console: Console, *, retry_parked: bool, as
     """Print each destination, after its parked notifications were put back if asked for; return the exit status."""
     states: list[ServiceState] = []
     unparked = 0
-    async with open_existing(target) as database:
-        if services_outdated := await list_outdated(database, SERVICES):
-            raise outdated(services_outdated)
+    async with open_existing(target, schemas=SERVICES) as database:
         for service in SERVICES:
             outbox = Outbox(service)
             async with database.transaction() as tx:

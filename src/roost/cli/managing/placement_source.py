@@ -7,7 +7,7 @@ nobody writes to is certainly read as it is. Source: Placement API 1.28 to 1.39.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from sys import intern
 from typing import Any, TypeVar
@@ -37,6 +37,7 @@ UNKNOWN_TYPE = "unknown"
 MOVED = -1
 """The generation of what changed while it was read."""
 
+Item = TypeVar("Item")
 Progress = Callable[[str, int, int], None]
 """(kind, done, total)"""
 Answer = TypeVar("Answer")
@@ -291,7 +292,7 @@ class _Reading:
             self._listed = {item.uuid: item for item in listing.resource_providers}
             self._providers = {uuid: item for uuid, item in self._providers.items() if uuid in self._listed}
             moved = [uuid for uuid, item in self._listed.items() if not self._is_current(uuid, item.generation)]
-            await self._each("providers", moved, self._read_provider)
+            await work_on_each("providers", moved, self._read_provider, self._progress, most=READS_MAX)
             generations_by_consumer = self._list_held()
             self._consumers = {uuid: item for uuid, item in self._consumers.items() if uuid in generations_by_consumer}
             unread = [
@@ -299,7 +300,7 @@ class _Reading:
                 for uuid, generations in generations_by_consumer.items()
                 if generations != {self._generation_of(uuid)}
             ]
-            await self._each("consumers", unread, self._read_consumer)
+            await work_on_each("consumers", unread, self._read_consumer, self._progress, most=READS_MAX)
             if not moved and not unread:
                 return True
             self._mark_moved()
@@ -343,7 +344,7 @@ class _Reading:
         return generations
 
     def _mark_moved(self) -> None:
-        """Have providers read again that name a consumer which says otherwise, or are not named by one."""
+        """Mark providers to be read again that name a consumer which says otherwise, or are not named by one."""
         moved = {
             uuid
             for uuid, provider in self._providers.items()
@@ -368,8 +369,7 @@ class _Reading:
                 raise
             self._providers.pop(uuid, None)  # deleted since it was listed
             return
-        answers = (inventories, traits, aggregates, holders)
-        generations = {answer.resource_provider_generation for answer in answers}
+        generations = {a.resource_provider_generation for a in (inventories, traits, aggregates, holders)}
         self._providers[uuid] = _Provider(
             generation=generations.pop() if len(generations) == 1 else MOVED,
             inventories={intern(name): self._one(item) for name, item in inventories.inventories.items()},
@@ -381,24 +381,28 @@ class _Reading:
     async def _read_consumer(self, uuid: str) -> None:
         self._consumers[uuid] = await self._source.get(f"/allocations/{uuid}", _Consumer)
 
-    async def _each(self, kind: str, items: Sequence[str], read: Callable[[str], Awaitable[None]]) -> None:
-        done, remaining = 0, iter(items)
-
-        async def work() -> None:
-            nonlocal done
-            for item in remaining:
-                await read(item)
-                done += 1
-                self._progress(kind, done, len(items))
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(READS_MAX, len(items))):
-                group.create_task(work())
-
     def _one(self, value: Answer) -> Answer:
         """Return one object for equal values: most hosts are like others."""
         first_equal: Answer = self._alike.setdefault(value, value)
         return first_equal
+
+
+async def work_on_each(
+    kind: str, items: Collection[Item], work: Callable[[Item], Awaitable[None]], progress: Progress, *, most: int
+) -> None:
+    """Work on every item, on `most` of them at a time. kind: what progress calls them."""
+    done, remaining = 0, iter(items)
+
+    async def work_on_next() -> None:
+        nonlocal done
+        for item in remaining:
+            await work(item)
+            done += 1
+            progress(kind, done, len(items))
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(most, len(items))):
+            group.create_task(work_on_next())
 
 
 def _canonical(uuid: str) -> str:

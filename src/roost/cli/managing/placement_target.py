@@ -4,15 +4,14 @@ What it refuses is noted with its reason, and the rest goes on; the caller looks
 Source: Placement API 1.37 to 1.39.
 """
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from roost.cli.managing.placement_source import Progress, Source, SourceRefused
+from roost.cli.managing.placement_source import Item, Progress, Source, SourceRefused, work_on_each
 from roost.cli.remote_errors import detail_of
 from roost.placement.model import Kind
 from roost.placement.rules.exports import ExportPlan, Place
@@ -26,7 +25,6 @@ OLDEST = (1, 37)
 WITHOUT_TYPE = "1.37"
 """The last microversion at which a consumer needs no type."""
 GENERATION_TOLD = re.compile(rb"consumer generation conflict - expected (\d+) but got")
-Item = TypeVar("Item")
 
 
 class Refusal(Struct, frozen=True):
@@ -53,7 +51,7 @@ class Target:
             raise SourceRefused(text)
 
     async def write(self, plan: ExportPlan) -> None:
-        """Do all of the plan, in its order."""
+        """Write all of the plan, in its order."""
         for name in plan.classes_new:
             await self._call(Kind.RESOURCE_CLASS, name, "PUT", f"/resource_classes/{name}")
         for name in plan.traits_new:
@@ -127,7 +125,7 @@ class Target:
         await self._put(Kind.PROVIDER, uuid, f"{path}/{part}", body)
 
     async def _claim(self, consumer: ConsumerState) -> None:
-        """Have a consumer hold this and nothing else, at whatever generation it has."""
+        """Write that a consumer holds this and nothing else, at whatever generation it has."""
         path = f"/allocations/{consumer.consumer_uuid}"
         typed = {} if consumer.consumer_type is None else {"consumer_type": consumer.consumer_type}
         generation_told: int | None = None
@@ -154,6 +152,9 @@ class Target:
         version = "" if typed else WITHOUT_TYPE
         await self._put(Kind.CONSUMER, consumer.consumer_uuid, path, body, version=version, listen=listen)
 
+    async def _each(self, kind: str, items: Collection[Item], write: Callable[[Item], Awaitable[None]]) -> None:
+        await work_on_each(kind, items, write, self._progress, most=WRITES_MAX)
+
     async def _put(
         self,
         kind: Kind,
@@ -178,17 +179,3 @@ class Target:
                 self._refused(kind, key, status, answer)
                 return
             listen(answer)
-
-    async def _each(self, kind: str, items: Collection[Item], write: Callable[[Item], Awaitable[None]]) -> None:
-        done, remaining = 0, iter(items)
-
-        async def work() -> None:
-            nonlocal done
-            for item in remaining:
-                await write(item)
-                done += 1
-                self._progress(kind, done, len(items))
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(WRITES_MAX, len(items))):
-                group.create_task(work())

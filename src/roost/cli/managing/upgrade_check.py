@@ -13,7 +13,7 @@ from rich.console import Console
 from roost.cli.managing.audit import open_records
 from roost.cli.managing.ledger_target import LedgerTarget, TargetRefused
 from roost.cli.settings import read_settings
-from roost.cli.tables import new_table, print_table
+from roost.cli.tables import print_rows
 from roost.clients.placement import find_credentials_fault
 from roost.compute.model.work import BuildOrder, Credentials, Heartbeat
 from roost.compute.rules.orders import (
@@ -81,10 +81,8 @@ async def upgrade_check(target: LedgerTarget, console: Console, *, config: Path 
         rows = [{"name": c.name, "result": WORDS[c.result], "details": c.details} for c in checks]
         console.file.write(msgspec.json.encode({"result": WORDS[status], "checks": rows}).decode() + "\n")
         return status
-    table = new_table("check", "result", "details")
-    for check in checks:
-        table.add_row(check.name, WORDS[check.result], check.details)
-    print_table(console, table)
+    cells = [(check.name, WORDS[check.result], check.details) for check in checks]
+    print_rows(console, ("check", "result", "details"), cells)
     return status
 
 

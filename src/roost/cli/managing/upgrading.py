@@ -8,7 +8,7 @@ from rich.console import Console
 from roost.cli.managing.ledger_target import LedgerTarget, open_existing
 from roost.cli.plurals import many
 from roost.cli.serving.roles import SCHEMAS
-from roost.cli.tables import new_table, print_table
+from roost.cli.tables import print_rows
 from roost.platform.database import Database
 from roost.platform.migrate import (
     OlderSession,
@@ -42,20 +42,19 @@ async def check(target: LedgerTarget, console: Console, *, as_json: bool) -> int
     if as_json:
         print(_check_json(states, older, status), flush=True)  # noqa: T201
         return status
-    table = new_table("schema", "oldest release", "to expand", "to contract")
-    for state in states:
-        contracts = ", ".join(state.contracts) or ("nothing but the way back" if state.to_contract else "")
-        table.add_row(state.schema, state.oldest or "missing", ", ".join(state.expands), contracts)
-    print_table(console, table)
+    print_rows(console, ("schema", "oldest release", "to expand", "to contract"), map(_cells, states))
     if older:
         console.print()
-        sessions = new_table("pid", "from", "older release", "since")
-        for session in older:
-            sessions.add_row(str(session.pid), session.client, session.release, f"{session.since:%Y-%m-%d %H:%M:%S}")
-        print_table(console, sessions)
+        sessions = [(str(s.pid), s.client, s.release, f"{s.since:%Y-%m-%d %H:%M:%S}") for s in older]
+        print_rows(console, ("pid", "from", "older release", "since"), sessions)
     for_newer = status == UP_TO_DATE and any(state.for_newer for state in states)
     console.print(EXPANDED_FOR_NEWER if for_newer else ADVICE[status], soft_wrap=True)
     return status
+
+
+def _cells(state: SchemaState) -> tuple[str, ...]:
+    contracts = ", ".join(state.contracts) or ("nothing but the way back" if state.to_contract else "")
+    return state.schema, state.oldest or "missing", ", ".join(state.expands), contracts
 
 
 def status_of(states: list[SchemaState]) -> int:

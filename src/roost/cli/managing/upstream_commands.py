@@ -86,7 +86,7 @@ def _version(data_dir: DataDir = None, database: DatabaseUrl = None, pg_bin: PgB
 
 @db_app.command("online_data_migrations", cls=PlainCommand)
 def _migrate_data() -> None:
-    """Do nothing: Roost's migrations bring the data along.
+    """Accept the call without effect: Roost's migrations bring the data along.
 
     Example: `placement-manage db online_data_migrations`
     """

@@ -129,7 +129,7 @@ def fork_on_request() -> None:
 
 
 def _tell_ends(channels: dict[int, socket.socket]) -> None:
-    """Tell the supervisor how processes ended."""
+    """Send the supervisor how processes ended."""
     while channels:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:

@@ -114,7 +114,7 @@ class Parts:
         )
 
     async def close(self) -> None:
-        """Let go of what is held outside of the pool of connections."""
+        """Close what is open outside of the pool of connections."""
         self.health.close()
         if self.keystone:
             await self.keystone.close()

@@ -15,7 +15,15 @@ from roost.compute.model.work import EARLY
 from roost.platform.drift import Drift, Kind, RepairedBy
 from roost.seams.compute import ServerPort
 from roost.seams.network import AttachedPort, HostReach
-from roost.seams.placement import ADDRESS_CLASSES, DISK_GB, MEMORY_MB, VCPU, Allocations, ProviderState
+from roost.seams.placement import (
+    ADDRESS_CLASSES,
+    DISK_GB,
+    MEMORY_MB,
+    VCPU,
+    Allocations,
+    ProviderState,
+    show_allocations,
+)
 
 HOST_CLASSES = (VCPU, MEMORY_MB, DISK_GB)
 
@@ -77,7 +85,7 @@ def judge_claim(server: QuietServer, claim_held: Allocations) -> Drift | None:
     claim_wanted = claim_of(server, claim_held)
     if {uuid: dict(resources) for uuid, resources in claim_held.items()} == claim_wanted:
         return None
-    says = f"claims {_show(claim_held)}, should claim {_show(claim_wanted)}"
+    says = f"claims {show_allocations(claim_held)}, should claim {show_allocations(claim_wanted)}"
     return SERVER_CLAIM_WRONG.drift(server.id, says, name=server.name)
 
 
@@ -212,11 +220,6 @@ def judge_mirror(
 def _number(text: str) -> tuple[int, int]:
     address = ipaddress.ip_address(text)
     return address.version, int(address)
-
-
-def _show(claim: Allocations) -> str:
-    parts = [f"{n} {name} of {uuid}" for uuid, resources in sorted(claim.items()) for name, n in resources.items()]
-    return ", ".join(parts) or "nothing"
 
 
 def _sizes(state: ProviderState) -> dict[str, tuple[int, int, int, int]]:

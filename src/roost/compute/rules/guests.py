@@ -205,7 +205,7 @@ def _was_asked(guest: Guest, work: WorkState | None) -> bool:
 def _settle(
     outcome: ReportOutcome, works_by_server: dict[str, WorkState], guest: Guest, work: WorkState | None
 ) -> None:
-    """Note that a guest is as it should be: a build is over, a move goes on, or the server has changed its state."""
+    """Record that a guest is as it should be: a build is over, a move goes on, or the server has changed its state."""
     if work is None or (work.stage is Stage.SETTLE and not work.moving):
         outcome.changed[guest.server_id] = guest.host, guest.desired
     elif work.moving:
@@ -217,7 +217,7 @@ def _settle(
 
 
 def _stay(outcome: ReportOutcome, report: GuestReport, guest: Guest, work: WorkState | None) -> None:
-    """Note why a guest is not as it should be, if that is still desired: its action, or its move, is over."""
+    """Record why a guest is not as it should be, if that is still desired: its action, or its move, is over."""
     if report.desired != guest.desired:
         return
     failure = Failure(message=report.message or f"the host could not make it {guest.desired}", host=guest.host)
@@ -234,7 +234,7 @@ def _let_go(
     guest: Guest,
     work: WorkState | None,
 ) -> None:
-    """Note that the host has nothing of the guest left: a launch is retried elsewhere, a delete goes on."""
+    """Record that the host has nothing of the guest left: a launch is retried elsewhere, a delete goes on."""
     if work is None:
         return
     if work.launches(guest.attempt):

@@ -121,7 +121,7 @@ def _one_nic_problem(nic: NicAsked, count: int) -> str | None:
 
 
 def number_nics(nics: Sequence[NicAsked]) -> tuple[Nic, ...]:
-    """Give each NIC a tag of its own within the server: the client's, else its place in the order.
+    """Return the NICs, each with a tag of its own within the server: the client's, else its place in the order.
 
     A port decides alone: a network named beside it is left out, as Nova does.
     """

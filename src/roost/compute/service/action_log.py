@@ -36,7 +36,7 @@ async def begin(
     finished: bool = False,
     before: Server | None = None,
 ) -> int:
-    """Note that an action was asked of a locked server; return its id. See insert_action.
+    """Record that an action was asked of a locked server; return its id. See insert_action.
 
     before: what the server was, where the action is an update that is done at once.
     """
@@ -48,7 +48,7 @@ async def begin(
 async def tell(
     compute: Compute, tx: Connection, server_id: str, name: str, by: Requester | None, *, before: Server | None = None
 ) -> None:
-    """Tell of an action that has no entry in the log. by: None where nobody asks for it but Roost itself."""
+    """Notify of an action that has no entry in the log. by: None where nobody asks for it but Roost itself."""
     if compute.outbox is None:
         return
     source_host = before_update = None
@@ -83,7 +83,7 @@ def _ended_events(action: ActionEnded) -> list[ServerEvent]:
 async def add_steps(
     compute: Compute, tx: Connection, steps: Sequence[tuple[Marks, StageChange]], states: Sequence[ServerEvent] = ()
 ) -> None:
-    """Note which stages are over, on which host, and how they went. The moves are still as they were before.
+    """Record which stages are over, on which host, and how they went. The moves are still as they were before.
 
     states: of `watch_states`, to be told before.
     """
@@ -116,7 +116,7 @@ async def add_launches(
     retreats: Mapping[str, Retreat],
     states: Sequence[ServerEvent] = (),
 ) -> None:
-    """Tell which builds are over, as their hosts say, and which launches have failed; the moves' logs have stages.
+    """Notify of builds that are over, as their hosts say, and which launches have failed; the moves' logs have stages.
 
     states: of `watch_states`, to be told before.
     """

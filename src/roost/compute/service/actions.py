@@ -49,7 +49,7 @@ async def lock_for_action(tx: Connection, server_id: str, rule: ActionRule, *, i
 
 
 async def change_power(compute: Compute, server_id: str, rule: ActionRule, by: Requester) -> None:
-    """Have the server's guest in the state that the rule says. Raises ServerNotFound, ActionRefused."""
+    """Order the server's guest into the state that the rule says. Raises ServerNotFound, ActionRefused."""
     async with compute.database.transaction() as tx:
         server = await lock_for_action(tx, server_id, rule, is_admin=by.is_admin)
         await _begin(compute, tx, server, rule, by)
@@ -59,7 +59,7 @@ async def change_power(compute: Compute, server_id: str, rule: ActionRule, by: R
 async def rebuild(
     compute: Compute, server_id: str, update: ServerUpdate, by: Requester, *, token: str | None = None
 ) -> None:
-    """Have the server's guest made again, from another image. token: the caller's, for the image service.
+    """Order that the server's guest is made again, from another image. token: the caller's, for the image service.
 
     Raises ServerNotFound, ActionRefused (its state, or its host lacks a trait that a new image requires), ServerRefused
     (a new image that is not there, or too large) and ImageServiceUnavailable.

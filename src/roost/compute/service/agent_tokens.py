@@ -50,7 +50,7 @@ async def list_agent_tokens(database: Database) -> list[AgentToken]:
 
 
 async def revoke_agent_token(database: Database, token_id: str) -> AgentToken:
-    """Have a token refused from now on; one that is revoked already stays so. Raises AgentTokenNotFound."""
+    """Revoke a token; one that is revoked already stays so. Raises AgentTokenNotFound."""
     revoked = None
     if is_uuid(token_id):
         async with database.transaction() as tx:

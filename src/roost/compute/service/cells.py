@@ -19,7 +19,7 @@ count_silent_cells = reading(store.count_silent_cells)
 
 
 async def beat(compute: Compute, conductor_id: str, cells: Sequence[str], credentials: Credentials) -> None:
-    """Note that a conductor of these cells, is there; hosts of silent cells get servers again. cells: none for all."""
+    """Record that a conductor of these cells is there; hosts of silent cells get servers again. cells: none for all."""
     async with compute.database.transaction() as tx:
         names = await store.beat(tx, conductor_id, cells, credentials)
     if names:

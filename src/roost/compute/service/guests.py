@@ -219,7 +219,7 @@ async def compare_guests(
 
 
 async def destroy_unknown_guest(compute: Compute, server_id: str, host: str) -> None:
-    """Have a guest destroyed that its host lists and nobody asked for, as a person decided.
+    """Order that a guest is destroyed that its host lists and nobody asked for, as a person decided.
 
     Raises GuestNotFound, and GuestWanted where the server is to run on that host: it must be deleted first.
     """

@@ -42,7 +42,7 @@ def provider_uuid_of(host: str) -> str:
 
 
 async def register_hosts(compute: Compute, reports: Sequence[HostReport], *, agent: AgentIdentity | None) -> list[Host]:
-    """Have these hosts, of this size, with their providers and networks; in the order of the names.
+    """Write these hosts, with their providers and networks; return them in the order of the names.
 
     agent: who serves them and takes the lease on each; None where a cloud file declares them, which no later report
     of an agent overrules. Of two reports of one host the later counts.
@@ -117,9 +117,7 @@ async def _publish(compute: Compute, rows: Sequence[HostRow]) -> set[str]:
         await compute.placement.ensure_providers([provider_state(row.host, ratios[row.host.name]) for row in rows])
     except (Conflict, BadRequest) as refusal:
         if len(rows) == 1:
-            log.warning(
-                "the ledger refuses a host, so no server goes there", host=rows[0].host.name, reason=str(refusal)
-            )
+            log.warning("the ledger refuses a host, so no server goes there", host=names[0], reason=str(refusal))
             return set()
         half = len(rows) // 2
         return await _publish(compute, rows[:half]) | await _publish(compute, rows[half:])
@@ -156,10 +154,8 @@ def provider_state(host: Host, ratios: Mapping[str, float]) -> ProviderState:
         uuid=host.provider_uuid,
         name=host.name,
         inventories={
-            resource_class: Inventory(
-                total=total, max_unit=total, allocation_ratio=ratios.get(resource_class, ALLOCATION_RATIO)
-            )
-            for resource_class, total in amounts.items()
+            name: Inventory(total=total, max_unit=total, allocation_ratio=ratios.get(name, ALLOCATION_RATIO))
+            for name, total in amounts.items()
             if total > 0
         },
         # Other inventories are an operator's, such as CUSTOM_GPU, for flavors that ask for them.
@@ -192,12 +188,12 @@ async def disable_host(compute: Compute, name: str, *, reason: str | None = None
 
 
 async def enable_host(compute: Compute, name: str, *, by: Requester | None = None) -> Host:
-    """Let the host take servers again. Raises HostNotFound."""
+    """Enable the host, so that it takes servers again. Raises HostNotFound."""
     return await _set_state(compute, name, disabled=False, by=by)
 
 
 async def force_down(compute: Compute, name: str, forced_down: bool, *, by: Requester | None = None) -> Host:
-    """Note that nothing runs there any more, as an operator vouches, or take that back; it takes no server meanwhile.
+    """Record that nothing runs there any more, as an operator vouches, or take that back; it takes no server meanwhile.
 
     Raises HostNotFound.
     """

@@ -19,7 +19,7 @@ from roost.seams.network import PortAttachment
 async def attach_interface(
     compute: Compute, server_id: str, nic: NicAsked | None, by: Requester, *, permissions: Permissions | None
 ) -> ServerPort:
-    """Give the server a NIC, with addresses that its host reaches; return it. nic: None for the only network.
+    """Attach a NIC to the server, with addresses that its host reaches; return it. nic: None for the only network.
 
     Raises ServerNotFound, ActionRefused, ServerRefused, NicForbidden, NetworkAmbiguous, and what attach_port raises.
     """

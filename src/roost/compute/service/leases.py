@@ -61,7 +61,7 @@ async def renew_leases(compute: Compute, requests: Sequence[LeaseRequest]) -> li
 
 
 async def release_leases(compute: Compute, agent: AgentIdentity, *, covered: HostPatterns = EVERY_HOST) -> None:
-    """Let other agents have the hosts that this one serves, as far as the caller may speak for them."""
+    """End the leases on the hosts that this agent serves, as far as the caller may speak for them."""
     async with compute.database.transaction() as tx:
         hosts = await guest_rows.list_hosts_of(tx, agent_id=agent.id, after="", until=None)
         await store.release_leases(tx, [host for host in hosts if covered.covers(host)], agent)

@@ -185,7 +185,7 @@ async def get_migration(compute: Compute, server_id: str, migration_id: int) -> 
 
 
 async def force_complete(compute: Compute, server_id: str, migration_id: int, by: Requester) -> None:
-    """Have a live migration's memory taken over now. Raises MigrationNotFound, MigrationRefused unless it is copied."""
+    """Order a live migration to take over now. Raises MigrationNotFound, MigrationRefused unless it is copied."""
     migration = await get_migration(compute, server_id, migration_id)
     async with compute.database.transaction() as tx:
         await lock_guests(tx, server_id)
@@ -201,7 +201,7 @@ async def force_complete(compute: Compute, server_id: str, migration_id: int, by
 
 
 async def abort_migration(compute: Compute, server_id: str, migration_id: int, by: Requester | None = None) -> None:
-    """Have a live migration taken back. Raises MigrationNotFound, and MigrationRefused once it switches over."""
+    """Take a live migration back. Raises MigrationNotFound, and MigrationRefused once it switches over."""
     migration = await get_migration(compute, server_id, migration_id)
     async with compute.database.transaction() as tx:
         if not await store.abort(tx, server_id, Failure(message="the migration was aborted", aborted=True)):

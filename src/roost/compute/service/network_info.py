@@ -75,8 +75,7 @@ async def heal_network_info(compute: Compute, server_ids: Sequence[str], *, dry_
     attached = await compute.network.list_attached_ports([server.id for server in servers])
     healed = []
     for server in servers:
-        ports = rules.own_ports(server.project_id, attached.get(server.id, ()))
-        now = rules.network_information(server, ports)
+        now = rules.network_information(server, rules.own_ports(server.project_id, attached.get(server.id, ())))
         if now == server.ports:
             continue
         written = False

@@ -25,7 +25,7 @@ from roost.platform.outbox import Notification
 
 
 async def announce(compute: Compute, tx: Connection, events: Sequence[ServerEvent]) -> None:
-    """Tell of events of servers, in order, as the servers are now.
+    """Notify of events of servers, in order, as the servers are now.
 
     Those of servers that are gone are left out, and changes of state that are none.
     """
@@ -64,7 +64,7 @@ async def watch_states(
 
 
 async def announce_new(compute: Compute, tx: Connection, server_ids: Sequence[str]) -> None:
-    """Tell of the first state of servers, where anybody is told of states."""
+    """Notify of the first state of servers, where anybody is notified of states."""
     if compute.state_changes:
         nothing = Before(vm_state=None, task_state=None)
         events = [
@@ -113,7 +113,7 @@ async def announce_aggregates(
     aggregates: Sequence[HostAggregate],
     by: Requester | None = None,
 ) -> None:
-    """Tell of a change of host aggregates: its start, then its end, both as they are now, or were if they are deleted.
+    """Notify of a change of host aggregates: its start and its end, both as they are now, or were if they are deleted.
 
     Call it in the transaction of the change, under the aggregates' locks. by: None where no client asks.
     """
@@ -130,7 +130,7 @@ async def announce_aggregates(
 async def announce_hosts(
     compute: Compute, tx: Connection, change: HostChange, hosts: Sequence[Host], by: Requester | None = None
 ) -> None:
-    """Tell that the services of hosts were changed, as they are now."""
+    """Notify that the services of hosts were changed, as they are now."""
     payloads = [(host.name, service_payload(host)) for host in hosts]
     await _write(compute, tx, f"service.{change}", payloads, by, of_hosts=True)
 

@@ -5,7 +5,7 @@ it cannot be reached, by the next round that publishes hosts. So no answer waits
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -134,13 +134,7 @@ async def add_host(compute: Compute, aggregate_id: int, host: str, by: Requester
             raise HostNotFound(f"Compute host {host} could not be found.")
         if host in aggregate.hosts:
             raise HostAggregateExists(f"Aggregate {aggregate_id} already has host {host}.")
-        others = (await _list_others(tx, aggregate, [host]))[host]
-        servers = (await hosts_store.count_servers(tx, [host])).get(host, 0)
-        default = compute.settings.default_availability_zone
-        _raise_conflict(
-            rules.refuse_host_added(aggregate, host, others, servers, default=default),
-            f"Cannot add host to aggregate {aggregate_id}. Reason: ",
-        )
+        await _refuse_conflict(compute, tx, aggregate, host, rules.refuse_host_added, "add host to")
         await store.write_memberships(tx, added=[(aggregate.uuid, host)], removed=[])
         await _announce(compute, tx, "add_host", aggregate_id, by)
         await store.want_hosts(tx, [host])
@@ -161,13 +155,7 @@ async def remove_host(compute: Compute, aggregate_id: int, host: str, by: Reques
             raise HostNotInAggregate(
                 f"Cannot remove host {host} in aggregate {aggregate_id}: Aggregate {aggregate_id} has no host {host}."
             )
-        others = (await _list_others(tx, aggregate, [host]))[host]
-        servers = (await hosts_store.count_servers(tx, [host])).get(host, 0)
-        default = compute.settings.default_availability_zone
-        _raise_conflict(
-            rules.refuse_host_removed(aggregate, host, others, servers, default=default),
-            f"Cannot remove host from aggregate {aggregate_id}. Reason: ",
-        )
+        await _refuse_conflict(compute, tx, aggregate, host, rules.refuse_host_removed, "remove host from")
         await store.write_memberships(tx, added=[], removed=[(aggregate.uuid, host)])
         await _announce(compute, tx, "remove_host", aggregate_id, by)
         await store.want_hosts(tx, [host])
@@ -187,7 +175,7 @@ async def _lock(tx: Connection, aggregate_id: int) -> HostAggregate:
 async def _announce(
     compute: Compute, tx: Connection, change: AggregateChange, aggregate_id: int, by: Requester | None
 ) -> None:
-    """Tell of the change, where anybody is told."""
+    """Notify of the change, where anybody is notified."""
     if compute.outbox is not None:
         await announce_aggregates(compute, tx, change, await store.list_host_aggregates(tx, aggregate_id), by)
 
@@ -205,13 +193,19 @@ def _raise(problem: str | None, prefix: str = "") -> None:
         raise HostAggregateRefused(prefix + problem)
 
 
-def _raise_conflict(problem: str | None, prefix: str) -> None:
+async def _refuse_conflict(
+    compute: Compute, tx: Connection, aggregate: HostAggregate, host: str, rule: Callable[..., str | None], what: str
+) -> None:
+    """Raise HostZoneConflict where the rule has something against the host's change."""
+    others = (await _list_others(tx, aggregate, [host]))[host]
+    servers = (await hosts_store.count_servers(tx, [host])).get(host, 0)
+    problem = rule(aggregate, host, others, servers, default=compute.settings.default_availability_zone)
     if problem is not None:
-        raise HostZoneConflict(prefix + problem)
+        raise HostZoneConflict(f"Cannot {what} aggregate {aggregate.id}. Reason: {problem}")
 
 
 async def _publish(compute: Compute, aggregate: HostAggregate, hosts: Sequence[str]) -> None:
-    """Tell placement of the members now; what cannot be told stays wanted, and is told by a later round."""
+    """Publish the members to placement now; what cannot be told stays wanted, and is told by a later round."""
     try:
         await _in_time(publish_hosts(compute, hosts))
     except (RoostError, TimeoutError, OSError) as error:

@@ -41,7 +41,7 @@ async def set_metadata(
     may_be_locked: bool,
     by: Requester | None = None,
 ) -> Mapping[str, str]:
-    """Give the server this metadata, and return all that it has. replace: it has no other then.
+    """Write this metadata of the server, and return all that it has. replace: it has no other then.
 
     Raises ServerNotFound, ActionRefused, MetadataFull.
     """
@@ -68,7 +68,7 @@ async def delete_metadata(
 
 
 async def set_tags(compute: Compute, server_id: str, tags: Sequence[str], by: Requester | None = None) -> Sequence[str]:
-    """Give the server these tags and no others; return them. Raises ServerNotFound, ServerRefused, ActionRefused."""
+    """Set the server's tags, these and no others; return them. Raises ServerNotFound, ServerRefused, ActionRefused."""
     for tag in tags:
         _check_tag(tag)
     unique = tuple(dict.fromkeys(tags))
@@ -80,7 +80,7 @@ async def set_tags(compute: Compute, server_id: str, tags: Sequence[str], by: Re
 
 
 async def add_tag(compute: Compute, server_id: str, tag: str, by: Requester | None = None) -> bool:
-    """Give the server one more tag; whether it is new. Raises ServerNotFound, ServerRefused, ActionRefused."""
+    """Add a tag to the server; return whether it is new. Raises ServerNotFound, ServerRefused, ActionRefused."""
     _check_tag(tag)
     async with compute.database.transaction() as tx:
         server = await _lock(tx, server_id, "update tag")

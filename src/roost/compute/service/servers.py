@@ -200,16 +200,15 @@ async def find_forced_host(
     if not hosts:
         raise ServerRefused(f"Compute host {name} could not be found.")
     (host,) = hosts
-    disabled = host.disabled and not anyway
-    if disabled or host.down:
-        if disabled:
-            state, remedy = "is disabled", "Enable it"
-        elif host.forced_down:
-            state, remedy = "was forced down", "Set forced_down to false"
-        else:
-            state, remedy = "has not been heard of", "Start its agent"
-        raise HostClosed(f"Compute host {name} {state}: it takes no new server. {remedy}, or name another host.")
-    return ForcedHost(name=host.name, provider_uuid=host.provider_uuid, anyway=anyway)
+    if host.disabled and not anyway:
+        state, remedy = "is disabled", "Enable it"
+    elif host.down and host.forced_down:
+        state, remedy = "was forced down", "Set forced_down to false"
+    elif host.down:
+        state, remedy = "has not been heard of", "Start its agent"
+    else:
+        return ForcedHost(name=host.name, provider_uuid=host.provider_uuid, anyway=anyway)
+    raise HostClosed(f"Compute host {name} {state}: it takes no new server. {remedy}, or name another host.")
 
 
 async def get_server(compute: Compute, server_id: str) -> Server:
@@ -252,7 +251,7 @@ async def list_servers(
 async def delete_server(
     compute: Compute, server_id: str, *, may_be_locked: bool = True, by: Requester | None = None
 ) -> None:
-    """Have the server deleted, at whatever stage it is; again is fine. Raises ServerNotFound, ActionRefused."""
+    """Order the server's delete, at whatever stage it is; again is fine. Raises ServerNotFound, ActionRefused."""
     async with compute.database.transaction() as tx:
         states = await watch_states(compute, tx, [server_id], by)
         mark = (await store.want_delete(tx, [server_id])).get(server_id)

@@ -24,7 +24,7 @@ class SilenceWatch:
         self._listening = listening
 
     async def look(self) -> list[str]:
-        """Note which hosts have fallen silent and publish them, however many they are, in one set; return their names.
+        """Record which hosts fell silent and publish them, however many they are, in one set; return their names.
 
         One that polls is not waited for: its poll notes and publishes that it is back.
         """

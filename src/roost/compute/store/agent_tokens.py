@@ -55,7 +55,7 @@ WHERE id = $1::uuid AND last_used_on IS DISTINCT FROM (now() AT TIME ZONE 'UTC')
 
 
 async def mark_token_used(connection: Connection, token_id: str) -> None:
-    """Note that a token was used today."""
+    """Record that a token was used today."""
     await connection.execute(MARK_USED, token_id)
 
 

@@ -185,7 +185,7 @@ UPDATE compute.host SET wanted = wanted + 1 WHERE name IN (
 
 
 async def want_hosts(tx: Connection, names: Sequence[str]) -> None:
-    """Have all about these hosts published again."""
+    """Mark all about these hosts as to be published again."""
     await tx.execute(WANT_HOSTS, names)
 
 

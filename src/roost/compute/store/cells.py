@@ -26,7 +26,7 @@ RETURNING name"""
 
 
 async def beat(tx: Connection, conductor_id: str, cells: Sequence[str], credentials: Credentials) -> list[str]:
-    """Note that a conductor is there; return the hosts whose cells were silent before."""
+    """Record that a conductor is there; return the hosts whose cells were silent before."""
     await tx.execute(BEAT, conductor_id, cells, encode(credentials))
     await tx.execute(FORGET, KEPT)
     return [row["name"] for row in await tx.fetch(FIND_AGAIN, cells)]
@@ -43,7 +43,7 @@ RETURNING name, cell"""
 
 
 async def note_silent_cells(tx: Connection, *, silent_after_s: float) -> dict[str, str]:
-    """Note on hosts that no conductor of their cell was heard of for so long; return host -> its cell."""
+    """Record on hosts that no conductor of their cell was heard of for so long; return host -> its cell."""
     rows = await tx.fetch(NOTE_SILENT, timedelta(seconds=silent_after_s))
     return {row["name"]: row["cell"] for row in rows}
 

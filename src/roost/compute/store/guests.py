@@ -185,7 +185,7 @@ WHERE g.server_id = m.server_id AND g.host = m.host
 async def mark_guests(
     tx: Connection, *, begun: Collection[GuestKey], states: Mapping[GuestKey, str], agent_id: str
 ) -> None:
-    """Note that an agent has begun these guests, and in which states it has those."""
+    """Record that an agent has begun these guests, and in which states it has those."""
     marks = [(*key, None) for key in begun] + [(*key, state) for key, state in states.items()]
     if marks:
         await tx.execute(MARK_GUESTS, *columns_of(marks), agent_id)
@@ -230,7 +230,7 @@ WHERE w.server_id = l.server_id AND w.stage IN ('launch', 'copy') AND NOT w.dele
 
 
 async def lose_guests(tx: Connection, failures_by_key: Mapping[GuestKey, Failure]) -> dict[str, str | None]:
-    """Note that these guests are gone: ACTIVE servers end in ERROR, launches fail; both keep addresses and claims.
+    """Record that these guests are gone: ACTIVE servers end in ERROR, launches fail; both keep addresses and claims.
 
     Return the servers that are in ERROR now, with the reason.
     """
@@ -259,7 +259,7 @@ WHERE s.id = f.server_id AND s.host = f.host AND s.status = 'ERROR' AND s.launch
 
 
 async def find_guests_again(tx: Connection, keys: Collection[GuestKey]) -> None:
-    """Note that guests that were lost are present: their servers are ACTIVE as before."""
+    """Record that guests that were lost are present: their servers are ACTIVE as before."""
     if keys:
         await tx.execute(FIND_GUESTS, *columns_of(keys))
         await tx.execute(RESTORE_SERVERS, *columns_of(keys))
@@ -335,7 +335,7 @@ RETURNING s.id
 
 
 async def change_servers(tx: Connection, states_by_server: Mapping[str, tuple[str, str]]) -> list[str]:
-    """Note the states, by server id with its host, that were asked of servers without work, and are so now.
+    """Record the states, by server id with its host, that were asked of servers without work, and are so now.
 
     Return the servers that changed.
     """
@@ -374,7 +374,7 @@ WHERE w.server_id = r.server_id AND w.stage = 'stop' AND NOT w.deleting
 
 
 async def restore_works(tx: Connection, failures_by_server: Mapping[str, Failure]) -> None:
-    """Have moves taken back of which the sources do not stop the servers."""
+    """Order that moves are taken back of which the sources do not stop the servers."""
     if failures_by_server:
         failures = [encode(failure) for failure in failures_by_server.values()]
         await tx.execute(RESTORE_WORKS, list(failures_by_server), failures)
@@ -411,7 +411,7 @@ UPDATE compute.work SET run_at = now(), lease_owner = NULL, lease_until = NULL W
 
 
 async def resume_works(tx: Connection, server_ids: Collection[str]) -> None:
-    """Have the servers' work go on now: what it waited for has happened."""
+    """Make the servers' work due now: what it waited for has happened."""
     if server_ids:
         await tx.execute(RESUME_WORKS, list(server_ids))
 
@@ -428,6 +428,6 @@ RETURNING desired
 
 
 async def destroy_unknown_guest(tx: Connection, server_id: str, host: str) -> str | None:
-    """Have the host destroy a guest that nobody asked for; what is desired of it then, None where there is no such."""
+    """Order the host to destroy a guest that nobody asked for; return what is desired then, None without one."""
     desired: str | None = await tx.fetchval(DESTROY_UNKNOWN, server_id, host)
     return desired

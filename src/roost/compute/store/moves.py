@@ -43,7 +43,7 @@ UPDATE compute.move SET plan = plan || jsonb_build_object('action_id', $2::bigin
 
 
 async def set_action(tx: Connection, server_id: str, action_id: int) -> None:
-    """Have the stages that follow noted with another action: of who confirms or reverts the move."""
+    """Record the stages that follow with another action: of who confirms or reverts the move."""
     await tx.execute(SET_ACTION, server_id, action_id)
 
 
@@ -99,7 +99,7 @@ FAILED = frozenset({Stage.RETRY, Stage.RESTORE, Stage.FAIL})
 
 
 async def add_events(tx: Connection, steps: Sequence[tuple[Marks, StageChange]]) -> None:
-    """Note in the actions of moves which stages are over, on which host, and how they went."""
+    """Record in the actions of moves which stages are over, on which host, and how they went."""
     rows = []
     for marks, change in steps:
         if marks.action_id is not None and change.stage is not marks.stage:
@@ -222,7 +222,7 @@ WHERE w.server_id = $1 AND w.stage = 'copy' AND g.server_id = w.server_id AND g.
 
 
 async def hurry(tx: Connection, server_id: str) -> bool:
-    """Have the memory of a locked server taken over now; return False where it is not being copied."""
+    """Order that the memory of a locked server is taken over now; return False where it is not being copied."""
     return bool(await tx.execute(HURRY, server_id) == "UPDATE 1")
 
 
@@ -235,5 +235,5 @@ FROM compute.move m WHERE w.server_id = $1 AND m.server_id = $1 AND m.open AND m
 
 
 async def abort(tx: Connection, server_id: str, failure: Failure) -> bool:
-    """Have the live migration of a locked server taken back; return False once it cannot be any more."""
+    """Order that the live migration of a locked server is taken back; return False once it cannot be any more."""
     return bool(await tx.execute(ABORT, server_id, encode(failure)) == "UPDATE 1")

@@ -36,7 +36,7 @@ UPDATE compute.server SET metadata = $2::jsonb, updated_at = now() WHERE id = $1
 
 
 async def set_metadata(tx: Connection, server_id: str, metadata: Mapping[str, str]) -> None:
-    """Give the server this metadata and no other."""
+    """Write this metadata of the server and no other."""
     await tx.execute(SET_METADATA, server_id, encode(metadata))
 
 
@@ -45,5 +45,5 @@ UPDATE compute.server SET tags = $2, updated_at = now() WHERE id = $1"""
 
 
 async def set_tags(tx: Connection, server_id: str, tags: Sequence[str]) -> None:
-    """Give the server these tags and no others."""
+    """Write these tags of the server and no others."""
     await tx.execute(SET_TAGS, server_id, tags)

@@ -77,7 +77,7 @@ class DeleteMark(Struct, frozen=True):
 
 
 async def want_delete(tx: Connection, server_ids: Sequence[str]) -> dict[str, DeleteMark]:
-    """Have the servers deleted, at whatever stage they are; return those that exist, by id.
+    """Mark the servers as to be deleted, at whatever stage they are; return those that exist, by id.
 
     Roll back if not all of them exist.
 

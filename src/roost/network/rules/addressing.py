@@ -58,7 +58,7 @@ class SubnetPlan(Struct, frozen=True):
 def hand_out(
     demands: Sequence[Demand], free: FreeRanges, starts: Mapping[str, int] | None = None
 ) -> tuple[list[Given | None], FreeChange]:
-    """Give each demand an address, or None when there is none for its port; named addresses go first.
+    """Return for each demand an address, or None when there is none for its port; named addresses go first.
 
     A port gets all that it demands or nothing. Each gets the next free address from where its subnet starts, then from
     the lowest. free: of each subnet the first ranges from there, one more than demands, and those that hold a named

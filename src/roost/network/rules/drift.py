@@ -15,7 +15,14 @@ from roost.network.rules.holdings import claim_of
 from roost.network.rules.ranges import Ranges, holds, join, subtract
 from roost.platform.drift import Drift, Kind, RepairedBy
 from roost.seams.compute import ServerState
-from roost.seams.placement import Allocations, Inventory, ProviderState, covers_allocations, same_allocations
+from roost.seams.placement import (
+    Allocations,
+    Inventory,
+    ProviderState,
+    covers_allocations,
+    same_allocations,
+    show_allocations,
+)
 
 NAMES_SHOWN = 5
 
@@ -82,7 +89,7 @@ def judge_claim(port_id: str, port: Port | None, held: Allocations) -> Drift | N
         kind = PORT_CLAIM_LARGE
     else:
         kind = PORT_CLAIM_SMALL
-    says = f"claims {_show(held)}, has {_show(wanted)}"
+    says = f"claims {show_allocations(held)}, has {show_allocations(wanted)}"
     return kind.drift(port_id, says, name=port.name if port else "")
 
 
@@ -187,11 +194,6 @@ def judge_aggregate(uuid: str, name: str, wanted: set[str], found: Iterable[str]
 
 def _show_marks(item: Holding) -> str:
     return f"{'in' if item.in_pool else 'outside'} the pools and {'claimed' if item.claimed else 'not claimed'}"
-
-
-def _show(claim: Allocations) -> str:
-    parts = [f"{n} {name} of {uuid}" for uuid, resources in sorted(claim.items()) for name, n in resources.items()]
-    return ", ".join(parts) or "nothing"
 
 
 def _totals(state: ProviderState) -> str:

@@ -4,7 +4,7 @@ Source: Neutron's IPAM with routed networks: no host and nothing named is deferr
 """
 
 import itertools
-from collections.abc import Mapping, Sequence, Set, Sized
+from collections.abc import Iterable, Mapping, Sequence, Set, Sized
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -158,19 +158,21 @@ def alternatives(port_id: str, subnets: Sequence[SubnetKind]) -> list[tuple[Dema
     """
     choices: list[list[Demand]] = []
     for version in (4, 6):
-        usable = sorted(
-            (subnet for subnet in subnets if subnet.ip_version == version and not uses.is_automatic(subnet)),
-            key=lambda subnet: (subnet.deleting, not subnet.service_types),
-        )
-        groups = [[s.id for s in usable if inventory.counts(s) is counted] for counted in (False, True)]
-        found = [
-            Demand(port_id, tuple(ids), claimed=counted, ip_version=version)
-            for counted, ids in zip((False, True), groups, strict=True)
-            if ids
+        usable = _best_first(s for s in subnets if s.ip_version == version and not uses.is_automatic(s))
+        ids_by_counting = {
+            counted: tuple(subnet.id for subnet in usable if inventory.counts(subnet) is counted)
+            for counted in (False, True)
+        }
+        demands = [
+            Demand(port_id, ids, claimed=counted, ip_version=version) for counted, ids in ids_by_counting.items() if ids
         ]
-        if found:
-            choices.append(found)
+        if demands:
+            choices.append(demands)
     return list(itertools.product(*choices))
+
+
+def _best_first(subnets: Iterable[SubnetKind]) -> list[SubnetKind]:
+    return sorted(subnets, key=lambda subnet: (subnet.deleting, not subnet.service_types))
 
 
 def demands_today(placing: Placing, subnets: Sequence[SubnetKind]) -> tuple[Demand, ...]:
@@ -200,10 +202,7 @@ def claimed_demands(
 
     fixed_ip: exactly that one, of the one subnet that a pool of a flat network is.
     """
-    counted = sorted(
-        (subnet for subnet in subnets if inventory.counts(subnet)),
-        key=lambda subnet: (subnet.deleting, not subnet.service_types),
-    )
+    counted = _best_first(subnet for subnet in subnets if inventory.counts(subnet))
     return [
         Demand(
             port_id,

@@ -1,8 +1,13 @@
 """The operations of the network service: each function is one operation, on the `Networks` that it is given."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from msgspec.structs import replace
+
+from roost.network.model.networks import Network, Segment, Subnet
 from roost.network.model.ports import Port, PortRequest
 from roost.network.settings import NetworkSettings
 from roost.platform.batches import Batches
@@ -12,6 +17,7 @@ from roost.platform.errors import RoostError
 from roost.platform.outbox import Outbox
 from roost.seams.audit import AuditedCompute, AuditedPlacement
 
+New = TypeVar("New", Network, Segment, Subnet)
 DEFAULT_PROJECT = "00000000-0000-0000-0000-00000000c10d"
 
 
@@ -33,3 +39,8 @@ class Networks:
     releasing: asyncio.Lock = field(default_factory=asyncio.Lock)
     creations: Batches[PortRequest, Port | RoostError] | None = None
     outbox: Outbox | None = None
+
+    def stamp(self, objects: Sequence[New]) -> list[New]:
+        """Return new objects with an id each, made now."""
+        now = self.env.now()
+        return [replace(item, id=self.env.new_uuid(), created_at=now, updated_at=now) for item in objects]

@@ -100,7 +100,7 @@ async def claim_any(
 
 
 async def assign(networks: Networks, tx: Connection, port_id: str, ticket: int, placing: Placing) -> None:
-    """Give the port the addresses that are claimed, and those that follow from its MAC, and close its intent.
+    """Assign the port the addresses that are claimed, and those that follow from its MAC, and close its intent.
 
     Raises PortChanged when the intent is gone, IpAddressAlreadyAllocated, IpAddressGenerationFailure; the caller then
     abandons the claim.
@@ -129,7 +129,7 @@ def new_claim(port_id: str, project_id: str, placing: Placing) -> ConsumerClaim:
 async def assign_claimed(
     networks: Networks, tx: Connection, port_id: str, placing: Placing, behind: Sequence[SubnetKind]
 ) -> None:
-    """Give a port the addresses that it has a claim for, and those that follow from its MAC.
+    """Assign a port the addresses that it has a claim for, and those that follow from its MAC.
 
     behind: the subnets of the placing's provider, locked by one statement: what another finds may be new, and out of
     the order in which all lock. Raises PortChanged when the pools changed since that was planned,

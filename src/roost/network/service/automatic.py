@@ -19,7 +19,7 @@ PORTS_PAGE = 500
 
 
 async def spread(networks: Networks, subnet: Subnet) -> int:
-    """Give every port that has addresses where the subnet is the one that follows from its MAC. Returns how many.
+    """Assign every port that has addresses where the subnet is the one that follows from its MAC. Returns how many.
 
     The subnet is committed, so that whoever assigns from now on sees it; whoever does so just now holds its port's
     lock, and is waited for. What a build holds is left to the reconciler, which comes back until none is left: the

@@ -104,7 +104,7 @@ async def release_ports(networks: Networks, servers: Sequence[seam.ServerNics], 
 async def release_server_ports(
     networks: Networks, server_ids: Sequence[str], port_ids: Sequence[str], *, restore: bool
 ) -> int:
-    """Give back all ports of the servers; of port_ids only those that are the servers'. Returns how many there were."""
+    """Release all ports of the servers; of port_ids only those that are the servers'. Returns how many there were."""
     going = set(server_ids)
     async with networks.database.transaction() as tx:
         found = await ports.lock_server_ports(tx, port_ids, server_ids)
@@ -247,7 +247,7 @@ async def _bind_batch(
 async def _assign(
     networks: Networks, tx: Connection, assigning: Mapping[str, Assignment], server_by_port: Mapping[str, str | None]
 ) -> dict[str, tuple[str, ...]]:
-    """Give the ports, which have none, their addresses: all or none. Returns what each has, of those that got them."""
+    """Assign addresses to the ports, which have none: all or none. Returns what each has, of those that got them."""
     given, change = await assignments.hand_out(networks, tx, [d for a in assigning.values() for d in a.demands])
     written = [item for item in given if item is not None]
     inserted = await addresses.insert(tx, written, [server_by_port[item.port_id] for item in written])
@@ -276,16 +276,9 @@ async def _lock_providers(
     tx: Connection, binds: Sequence[seam.PortBind], found: Mapping[str, Port]
 ) -> dict[str, ReachableSubnets]:
     """What the binds need to know: all providers' reach, and the subnets, locked, where an address is wanted."""
-    assigning = {
-        bind.provider_uuid
-        for bind in binds
-        if bind.provider_uuid and bind.port_id in found and not found[bind.port_id].addresses
-    }
-    anywhere = {
-        found[bind.port_id].network_id
-        for bind in binds
-        if bind.port_id in found and bindings.needs_automatic(bind, found[bind.port_id])
-    }
+    binds_with_ports = [(bind, found[bind.port_id]) for bind in binds if bind.port_id in found]
+    assigning = {bind.provider_uuid for bind, port in binds_with_ports if bind.provider_uuid and not port.addresses}
+    anywhere = {port.network_id for bind, port in binds_with_ports if bindings.needs_automatic(bind, port)}
     holding = {port.provider_uuid for port in found.values() if port.provider_uuid}
     locked = await addresses.lock_provider_subnets(tx, sorted(assigning), sorted(anywhere))
     reach = await subnets.list_providers(tx, sorted(assigning | holding | locked.keys()))

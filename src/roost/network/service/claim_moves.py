@@ -50,7 +50,7 @@ async def reshape(
     states: Mapping[str, ProviderState | None],
     changing: Sequence[Subnet],
 ) -> tuple[set[str], set[str]]:
-    """Tell the ledger of the providers on which a subnet is changing. Returns those told, and those that refuse it.
+    """Reshape the providers on which a subnet is changing. Returns those told, and those that refuse it.
 
     states: of the providers, as they should be; changing: subnets as they were at the same instant. Raises
     PublicationPending when ports do not hold still.

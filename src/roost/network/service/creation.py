@@ -6,7 +6,8 @@ or none: one transaction writes them, and until then intents say that what is cl
 """
 
 from collections import Counter
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -77,7 +78,7 @@ async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list
     What fails as a whole, or is cancelled, leaves nothing: the set may be made again one by one.
     """
     makings = [_Making(networks.env.new_uuid(), request) for request in wanted]
-    try:
+    async with _taking_back(networks, makings):
         made = await _plan(networks, makings)
         claiming = [making for making in makings if making.placings and making.error is None]
         if claiming:
@@ -89,9 +90,6 @@ async def create_each(networks: Networks, wanted: Sequence[PortRequest]) -> list
                 if making.placing is not None and making.error is not None:
                     await releases.abandon(networks, making.port_id)
         await notices.tell_now(networks, notices.servers_of(made.values()))
-    except BaseException:
-        await _take_back(networks, [making.port_id for making in makings])
-        raise
     return [making.error or made[making.port_id] for making in makings]
 
 
@@ -101,7 +99,7 @@ async def create_all(networks: Networks, wanted: Sequence[PortRequest]) -> list[
     Raises what ports.create_port raises, of the first that is refused.
     """
     makings = [_Making(networks.env.new_uuid(), _canonical(request)) for request in wanted]
-    try:
+    async with _taking_back(networks, makings):
         made = await _plan(networks, makings, whole=True)
         refused = _find_error(makings)
         claiming = [making for making in makings if making.placings]
@@ -112,9 +110,6 @@ async def create_all(networks: Networks, wanted: Sequence[PortRequest]) -> list[
             made = await _write(networks, makings, whole=True)
             crash_point("port.after-assign")
         await notices.tell_now(networks, notices.servers_of(made.values()))
-    except BaseException:
-        await _take_back(networks, [making.port_id for making in makings])
-        raise
     if refused is not None:
         raise refused
     return [made[making.port_id] for making in makings]
@@ -128,6 +123,16 @@ async def remove(networks: Networks, tx: Connection, found: Sequence[Port]) -> l
         await port_rows.delete(tx, ids)
     await claims.insert_releases(tx, ids)
     return [server for port in found for server in await notices.note(tx, port, None)]
+
+
+@asynccontextmanager
+async def _taking_back(networks: Networks, makings: Sequence[_Making]) -> AsyncIterator[None]:
+    """Leave nothing of the ports if the block fails or is cancelled."""
+    try:
+        yield
+    except BaseException:
+        await _take_back(networks, [making.port_id for making in makings])
+        raise
 
 
 async def _take_back(networks: Networks, port_ids: Sequence[str]) -> None:

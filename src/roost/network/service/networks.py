@@ -63,11 +63,7 @@ async def create_networks(networks: Networks, wanted: Sequence[Network]) -> list
     Raises InvalidInput for a flat network with provider attributes, OverQuota, SegmentsContainDuplicateEntry,
     VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
     """
-    now = networks.env.now()
-    made = [
-        msgspec.structs.replace(network, id=networks.env.new_uuid(), created_at=now, updated_at=now)
-        for network in wanted
-    ]
+    made = networks.stamp(wanted)
     for network in made:
         flat.refuse_network(network)
     segments = [_segment(networks, network, link) for network in made for link in _links(network)]
@@ -107,11 +103,7 @@ async def create_segments(networks: Networks, wanted: Sequence[Segment]) -> list
     Raises NetworkNotFound, InvalidInput for a flat network, SubnetsNotAllAssociatedWithSegments when the network has
     subnets without a segment, SegmentsContainDuplicateEntry, VlanIdInUse, FlatNetworkInUse, TunnelIdInUse.
     """
-    now = networks.env.now()
-    made = [
-        msgspec.structs.replace(segment, id=networks.env.new_uuid(), created_at=now, updated_at=now)
-        for segment in wanted
-    ]
+    made = networks.stamp(wanted)
     async with networks.database.transaction() as tx:
         found = await store.lock_networks(tx, sorted({segment.network_id for segment in made}))
         subnets = await subnet_rows.list_subnets(tx, network_ids=list(found))

@@ -37,7 +37,7 @@ async def note_servers(tx: Connection, ports: Sequence[Port]) -> list[str]:
 
 
 async def tell(networks: Networks, server_ids: Sequence[str] | None = None) -> int:
-    """Tell the compute service what it has not heard of these servers, or of the oldest notices of all.
+    """Send the compute service what it has not heard of these servers, or of the oldest notices of all.
 
     Returns how many notices there were. Two that tell the same do no harm.
     """

@@ -202,35 +202,24 @@ async def _write(
     Raises IpAddressAlreadyAllocated, IpAddressGenerationFailure.
     """
     async with telling(networks, tx, [port.id]):
-        return await _write_all(networks, tx, port, change, placings, locked)
-
-
-async def _write_all(
-    networks: Networks,
-    tx: Connection,
-    port: Port,
-    change: _Change,
-    placings: Sequence[Placing],
-    locked: Mapping[str, tuple[SubnetKind, ...]],
-) -> list[str]:
-    await port_rows.update(tx, change.port)
-    if change.port.host != port.host:
-        await _move_binding(tx, port, change)
-    if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):
-        await bindings.delete_all(tx, port.id)
-    if change.dropped:
-        await assignments.unassign(tx, [(item.subnet_id, item.address) for item in change.dropped])
-    for placing in placings:
-        await assignments.assign_claimed(networks, tx, port.id, placing, locked.get(placing.provider_uuid, ()))
-    if change.renews:
-        kept = tuple(item for item in port.addresses if item not in change.dropped)
-        behind = [subnet for uuid in {item.provider_uuid for item in kept} for subnet in locked.get(uuid, ())]
-        await automatic.renew(tx, msgspec.structs.replace(change.port, addresses=kept), behind)
-    if change.trims:
-        await claims.insert_releases(tx, [change.port.id])
-    if not (change.dropped or placings or change.renews) and _shown(port) == _shown(change.port):
-        return []
-    return await notices.note(tx, port, change.port)
+        await port_rows.update(tx, change.port)
+        if change.port.host != port.host:
+            await _move_binding(tx, port, change)
+        if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):
+            await bindings.delete_all(tx, port.id)
+        if change.dropped:
+            await assignments.unassign(tx, [(item.subnet_id, item.address) for item in change.dropped])
+        for placing in placings:
+            await assignments.assign_claimed(networks, tx, port.id, placing, locked.get(placing.provider_uuid, ()))
+        if change.renews:
+            kept = tuple(item for item in port.addresses if item not in change.dropped)
+            behind = [subnet for uuid in {item.provider_uuid for item in kept} for subnet in locked.get(uuid, ())]
+            await automatic.renew(tx, msgspec.structs.replace(change.port, addresses=kept), behind)
+        if change.trims:
+            await claims.insert_releases(tx, [change.port.id])
+        if not (change.dropped or placings or change.renews) and _shown(port) == _shown(change.port):
+            return []
+        return await notices.note(tx, port, change.port)
 
 
 async def _move_binding(tx: Connection, port: Port, change: _Change) -> None:

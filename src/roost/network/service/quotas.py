@@ -49,7 +49,7 @@ async def get_details(networks: Networks, project_id: str) -> dict[Resource, Quo
 async def set_quotas(
     networks: Networks, project_id: str, quotas: Quotas, *, check_limit: bool = False
 ) -> dict[Resource, int]:
-    """Give the project quotas of its own; those left out stay. Returns what holds from now on.
+    """Write quotas of the project's own; those left out stay. Returns what holds from now on.
 
     check_limit: raise InvalidInput for a quota below what the project has already.
     """

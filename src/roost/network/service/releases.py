@@ -80,7 +80,7 @@ async def _trim(networks: Networks, wanted: Sequence[tuple[ConsumerState, Alloca
 
 
 async def work_off_all(networks: Networks) -> int:
-    """Give back all that can be given back by now, oldest first; returns how many ports."""
+    """Release all that can be released by now, oldest first; returns how many ports."""
     released = 0
     while count := await work_off(networks):
         released += count

@@ -75,10 +75,7 @@ async def create_subnet(networks: Networks, subnet: Subnet) -> Subnet:
 
 async def create_subnets(networks: Networks, wanted: Sequence[Subnet]) -> list[Subnet]:
     """Keep new subnets, in order, all or none; when cancelled, none. Raises what create_subnet raises."""
-    now = networks.env.now()
-    new = [
-        msgspec.structs.replace(subnet, id=networks.env.new_uuid(), created_at=now, updated_at=now) for subnet in wanted
-    ]
+    new = networks.stamp(wanted)
     providers = sorted({made.provider_uuid for made in new})
     try:
         async with networks.database.transaction() as tx:
@@ -215,7 +212,7 @@ async def finish_subnet(networks: Networks, subnet_id: str) -> None:
 
 
 async def _is_claimed(networks: Networks, subnet: Subnet) -> bool:
-    """Tell the ledger; whether more is claimed than is left without the subnet."""
+    """Publish the subnet's providers; return whether more is claimed than is left without the subnet."""
     refusing = await publications.publish(networks, [subnet.provider_uuid])
     usages = await networks.placement.list_usages([subnet.provider_uuid])
     return bool(refusing) or any(

@@ -125,7 +125,7 @@ RETURNING port_id
 
 
 async def release_hanging(tx: Connection, port_ids: Sequence[str]) -> list[str]:
-    """Give back what these ports hold in the ledger beyond their addresses; the ports are locked.
+    """Record for release what these ports hold in the ledger beyond their addresses; the ports are locked.
 
     One that does not exist needs nothing unless somebody is about to make it; one that a server's build holds, and one
     that somebody is about to claim for is left alone. Returns the ports concerned.

@@ -186,10 +186,8 @@ def _inventories_first(
     touched = {line for item in consumers for line in _lines(item)}
     result: dict[str, dict[str, Inventory]] = {}
     for uuid, provider in wanted.providers.items():
-        inventories = dict(provider.inventories)
-        for name, inventory in _inventories(present, uuid).items():
-            if name not in inventories and (uuid, name) in peaks:
-                inventories[name] = inventory
+        present_held = {name: item for name, item in _inventories(present, uuid).items() if (uuid, name) in peaks}
+        inventories = present_held | dict(provider.inventories)
         for name, inventory in inventories.items():
             line = (uuid, name)
             if line in touched and not _fits(inventory, peaks[line], amounts[line]):

@@ -198,7 +198,7 @@ class _Filling:
             self.tops[which].pop()
 
     def remember(self, number: int) -> None:
-        """Note that the slots from `number` on cannot be filled beside what is taken now."""
+        """Remember that the slots from `number` on cannot be filled beside what is taken now."""
         if self.may_remember and self.plan.spread <= number < len(self.options) - 1:
             self.dead.add(self._state(number))
 

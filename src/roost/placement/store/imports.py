@@ -97,7 +97,7 @@ UNION ALL SELECT false, uuid, generation FROM placement.consumer WHERE uuid <> A
 
 
 async def note_import(tx: Connection, *, providers_own: Sequence[str], consumers_own: Sequence[str]) -> None:
-    """Note the ledger as it is for `read_last_import`, but for what was written in Roost. Cost: by the ledger."""
+    """Record the ledger as it is for `read_last_import`, but for what was written in Roost. Cost: by the ledger."""
     await tx.execute(FORGET_IMPORTED)
     await tx.execute(NOTE_IMPORTED, providers_own, consumers_own)
 
@@ -108,5 +108,5 @@ UPDATE placement.provider SET name = 'roost import ' || uuid WHERE uuid = ANY($1
 
 
 async def free_names(tx: Connection, uuids: Sequence[str]) -> None:
-    """Give these providers names that no other wants: two of them may be about to exchange theirs."""
+    """Rename these providers as no other is called: two of them may be about to exchange theirs."""
     await tx.execute(FREE_NAMES, uuids)

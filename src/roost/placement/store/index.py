@@ -118,7 +118,7 @@ WHERE ctid = ANY(ARRAY(SELECT ctid FROM placement.change WHERE xid < $1::xid8 OR
 
 
 async def move_horizon(tx: Connection, *, kept: timedelta) -> int | None:
-    """Give up the changes of transactions that were over `kept` ago; returns the new horizon, None if it stays.
+    """Delete the changes of transactions that were over `kept` ago; returns the new horizon, None if it stays.
 
     Locked by a statement of its own: one that waited for another process would compare what that one noted with its own
     older snapshot, and take it for what a failover lost.

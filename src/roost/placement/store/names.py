@@ -115,7 +115,7 @@ async def lock_class_names(tx: Connection, *, shared: bool = False) -> None:
 
 
 async def rename_resource_class(tx: Connection, name: str, new_name: str) -> int | None:
-    """Give a resource class another name. Returns its id, None if there is none or if the other name is taken."""
+    """Rename a resource class. Returns its id, None if there is none or if the other name is taken."""
     try:
         class_id: int | None = await tx.fetchval(RENAME_RESOURCE_CLASS, name, new_name)
     except asyncpg.UniqueViolationError:

@@ -78,7 +78,7 @@ SELECT pg_advisory_unlock(5931046453580398595)
 
 
 async def unlock_poll(connection: Connection) -> None:
-    """Let another process poll."""
+    """Release the lock, so that another process polls."""
     await connection.execute(UNLOCK_POLL)
 
 
