@@ -97,7 +97,7 @@ RETURNING name"""
 
 
 async def note_silent_hosts(tx: Connection, *, silent_after_s: float) -> list[str]:
-    """Note that hosts which were not heard of for so long are silent; their names."""
+    """Mark hosts silent that were not heard of for so long; return their names."""
     return sorted(row["name"] for row in await tx.fetch(NOTE_SILENT, timedelta(seconds=silent_after_s)))
 
 

@@ -131,7 +131,7 @@ async def _claim(
 async def release(
     ledger: Ledger, consumer_uuids: Sequence[str], *, generations: Mapping[str, int] | None = None
 ) -> int:
-    """Give back all that the consumers hold; with generations, only of those that are still at theirs.
+    """Release all that the consumers hold; with generations, only of those that are still at theirs.
 
     Returns how many of them held something. Never refused: whoever gives back has looked long enough.
     """

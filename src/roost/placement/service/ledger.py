@@ -55,7 +55,7 @@ class Ledger:
         return frozenset({IPV4_ADDRESS}) if self.settings.implied_addresses else frozenset()
 
     def wake_poller(self, resource_class: str) -> None:
-        """Have Neutron asked soon, if it is asked at all, as an inventory of addresses has changed."""
+        """Ask for a round with Neutron soon, if it is asked at all, as an inventory of addresses has changed."""
         if self.wakeups is not None and self.neutron is not None and resource_class == IPV4_ADDRESS:
             self.wakeups.send(NEUTRON_CHANNEL)
 

@@ -113,13 +113,13 @@ async def check_exists(ledger: Ledger, kind: NameKind, name: str) -> None:
 
 
 async def create_name(ledger: Ledger, kind: NameKind, name: str) -> bool:
-    """Have a custom name; returns whether it is new."""
+    """Make a custom name; return whether it is new."""
     async with ledger.database.transaction() as tx:
         return bool(await names_store.insert_names(tx, kind, [name]))
 
 
 async def rename_resource_class(ledger: Ledger, name: str, new_name: str) -> None:
-    """Give a custom resource class another name.
+    """Rename a custom resource class.
 
     Raises ResourceClassMissing, ResourceClassStandard, ResourceClassTaken. Providers with inventory of it are shown as
     changed, as their inventories have another name now.

@@ -110,7 +110,7 @@ async def delete_provider(ledger: Ledger, uuid: str) -> None:
 
 
 async def set_inventories(ledger: Ledger, uuid: str, inventories: Inventories, *, generation: int) -> int:
-    """Have these inventories and no others; returns the provider's new generation.
+    """Set the inventories, and no others; return the provider's new generation.
 
     Raises ProviderNotFound, ConcurrentUpdate, ResourceClassNotFound, InventoryInUse.
     """
@@ -129,7 +129,7 @@ async def set_inventories(ledger: Ledger, uuid: str, inventories: Inventories, *
 
 
 async def add_inventory(ledger: Ledger, uuid: str, resource_class: str, inventory: Inventory) -> int:
-    """Have one more inventory; returns the provider's new generation.
+    """Add an inventory; return the provider's new generation.
 
     Raises ProviderNotFound, ConcurrentUpdate if there is one of the class already, ResourceClassNotFound.
     """
@@ -193,7 +193,7 @@ async def delete_inventories(ledger: Ledger, uuid: str) -> None:
 
 
 async def set_traits(ledger: Ledger, uuid: str, traits: frozenset[str], *, generation: int | None) -> int:
-    """Have these traits and no others; returns the provider's generation, which grows if they are other ones.
+    """Set the traits, and no others; return the provider's generation, which grows if they are other ones.
 
     generation: the one that was looked at, None for whatever it is. Raises ProviderNotFound, ConcurrentUpdate,
     TraitNotFound.

@@ -38,7 +38,7 @@ class NewInventories(Struct, frozen=True):
 async def reshape(
     ledger: Ledger, inventories: Mapping[str, NewInventories], claims: Sequence[ConsumerClaim]
 ) -> Claimed | Refused:
-    """Have these inventories, by provider UUID, and these claims, all or nothing.
+    """Set inventories, by provider UUID, and claims, all or nothing.
 
     The claims are checked against what there was and what there will be, together; an inventory that goes must be
     unused after them. Raises ReshapeProviderNotFound, ConcurrentUpdate, ResourceClassNotFound, InventoryInUse.
