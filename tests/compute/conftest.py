@@ -13,9 +13,8 @@ from tests.placements import open_placement
 
 from roost.clients.local_compute import LocalCompute
 from roost.clients.local_network import LocalNetwork
-from roost.compute.api import operations, routes
+from roost.compute.api import operations, routes, rules
 from roost.compute.api.openapi import ABOUT
-from roost.compute.api.policies import rules
 from roost.compute.service import DEFAULT_PROJECT, Compute
 from roost.network.service import Networks
 from roost.placement.service.ledger import Ledger, sync_standard_names

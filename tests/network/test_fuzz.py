@@ -23,7 +23,7 @@ from tests.network.malformed import ADMIN, BAD_CALLERS, CALLERS, KINDS, OWNER, K
 from tests.platform.asgi import Answer, send_raw
 
 from roost.cli.serving.access import VERSION_PATHS
-from roost.network.api import operations, policies, routes
+from roost.network.api import operations, routes, rules
 from roost.network.api.openapi import ABOUT
 from roost.network.rules.drift import PORT_UNOWNED
 from roost.network.service import audit
@@ -121,7 +121,7 @@ class Api:
     """The Network API with its policy, and callers who say who they are."""
 
     def __init__(self, cloud: Cloud) -> None:
-        app = Starlette(routes=[mount("/network", routes(cloud.networks, OsloPolicy(policies.rules())))])
+        app = Starlette(routes=[mount("/network", routes(cloud.networks, OsloPolicy(rules())))])
         self.app = Authentication(app, noauth2, open_paths=OPEN)
         self.document = describe(ABOUT, operations(cloud.networks), server="/network")
 

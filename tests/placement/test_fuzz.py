@@ -16,7 +16,7 @@ from tests.placement.malformed import CALLERS, HIGHEST, Known, Maker, Sent
 from tests.placement.populated import AGGREGATE, NOTHING, OTHER_HOST, Api, populate
 from tests.platform.asgi import Answer
 
-from roost.placement.api import answer_schemas, operations, policies
+from roost.placement.api import answer_schemas, operations, rules
 from roost.placement.api.bodies import FORMATS, SHOWN_MAX
 from roost.placement.api.openapi import ABOUT
 from roost.placement.service.ledger import Ledger
@@ -92,7 +92,7 @@ class Watch:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_no_request_is_answered_by_a_500_or_half_done(database: Database, seed: int) -> None:
-    api, known = await populate(database, OsloPolicy(policies.rules())), Known()
+    api, known = await populate(database, OsloPolicy(rules())), Known()
     watch = Watch(database, known)
     before = await watch.look()
     maker = Maker(Random(seed), OPERATIONS, known)
@@ -112,7 +112,7 @@ async def test_no_request_is_answered_by_a_500_or_half_done(database: Database, 
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_requests_at_once_do_not_spoil_each_other(database: Database, seed: int) -> None:
     """Claims that come together share a transaction, readers an index: the worst neighbour must not matter."""
-    api, known = await populate(database, OsloPolicy(policies.rules())), Known()
+    api, known = await populate(database, OsloPolicy(rules())), Known()
     watch, maker = Watch(database, known), Maker(Random(-seed - 1), OPERATIONS, known)
     for number in range(REQUESTS // AT_ONCE):
         await watch.look()

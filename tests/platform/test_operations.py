@@ -15,7 +15,9 @@ from roost.platform.operations import (
     Check,
     Operation,
     Operations,
+    Rule,
     Versions,
+    collect_defaults,
     make_routes,
     media_type_check,
     policy_check,
@@ -95,7 +97,7 @@ async def test_a_rule_is_asked_about_the_callers_own_project() -> None:
             if caller.project_id != "mine":
                 raise Forbidden("no")
 
-    routed = app({"/a": {"GET": operation(rule="r")}}, lambda one: policy_check(Mine(), one))
+    routed = app({"/a": {"GET": operation(rule=Rule("r", "@"))}}, lambda one: policy_check(Mine(), one))
 
     async def called(project_id: str) -> int:
         async def wrapped(scope: Any, receive: Any, send: Any) -> None:
@@ -105,6 +107,23 @@ async def test_a_rule_is_asked_about_the_callers_own_project() -> None:
 
     assert [await called(project) for project in ("mine", "theirs")] == [200, 403]
     assert policy_check(Mine(), operation()) is None
+
+
+def test_the_rules_of_operations_have_their_defaults() -> None:
+    shown, changed = Rule("show", "@"), Rule("change", "role:admin")
+    one = {"GET": operation(rule=shown), "PUT": operation(asks=(changed,)), "POST": operation()}
+    table = {"/a": one, "/b": {"GET": operation(rule=shown)}}
+    assert collect_defaults(table, {"part": "!"}) == {"part": "!", "show": "@", "change": "role:admin"}
+
+
+@pytest.mark.parametrize(
+    ("more", "others"),
+    [({"rule": Rule("show", "!")}, {}), ({"asks": (Rule("show", "!"),)}, {}), ({}, {"show": "!"})],
+)
+def test_a_rule_has_one_default(more: Any, others: Any) -> None:
+    table = {"/a": {"GET": operation(rule=Rule("show", "@")), "PUT": operation(**more)}}
+    with pytest.raises(AssertionError, match="show has two defaults"):
+        collect_defaults(table, others)
 
 
 def test_a_schema_is_that_of_the_last_version_before() -> None:
@@ -118,7 +137,7 @@ def test_a_document_has_types_and_schemas_alike() -> None:
         error={"type": "object"}, refusals=(400,), body_refusals=(415,),
     )  # fmt: skip
     read = Versions({(1, 0): {"type": "string"}, (1, 5): dict[str, int]})
-    one = operation(body=read, result={"type": "array"}, since=(1, 2), errors=(409,), rule="r")
+    one = operation(body=read, result={"type": "array"}, since=(1, 2), errors=(409,), rule=Rule("r", "@"))
     document = describe(about, {"/a/{id}": {"PUT": one}, "/b": {"GET": operation(until=(1, 4))}}, server="/")
     assert list(document["paths"]) == ["/a/{id}"]
     written = document["paths"]["/a/{id}"]["put"]

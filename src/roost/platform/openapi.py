@@ -205,7 +205,7 @@ class _Writer:
             "operationId": _operation_id(path, method),
             "summary": operation.summary,
             "tags": [_tag(path)],
-            OPENSTACK: {**versions, **({"policy": operation.rule} if operation.rule else {})},
+            OPENSTACK: {**versions, **({"policy": operation.rule.name} if operation.rule else {})},
         }
         if not operation.needs_token:
             written["security"] = []

@@ -38,12 +38,19 @@ class Versions(Struct, frozen=True):
         return in_force
 
 
+class Rule(Struct, frozen=True):
+    """A policy rule of oslo.policy. default: its check, unless a policy file says otherwise."""
+
+    name: str
+    default: str
+
+
 class Operation(Struct, frozen=True, kw_only=True):
     """One method of one path.
 
-    rule: of oslo.policy; None where the endpoint enforces one itself, or all may call it. since, until: the first and
-    the last microversion that have it, None: the API's own; at others the answer is status_before, with text_before if
-    there is one. body: what is read, whole: a schema, or the type that it is decoded as. query: the schema of the
+    rule: asked before the endpoint, None for none. asks: rules that the endpoint asks itself. since, until: the first
+    and the last microversion that have it, None: the API's own; at others the answer is status_before, with text_before
+    if there is one. body: what is read, whole: a schema, or the type that it is decoded as. query: the schema of the
     parameters. path: parameters of the path that are narrower than others of their name. status: of success;
     other_statuses: of success without a body. result: the body of success at the highest microversion, None for
     none. errors: statuses of refusals that do not follow from all this. needs_token: whether callers must authenticate.
@@ -52,7 +59,8 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     summary: str
     endpoint: Endpoint
-    rule: str | None = None
+    rule: Rule | None = None
+    asks: tuple[Rule, ...] = ()
     since: Version | None = None
     until: Version | None = None
     status_before: int = 404
@@ -141,8 +149,20 @@ def media_type_check(operation: Operation) -> Check:
 
 def policy_check(policy: Policy, operation: Operation) -> Check | None:
     """Return the check that the operation's rule lets the caller do it in the caller's project."""
-    rule = operation.rule
-    return None if rule is None else lambda request: policy.enforce(caller_of(request.scope), rule)
+    if operation.rule is None:
+        return None
+    name = operation.rule.name
+    return lambda request: policy.enforce(caller_of(request.scope), name)
+
+
+def collect_defaults(operations: Operations, others: Mapping[str, str]) -> dict[str, str]:
+    """Return the default of each policy rule: of those that operations declare, and of `others`."""
+    defaults = dict(others)
+    declared = [operation for methods in operations.values() for operation in methods.values()]
+    for rule in [rule for operation in declared for rule in (operation.rule, *operation.asks) if rule]:
+        default = defaults.setdefault(rule.name, rule.default)
+        assert default == rule.default, f"{rule.name} has two defaults: {default}, {rule.default}"
+    return defaults
 
 
 def version_of(request: Request) -> Version:

@@ -85,11 +85,11 @@ def api_policy(
 
 def _default_rules(service: str) -> "list[RuleDefault]":
     if service == "placement":
-        from roost.placement.api.policies import rules
+        from roost.placement.api import rules
     elif service == "network":
-        from roost.network.api.policies import rules
+        from roost.network.api import rules
     else:
-        from roost.compute.api.policies import rules
+        from roost.compute.api import rules
     return rules()
 
 

@@ -1,5 +1,5 @@
 """The Compute API, microversions 2.1 to 2.96: decode, call one service function, encode."""
 
-from roost.compute.api.routes import operations, routes
+from roost.compute.api.routes import operations, routes, rules
 
-__all__ = ["operations", "routes"]
+__all__ = ["operations", "routes", "rules"]

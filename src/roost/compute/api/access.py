@@ -84,7 +84,7 @@ def checks(compute: Compute, policy: Policy) -> ChecksOf:
     def checks_of(path: str, _method: str, operation: Operation) -> Sequence[Check | None]:
         asks = policy_check(policy, operation)
         if "{server_id}" in path and operation.rule is not None:
-            asks = partial(find_server, compute, policy, operation.rule)
+            asks = partial(find_server, compute, policy, operation.rule.name)
         return version_check(operation), asks
 
     return checks_of

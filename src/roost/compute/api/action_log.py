@@ -9,7 +9,7 @@ from starlette.responses import Response
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import ActionAnswer, ActionsAnswer
 from roost.compute.api.pages import read_page
-from roost.compute.api.policies import ACTION_EVENTS
+from roost.compute.api.policies import ACTION_EVENTS, READER
 from roost.compute.api.requests import (
     LIMIT,
     TIME,
@@ -27,7 +27,7 @@ from roost.compute.service import Compute
 from roost.compute.service import actions as service
 from roost.platform.auth import Policy
 from roost.platform.http import Version, json_response
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 
 PARAMETERS: Parameters = {
     "limit": msgspec.structs.replace(LIMIT, since=(2, 58)),
@@ -51,7 +51,7 @@ class ActionLog:
                 "GET": Operation(
                     summary="what was asked of the server, the last first",
                     endpoint=self._list,
-                    rule="os_compute_api:os-instance-actions:list",
+                    rule=Rule("os_compute_api:os-instance-actions:list", READER),
                     query=query(PARAMETERS),
                     result=ActionsAnswer,
                 )
@@ -60,7 +60,7 @@ class ActionLog:
                 "GET": Operation(
                     summary="what one request asked of the server, and what came of it",
                     endpoint=self._show,
-                    rule="os_compute_api:os-instance-actions:show",
+                    rule=Rule("os_compute_api:os-instance-actions:show", READER),
                     result=ActionAnswer,
                 )
             },

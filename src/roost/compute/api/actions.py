@@ -23,7 +23,7 @@ from roost.compute.service import servers as service
 from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
 from roost.platform.http import Version, json_response
-from roost.platform.operations import Operation, Operations, Schema, Versions
+from roost.platform.operations import Operation, Operations, Rule, Schema, Versions
 
 Run = Callable[[Compute, Server, Any, Access], Awaitable[Any]]
 """Of the service, the server as it was found, the decoded body, and who asks: the answer's body, None for none."""
@@ -37,7 +37,7 @@ class Action(Struct, frozen=True, kw_only=True):
     """
 
     run: Run
-    rule: str
+    rule: Rule
     body: Any = None
     since: Version = MICROVERSIONS.lowest
     until: Version = MICROVERSIONS.highest
@@ -71,7 +71,7 @@ def action_operations(compute: Compute, policy: Policy, actions: Actions) -> Ope
         named_body: Any = dict[str, action.body_at(version) or Any]  # type: ignore[misc]
         body = (await read_body(request, named_body))[name]
         check_attributes(body, version, action.attributes)
-        await find_server(compute, policy, action.rule, request)
+        await find_server(compute, policy, action.rule.name, request)
         access = access_of(compute, policy, request)
         server: Server = request.state.server
         answer = await action.run(compute, server, body, access)
@@ -84,6 +84,7 @@ def action_operations(compute: Compute, policy: Policy, actions: Actions) -> Ope
     operation = Operation(
         summary="have something done to the server: the body's one key says what",
         endpoint=act,
+        asks=tuple(action.rule for action in actions.values()),
         body=_bodies(actions),
         status=202,
         other_statuses=tuple(sorted({action.status for action in actions.values()} - {202})),

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import AggregateAnswer, AggregateCreatedAnswer, AggregatesAnswer
+from roost.compute.api.policies import ADMIN
 from roost.compute.api.requests import path_text, read_body, timestamp_with_microseconds
 from roost.compute.model.cloud import HostAggregate
 from roost.compute.model.server import Requester
@@ -18,9 +19,8 @@ from roost.compute.service import operator_aggregates as changes
 from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
 from roost.platform.http import json_response
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 
-RULE = "os_compute_api:os-aggregates:"
 UUID_FROM, IMAGES_FROM = (2, 41), (2, 81)
 
 AggregateName = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -88,12 +88,12 @@ class Aggregates:
         return {
             "/os-aggregates": {
                 "GET": Operation(
-                    summary="host aggregates", endpoint=self._list, rule=f"{RULE}index", result=AggregatesAnswer
+                    summary="host aggregates", endpoint=self._list, rule=_rule("index"), result=AggregatesAnswer
                 ),
                 "POST": Operation(
                     summary="make a host aggregate",
                     endpoint=self._create,
-                    rule=f"{RULE}create",
+                    rule=_rule("create"),
                     body=AggregateCreateBody,
                     result=AggregateCreatedAnswer,
                     errors=(409,),
@@ -101,12 +101,12 @@ class Aggregates:
             },
             "/os-aggregates/{aggregate_id}": {
                 "GET": Operation(
-                    summary="one host aggregate", endpoint=self._show, rule=f"{RULE}show", result=AggregateAnswer
+                    summary="one host aggregate", endpoint=self._show, rule=_rule("show"), result=AggregateAnswer
                 ),
                 "PUT": Operation(
                     summary="rename it, or put its hosts into another zone",
                     endpoint=self._update,
-                    rule=f"{RULE}update",
+                    rule=_rule("update"),
                     body=AggregateUpdateBody,
                     result=AggregateAnswer,
                     errors=(409,),
@@ -114,7 +114,7 @@ class Aggregates:
                 "DELETE": Operation(
                     summary="delete it, once no host is in it",
                     endpoint=self._delete,
-                    rule=f"{RULE}delete",
+                    rule=_rule("delete"),
                     errors=(409,),
                 ),
             },
@@ -122,6 +122,7 @@ class Aggregates:
                 "POST": Operation(
                     summary="add_host, remove_host or set_metadata",
                     endpoint=self._act,
+                    asks=tuple(map(_rule, AggregateActionBody.__struct_fields__)),
                     body=AggregateActionBody,
                     result=AggregateAnswer,
                     errors=(409,),
@@ -131,7 +132,7 @@ class Aggregates:
                 "POST": Operation(
                     summary="refused: Roost caches no images",
                     endpoint=self._cache_images,
-                    rule="compute:aggregates:images",
+                    rule=Rule("compute:aggregates:images", ADMIN),
                     since=IMAGES_FROM,
                 )
             },
@@ -180,7 +181,7 @@ class Aggregates:
             raise BadRequest(
                 f"{', '.join(actions) or 'no action'}: expected one of {', '.join(body.__struct_fields__)}"
             )
-        access_of(self.compute, self.policy, request).enforce(f"{RULE}{actions[0]}")
+        access_of(self.compute, self.policy, request).enforce(_rule(actions[0]).name)
         by = self._requester(request)
         if body.add_host is not UNSET:
             aggregate = await changes.add_host(self.compute, aggregate_id, body.add_host.host, by)
@@ -198,6 +199,10 @@ class Aggregates:
     async def _cache_images(self, request: Request) -> Response:
         await service.get_host_aggregate(self.compute, _read_id(request))
         raise BadRequest("images: Roost caches no images on hosts: their agents fetch what a server needs.")
+
+
+def _rule(action: str) -> Rule:
+    return Rule(f"os_compute_api:os-aggregates:{action}", ADMIN)
 
 
 def _read_id(request: Request) -> int:

@@ -7,13 +7,14 @@ from starlette.responses import Response
 
 from roost.compute.api.answers import Builds
 from roost.compute.api.pages import page_limit
+from roost.compute.api.policies import SERVICE
 from roost.compute.api.requests import LIMIT, query, timestamp
 from roost.compute.model.work import Build
 from roost.compute.rules.builds import find_wait
 from roost.compute.service import Compute
 from roost.compute.service import builds as service
 from roost.platform.http import json_response
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 
 
 def build_operations(compute: Compute) -> Operations:
@@ -28,7 +29,7 @@ def build_operations(compute: Compute) -> Operations:
             "GET": Operation(
                 summary="servers whose work is not done, the oldest first",
                 endpoint=list_builds,
-                rule="roost:builds:list",
+                rule=Rule("roost:builds:list", SERVICE),
                 query=query({"limit": LIMIT}),
                 result=Builds,
             )

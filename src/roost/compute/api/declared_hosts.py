@@ -7,12 +7,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.compute.api.answers import HostNames
+from roost.compute.api.policies import SERVICE
 from roost.compute.api.requests import SET_VALUES_MAX
 from roost.compute.model.work import GUEST_CHANNEL
 from roost.compute.rules.host_names import check_host_names
 from roost.compute.service import Compute, guests, hosts
 from roost.platform.http import json_response, read_json
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 from roost.seams.agent import HOSTS_MAX, HostReport
 
 
@@ -38,12 +39,15 @@ def declared_host_operations(compute: Compute) -> Operations:
     return {
         "/hosts": {
             "GET": Operation(
-                summary="the names of all hosts", endpoint=list_hosts, rule="roost:hosts:list", result=HostNames
+                summary="the names of all hosts",
+                endpoint=list_hosts,
+                rule=Rule("roost:hosts:list", SERVICE),
+                result=HostNames,
             ),
             "PUT": Operation(
                 summary="declare hosts, with what they have and reach",
                 endpoint=declare_hosts,
-                rule="roost:hosts:declare",
+                rule=Rule("roost:hosts:declare", SERVICE),
                 body=DeclaredHostsBody,
                 result=HostNames,
                 errors=(409,),

@@ -7,10 +7,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.compute.api.answers import ExtensionAnswer, ExtensionsAnswer
+from roost.compute.api.policies import ANYBODY
 from roost.compute.api.requests import path_text
 from roost.platform.errors import NotFound
 from roost.platform.http import json_response
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 
 EXTENSIONS: Mapping[str, str] = {
     "OS-DCF": "DiskConfig",
@@ -58,7 +59,7 @@ def _show(alias: str) -> dict[str, Any]:
     }
 
 
-RULE = "os_compute_api:extensions"
+RULE = Rule("os_compute_api:extensions", ANYBODY)
 OPERATIONS: Operations = {
     "/extensions": {
         "GET": Operation(

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import FlavorAnswer, FlavorsAnswer, FlavorsDetailAnswer, Specs, SpecsAnswer
 from roost.compute.api.pages import More, read_page
-from roost.compute.api.policies import FLAVOR_EXTRA_SPECS
+from roost.compute.api.policies import ADMIN, FLAVOR_EXTRA_SPECS, READER, SERVICE
 from roost.compute.api.requests import (
     INTEGER_MAX,
     LIMIT,
@@ -37,7 +37,7 @@ from roost.compute.service import flavors as service
 from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
 from roost.platform.http import json_response
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 
 DESCRIPTION_FROM, EXTRA_SPECS_FROM = (2, 55), (2, 61)
 SWAP_IS_NUMBER_FROM, SPECS_CHECKED_FROM = (2, 75), (2, 86)
@@ -105,7 +105,7 @@ class Flavors:
                 "POST": Operation(
                     summary="make a flavor",
                     endpoint=self._create,
-                    rule=f"{manage}create",
+                    rule=Rule(f"{manage}create", SERVICE),
                     body=FlavorCreateBody,
                     result=FlavorAnswer,
                     errors=(409,),
@@ -121,7 +121,7 @@ class Flavors:
                 "DELETE": Operation(
                     summary="delete the flavor; servers keep their copy",
                     endpoint=self._delete,
-                    rule=f"{manage}delete",
+                    rule=Rule(f"{manage}delete", ADMIN),
                     status=202,
                 ),
             },
@@ -207,19 +207,22 @@ def _extra_spec_operations(compute: Compute, policy: Policy) -> Operations:
     return {
         "/flavors/{flavor_id}/os-extra_specs": {
             "GET": Operation(
-                summary="a flavor's extra specs", endpoint=list_specs, rule=FLAVOR_EXTRA_SPECS, result=SpecsAnswer
+                summary="a flavor's extra specs",
+                endpoint=list_specs,
+                rule=Rule(FLAVOR_EXTRA_SPECS, READER),
+                result=SpecsAnswer,
             ),
             "POST": Operation(
                 summary="add or replace extra specs",
                 endpoint=create,
-                rule=f"{rule}create",
+                rule=Rule(f"{rule}create", ADMIN),
                 body=ExtraSpecsBody,
                 result=SpecsAnswer,
             ),
         },
         "/flavors/{flavor_id}/os-extra_specs/{key}": {
-            "GET": Operation(summary="one extra spec", endpoint=show, rule=f"{rule}show", result=Specs),
-            "DELETE": Operation(summary="drop the extra spec", endpoint=delete, rule=f"{rule}delete"),
+            "GET": Operation(summary="one extra spec", endpoint=show, rule=Rule(f"{rule}show", READER), result=Specs),
+            "DELETE": Operation(summary="drop the extra spec", endpoint=delete, rule=Rule(f"{rule}delete", ADMIN)),
         },
     }
 

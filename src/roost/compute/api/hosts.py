@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from roost.compute.api.answers import FAULT, HypervisorAnswer, HypervisorsAnswer, HypervisorsDetailAnswer
 from roost.compute.api.pages import More, read_page
+from roost.compute.api.policies import ADMIN
 from roost.compute.api.requests import (
     FLAG,
     LIMIT,
@@ -29,7 +30,7 @@ from roost.compute.service import Compute
 from roost.compute.service import hosts as service
 from roost.platform.errors import BadRequest
 from roost.platform.http import Endpoint, canonical_uuid, is_uuid, json_response
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 
 UUIDS_FROM, NUMBERS_UNTIL = (2, 53), (2, 52)
 NO_SERVERS_SHOWN_FROM, AMOUNTS_UNTIL = (2, 75), (2, 87)
@@ -62,7 +63,7 @@ class Hypervisors:
                 "GET": Operation(
                     summary="hosts by name",
                     endpoint=self._list_hypervisors,
-                    rule=f"{RULE}list",
+                    rule=Rule(f"{RULE}list", ADMIN),
                     query=list_query,
                     result=HypervisorsAnswer,
                     errors=(404,),
@@ -72,7 +73,7 @@ class Hypervisors:
                 "GET": Operation(
                     summary="hosts with what they have and what is claimed",
                     endpoint=self._list_hypervisors_detail,
-                    rule=f"{RULE}list-detail",
+                    rule=Rule(f"{RULE}list-detail", ADMIN),
                     query=list_query,
                     result=HypervisorsDetailAnswer,
                     errors=(404,),
@@ -82,7 +83,7 @@ class Hypervisors:
                 "GET": Operation(
                     summary="one host",
                     endpoint=self._show_hypervisor,
-                    rule=f"{RULE}show",
+                    rule=Rule(f"{RULE}show", ADMIN),
                     query=query(WITH_SERVERS),
                     result=HypervisorAnswer,
                 )
@@ -91,7 +92,7 @@ class Hypervisors:
                 "GET": Operation(
                     summary="hosts do not report it",
                     endpoint=self._show_uptime,
-                    rule=f"{RULE}uptime",
+                    rule=Rule(f"{RULE}uptime", ADMIN),
                     until=AMOUNTS_UNTIL,
                     status=501,
                     result=FAULT,
@@ -138,7 +139,7 @@ def _search_operation(summary: str, endpoint: Endpoint, rule: str) -> Operation:
     return Operation(
         summary=summary,
         endpoint=endpoint,
-        rule=f"{RULE}{rule}",
+        rule=Rule(f"{RULE}{rule}", ADMIN),
         until=NUMBERS_UNTIL,
         text_before=SEARCHED_SINCE,
         result=HypervisorsAnswer,

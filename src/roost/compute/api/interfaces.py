@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import InterfaceAnswer, InterfacesAnswer
+from roost.compute.api.policies import MEMBER, READER
 from roost.compute.api.requests import Attributes, check_attributes, path_text, read_body
 from roost.compute.model.server import NicAsked, Server
 from roost.compute.rules.servers import nic_problem
@@ -17,7 +18,7 @@ from roost.compute.service.interfaces import find_port
 from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
 from roost.platform.http import json_response
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 from roost.seams.compute import ServerPort
 
 RULES = "os_compute_api:os-attach-interfaces:"
@@ -58,12 +59,15 @@ class Interfaces:
         return {
             "/servers/{server_id}/os-interface": {
                 "GET": Operation(
-                    summary="the server's NICs", endpoint=self._list, rule=f"{RULES}list", result=InterfacesAnswer
+                    summary="the server's NICs",
+                    endpoint=self._list,
+                    rule=Rule(f"{RULES}list", READER),
+                    result=InterfacesAnswer,
                 ),
                 "POST": Operation(
                     summary="give the server a NIC: a port, or one on a network",
                     endpoint=self._attach,
-                    rule=f"{RULES}create",
+                    rule=Rule(f"{RULES}create", MEMBER),
                     body=InterfaceBody,
                     result=InterfaceAnswer,
                     errors=(409,),
@@ -71,12 +75,15 @@ class Interfaces:
             },
             "/servers/{server_id}/os-interface/{port_id}": {
                 "GET": Operation(
-                    summary="one of them", endpoint=self._show_one, rule=f"{RULES}show", result=InterfaceAnswer
+                    summary="one of them",
+                    endpoint=self._show_one,
+                    rule=Rule(f"{RULES}show", READER),
+                    result=InterfaceAnswer,
                 ),
                 "DELETE": Operation(
                     summary="take it off the server",
                     endpoint=self._detach,
-                    rule=f"{RULES}delete",
+                    rule=Rule(f"{RULES}delete", MEMBER),
                     status=202,
                     errors=(409,),
                 ),

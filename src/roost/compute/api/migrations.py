@@ -9,6 +9,7 @@ from starlette.responses import Response
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import MigrationAnswer, MigrationsAnswer, ServerMigrationsAnswer
 from roost.compute.api.pages import read_page
+from roost.compute.api.policies import ADMIN
 from roost.compute.api.requests import (
     LIMIT,
     TIME,
@@ -31,7 +32,7 @@ from roost.compute.service import moves as service
 from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
 from roost.platform.http import canonical_uuid, is_uuid, json_response
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 
 UUIDS_FROM, PROJECTS_FROM, TYPES_FROM = (2, 59), (2, 80), (2, 23)
 
@@ -71,7 +72,7 @@ class Migrations:
                 "GET": Operation(
                     summary="migrations, the youngest first",
                     endpoint=self._list_all,
-                    rule=f"{RULES}index",
+                    rule=Rule(f"{RULES}index", ADMIN),
                     query=query(PARAMETERS),
                     result=MigrationsAnswer,
                 )
@@ -80,7 +81,7 @@ class Migrations:
                 "GET": Operation(
                     summary="the live migration of the server that is under way",
                     endpoint=self._list_of_server,
-                    rule=f"{SERVER_RULES}index",
+                    rule=Rule(f"{SERVER_RULES}index", ADMIN),
                     since=TYPES_FROM,
                     result=ServerMigrationsAnswer,
                 )
@@ -89,14 +90,14 @@ class Migrations:
                 "GET": Operation(
                     summary="a live migration that is under way",
                     endpoint=self._show_of_server,
-                    rule=f"{SERVER_RULES}show",
+                    rule=Rule(f"{SERVER_RULES}show", ADMIN),
                     since=TYPES_FROM,
                     result=MigrationAnswer,
                 ),
                 "DELETE": Operation(
                     summary="abort a live migration",
                     endpoint=self._abort,
-                    rule=f"{SERVER_RULES}delete",
+                    rule=Rule(f"{SERVER_RULES}delete", ADMIN),
                     since=(2, 24),
                     status=202,
                     errors=(400,),
@@ -106,7 +107,7 @@ class Migrations:
                 "POST": Operation(
                     summary="have the memory of a live migration taken over now, at the price of a longer pause",
                     endpoint=self._act,
-                    rule=f"{SERVER_RULES}force_complete",
+                    rule=Rule(f"{SERVER_RULES}force_complete", ADMIN),
                     since=(2, 22),
                     body=ForceCompleteBody,
                     status=202,

@@ -6,7 +6,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from roost.compute.api.access import Access
 from roost.compute.api.actions import Action, Actions, Run
-from roost.compute.api.policies import READDRESS_SERVER, SERVERS, UNSHELVE_TO_HOST
+from roost.compute.api.policies import ADMIN, MEMBER, READDRESS_SERVER, SERVERS, UNSHELVE_TO_HOST
 from roost.compute.api.requests import Attributes, Name, flag
 from roost.compute.errors import ActionRefused
 from roost.compute.model.server import Server
@@ -16,7 +16,7 @@ from roost.compute.service import Compute
 from roost.compute.service import moves as service
 from roost.compute.service.moves import MoveRequest
 from roost.platform.errors import BadRequest
-from roost.platform.operations import Versions
+from roost.platform.operations import Rule, Versions
 
 FORCE_UNTIL, STOPPED_FROM = (2, 67), (2, 95)
 
@@ -147,29 +147,29 @@ MIGRATE_HOST = f"{_MIGRATE}migrate:host"
 
 MOVE_ACTIONS: Actions = {
     "migrate": Action(
-        run=_migrate, rule=f"{_MIGRATE}migrate", body=Versions({(2, 1): None, (2, 56): MigrateBody | None})
+        run=_migrate, rule=Rule(f"{_MIGRATE}migrate", ADMIN), body=Versions({(2, 1): None, (2, 56): MigrateBody | None})
     ),
-    "resize": Action(run=_resize, rule=f"{SERVERS}resize", body=ResizeBody),
-    "confirmResize": Action(run=_end(revert=False), rule=f"{SERVERS}confirm_resize", status=204),
-    "revertResize": Action(run=_end(revert=True), rule=f"{SERVERS}revert_resize"),
+    "resize": Action(run=_resize, rule=Rule(f"{SERVERS}resize", MEMBER), body=ResizeBody),
+    "confirmResize": Action(run=_end(revert=False), rule=Rule(f"{SERVERS}confirm_resize", MEMBER), status=204),
+    "revertResize": Action(run=_end(revert=True), rule=Rule(f"{SERVERS}revert_resize", MEMBER)),
     "os-migrateLive": Action(
         run=_live_migrate,
-        rule=f"{_MIGRATE}migrate_live",
+        rule=Rule(f"{_MIGRATE}migrate_live", ADMIN),
         body=LiveBody,
         attributes=Attributes(since={"force": (2, 30)}, until={"disk_over_commit": (2, 24), "force": FORCE_UNTIL}),
     ),
     "evacuate": Action(
         run=_evacuate,
-        rule="os_compute_api:os-evacuate",
+        rule=Rule("os_compute_api:os-evacuate", ADMIN),
         body=EvacuateBody,
         attributes=Attributes(since={"force": (2, 29)}, until={"on_shared_storage": (2, 13), "force": FORCE_UNTIL}),
         status=200,
     ),
-    "shelve": Action(run=_shelve, rule=f"{_SHELVE}shelve"),
-    "shelveOffload": Action(run=_offload, rule=f"{_SHELVE}shelve_offload"),
+    "shelve": Action(run=_shelve, rule=Rule(f"{_SHELVE}shelve", MEMBER)),
+    "shelveOffload": Action(run=_offload, rule=Rule(f"{_SHELVE}shelve_offload", ADMIN)),
     "unshelve": Action(
         run=_unshelve,
-        rule=f"{_SHELVE}unshelve",
+        rule=Rule(f"{_SHELVE}unshelve", MEMBER),
         body=Versions({(2, 1): None, (2, 77): UnshelveZoneBody | None, (2, 91): UnshelveBody | None}),
     ),
 }

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from roost.compute.api.access import Access
 from roost.compute.api.actions import Action, Actions, Run
 from roost.compute.api.answers import ServerAnswer
-from roost.compute.api.policies import SERVERS, UNLOCK_OVERRIDE
+from roost.compute.api.policies import ADMIN, MEMBER, SERVERS, UNLOCK_OVERRIDE
 from roost.compute.api.requests import Attributes, Name, flag
 from roost.compute.api.server_bodies import (
     HOSTNAME_FROM,
@@ -31,7 +31,7 @@ from roost.compute.service import Compute
 from roost.compute.service import actions as service
 from roost.compute.service import servers as servers_service
 from roost.platform.errors import BadRequest, NotFound
-from roost.platform.operations import Versions
+from roost.platform.operations import Rule, Versions
 
 
 class RebootBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -168,49 +168,53 @@ async def _refuse(name: str, _compute: Compute, _server: Server, _body: Any, _ac
     raise ActionUnsupported(f"{name}: no driver of Roost can do that.")
 
 
-def _unsupported(rules_by_name: Mapping[str, str]) -> Actions:
+def _unsupported(rules_by_name: Mapping[str, Rule]) -> Actions:
     return {name: Action(run=partial(_refuse, name), rule=rule) for name, rule in rules_by_name.items()}
 
 
 _PAUSE, _SUSPEND, _LOCK = (f"os_compute_api:os-{name}-server:" for name in ("pause", "suspend", "lock"))
-_ADMIN, _DEFERRED = "os_compute_api:os-admin-actions:", "os_compute_api:os-deferred-delete:"
+_ADMIN_ACTIONS, _DEFERRED = "os_compute_api:os-admin-actions:", "os_compute_api:os-deferred-delete:"
 _GROUPS = "os_compute_api:os-security-groups:"
 
 POWER_ACTIONS: Actions = {
-    "os-start": Action(run=_power(rules.START), rule=f"{SERVERS}start"),
-    "os-stop": Action(run=_power(rules.STOP), rule=f"{SERVERS}stop"),
-    "reboot": Action(run=_reboot, rule=f"{SERVERS}reboot", body=RebootBody),
+    "os-start": Action(run=_power(rules.START), rule=Rule(f"{SERVERS}start", MEMBER)),
+    "os-stop": Action(run=_power(rules.STOP), rule=Rule(f"{SERVERS}stop", MEMBER)),
+    "reboot": Action(run=_reboot, rule=Rule(f"{SERVERS}reboot", MEMBER), body=RebootBody),
     "rebuild": Action(
         run=_rebuild,
-        rule=f"{SERVERS}rebuild",
+        rule=Rule(f"{SERVERS}rebuild", MEMBER),
         body=RebuildBody,
         attributes=REBUILD_ATTRIBUTES,
         result=ServerAnswer,
         shows_server=True,
     ),
-    "pause": Action(run=_power(rules.PAUSE), rule=f"{_PAUSE}pause"),
-    "unpause": Action(run=_power(rules.UNPAUSE), rule=f"{_PAUSE}unpause"),
-    "suspend": Action(run=_power(rules.SUSPEND), rule=f"{_SUSPEND}suspend"),
-    "resume": Action(run=_power(rules.RESUME), rule=f"{_SUSPEND}resume"),
-    "lock": Action(run=_lock, rule=f"{_LOCK}lock", body=Versions({(2, 1): None, (2, 73): LockBody | None})),
-    "unlock": Action(run=_unlock, rule=f"{_LOCK}unlock"),
-    "os-resetState": Action(run=_reset_state, rule=f"{_ADMIN}reset_state", body=ResetStateBody),
-    "forceDelete": Action(run=_force_delete, rule=f"{_DEFERRED}force"),
-    "addSecurityGroup": Action(run=_add_security_group, rule=f"{_GROUPS}add", body=SecurityGroupNameBody),
-    "removeSecurityGroup": Action(run=_remove_security_group, rule=f"{_GROUPS}remove", body=SecurityGroupNameBody),
+    "pause": Action(run=_power(rules.PAUSE), rule=Rule(f"{_PAUSE}pause", MEMBER)),
+    "unpause": Action(run=_power(rules.UNPAUSE), rule=Rule(f"{_PAUSE}unpause", MEMBER)),
+    "suspend": Action(run=_power(rules.SUSPEND), rule=Rule(f"{_SUSPEND}suspend", MEMBER)),
+    "resume": Action(run=_power(rules.RESUME), rule=Rule(f"{_SUSPEND}resume", MEMBER)),
+    "lock": Action(
+        run=_lock, rule=Rule(f"{_LOCK}lock", MEMBER), body=Versions({(2, 1): None, (2, 73): LockBody | None})
+    ),
+    "unlock": Action(run=_unlock, rule=Rule(f"{_LOCK}unlock", MEMBER)),
+    "os-resetState": Action(run=_reset_state, rule=Rule(f"{_ADMIN_ACTIONS}reset_state", ADMIN), body=ResetStateBody),
+    "forceDelete": Action(run=_force_delete, rule=Rule(f"{_DEFERRED}force", MEMBER)),
+    "addSecurityGroup": Action(run=_add_security_group, rule=Rule(f"{_GROUPS}add", MEMBER), body=SecurityGroupNameBody),
+    "removeSecurityGroup": Action(
+        run=_remove_security_group, rule=Rule(f"{_GROUPS}remove", MEMBER), body=SecurityGroupNameBody
+    ),
     "trigger_crash_dump": Action(
-        run=partial(_refuse, "trigger_crash_dump"), rule=f"{SERVERS}trigger_crash_dump", since=(2, 17)
+        run=partial(_refuse, "trigger_crash_dump"), rule=Rule(f"{SERVERS}trigger_crash_dump", MEMBER), since=(2, 17)
     ),
     **_unsupported(
         {
-            "changePassword": "os_compute_api:os-admin-password",
-            "createBackup": "os_compute_api:os-create-backup",
-            "createImage": f"{SERVERS}create_image",
-            "injectNetworkInfo": f"{_ADMIN}inject_network_info",
-            "os-getConsoleOutput": "os_compute_api:os-console-output",
-            "rescue": "os_compute_api:os-rescue",
-            "restore": f"{_DEFERRED}restore",
-            "unrescue": "os_compute_api:os-unrescue",
+            "changePassword": Rule("os_compute_api:os-admin-password", MEMBER),
+            "createBackup": Rule("os_compute_api:os-create-backup", MEMBER),
+            "createImage": Rule(f"{SERVERS}create_image", MEMBER),
+            "injectNetworkInfo": Rule(f"{_ADMIN_ACTIONS}inject_network_info", ADMIN),
+            "os-getConsoleOutput": Rule("os_compute_api:os-console-output", MEMBER),
+            "rescue": Rule("os_compute_api:os-rescue", MEMBER),
+            "restore": Rule(f"{_DEFERRED}restore", MEMBER),
+            "unrescue": Rule("os_compute_api:os-unrescue", MEMBER),
         }
     ),
 }

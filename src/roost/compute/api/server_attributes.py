@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import MetadataAnswer, MetadataItemAnswer, TagsAnswer
+from roost.compute.api.policies import MEMBER, READER
 from roost.compute.api.requests import links, path_text, read_body
 from roost.compute.api.server_bodies import METADATA, Key, Tags, Text
 from roost.compute.errors import MetadataNotFound, TagNotFound
@@ -17,7 +18,7 @@ from roost.compute.service import server_changes as service
 from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
 from roost.platform.http import json_response
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 
 METADATA_RULE, TAGS_RULE = "os_compute_api:server-metadata:", "os_compute_api:os-server-tags:"
 TAGS_FROM = (2, 26)
@@ -58,13 +59,13 @@ class ServerAttributes:
                 "GET": Operation(
                     summary="the server's metadata",
                     endpoint=_list_metadata,
-                    rule=f"{METADATA_RULE}index",
+                    rule=Rule(f"{METADATA_RULE}index", READER),
                     result=MetadataAnswer,
                 ),
                 "POST": Operation(
                     summary="add or replace some items",
                     endpoint=self._add_metadata,
-                    rule=f"{METADATA_RULE}create",
+                    rule=Rule(f"{METADATA_RULE}create", MEMBER),
                     body=MetadataBody,
                     result=MetadataAnswer,
                     errors=(403, 409),
@@ -72,7 +73,7 @@ class ServerAttributes:
                 "PUT": Operation(
                     summary="replace all items",
                     endpoint=self._replace_metadata,
-                    rule=f"{METADATA_RULE}update_all",
+                    rule=Rule(f"{METADATA_RULE}update_all", MEMBER),
                     body=MetadataBody,
                     result=MetadataAnswer,
                     errors=(403, 409),
@@ -82,13 +83,13 @@ class ServerAttributes:
                 "GET": Operation(
                     summary="one item",
                     endpoint=_show_metadata,
-                    rule=f"{METADATA_RULE}show",
+                    rule=Rule(f"{METADATA_RULE}show", READER),
                     result=MetadataItemAnswer,
                 ),
                 "PUT": Operation(
                     summary="add or replace it",
                     endpoint=self._set_metadata,
-                    rule=f"{METADATA_RULE}update",
+                    rule=Rule(f"{METADATA_RULE}update", MEMBER),
                     body=MetadataItemBody,
                     result=MetadataItemAnswer,
                     errors=(403, 409),
@@ -96,7 +97,7 @@ class ServerAttributes:
                 "DELETE": Operation(
                     summary="delete it",
                     endpoint=self._delete_metadata,
-                    rule=f"{METADATA_RULE}delete",
+                    rule=Rule(f"{METADATA_RULE}delete", MEMBER),
                     status=204,
                     errors=(409,),
                 ),
@@ -109,14 +110,14 @@ class ServerAttributes:
                 "GET": Operation(
                     summary="the server's tags",
                     endpoint=_list_tags,
-                    rule=f"{TAGS_RULE}index",
+                    rule=Rule(f"{TAGS_RULE}index", READER),
                     since=TAGS_FROM,
                     result=TagsAnswer,
                 ),
                 "PUT": Operation(
                     summary="replace all tags",
                     endpoint=self._replace_tags,
-                    rule=f"{TAGS_RULE}update_all",
+                    rule=Rule(f"{TAGS_RULE}update_all", MEMBER),
                     since=TAGS_FROM,
                     body=TagsBody,
                     result=TagsAnswer,
@@ -125,7 +126,7 @@ class ServerAttributes:
                 "DELETE": Operation(
                     summary="delete all tags",
                     endpoint=self._delete_tags,
-                    rule=f"{TAGS_RULE}delete_all",
+                    rule=Rule(f"{TAGS_RULE}delete_all", MEMBER),
                     since=TAGS_FROM,
                     status=204,
                     errors=(409,),
@@ -135,14 +136,14 @@ class ServerAttributes:
                 "GET": Operation(
                     summary="whether the server has the tag",
                     endpoint=_show_tag,
-                    rule=f"{TAGS_RULE}show",
+                    rule=Rule(f"{TAGS_RULE}show", READER),
                     since=TAGS_FROM,
                     status=204,
                 ),
                 "PUT": Operation(
                     summary="add the tag",
                     endpoint=self._add_tag,
-                    rule=f"{TAGS_RULE}update",
+                    rule=Rule(f"{TAGS_RULE}update", MEMBER),
                     since=TAGS_FROM,
                     status=201,
                     other_statuses=(204,),
@@ -151,7 +152,7 @@ class ServerAttributes:
                 "DELETE": Operation(
                     summary="delete the tag",
                     endpoint=self._delete_tag,
-                    rule=f"{TAGS_RULE}delete",
+                    rule=Rule(f"{TAGS_RULE}delete", MEMBER),
                     since=TAGS_FROM,
                     status=204,
                     errors=(409,),

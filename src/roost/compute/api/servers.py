@@ -14,7 +14,7 @@ from roost.compute.api.answers import (
     TopologyAnswer,
 )
 from roost.compute.api.pages import More, read_page
-from roost.compute.api.policies import ATTACH_NETWORK, FORCED_HOST, REQUESTED_HOST, SERVERS, SHOW_SERVER
+from roost.compute.api.policies import ATTACH_NETWORK, FORCED_HOST, MEMBER, READER, REQUESTED_HOST, SERVERS, SHOW_SERVER
 from roost.compute.api.requests import flag, links, path_text, query, read_body
 from roost.compute.api.server_bodies import CreateBody, UpdateBody, read_server, read_update
 from roost.compute.api.server_documents import Shown, addresses_of, show_brief, show_changed, show_server
@@ -26,7 +26,7 @@ from roost.compute.service import server_changes as changes_service
 from roost.compute.service import servers as service
 from roost.platform.auth import Policy
 from roost.platform.http import json_response
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 
 
 class Servers:
@@ -43,14 +43,14 @@ class Servers:
                 "GET": Operation(
                     summary="servers by id and name, the youngest first",
                     endpoint=self._list_brief,
-                    rule=f"{SERVERS}index",
+                    rule=Rule(f"{SERVERS}index", READER),
                     query=query(PARAMETERS),
                     result=ServersAnswer,
                 ),
                 "POST": Operation(
                     summary="accept one server, or several",
                     endpoint=self._create,
-                    rule=f"{SERVERS}create",
+                    rule=Rule(f"{SERVERS}create", MEMBER),
                     body=CreateBody,
                     status=202,
                     result=ServerMadeAnswer,
@@ -61,24 +61,26 @@ class Servers:
                 "GET": Operation(
                     summary="servers, the youngest first",
                     endpoint=self._list_detail,
-                    rule=f"{SERVERS}detail",
+                    rule=Rule(f"{SERVERS}detail", f"{READER} or rule:service_api"),
                     query=query(PARAMETERS),
                     result=ServersDetailAnswer,
                 )
             },
             "/servers/{server_id}": {
-                "GET": Operation(summary="one server", endpoint=self._show, rule=SHOW_SERVER, result=ServerAnswer),
+                "GET": Operation(
+                    summary="one server", endpoint=self._show, rule=Rule(SHOW_SERVER, READER), result=ServerAnswer
+                ),
                 "PUT": Operation(
                     summary="change the server's name, hostname or description",
                     endpoint=self._update,
-                    rule=f"{SERVERS}update",
+                    rule=Rule(f"{SERVERS}update", MEMBER),
                     body=UpdateBody,
                     result=ServerAnswer,
                 ),
                 "DELETE": Operation(
                     summary="delete the server, at whatever stage it is",
                     endpoint=self._delete,
-                    rule=f"{SERVERS}delete",
+                    rule=Rule(f"{SERVERS}delete", MEMBER),
                     status=204,
                     errors=(409,),
                 ),
@@ -178,7 +180,7 @@ TOPOLOGY_OPERATIONS: Operations = {
         "GET": Operation(
             summary="the server's NUMA nodes: it has none",
             endpoint=_show_topology,
-            rule="compute:server:topology:index",
+            rule=Rule("compute:server:topology:index", READER),
             since=(2, 78),
             result=TopologyAnswer,
         )
@@ -190,7 +192,7 @@ ADDRESS_OPERATIONS: Operations = {
         "GET": Operation(
             summary="the server's addresses by network",
             endpoint=_list_addresses,
-            rule="os_compute_api:ips:index",
+            rule=Rule("os_compute_api:ips:index", READER),
             result=AddressesAnswer,
         )
     },
@@ -198,7 +200,7 @@ ADDRESS_OPERATIONS: Operations = {
         "GET": Operation(
             summary="the server's addresses on one network",
             endpoint=_show_addresses,
-            rule="os_compute_api:ips:show",
+            rule=Rule("os_compute_api:ips:show", READER),
             result=dict[str, list[Address]],  # type: ignore[valid-type]
         )
     },

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from roost.compute.api.access import access_of
 from roost.compute.api.answers import ServiceAnswer, ServicesAnswer
 from roost.compute.api.hosts import UUIDS_FROM, get_host, host_id, host_state, host_status
+from roost.compute.api.policies import ADMIN, SERVICE
 from roost.compute.api.requests import (
     Name,
     Parameter,
@@ -32,7 +33,7 @@ from roost.compute.service.host_removal import delete_host
 from roost.platform.auth import Policy
 from roost.platform.errors import BadRequest
 from roost.platform.http import json_response
-from roost.platform.operations import Operation, Operations, Versions
+from roost.platform.operations import Operation, Operations, Rule, Versions
 
 BINARY = "nova-compute"
 
@@ -97,7 +98,7 @@ class Services:
                 "GET": Operation(
                     summary="hosts, and whether they are up and enabled",
                     endpoint=self._list_services,
-                    rule="os_compute_api:os-services:list",
+                    rule=Rule("os_compute_api:os-services:list", SERVICE),
                     query=query(PARAMETERS),
                     result=ServicesAnswer,
                 )
@@ -106,14 +107,14 @@ class Services:
                 "PUT": Operation(
                     summary="enable, disable or force down a host, which the path names from microversion 2.53 on",
                     endpoint=self._change_service,
-                    rule="os_compute_api:os-services:update",
+                    rule=Rule("os_compute_api:os-services:update", ADMIN),
                     body=Versions({(2, 1): ACTION_BODY, UUIDS_FROM: ServiceUpdateBody}),
                     result=ServiceAnswer,
                 ),
                 "DELETE": Operation(
                     summary="remove a host for good, which the path names by its id, once no server is on it",
                     endpoint=self._delete_service,
-                    rule="os_compute_api:os-services:delete",
+                    rule=Rule("os_compute_api:os-services:delete", ADMIN),
                     status=204,
                     errors=(409,),
                 ),

@@ -6,13 +6,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.compute.api.answers import Zones, ZonesDetail
+from roost.compute.api.policies import ADMIN, ANYBODY
 from roost.compute.api.requests import timestamp_with_microseconds
 from roost.compute.model.cloud import Host
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
 from roost.compute.service.aggregates import list_hosts_by_zone
 from roost.platform.http import json_response
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 
 
 def zone_operations(compute: Compute) -> Operations:
@@ -36,7 +37,7 @@ def zone_operations(compute: Compute) -> Operations:
             "GET": Operation(
                 summary="zones, and whether they have a host that is enabled",
                 endpoint=list_zones,
-                rule="os_compute_api:os-availability-zone:list",
+                rule=Rule("os_compute_api:os-availability-zone:list", ANYBODY),
                 result=Zones,
             )
         },
@@ -44,7 +45,7 @@ def zone_operations(compute: Compute) -> Operations:
             "GET": Operation(
                 summary="zones, with every host",
                 endpoint=list_zones_detail,
-                rule="os_compute_api:os-availability-zone:detail",
+                rule=Rule("os_compute_api:os-availability-zone:detail", ADMIN),
                 result=ZonesDetail,
             )
         },

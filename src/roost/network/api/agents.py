@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from roost.network.api import listing
 from roost.network.api.documents import Time, Uuid, show_time
+from roost.network.api.policies import ADMIN
 from roost.network.api.protocol import path_id
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import AgentNotFound
@@ -19,7 +20,7 @@ from roost.network.model.networks import AGENT_BINARY, AGENT_TYPE, Agent
 from roost.network.service import Networks, lists
 from roost.network.service import agents as service
 from roost.platform.http import json_response
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 
 
 class AgentDocument(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -66,7 +67,7 @@ def agent_operations(context: Networks) -> Operations:
             "GET": Operation(
                 summary="the agents of all hosts, and whether they are alive",
                 endpoint=list_agents,
-                rule="get_agent",
+                rule=Rule("get_agent", ADMIN),
                 query=list_query(AgentDocument, sorted_by=lists.SORTED["agent"]),
                 result=list_answer("agents", AgentDocument),
             )
@@ -75,7 +76,7 @@ def agent_operations(context: Networks) -> Operations:
             "GET": Operation(
                 summary="one agent",
                 endpoint=show_agent,
-                rule="get_agent",
+                rule=Rule("get_agent", ADMIN),
                 query=SHOW_QUERY,
                 result=answer("agent", AgentDocument),
             )
@@ -84,7 +85,7 @@ def agent_operations(context: Networks) -> Operations:
             "GET": Operation(
                 summary="the one availability zone, available while an agent is alive",
                 endpoint=list_zones,
-                rule="get_availability_zone",
+                rule=Rule("get_availability_zone", f"{ADMIN} or role:reader"),
                 query=list_query(ZoneDocument),
                 result=list_answer("availability_zones", ZoneDocument),
             )

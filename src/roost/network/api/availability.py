@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from roost.network.api import listing
 from roost.network.api.documents import Uuid
+from roost.network.api.policies import ADMIN
 from roost.network.api.protocol import path_id
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import InvalidInput, NetworkNotFound
@@ -16,7 +17,7 @@ from roost.network.rules.availability import Counts, NetworkAvailability, Subnet
 from roost.network.service import Networks, lists
 from roost.network.service import availability as service
 from roost.platform.http import json_response
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 
 KIND: ListKind = "network_ip_availability"
 
@@ -85,7 +86,7 @@ def availability_operations(context: Networks) -> Operations:
             "GET": Operation(
                 summary="how many addresses networks and their subnets have",
                 endpoint=list_all,
-                rule="get_network_ip_availability",
+                rule=Rule("get_network_ip_availability", ADMIN),
                 query=list_query(AvailabilityDocument, "ip_version", sorted_by=lists.SORTED[KIND]),
                 result=list_answer("network_ip_availabilities", AvailabilityDocument),
             )
@@ -94,7 +95,7 @@ def availability_operations(context: Networks) -> Operations:
             "GET": Operation(
                 summary="how many addresses the network with this id has",
                 endpoint=show,
-                rule="get_network_ip_availability",
+                rule=Rule("get_network_ip_availability", ADMIN),
                 query=SHOW_QUERY,
                 result=answer("network_ip_availability", AvailabilityDocument),
             )

@@ -11,6 +11,7 @@ from roost.network.api import listing
 from roost.network.api.bodies import Text
 from roost.network.api.bodies_ports import Profile, VnicType, profile_text
 from roost.network.api.documents import vif_details
+from roost.network.api.policies import ADMIN
 from roost.network.api.protocol import path_id
 from roost.network.api.resources import SHOW_QUERY, list_answer, list_query
 from roost.network.api.resources import answer as answer_type
@@ -19,7 +20,7 @@ from roost.network.model.ports import Binding
 from roost.network.service import Networks
 from roost.network.service import port_bindings as service
 from roost.platform.http import json_response, read_json
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 
 
 class BindingBody(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -71,7 +72,7 @@ def binding_operations(context: Networks) -> Operations:
             "GET": Operation(
                 summary="the bindings of a port, the active one and those that wait",
                 endpoint=endpoints.list_all,
-                rule="get_port_binding",
+                rule=Rule("get_port_binding", ADMIN),
                 query=list_query(BindingDocument),
                 result=list_answer("bindings", BindingDocument),
                 errors=(404,),
@@ -79,7 +80,7 @@ def binding_operations(context: Networks) -> Operations:
             "POST": Operation(
                 summary="add an inactive binding on another host",
                 endpoint=endpoints.create,
-                rule="create_port_binding",
+                rule=Rule("create_port_binding", ADMIN),
                 body=BindingEnvelope,
                 status=201,
                 result=one,
@@ -90,7 +91,7 @@ def binding_operations(context: Networks) -> Operations:
             "GET": Operation(
                 summary="the binding on a host",
                 endpoint=endpoints.show,
-                rule="get_port_binding",
+                rule=Rule("get_port_binding", ADMIN),
                 query=SHOW_QUERY,
                 result=one,
                 errors=(404,),
@@ -98,7 +99,7 @@ def binding_operations(context: Networks) -> Operations:
             "PUT": Operation(
                 summary="change the binding on a host",
                 endpoint=endpoints.update,
-                rule="update_port_binding",
+                rule=Rule("update_port_binding", ADMIN),
                 body=BindingUpdateEnvelope,
                 result=one,
                 errors=(404, 409),
@@ -106,7 +107,7 @@ def binding_operations(context: Networks) -> Operations:
             "DELETE": Operation(
                 summary="delete the binding on a host; without the active one the port is unbound",
                 endpoint=endpoints.delete,
-                rule="delete_port_binding",
+                rule=Rule("delete_port_binding", ADMIN),
                 status=204,
                 errors=(404, 409),
             ),
@@ -115,7 +116,7 @@ def binding_operations(context: Networks) -> Operations:
             "PUT": Operation(
                 summary="make the binding on a host the active one; the other becomes inactive",
                 endpoint=endpoints.activate,
-                rule="activate",
+                rule=Rule("activate", ADMIN),
                 result=BindingDocument,
                 errors=(404, 409),
             )

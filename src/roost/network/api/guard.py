@@ -34,9 +34,9 @@ def checks(networks: Networks, policy: Policy) -> ChecksOf:
     """Return the check before each endpoint; none where nobody is asked, or nothing has to be."""
 
     def checks_of(path: str, method: str, operation: Operation) -> tuple[Check, ...]:
-        rule = operation.rule
-        if isinstance(policy, Unrestricted) or rule is None:
+        if isinstance(policy, Unrestricted) or operation.rule is None:
             return ()
+        rule = operation.rule.name
         parts = PATH.fullmatch(path)
         assert parts is not None, path
         resource, parameter = OWNED.get(parts[1]), parts[2]
@@ -63,8 +63,8 @@ async def _check_one(
     networks: Networks, access: Access, resource: Resource[Any], operation: Operation, request: Request, named: str
 ) -> None:
     """Raise what keeps the caller from this one; what does not exist is left to the endpoint."""
-    rule = operation.rule
-    assert rule is not None
+    assert operation.rule is not None
+    rule = operation.rule.name
     target: Target = {}
     if not (access.privileged and access.allows(rule, {})):
         found = await resource.find(networks, [canonical_uuid(named)]) if is_uuid(named) else []
@@ -82,8 +82,8 @@ async def _check_one(
 
 async def _check_new(access: Access, resource: Resource[Any], operation: Operation, request: Request) -> None:
     """Raise what keeps the caller from making one of these."""
-    rule = operation.rule
-    assert rule is not None
+    assert operation.rule is not None
+    rule = operation.rule.name
     body: Struct = await resource.read(request, operation.body)
     for item in _items(resource, body):
         project_id = given_project(item) or access.caller.project_id

@@ -6,6 +6,7 @@ from roost.network.api import bodies_networks as bodies
 from roost.network.api import documents
 from roost.network.api.bodies import refuse_many
 from roost.network.api.documents import NetworkDocument
+from roost.network.api.policies import OWN, SEEN_NETWORK
 from roost.network.api.resources import Resource
 from roost.network.errors import NetworkNotFound
 from roost.network.model.networks import Network
@@ -20,6 +21,7 @@ NETWORK = Resource(
     missing=NetworkNotFound,
     find=service.list_networks,
     show=documents.network,
+    defaults={"get": SEEN_NETWORK, "create": OWN, "update": OWN, "delete": OWN},
 )
 
 

@@ -1,15 +1,10 @@
-"""The Network API's rules: which operation and which attribute asks which, and whom it lets in by default.
+"""The Network API's policy rules of attributes, and what the rules of operations refer to.
 
 Names are upstream's, so that operators' policy files mean here what they mean there. Defaults are upstream's new ones,
 without those that they replaced, and let the role `service` do what `admin` may. What is asked about is the object at
 hand: `project_id` and `tenant_id` are its owner; `network:tenant_id`, `shared` and `router:external` its network's.
 Source: Neutron 29, neutron/conf/policies.
 """
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from oslo_policy.policy import RuleDefault
 
 SCOPES = ["project"]
 """Callers scoped to the whole system or to a domain are let in by no rule."""
@@ -48,44 +43,6 @@ OWN_NETWORK = f"{ADMIN} or ({NETWORK_MEMBER})"
 OWN_OR_NETWORK = f"{ADMIN} or ({MEMBER}) or ({NETWORK_MEMBER})"
 NO_NETWORK_DEVICE = f"not rule:network_device or {OWN_NETWORK}"
 
-OPERATIONS = {
-    "create_network": OWN,
-    "get_network": SEEN_NETWORK,
-    "update_network": OWN,
-    "delete_network": OWN,
-    "create_subnet": OWN_NETWORK,
-    "get_subnet": SEEN_SUBNET,
-    "update_subnet": OWN_OR_NETWORK,
-    "delete_subnet": OWN_OR_NETWORK,
-    "create_port": OWN,
-    "get_port": SEEN_PORT,
-    "update_port": OWN,
-    "delete_port": OWN_OR_NETWORK,
-    "create_segment": ADMIN,
-    "get_segment": ADMIN,
-    "update_segment": ADMIN,
-    "delete_segment": ADMIN,
-    "get_port_binding": ADMIN,
-    "create_port_binding": ADMIN,
-    "update_port_binding": ADMIN,
-    "delete_port_binding": ADMIN,
-    "activate": ADMIN,
-    "get_network_ip_availability": ADMIN,
-    "get_agent": ADMIN,
-    "get_availability_zone": f"{ADMIN} or role:reader",
-    "get_quota": ADMIN,
-    "update_quota": ADMIN,
-    "delete_quota": ADMIN,
-    "get_networks_tags": SEEN_NETWORK,
-    "get_subnets_tags": SEEN_SUBNET,
-    "get_ports_tags": SEEN_PORT,
-    "get_segments_tags": ADMIN,
-    **{f"{verb}_{many}_tags": OWN for verb in ("create", "update", "delete") for many in ("networks", "ports")},
-    **{f"{verb}_subnets_tags": OWN_OR_NETWORK for verb in ("create", "update", "delete")},
-    **{f"{verb}_segments_tags": ADMIN for verb in ("create", "update", "delete")},
-}
-"""What operations enforce; `get_quota` of other projects than the caller's own."""
-
 _PROVIDER = ("segments", "provider:network_type", "provider:physical_network", "provider:segmentation_id")
 
 ATTRIBUTES = {
@@ -121,10 +78,3 @@ ATTRIBUTES = {
     "update_port:binding:vnic_type": OWN,
 }
 """What is asked besides when a body says the attribute; `get_`: whom it is shown to."""
-
-
-def rules() -> list["RuleDefault"]:
-    """Every rule with its default, as oslo.policy takes them."""
-    from roost.platform.policy import make_rules  # with oslo.policy, 0.2 s, for which who asks nobody need not wait
-
-    return [*make_rules(CHECKS), *make_rules(OPERATIONS | ATTRIBUTES, scope_types=SCOPES)]

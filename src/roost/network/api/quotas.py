@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from roost.network.api import listing
 from roost.network.api.bodies import Text, Unserved, refuse_unserved
+from roost.network.api.policies import ADMIN
 from roost.network.api.resources import SHOW_QUERY, answer, list_answer, list_query
 from roost.network.errors import InvalidInput
 from roost.network.rules.quotas import MAXIMUM_MAX, RESOURCES, UNLIMITED, Resource
@@ -17,9 +18,10 @@ from roost.network.service import Networks
 from roost.network.service import quotas as service
 from roost.platform.auth import caller_of
 from roost.platform.http import Endpoint, json_response, read_json
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
 
 PROJECT_ID_MAX = 255
+GET_QUOTA = Rule("get_quota", ADMIN)
 
 Maximum = (
     Annotated[int, Meta(ge=UNLIMITED, le=MAXIMUM_MAX)] | Annotated[str, Meta(pattern="^(-1|[0-9]{1,9})$")] | UnsetType
@@ -131,7 +133,7 @@ def quota_operations(context: Networks) -> Operations:
             "GET": Operation(
                 summary="quotas of the projects that have some of their own",
                 endpoint=list_all,
-                rule="get_quota",
+                rule=GET_QUOTA,
                 query=list_query(ProjectQuotaDocument),
                 result=list_answer("quotas", ProjectQuotaDocument),
             )
@@ -181,7 +183,7 @@ def _project_operations(context: Networks) -> Operations:
     def get(summary: str, endpoint: Endpoint, result: type[Struct]) -> Mapping[str, Operation]:
         return {
             "GET": Operation(
-                summary=summary, endpoint=endpoint, rule="get_quota", query=SHOW_QUERY, result=result, owner_may=True
+                summary=summary, endpoint=endpoint, rule=GET_QUOTA, query=SHOW_QUERY, result=result, owner_may=True
             )
         }
 
@@ -192,12 +194,15 @@ def _project_operations(context: Networks) -> Operations:
             "PUT": Operation(
                 summary="give a project quotas of its own",
                 endpoint=update,
-                rule="update_quota",
+                rule=Rule("update_quota", ADMIN),
                 body=QuotaEnvelope,
                 result=one,
             ),
             "DELETE": Operation(
-                summary="let the default quotas hold for a project", endpoint=delete, rule="delete_quota", status=204
+                summary="let the default quotas hold for a project",
+                endpoint=delete,
+                rule=Rule("delete_quota", ADMIN),
+                status=204,
             ),
         },
         "/v2.0/quotas/{project_id}/default": get("what it may have without its own", show_default, one),

@@ -2,7 +2,7 @@
 
 import re
 import types
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from functools import cache, partial
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -19,7 +19,7 @@ from roost.network.model.networks import Kind
 from roost.network.service import Networks, lists
 from roost.platform.errors import BadRequest, NotFound
 from roost.platform.http import json_response, read_bytes, read_json, replace_body
-from roost.platform.operations import Operation, Operations, Schema
+from roost.platform.operations import Operation, Operations, Rule, Schema
 
 T = TypeVar("T")
 B = TypeVar("B", bound=Struct)
@@ -43,7 +43,8 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
     """One kind of what the API shows.
 
     one, many: as in paths, envelopes and names of rules. missing: the error for an id that nothing has. find: those of
-    the ids that there are. show: as a document. more_flags: filters of a list by true or false that are no attributes.
+    the ids that there are. show: as a document. defaults: of the policy rules, by their verbs. more_flags: filters of a
+    list by true or false that are no attributes.
     """
 
     one: Kind
@@ -52,12 +53,17 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
     missing: type[NotFound]
     find: Callable[[Networks, Sequence[str]], Awaitable[list[T]]]
     show: Callable[[T], Document]
+    defaults: Mapping[str, str]
     more_flags: frozenset[str] = frozenset()
 
     @property
     def title(self) -> str:
         """As errors call it."""
         return self.one.capitalize()
+
+    def rule(self, verb: str) -> Rule:
+        """Return the policy rule that is asked for a verb."""
+        return Rule(f"{verb}_{self.one}", self.defaults[verb])
 
     def id_of(self, request: Request) -> str:
         """The id in the path. Raises the error for what has none."""
@@ -124,7 +130,7 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
         return Operation(
             summary=f"{self.many}: filtered, in order, in pages",
             endpoint=endpoint,
-            rule=f"get_{self.one}",
+            rule=self.rule("get"),
             query=list_query(self.document, *self.more_flags, sorted_by=lists.SORTED[self.one]),
             result=list_answer(self.many, self.document),
         )
@@ -140,7 +146,7 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
         return Operation(
             summary=f"one {self.one}",
             endpoint=endpoint,
-            rule=f"get_{self.one}",
+            rule=self.rule("get"),
             query=SHOW_QUERY,
             result=answer(self.one, self.document),
         )
@@ -160,7 +166,7 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
         return Operation(
             summary=f"make a {self.one}, or many at once: all or none",
             endpoint=endpoint,
-            rule=f"create_{self.one}",
+            rule=self.rule("create"),
             body=create_body,
             status=201,
             result=_made_answer(self.one, self.many, self.document),
@@ -179,7 +185,7 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
         return Operation(
             summary=f"change the {self.one}; `If-Match: revision_number=N` is heeded",
             endpoint=endpoint,
-            rule=f"update_{self.one}",
+            rule=self.rule("update"),
             body=update_body,
             result=answer(self.one, self.document),
             errors=(409, 412),
@@ -193,7 +199,7 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
         return Operation(
             summary=f"delete the {self.one}; `If-Match: revision_number=N` is heeded",
             endpoint=endpoint,
-            rule=f"delete_{self.one}",
+            rule=self.rule("delete"),
             status=204,
             errors=(409, 412),
         )

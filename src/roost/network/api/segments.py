@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from roost.network.api import bodies_segments as bodies
 from roost.network.api import documents
 from roost.network.api.documents import SegmentDocument
+from roost.network.api.policies import ADMIN
 from roost.network.api.resources import Resource
 from roost.network.errors import SegmentNotFound
 from roost.network.model.networks import Segment
@@ -19,6 +20,7 @@ SEGMENT = Resource(
     missing=SegmentNotFound,
     find=service.list_segments,
     show=documents.segment,
+    defaults={"get": ADMIN, "create": ADMIN, "update": ADMIN, "delete": ADMIN},
 )
 
 

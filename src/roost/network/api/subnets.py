@@ -6,6 +6,7 @@ from roost.network.api import bodies_subnets as bodies
 from roost.network.api import documents
 from roost.network.api.bodies import refuse_many
 from roost.network.api.documents import SubnetDocument
+from roost.network.api.policies import OWN_NETWORK, OWN_OR_NETWORK, SEEN_SUBNET
 from roost.network.api.resources import Resource
 from roost.network.errors import SubnetNotFound
 from roost.network.model.networks import Subnet
@@ -20,6 +21,7 @@ SUBNET = Resource(
     missing=SubnetNotFound,
     find=service.list_subnets,
     show=documents.subnet,
+    defaults={"get": SEEN_SUBNET, "create": OWN_NETWORK, "update": OWN_OR_NETWORK, "delete": OWN_OR_NETWORK},
     more_flags=frozenset({"shared"}),
 )
 """`shared` is the network's: a filter that subnets do not show. Source: neutron-lib, definitions/subnet.py."""

@@ -1,11 +1,13 @@
 """Tags of networks, segments, subnets and ports over HTTP. Source: extensions standard-attr-tag and tag-creation."""
 
-from typing import Annotated, get_args
+from collections.abc import Mapping
+from typing import Annotated
 
 from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
+from roost.network.api.policies import ADMIN, OWN, OWN_OR_NETWORK, SEEN_NETWORK, SEEN_PORT, SEEN_SUBNET
 from roost.network.api.protocol import path_id
 from roost.network.errors import TagNotFound, TagResourceNotFound
 from roost.network.model.networks import Kind
@@ -13,7 +15,15 @@ from roost.network.rules import tags as rules
 from roost.network.service import Networks
 from roost.network.service import tags as service
 from roost.platform.http import json_response, read_json
-from roost.platform.operations import Operation, Operations
+from roost.platform.operations import Operation, Operations, Rule
+
+DEFAULTS: Mapping[Kind, tuple[str, str]] = {
+    "network": (SEEN_NETWORK, OWN),
+    "segment": (ADMIN, ADMIN),
+    "subnet": (SEEN_SUBNET, OWN_OR_NETWORK),
+    "port": (SEEN_PORT, OWN),
+}
+"""By kind, the defaults of the rules that are asked to see its tags and to change them."""
 
 
 class TagsEnvelope(Struct, forbid_unknown_fields=True):
@@ -25,10 +35,15 @@ class TagsEnvelope(Struct, forbid_unknown_fields=True):
 def tag_operations(context: Networks) -> Operations:
     """Of every kind, all tags and one."""
     served: dict[str, dict[str, Operation]] = {}
-    for kind in get_args(Kind):
+    for kind in DEFAULTS:
         served[f"/v2.0/{kind}s/{{id}}/tags"] = _of_all(context, kind)
         served[f"/v2.0/{kind}s/{{id}}/tags/{{tag}}"] = _of_one(context, kind)
     return served
+
+
+def _rule(verb: str, kind: Kind) -> Rule:
+    seen_by, changed_by = DEFAULTS[kind]
+    return Rule(f"{verb}_{kind}s_tags", seen_by if verb == "get" else changed_by)
 
 
 def _of_all(context: Networks, kind: Kind) -> dict[str, Operation]:
@@ -53,17 +68,17 @@ def _of_all(context: Networks, kind: Kind) -> dict[str, Operation]:
 
     return {
         "GET": Operation(
-            summary=f"the tags of the {kind}", endpoint=show, rule=f"get_{kind}s_tags", result=TagsEnvelope
+            summary=f"the tags of the {kind}", endpoint=show, rule=_rule("get", kind), result=TagsEnvelope
         ),
         "POST": Operation(
-            summary="add tags", endpoint=add, rule=f"create_{kind}s_tags", body=TagsEnvelope, status=201,
+            summary="add tags", endpoint=add, rule=_rule("create", kind), body=TagsEnvelope, status=201,
             result=TagsEnvelope,
         ),
         "PUT": Operation(
-            summary="have these tags and no others", endpoint=replace, rule=f"update_{kind}s_tags", body=TagsEnvelope,
+            summary="have these tags and no others", endpoint=replace, rule=_rule("update", kind), body=TagsEnvelope,
             result=TagsEnvelope,
         ),
-        "DELETE": Operation(summary="have no tags", endpoint=clear, rule=f"delete_{kind}s_tags", status=204),
+        "DELETE": Operation(summary="have no tags", endpoint=clear, rule=_rule("delete", kind), status=204),
     }  # fmt: skip
 
 
@@ -84,9 +99,9 @@ def _of_one(context: Networks, kind: Kind) -> dict[str, Operation]:
         return Response(status_code=204)
 
     return {
-        "GET": Operation(summary="whether it has the tag", endpoint=check, rule=f"get_{kind}s_tags", status=204),
-        "PUT": Operation(summary="have the tag", endpoint=add, rule=f"update_{kind}s_tags", status=201),
-        "DELETE": Operation(summary="drop the tag", endpoint=remove, rule=f"delete_{kind}s_tags", status=204),
+        "GET": Operation(summary="whether it has the tag", endpoint=check, rule=_rule("get", kind), status=204),
+        "PUT": Operation(summary="have the tag", endpoint=add, rule=_rule("update", kind), status=201),
+        "DELETE": Operation(summary="drop the tag", endpoint=remove, rule=_rule("delete", kind), status=204),
     }
 
 

@@ -1,5 +1,7 @@
 """The Placement API over HTTP: decode, call one service function, encode."""
 
+from typing import TYPE_CHECKING, Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -10,6 +12,7 @@ from roost.placement.api.candidates import CandidateOperations
 from roost.placement.api.inventories import Inventories
 from roost.placement.api.names import ProviderTraits, ResourceClasses, Traits
 from roost.placement.api.openapi import ABOUT
+from roost.placement.api.policies import make_rules
 from roost.placement.api.protocol import API, MICROVERSIONS, answer, checks
 from roost.placement.api.providers import Aggregates, Providers
 from roost.placement.api.reshaper import reshaper_operations
@@ -18,7 +21,10 @@ from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy, Unrestricted
 from roost.platform.http import show
 from roost.platform.openapi import with_document
-from roost.platform.operations import Operation, Operations, make_routes
+from roost.platform.operations import Operation, Operations, collect_defaults, make_routes
+
+if TYPE_CHECKING:
+    from oslo_policy.policy import RuleDefault
 
 
 async def _versions(request: Request) -> Response:
@@ -58,3 +64,9 @@ def operations(ledger: Ledger, policy: Policy) -> Operations:
 def routes(ledger: Ledger, policy: Policy) -> list[Route]:
     """Return every route, to be mounted at the root or below a name."""
     return [*make_routes(API, operations(ledger, policy), checks(policy)), API.not_found()]
+
+
+def rules() -> list["RuleDefault"]:
+    """Return every policy rule with its default, as oslo.policy takes them."""
+    nothing: Any = None  # no operation needs a ledger to be listed
+    return make_rules(collect_defaults(operations(nothing, Unrestricted()), {}))

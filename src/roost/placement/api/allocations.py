@@ -16,6 +16,7 @@ from starlette.responses import Response
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import VALUES_MAX, check, decode, work_on
 from roost.placement.api.errors import refusal
+from roost.placement.api.policies import ADMIN_OR_SERVICE, admin_or_service
 from roost.placement.api.protocol import answer, provider_uuid
 from roost.placement.errors import ConsumerNotFound, ResourceClassNotFound
 from roost.placement.model import NameKind
@@ -25,7 +26,7 @@ from roost.placement.service.ledger import Ledger
 from roost.placement.service.names import check_names
 from roost.platform.errors import BadRequest
 from roost.platform.http import Version, canonical_uuid, is_uuid, read_bytes
-from roost.platform.operations import Operation, Operations, version_of
+from roost.platform.operations import Operation, Operations, Rule, version_of
 from roost.seams.placement import ClaimGroup, ConsumerClaim, Refused
 
 BY_PROVIDER_SINCE = (1, 12)
@@ -145,7 +146,7 @@ class Allocations:
 
     def operations(self) -> Operations:
         """Return the operations, by path and method."""
-        rule = "placement:allocations:{}".format
+        rule = admin_or_service("allocations")
         return {
             "/allocations": {
                 "POST": Operation(
@@ -172,7 +173,7 @@ class Allocations:
                 "GET": Operation(
                     summary="what each consumer holds of it", endpoint=self.show_provider,
                     result=answer_schemas.PROVIDER_ALLOCATIONS, errors=(404,),
-                    rule="placement:resource_providers:allocations:list",
+                    rule=Rule("placement:resource_providers:allocations:list", ADMIN_OR_SERVICE),
                 )
             },
         }  # fmt: skip

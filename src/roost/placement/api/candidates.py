@@ -6,13 +6,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from roost.placement.api import answer_schemas
+from roost.placement.api.policies import ADMIN_OR_SERVICE
 from roost.placement.api.protocol import answer, answer_bytes
 from roost.placement.search.answers import encode
 from roost.placement.search.query import read_candidates
 from roost.placement.search.query_schema import CANDIDATE_PARAMETERS, LONG_SUFFIXES_SINCE, candidate_schema
 from roost.placement.service import reads as reads_service
 from roost.placement.service.ledger import Ledger
-from roost.platform.operations import Operation, Operations, Versions, version_of
+from roost.platform.operations import Operation, Operations, Rule, Versions, version_of
 from roost.seams.placement import CandidateQuery, Funnel
 
 CANDIDATES_SINCE = (1, 10)
@@ -24,7 +25,7 @@ CANDIDATE_QUERY = Versions(
 )
 EXPLAIN_HEADER = "X-Roost-Explain"
 EXPLAIN_CHARACTERS_MAX = 500
-RULE = "placement:allocation_candidates:list"
+RULE = Rule("placement:allocation_candidates:list", ADMIN_OR_SERVICE)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import read_body
+from roost.placement.api.policies import admin_or_service
 from roost.placement.api.protocol import answer, provider_uuid
 from roost.placement.errors import InventoryMalformed, InventoryMissing
 from roost.placement.service import providers as providers_service
@@ -81,7 +82,7 @@ class Inventories:
 
     def operations(self) -> Operations:
         """Return the operations, by path and method."""
-        rule = "placement:resource_providers:inventories:{}".format
+        rule = admin_or_service("resource_providers:inventories")
         every = "/resource_providers/{uuid}/inventories"
         return {
             every: {

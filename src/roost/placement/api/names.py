@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import check, read_body, read_query
+from roost.placement.api.policies import admin_or_service
 from roost.placement.api.protocol import answer, link_to, provider_uuid
 from roost.placement.errors import ResourceClassTaken
 from roost.placement.model import NameKind
@@ -58,7 +59,7 @@ class ResourceClasses:
 
     def operations(self) -> Operations:
         """Return the operations, by path and method."""
-        rule = "placement:resource_classes:{}".format
+        rule = admin_or_service("resource_classes")
         return {
             "/resource_classes": {
                 "GET": Operation(
@@ -125,7 +126,7 @@ class Traits:
 
     def operations(self) -> Operations:
         """Return the operations, by path and method."""
-        rule = "placement:traits:{}".format
+        rule = admin_or_service("traits")
         return {
             "/traits": {
                 "GET": Operation(
@@ -175,7 +176,7 @@ class ProviderTraits:
 
     def operations(self) -> Operations:
         """Return the operations, by path and method."""
-        rule = "placement:resource_providers:traits:{}".format
+        rule = admin_or_service("resource_providers:traits")
         return {
             "/resource_providers/{uuid}/traits": {
                 "GET": Operation(

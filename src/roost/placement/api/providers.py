@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import read_body
+from roost.placement.api.policies import admin_or_service
 from roost.placement.api.protocol import answer, link_to, provider_uuid
 from roost.placement.model import ProviderHead
 from roost.placement.search.query import decode_pairs, parse_providers
@@ -33,7 +34,7 @@ REPARENT_SINCE = (1, 37)
 
 PROVIDER_QUERY = Versions({since: provider_schema(since) for since, _, _ in PROVIDER_PARAMETERS})
 
-RULE = "placement:resource_providers:{}".format
+RULE = admin_or_service("resource_providers")
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class Aggregates:
 
     def operations(self) -> Operations:
         """Return the operations, by path and method."""
-        rule = "placement:resource_providers:aggregates:{}".format
+        rule = admin_or_service("resource_providers:aggregates")
         return {
             "/resource_providers/{uuid}/aggregates": {
                 "GET": Operation(

@@ -12,7 +12,7 @@ from roost.placement.errors import ReshapeProviderNotFound, ResourceClassNotFoun
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.reshape import NewInventories, reshape
 from roost.platform.http import canonical_uuid, is_uuid
-from roost.platform.operations import Operation, Operations, version_of
+from roost.platform.operations import Operation, Operations, Rule, version_of
 from roost.seams.placement import Refused
 
 
@@ -41,7 +41,8 @@ def reshaper_operations(ledger: Ledger) -> Operations:
         "/reshaper": {
             "POST": Operation(
                 summary="change inventories and the allocations on them in one step", endpoint=post,
-                rule="placement:reshaper:reshape", since=(1, 30), body=schemas.RESHAPE, status=204, errors=(409,),
+                rule=Rule("placement:reshaper:reshape", "rule:service_api"),
+                since=(1, 30), body=schemas.RESHAPE, status=204, errors=(409,),
             )
         }
     }  # fmt: skip

@@ -7,15 +7,16 @@ from starlette.responses import Response
 
 from roost.placement.api import answer_schemas, schemas
 from roost.placement.api.bodies import read_query
+from roost.placement.api.policies import ADMIN_OR_SERVICE
 from roost.placement.api.protocol import answer, provider_uuid
 from roost.placement.service import reads as reads_service
 from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy, caller_of
-from roost.platform.operations import Operation, Operations, version_of
+from roost.platform.operations import Operation, Operations, Rule, version_of
 
 CONSUMER_TYPES_SINCE = (1, 38)
 ALL_TYPES, UNKNOWN_TYPE = "all", "unknown"
-RULE = "placement:usages"
+RULE = Rule("placement:usages", "rule:admin_or_project_reader_or_service_api")
 
 
 def usage_operations(ledger: Ledger, policy: Policy) -> Operations:
@@ -27,7 +28,7 @@ def usage_operations(ledger: Ledger, policy: Policy) -> Operations:
 
     async def show_project(request: Request) -> Response:
         # Who may look at a project's usage depends on the project, so policy comes after its parameter.
-        policy.enforce(caller_of(request.scope), RULE, {"project_id": request.query_params.get("project_id", "")})
+        policy.enforce(caller_of(request.scope), RULE.name, {"project_id": request.query_params.get("project_id", "")})
         parameters = read_query(request, schemas.USAGES_QUERY)
         usages = await reads_service.list_project_usages(
             ledger, parameters["project_id"], user_id=parameters.get("user_id")
@@ -53,14 +54,15 @@ def usage_operations(ledger: Ledger, policy: Policy) -> Operations:
     return {
         "/resource_providers/{uuid}/usages": {
             "GET": Operation(
-                summary="how much of it is in use", endpoint=show_provider, rule="placement:resource_providers:usages",
-                result=answer_schemas.PROVIDER_USAGES, errors=(404,),
+                summary="how much of it is in use", endpoint=show_provider,
+                rule=Rule("placement:resource_providers:usages", ADMIN_OR_SERVICE), errors=(404,),
+                result=answer_schemas.PROVIDER_USAGES,
             )
         },
         "/usages": {
             "GET": Operation(
                 summary="what a project, or one user of it, holds; from 1.38 by consumer type", endpoint=show_project,
-                since=(1, 9), query=schemas.USAGES_QUERY, result=answer_schemas.USAGES,
+                asks=(RULE,), since=(1, 9), query=schemas.USAGES_QUERY, result=answer_schemas.USAGES,
             )
         },
     }  # fmt: skip
