@@ -20,6 +20,8 @@ log = structlog.get_logger()
 CHANGES_KEPT = timedelta(minutes=10)
 PRUNE_BATCH = 10_000
 PRUNE_BATCHES_MAX = 1000
+FROZEN_FROM = 1000
+"""Providers: the collection that comes first takes as long as all of the process is large, some 0.1 s."""
 
 
 class IndexRefresher:
@@ -94,9 +96,10 @@ class IndexRefresher:
         self._index.apply(Delta(providers=providers))
         self._index.trees()
         self._index.sharing()
-        gc.unfreeze()
-        gc.collect()
-        gc.freeze()  # ten thousand providers are no garbage: the collector need not look at them again
+        if len(providers) >= FROZEN_FROM:
+            gc.unfreeze()
+            gc.collect()
+            gc.freeze()  # ten thousand providers are no garbage: the collector need not look at them again
         log.info("index loaded", providers=len(self._index))
 
 
