@@ -1,6 +1,7 @@
 """A private PostgreSQL for each test process, and an empty migrated database for each test."""
 
 import asyncio
+import gc
 import os
 import shutil
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import asyncpg
 import pytest
 import structlog
+import uvloop
 from tests.memory import roomy_memory
 from tests.postgres_servers import PG_BIN
 
@@ -43,6 +45,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         item: next((n for n, one in enumerate(LONGEST) if item.nodeid.startswith(one)), len(LONGEST)) for item in items
     }
     items.sort(key=rank.__getitem__)
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Return uvloop's loop, on which Roost's processes run too."""
+    return {"uvloop": uvloop.new_event_loop}
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is imported and collected out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_sessionfinish() -> None:
