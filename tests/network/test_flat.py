@@ -14,9 +14,9 @@ from tests.network.test_api import Api
 from roost.network.errors import InvalidInput, SubnetInUse
 from roost.network.model.networks import AddressRange, Host, Network, Subnet
 from roost.network.model.ports import Address, FixedIpRequest, Port, PortFilter, PortOrigin, PortRequest
-from roost.network.rules import addressing, bindings, flat
-from roost.network.rules.bindings import Assignment, ReachableSubnets, Reservation
+from roost.network.rules import addressing, flat, port_bindings
 from roost.network.rules.drift import FLAT_CLAIM_WRONG
+from roost.network.rules.port_bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.rules.quotas import QuotaUsage
 from roost.network.service import audit_flat
 from roost.network.service import networks as network_service
@@ -133,12 +133,12 @@ def test_an_address_that_was_asked_for_pins_the_port_before_it_has_it() -> None:
 def test_ports_on_flat_networks_are_made_when_the_host_is_known(placed: bool, new: list[tuple[str, str]]) -> None:
     network = msgspec.structs.replace(FLAT, subnet_ids=("p",))
     server = Server(server_id=str(uuid.uuid4()), project_id=PROJECT, nics=(NIC,))
-    (decided,) = bindings.decide_reservations([server], {"flat": network}, {}, placed=placed)
+    (decided,) = port_bindings.decide_reservations([server], {"flat": network}, {}, placed=placed)
     assert isinstance(decided, Reservation)
     assert len(decided.port_ids) == 1
     assert [(port.nic_tag, port.network_id) for port in decided.new] == new
     quota = {PROJECT: QuotaUsage(PROJECT, "port", 0, 0)}
-    assert bindings.refuse_over_quota([decided], quota) == [decided]
+    assert port_bindings.refuse_over_quota([decided], quota) == [decided]
 
 
 PORT = Port(
@@ -171,7 +171,7 @@ def test_a_port_gets_an_address_of_its_hosts_cell_which_its_server_claims(
     bind = PortBind(port_id="port", server_id="server", host="h", provider_uuid="p", revision=3, fixed_ip=fixed_ip)
     host = None if cell is None else Host(name="h", physical_networks=frozenset(), cell=cell)
     behind = {"p": ReachableSubnets(None, (pool("p", "cell1"),), "cell1")}
-    decided = bindings.decide_bind(bind, port, host, behind)
+    decided = port_bindings.decide_bind(bind, port, host, behind)
     if isinstance(decided, BindRefused):
         assert answer is not None
         assert answer in decided.reason

@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 
 from roost.cli.serving.roles import SCHEMAS
 from roost.network.model.ports import PortFilter
-from roost.network.rules.bindings import port_id
+from roost.network.rules.port_bindings import port_id
 from roost.network.store import ports as port_rows
 from roost.network.store import subnets as subnet_rows
 from roost.placement.service import claims as claims_service

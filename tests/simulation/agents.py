@@ -6,7 +6,7 @@ from typing import TypeVar
 from roost.agent.ports import AgentPorts
 from roost.clients.network_api import REPEATED
 from roost.network.model.ports import PortChanges
-from roost.network.rules.bindings import port_id
+from roost.network.rules.port_bindings import port_id
 from roost.network.service import Networks, ports
 from roost.network.service import agent_ports as port_service
 from roost.network.service.agent_ports import AgentPort

@@ -36,7 +36,7 @@ from roost.compute.store import work as work_store
 from roost.conductor import finish, launches, moves, pipeline, place
 from roost.conductor.context import Build, Lease, staged
 from roost.network.model.ports import PortChanges, PortFilter
-from roost.network.rules import bindings
+from roost.network.rules import port_bindings
 from roost.network.service import Networks
 from roost.network.service import builds as port_builds
 from roost.network.service import moves as port_moves
@@ -139,8 +139,8 @@ def another_each_time(nic: Nic, _server_id: str) -> str:
     return nic.port_id or str(uuid4())
 
 
-REFUSE, DECIDE_BIND = guest_rules._refuse, bindings.decide_bind
-DECIDE_PARTING, CLAIM, UNBIND = bindings.decide_parting, LocalPlacement.claim, port_moves.unbind_ports
+REFUSE, DECIDE_BIND = guest_rules._refuse, port_bindings.decide_bind
+DECIDE_PARTING, CLAIM, UNBIND = port_bindings.decide_parting, LocalPlacement.claim, port_moves.unbind_ports
 ANY_OWNER = work_store.LOCK_WORK.replace("lease_owner = $2", "$2::uuid IS NOT NULL")
 FENCED_STAYING = move_store.FENCE_GUESTS.replace("desired = 'absent', ", "")
 FENCED_ANYWAY = move_store.FENCE_GUESTS.replace("AND (h.forced_down OR h.silent)", "")
@@ -162,9 +162,9 @@ MUTATIONS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "claims outlive guests that have moved": lambda: patch.object(
         moves, "withdraw_elsewhere", forgetting(moves.withdraw_elsewhere)
     ),
-    "a user's port outlives its server": lambda: patch.object(port_builds.bindings, "decide_parting", as_made),
+    "a user's port outlives its server": lambda: patch.object(port_builds.port_bindings, "decide_parting", as_made),
     "reports are of the attempt in force": lambda: patch.object(guest_rules, "_refuse", any_attempt),
-    "a port is bound as it was read": lambda: patch.object(port_builds.bindings, "decide_bind", any_revision),
+    "a port is bound as it was read": lambda: patch.object(port_builds.port_bindings, "decide_bind", any_revision),
     "a move that is taken back has its claim again": lambda: patch.object(moves, "_return_claims", as_returned),
     "a move that is over holds nothing": lambda: patch.object(moves, "_release_moves", do_nothing),
     "a move holds what its server had on the source": lambda: patch.object(place, "held_by_move", lambda *_: {}),

@@ -15,8 +15,8 @@ from roost.compute.api.errors import API, UNVERSIONED
 from roost.compute.api.flavors import Flavors
 from roost.compute.api.hosts import Hypervisors
 from roost.compute.api.interfaces import Interfaces
-from roost.compute.api.migrations import Migrations
 from roost.compute.api.move_actions import MOVE_ACTIONS
+from roost.compute.api.moves import Migrations
 from roost.compute.api.openapi import ABOUT
 from roost.compute.api.policies import CHECKS, PARTS, SCOPES
 from roost.compute.api.power_actions import POWER_ACTIONS

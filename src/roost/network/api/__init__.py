@@ -6,12 +6,12 @@ from starlette.routing import Route
 
 from roost.network.api.agents import agent_operations
 from roost.network.api.availability import availability_operations
-from roost.network.api.bindings import binding_operations
 from roost.network.api.extensions import first_operations
 from roost.network.api.guard import checks
 from roost.network.api.networks import network_operations
 from roost.network.api.openapi import ABOUT
 from roost.network.api.policies import ATTRIBUTES, CHECKS, SCOPES
+from roost.network.api.port_bindings import binding_operations
 from roost.network.api.ports import port_operations
 from roost.network.api.protocol import API
 from roost.network.api.quotas import quota_operations

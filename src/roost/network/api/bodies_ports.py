@@ -9,7 +9,7 @@ from roost.network.api.bodies import BULK_MAX, Items, Text, Unserved, parse_proj
 from roost.network.errors import InvalidInput
 from roost.network.model.ports import COMPUTE_OWNER, FixedIpRequest, Port, PortChanges, PortRequest
 from roost.network.rules import addressing, requests
-from roost.network.rules.bindings import port_id
+from roost.network.rules.port_bindings import port_id
 from roost.network.rules.tags import TAGS_MAX, replaced
 from roost.network.service.agent_ports import AgentPort
 from roost.seams.network import Nic

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from roost.network.api.agents import AgentDocument, ZoneDocument
 from roost.network.api.availability import AvailabilityDocument
-from roost.network.api.bindings import BindingDocument
 from roost.network.api.documents import Document
+from roost.network.api.port_bindings import BindingDocument
 from roost.network.api.quotas import QUOTA_DOCUMENTS
 from roost.network.api.refinements import body_structs, refine_bodies
 from roost.platform.http import Version

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from roost.network.api import bodies_networks, bodies_ports, bodies_subnets, quotas
-from roost.network.api.bindings import BindingBody
+from roost.network.api.port_bindings import BindingBody
 from roost.network.api.tags import TagsEnvelope
 from roost.network.rules.links import NETWORK_TYPES
 from roost.network.rules.subnet_attributes import HOST_ROUTES_MAX, NAMESERVERS_MAX, SERVICE_TYPES_MAX

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from roost.network.errors import IpAddressGenerationFailure, PortInUse, PortNotFound, RevisionNumberConstraintFailed
 from roost.network.model.ports import COMPUTE_OWNER, Port, PortFilter
-from roost.network.rules import bindings, requests
+from roost.network.rules import port_bindings, requests
 from roost.network.rules.requests import Placing
 from roost.network.service import Networks, assignments, builds, releases
 from roost.network.service import ports as port_service
@@ -53,7 +53,7 @@ async def _refuse_gone(networks: Networks, server_id: str) -> None:
 
 
 async def _take(networks: Networks, wanted: AgentPort) -> Port:
-    port_id = bindings.port_id(wanted.server_id, wanted.nic)
+    port_id = port_bindings.port_id(wanted.server_id, wanted.nic)
     before = await _find(networks, port_id)
     if before is not None and before.device_id == wanted.server_id and _is_taken(before, wanted):
         return before
@@ -143,7 +143,7 @@ def _port_bind(
 
 async def _read_again(networks: Networks, wanted: AgentPort, port: seam.Port) -> seam.Port:
     """Return the port as it is after a refused bind, which raises its revision. Raises PortNotFound."""
-    return bindings.view(await port_service.get_port(networks, port.id), wanted.nic, wanted.server_id)
+    return port_bindings.view(await port_service.get_port(networks, port.id), wanted.nic, wanted.server_id)
 
 
 async def _find(networks: Networks, port_id: str) -> Port | None:

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from roost.network.errors import PortChanged
 from roost.network.model.networks import Network
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Port, PortOrigin
-from roost.network.rules import addressing, bindings
-from roost.network.rules.bindings import Assignment, ReachableSubnets, Reservation
+from roost.network.rules import addressing, port_bindings
 from roost.network.rules.flat import Pools, planned_port, pools_of, with_pools
+from roost.network.rules.port_bindings import Assignment, ReachableSubnets, Reservation
 from roost.network.service import Networks, assignments, exhaustions, flat, notices, quotas, releases
 from roost.network.service.macs import new_mac
 from roost.network.service.named import assign_named, plan_named
@@ -97,7 +97,7 @@ async def settle_ports(networks: Networks, server_ids: Sequence[str]) -> None:
 async def release_ports(networks: Networks, servers: Sequence[seam.ServerNics], *, restore: bool) -> None:
     """See BuildClient.release_ports."""
     server_ids = [server.server_id for server in servers]
-    named = [bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics]
+    named = [port_bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics]
     await release_server_ports(networks, server_ids, named, restore=restore)
 
 
@@ -128,7 +128,7 @@ async def give_back_port(networks: Networks, port_id: str, *, revision: int) -> 
 
 async def _part(networks: Networks, tx: Connection, found: Sequence[Port], *, restore: bool) -> list[str]:
     """Their servers have these ports, which are locked, no more. Returns those whose claims are to be given back."""
-    partings = [bindings.decide_parting(port, restore=restore) for port in found]
+    partings = [port_bindings.decide_parting(port, restore=restore) for port in found]
     async with telling(networks, tx, [port.id for port in found]):
         await assignments.unassign(tx, [pair for parting in partings for pair in parting.dropped])
         await ports.part(tx, partings)
@@ -140,7 +140,7 @@ async def _part(networks: Networks, tx: Connection, found: Sequence[Port], *, re
 async def _ensure_batch(
     networks: Networks, servers: Sequence[seam.ServerNics], pools: Pools, *, placed: bool, make: bool
 ) -> list[seam.EnsuredPorts | seam.PortsRefused]:
-    ids = sorted({bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics})
+    ids = sorted({port_bindings.port_id(server.server_id, nic) for server in servers for nic in server.nics})
     network_ids = sorted({nic.network_id for server in servers for nic in server.nics if nic.network_id})
     async with networks.database.transaction() as tx:
         known = {network.id: network for network in await store.keep_networks(tx, network_ids)}
@@ -170,7 +170,7 @@ async def _reserve_batch(
         if releasing:
             raise _ReleasesPending(releasing)
         lost = await notice_rows.list_lost(tx, [server.server_id for server in servers])  # R18
-        decided = bindings.decide_reservations(servers, known, found, claiming, lost, placed=placed, make=make)
+        decided = port_bindings.decide_reservations(servers, known, found, claiming, lost, placed=placed, make=make)
         decided = await _within_quota(networks, tx, decided)
         new = [port for answer in decided if isinstance(answer, Reservation) for port in answer.new]
         macs = [new_mac(networks.env.random) for _ in new]
@@ -190,7 +190,7 @@ async def _within_quota(
     new = [p for answer in decided if isinstance(answer, Reservation) for p in answer.new if p.nic_tag is None]
     projects = sorted({port.project_id for port in new})
     usages = await quotas.lock_limited(networks, tx, "port", projects) if projects else {}
-    return bindings.refuse_over_quota(decided, usages) if usages else decided
+    return port_bindings.refuse_over_quota(decided, usages) if usages else decided
 
 
 def _ensured(
@@ -199,7 +199,7 @@ def _ensured(
     views = []
     for nic, port_id in zip(server.nics, port_ids, strict=True):
         port, mine = found.get(port_id), pools_of(nic, pools)
-        view = planned_port(server, nic, port_id) if port is None else bindings.view(port, nic, server.server_id)
+        view = planned_port(server, nic, port_id) if port is None else port_bindings.view(port, nic, server.server_id)
         views.append(view if mine is None else with_pools(view, nic, mine))
     return seam.EnsuredPorts(server.server_id, tuple(views))
 
@@ -218,7 +218,7 @@ async def _bind_batch(
     found = await ports.lock_ports(tx, sorted({bind.port_id for bind in binds}))
     hosts = {host.name: host for host in await store.list_hosts(tx, sorted({bind.host for bind in binds}))}
     providers = await _lock_providers(tx, binds, found)
-    answers = [bindings.decide_bind(b, found.get(b.port_id), hosts.get(b.host), providers) for b in binds]
+    answers = [port_bindings.decide_bind(b, found.get(b.port_id), hosts.get(b.host), providers) for b in binds]
     assigning = {answer.port_id: answer for answer in answers if isinstance(answer, Assignment)}
     shown = await _assign(
         networks, tx, assigning, {bind.port_id: bind.server_id if building else None for bind in binds}
@@ -278,7 +278,7 @@ async def _lock_providers(
     """What the binds need to know: all providers' reach, and the subnets, locked, where an address is wanted."""
     binds_with_ports = [(bind, found[bind.port_id]) for bind in binds if bind.port_id in found]
     assigning = {bind.provider_uuid for bind, port in binds_with_ports if bind.provider_uuid and not port.addresses}
-    anywhere = {port.network_id for bind, port in binds_with_ports if bindings.needs_automatic(bind, port)}
+    anywhere = {port.network_id for bind, port in binds_with_ports if port_bindings.needs_automatic(bind, port)}
     holding = {port.provider_uuid for port in found.values() if port.provider_uuid}
     locked = await addresses.lock_provider_subnets(tx, sorted(assigning), sorted(anywhere))
     reach = await subnets.list_providers(tx, sorted(assigning | holding | locked.keys()))

@@ -6,14 +6,14 @@ A server that runs keeps its ports as they are: nothing is reserved, and whoever
 from collections.abc import Mapping, Sequence
 
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Binding, Port, PortFilter
-from roost.network.rules import bindings, segments
+from roost.network.rules import port_bindings, segments
 from roost.network.rules.flat import Pools, pools_of, with_pools
 from roost.network.rules.holdings import claim_while_readdressed
 from roost.network.service import Networks, assignments, builds, flat, releases
 from roost.network.service.notifications import telling
 from roost.network.store import addresses, claims, ports, subnets
-from roost.network.store import bindings as store
 from roost.network.store import networks as network_rows
+from roost.network.store import port_bindings as store
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
 from roost.seams import network as seam
@@ -28,7 +28,7 @@ async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> 
         ports_read = await ports.list_ports(tx, PortFilter(device_ids=ids, hidden=True))
     answers = []
     for server in servers:
-        order = [bindings.port_id(server.server_id, nic) for nic in server.nics]
+        order = [port_bindings.port_id(server.server_id, nic) for nic in server.nics]
         own_ports = [
             port for port in ports_read if (port.device_id, port.project_id) == (server.server_id, server.project_id)
         ]
@@ -39,9 +39,9 @@ async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> 
 
 def _view(port: Port, server: seam.ServerNics, pools: Pools) -> seam.Port:
     """Return the port as the NIC that the server asked for, or got since."""
-    nics = {bindings.port_id(server.server_id, nic): nic for nic in server.nics}
+    nics = {port_bindings.port_id(server.server_id, nic): nic for nic in server.nics}
     nic = nics.get(port.id) or seam.Nic(tag="", port_id=port.id)
-    view, pools_of_nic = bindings.view(port, nic, server.server_id), pools_of(nic, pools)
+    view, pools_of_nic = port_bindings.view(port, nic, server.server_id), pools_of(nic, pools)
     return view if pools_of_nic is None else with_pools(view, nic, pools_of_nic)
 
 

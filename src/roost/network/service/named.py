@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from roost.network.errors import InvalidInput
 from roost.network.model.ports import COMPUTE_OWNER, FixedIpRequest, PortFilter
-from roost.network.rules import addressing, bindings, requests
+from roost.network.rules import addressing, port_bindings, requests
 from roost.network.service import Networks, assignments
 from roost.network.store import ports
 from roost.platform.errors import BadRequest, Conflict, NotFound, Retry
@@ -39,7 +39,9 @@ async def assign_named(
     lost = [port_id for port_id in named if port_id not in found]
     if lost:
         return seam.PortsRefused(server.server_id, seam.LOST_PORT.format(lost[0]))
-    views = {port_id: bindings.view(found[port_id], nic, server.server_id) for port_id, (nic, _, _) in named.items()}
+    views = {
+        port_id: port_bindings.view(found[port_id], nic, server.server_id) for port_id, (nic, _, _) in named.items()
+    }
     return seam.EnsuredPorts(server.server_id, tuple(views.get(port.id, port) for port in answer.ports))
 
 

@@ -18,10 +18,10 @@ from roost.network.errors import (
 )
 from roost.network.model.ports import VIF_TYPE_BOUND, Binding, Port, PortChanges, PortFilter
 from roost.network.rules import requests
-from roost.network.rules.bindings import is_of_server
+from roost.network.rules.port_bindings import is_of_server
 from roost.network.service import Networks, assignments, port_updates
 from roost.network.service.notifications import telling
-from roost.network.store import bindings as store
+from roost.network.store import port_bindings as store
 from roost.network.store import ports as port_rows
 from roost.platform.database import Connection
 

@@ -18,14 +18,14 @@ from roost.network.errors import (
 from roost.network.model.networks import SubnetKind
 from roost.network.model.ports import VIF_TYPE_BOUND, VIF_TYPE_UNBOUND, Address, Binding, Port, PortChanges, PortFilter
 from roost.network.rules import readdressing, requests, uses
-from roost.network.rules.bindings import is_of_server
 from roost.network.rules.holdings import claim_of
+from roost.network.rules.port_bindings import is_of_server
 from roost.network.rules.requests import Placing
 from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, assignments, automatic, notices, releases
 from roost.network.service.macs import canonical_mac
 from roost.network.service.notifications import telling
-from roost.network.store import addresses, bindings, claims, subnet_changes
+from roost.network.store import addresses, claims, port_bindings, subnet_changes
 from roost.network.store import ports as port_rows
 from roost.platform.crash import crash_point
 from roost.platform.database import Connection
@@ -206,7 +206,7 @@ async def _write(
         if change.port.host != port.host:
             await _move_binding(tx, port, change)
         if is_of_server(port.device_owner) and not is_of_server(change.port.device_owner):
-            await bindings.delete_all(tx, port.id)
+            await port_bindings.delete_all(tx, port.id)
         if change.dropped:
             await assignments.unassign(tx, [(item.subnet_id, item.address) for item in change.dropped])
         for placing in placings:
@@ -225,10 +225,10 @@ async def _write(
 async def _move_binding(tx: Connection, port: Port, change: _Change) -> None:
     """The active binding goes to another host: an inactive one there is no more."""
     if change.port.host is not None:
-        await bindings.delete(tx, port.id, [change.port.host])
+        await port_bindings.delete(tx, port.id, [change.port.host])
     if change.keeps_binding and port.host is not None:
         old = Binding(host=port.host, vnic_type=port.vnic_type, profile=port.binding_profile, active=False)
-        await bindings.put(tx, port.id, old)
+        await port_bindings.put(tx, port.id, old)
 
 
 def _shown(port: Port) -> tuple[str, str]:

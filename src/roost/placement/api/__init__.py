@@ -15,7 +15,7 @@ from roost.placement.api.openapi import ABOUT
 from roost.placement.api.policies import make_rules
 from roost.placement.api.protocol import API, MICROVERSIONS, answer, checks
 from roost.placement.api.providers import Aggregates, Providers
-from roost.placement.api.reshaper import reshaper_operations
+from roost.placement.api.reshape import reshaper_operations
 from roost.placement.api.usages import usage_operations
 from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Policy, Unrestricted
