@@ -9,15 +9,16 @@ import contextlib
 import os
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any
 
 import msgspec
 from tests.cluster import Cluster, cluster, until
 from tests.fake_neutron import FakeNeutron, NoAddress
+from tests.placement.neutron import Notifier
 from tests.placement.nova import Nova, Segment, a_segment, clause
-from tests.placement_client import CUT, PlacementClient, a_uuid
+from tests.placement_client import CUT, NO_HEADERS, PlacementClient, a_uuid
 from tests.processes import children_of, names_of
 
 from roost.platform.database import Database
@@ -51,9 +52,17 @@ class HttpApi:
         self.client = client
         self.statuses: Counter[int] = Counter()
 
-    async def call(self, method: str, path: str, body: Any = None, *, version: str = "1.39") -> tuple[int, Any]:
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        version: str | None = "1.39",
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> tuple[int, Any]:
         """Return (status, body). Raises Interrupted."""
-        answer = await self.client.call(method, path, body, version=version)
+        answer = await self.client.call(method, path, body, version=version, headers=headers)
         self.statuses[answer.status] += 1
         assert answer.status in FORESEEN, (method, path, body, answer)
         if answer.status in (CUT, 503):
@@ -110,17 +119,16 @@ class Storm:
 
     async def publish(self) -> None:
         """Make the providers, and wait for the first round: it tells which segments are of one network."""
-        client = self.nova.api.client
-        for state in (state for segment in self.segments for state in segment.states()):
+        client, notifier = self.nova.api.client, Notifier(self.nova)
+        for state in (state for segment in self.segments for state in segment.host_states()):
             path = f"/resource_providers/{state.uuid}"
             await client.do("POST", "/resource_providers", {"uuid": state.uuid, "name": state.name})
             body = {"resource_provider_generation": 0, "inventories": msgspec.to_builtins(state.inventories)}
             await client.do("PUT", f"{path}/inventories", body)
             body = {"resource_provider_generation": 1, "traits": [*(state.traits or ())]}
-            generation = (await client.do("PUT", f"{path}/traits", body))["resource_provider_generation"]
-            body = {"resource_provider_generation": generation, "aggregates": [*(state.placement_aggregates or ())]}
-            await client.do("PUT", f"{path}/aggregates", body)
+            await client.do("PUT", f"{path}/traits", body)
         self.neutron.add_network({segment.uuid: segment.addresses for segment in self.segments})
+        assert await notifier.send(*map(notifier.subnet, self.segments))
         known = "SELECT count(*) FROM placement.provider WHERE network_id IS NOT NULL"
         database = await Database.open(self.made.dsn, size=1)
 
