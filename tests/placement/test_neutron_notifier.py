@@ -25,7 +25,7 @@ from roost.seams.placement import IPV4_ADDRESS
 Make = Callable[..., Awaitable[Cloud]]
 TABLES = {
     "provider": "uuid, name, network_id", "inventory": "*", "provider_aggregate": "*", "provider_trait": "*",
-    "consumer": "uuid", "allocation": "*", "neutron_figures": "*",
+    "consumer": "uuid", "allocation": "*", "neutron_figures": "figures",
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from tests.placement.providers import a_uuid
 from roost.cli.neutron import NeutronPoll
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
 from roost.placement.service.audit import AUDIT, BY_ITSELF, reconcile
-from roost.placement.service.neutron import NeutronView, run_round
+from roost.placement.service.neutron import NeutronView, read_address_figures, run_round
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.platform.errors import DatabaseUnavailable
@@ -202,6 +202,30 @@ async def test_without_neutron_nothing_changes(make: Make) -> None:
     cloud.neutron.is_down = False
     await cloud.round()
     await cloud.assert_agrees()
+
+
+async def test_every_round_says_when_it_ended_also_one_that_changes_nothing(make: Make) -> None:
+    cloud = await make((5, 2))
+
+    async def age_s() -> float:
+        _, age = await read_address_figures(cloud.ledger)
+        assert age is not None
+        return age
+
+    async def pass_an_hour() -> None:
+        async with cloud.ledger.database.connection() as connection:
+            await connection.execute("UPDATE placement.neutron_figures SET ended_at = ended_at - interval '1 hour'")
+
+    await pass_an_hour()
+    assert 3600 <= await age_s() < 3660
+    await run_round(cloud.ledger, cloud.neutron, cloud.view, dry_run=True)
+    cloud.neutron.is_down = True
+    with pytest.raises(NeutronUnavailable):
+        await cloud.round()
+    assert 3600 <= await age_s() < 3660, "neither has made anything agree"
+    cloud.neutron.is_down = False
+    assert (await cloud.round()).drifts == []
+    assert await age_s() < 60
 
 
 async def test_changes_are_read_between_whole_lists(make: Make) -> None:
