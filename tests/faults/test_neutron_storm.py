@@ -82,6 +82,7 @@ async def test_a_storm_beside_a_neutron_over_admits_nothing_and_agrees_one_round
                     await storm.publish()
                     await storm.blow()
                     await storm.delete_interrupted()
+                    await storm.delete_left_segments()
                     await until(storm.agrees, timeout_s=AGREED_S, what="Placement and Neutron do not agree")
                 except BaseException as error:
                     error.add_note(f"ROOST_STORM_SEED={SEED}: {storm.told} {storm.disagreed}\n{made.logs()}")
@@ -97,10 +98,16 @@ def _serve(made: Cluster, neutron: FakeNeutron) -> None:
     made.serve("placement", "--with-neutron", environment=environment, workers=2)
 
 
+async def _send(*tellings: Awaitable[bool]) -> None:
+    for told in await asyncio.gather(*tellings, return_exceptions=True):
+        assert isinstance(told, bool | Interrupted), told
+
+
 class Storm:
     """Callers of one Nova, and a hand that takes away what they need.
 
     interrupted: servers whose last request nobody knows the outcome of. told: what was done to the processes.
+    gone: segments that Neutron made and deleted meanwhile, as Neutrons do that have deleted a network: twice at once.
     """
 
     def __init__(
@@ -112,6 +119,7 @@ class Storm:
         self.shelved: list[str] = []
         self.interrupted: list[str] = []
         self.told: list[str] = []
+        self.gone: list[Segment] = []
         self.disagreed = ""
         self.booted = 0
         self.times_full = 0
@@ -144,6 +152,7 @@ class Storm:
         async with asyncio.TaskGroup() as group:
             for number in range(CALLERS):
                 group.create_task(self._call_until_over(Random(SEED * 1000 + number)))
+            group.create_task(self._come_and_go_until_over())
             faults: list[Callable[[], Awaitable[None]]] = [
                 self._kill_poller, self._kill_worker, self._kill_supervisor, self._stop_neutron, self._cut_connections,
                 self._stop_postgresql,
@@ -187,6 +196,18 @@ class Storm:
             except Interrupted:
                 await asyncio.sleep(0.05)  # a client that was told to try again
             await asyncio.sleep(random.random() * 0.03)  # a client thinks
+
+    async def _come_and_go_until_over(self) -> None:
+        """Networks come and go; what is not answered, Neutron does not send again."""
+        notifiers = Notifier(self.nova), Notifier(self.nova)
+        while not self.over.is_set():
+            segment = a_segment(3, 0)
+            self.neutron.add_network({segment.uuid: 3})
+            await _send(*(notifier.send(notifier.subnet(segment)) for notifier in notifiers))
+            await asyncio.sleep(self.random.random())
+            self.neutron.delete_network(segment.uuid)
+            self.gone.append(segment)
+            await _send(*(notifier.send(notifier.delete(segment)) for notifier in notifiers))
 
     async def _boot(self, random: Random) -> None:
         server, nics = a_uuid(), random.choice((1, 1, 2))
@@ -317,6 +338,16 @@ class Storm:
                 return False
 
             await until(is_deleted)
+
+    async def delete_left_segments(self) -> None:
+        """Delete what is left of segments whose deletion was not answered, as an operator does: nothing holds it."""
+        assert len(self.gone) > len(self.segments)
+        for segment in self.gone:
+            status, body = await self.nova.api.call("DELETE", f"/resource_providers/{segment.uuid}")
+            assert status in (204, 404), body
+        _, body = await self.nova.api.call("GET", "/resource_providers")
+        providers = {provider["uuid"] for provider in body["resource_providers"]}
+        assert providers == {uuid for segment in self.segments for uuid in (segment.uuid, *segment.hosts)}
 
     async def agrees(self) -> bool:
         """Tell whether each segment's used and free addresses are what Neutron has."""
