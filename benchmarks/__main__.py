@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import boot, ledger, mirror, moves, network, orders, polls
+from benchmarks import boot, ledger, mirror, moves, network, neutron, orders, polls
 from benchmarks.machine import Machine, Server, this_machine
 from benchmarks.rows import ROWS, Kind, Row
 
@@ -50,6 +50,7 @@ def run(row: Row) -> Result:
     processes = {
         **{Kind.BOOT: boot.measure, Kind.POLL: polls.measure, Kind.ORDER: orders.measure, Kind.MIRROR: mirror.measure},
         **{Kind.MIGRATE: moves.measure, Kind.EVACUATE: moves.measure},
+        **{Kind.NEUTRON_FIRST: neutron.measure, Kind.NEUTRON_IDLE: neutron.measure},
     }
     return Result(row, *asyncio.run(processes.get(row.kind, measure)(row)))
 

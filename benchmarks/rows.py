@@ -25,6 +25,8 @@ class Kind(StrEnum):
     PORT_LIST = "GET ports of one device"
     POLL = "CPU for an idle agent's poll"
     MIRROR = "sync_placement_aggregates"
+    NEUTRON_FIRST = "CPU of a first round with Neutron"
+    NEUTRON_IDLE = "CPU of an idle round with Neutron"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +34,11 @@ class Row:
     """One workload.
 
     hosts, segments: the world; every segment reaches hosts / segments hosts. held: servers that run there before the
-    measurement, each with an address, or ports without; of an evacuation, the hosts that die. amount: what one round
-    does: servers, claim groups, searches, refreshes, ports or requests. batch: servers in a request, groups in a claim,
-    ports in a set, or the limit of a search, 0 for none. floor, ceiling: the promise for the median of all rounds, in
-    `unit`. small: the smallest of its kind, which the tests run too, for its result.
+    measurement, each with an address, or ports without; of a round with a Neutron, its ports; of an evacuation, the
+    hosts that die. amount: what one round does: servers, claim groups, searches, refreshes, ports or requests. batch:
+    servers in a request, groups in a claim, ports in a set, or the limit of a search, 0 for none. floor, ceiling: the
+    promise for the median of all rounds, in `unit`. small: the smallest of its kind, which the tests run too, for its
+    result.
     """
 
     name: str
@@ -129,5 +132,10 @@ ROWS = (
     Row(name="polls-small", kind=Kind.POLL, hosts=40, segments=1, unit="ms", rounds=1, small=True),
     Row(name="mirror-small", kind=Kind.MIRROR, hosts=20, segments=4, unit="s", rounds=1, small=True),
     Row(name="mirror-10000", kind=Kind.MIRROR, hosts=10000, segments=100, unit="s", ceiling=30, rounds=3),
+    Row(name="neutron-small", kind=Kind.NEUTRON_FIRST, hosts=0, segments=5, held=20, unit="s", rounds=1, small=True),
+    Row(name="neutron-10000", kind=Kind.NEUTRON_FIRST, hosts=0, segments=250, held=10000, unit="s", rounds=3),
+    Row(name="neutron-idle-small", kind=Kind.NEUTRON_IDLE, hosts=0, segments=5, held=20, unit="s", rounds=1,
+        small=True),
+    Row(name="neutron-idle-10000", kind=Kind.NEUTRON_IDLE, hosts=0, segments=250, held=10000, unit="s", rounds=3),
     Row(name="polls-10000", kind=Kind.POLL, hosts=10000, segments=1, unit="ms", rounds=3),
 )  # fmt: skip

@@ -62,6 +62,13 @@ class FakeNeutron:
             }  # fmt: skip
         return network
 
+    def delete_network(self, segment: str) -> None:
+        """Delete the network of a segment, with all its segments and subnets."""
+        network = self.segments[segment]
+        del self.networks[network]
+        self.segments = {key: value for key, value in self.segments.items() if value != network}
+        self.subnets = {key: subnet for key, subnet in self.subnets.items() if subnet["network_id"] != network}
+
     def add_port(self, segment: str | None, server: str = "", *, owner: str | None = None, address: str = "") -> str:
         """A port with an address of a segment. Raises NoAddress."""
         port = str(uuid.uuid4())

@@ -4,11 +4,13 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import aiohttp
 
 CALL_TIMEOUT_S = 60.0
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 CUT = 0
 """The status of a request whose connection was cut: nobody knows whether it was done."""
 
@@ -47,9 +49,18 @@ class PlacementClient:
         async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
             yield cls(session, url)
 
-    async def call(self, method: str, path: str, body: Any = None, *, version: str = "1.39") -> Answer:
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        version: str | None = "1.39",
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> Answer:
         """One request."""
-        headers = {"OpenStack-API-Version": f"placement {version}"}
+        if version is not None:
+            headers = {**headers, "OpenStack-API-Version": f"placement {version}"}
         try:
             async with self._session.request(method, self.url + path, json=body, headers=headers) as response:
                 said = await response.json(content_type=None) if await response.read() else None

@@ -2,10 +2,12 @@
 
 import asyncio
 import io
+import math
 import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -29,6 +31,7 @@ from roost.cli.manage import app
 from roost.cli.managing.adopt import adopt
 from roost.cli.managing.ledger_target import LedgerTarget
 from roost.cli.serving.neutron import NeutronPoll, check_with_neutron, make_neutron
+from roost.cli.serving.openstack_metrics import read_neutron_metrics
 from roost.cli.settings import read_settings
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.placement.service.neutron import NeutronView
@@ -36,6 +39,8 @@ from roost.placement.settings import PlacementSettings
 from roost.platform.database import Database
 from roost.platform.errors import BadRequest
 from roost.seams.placement import IPV4_ADDRESS
+
+AGE = "roost_neutron_round_age_seconds"
 
 
 async def _adopt(dsn: str, *, as_json: bool = True, dry_run: bool = False) -> tuple[int, str]:
@@ -276,6 +281,49 @@ async def test_a_server_counts_what_neutron_has_also_after_its_poller_was_killed
                 await _wait_for(client, segment, 0)
         finally:
             await asyncio.to_thread(cluster.close)
+
+
+async def test_the_addresses_of_a_poller_that_was_killed_show_their_age(data_dir: Path) -> None:
+    """With one server there is nobody to take over. Who asks reads the database, as every process does."""
+    neutron = FakeNeutron()
+    neutron.add_network({a_uuid(): 20})
+    cluster = Cluster(data_dir)
+    settings = {"ROOST_NEUTRON_POLL_S": "0.2", "ROOST_PLACEMENT_IMPLIED_ADDRESSES": "true"}
+
+    async def age_s(ledger: Ledger) -> float:
+        ages = [family for family in await read_neutron_metrics(ledger) if family.name == AGE]
+        return ages[0].samples[0].value if ages else math.inf
+
+    async def serve() -> None:
+        environment = {**settings, "ROOST_NEUTRON_URL": neutron.url}
+        await asyncio.to_thread(cluster.serve, "placement", "--with-neutron", environment=environment)
+
+    async with neutron.serve():
+        try:
+            await serve()
+            database = await Database.open(cluster.dsn, size=1)
+            ledger = Ledger(database)
+            await until(lambda: asyncio.to_thread(_is_young, cluster))
+            await asyncio.to_thread(cluster.stop, cluster.processes[0], signal.SIGKILL)
+            begun_at, before_s = time.monotonic(), await age_s(ledger)
+            await asyncio.sleep(1)
+            assert await age_s(ledger) >= before_s + 1
+            assert len((await read_neutron_metrics(ledger))[0].samples) == 1, "they are still told"
+            await serve()
+
+            async def is_younger() -> bool:
+                return await age_s(ledger) < time.monotonic() - begun_at
+
+            await until(is_younger)
+            await database.close()
+        finally:
+            await asyncio.to_thread(cluster.close)
+
+
+def _is_young(cluster: Cluster) -> bool:
+    with urllib.request.urlopen(f"{cluster.url}/metrics/openstack", timeout=10) as answer:
+        families = {family.name: family for family in text_string_to_metric_families(answer.read().decode())}
+    return AGE in families and families[AGE].samples[0].value < 5
 
 
 async def _assert_metrics(cluster: Cluster, neutron: FakeNeutron, segment: Segment, *, used: int) -> None:

@@ -9,15 +9,16 @@ import contextlib
 import os
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import Any
 
 import msgspec
 from tests.cluster import Cluster, cluster, until
 from tests.fake_neutron import FakeNeutron, NoAddress
+from tests.placement.neutron import Notifier
 from tests.placement.nova import Nova, Segment, a_segment, clause
-from tests.placement_client import CUT, PlacementClient, a_uuid
+from tests.placement_client import CUT, NO_HEADERS, PlacementClient, a_uuid
 from tests.processes import children_of, names_of
 
 from roost.platform.database import Database
@@ -51,9 +52,17 @@ class HttpApi:
         self.client = client
         self.statuses: Counter[int] = Counter()
 
-    async def call(self, method: str, path: str, body: Any = None, *, version: str = "1.39") -> tuple[int, Any]:
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        version: str | None = "1.39",
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> tuple[int, Any]:
         """Return (status, body). Raises Interrupted."""
-        answer = await self.client.call(method, path, body, version=version)
+        answer = await self.client.call(method, path, body, version=version, headers=headers)
         self.statuses[answer.status] += 1
         assert answer.status in FORESEEN, (method, path, body, answer)
         if answer.status in (CUT, 503):
@@ -73,6 +82,7 @@ async def test_a_storm_beside_a_neutron_over_admits_nothing_and_agrees_one_round
                     await storm.publish()
                     await storm.blow()
                     await storm.delete_interrupted()
+                    await storm.delete_left_segments()
                     await until(storm.agrees, timeout_s=AGREED_S, what="Placement and Neutron do not agree")
                 except BaseException as error:
                     error.add_note(f"ROOST_STORM_SEED={SEED}: {storm.told} {storm.disagreed}\n{made.logs()}")
@@ -88,10 +98,16 @@ def _serve(made: Cluster, neutron: FakeNeutron) -> None:
     made.serve("placement", "--with-neutron", environment=environment, workers=2)
 
 
+async def _send(*tellings: Awaitable[bool]) -> None:
+    for told in await asyncio.gather(*tellings, return_exceptions=True):
+        assert isinstance(told, bool | Interrupted), told
+
+
 class Storm:
     """Callers of one Nova, and a hand that takes away what they need.
 
     interrupted: servers whose last request nobody knows the outcome of. told: what was done to the processes.
+    gone: segments that Neutron made and deleted meanwhile, as Neutrons do that have deleted a network: twice at once.
     """
 
     def __init__(
@@ -103,6 +119,7 @@ class Storm:
         self.shelved: list[str] = []
         self.interrupted: list[str] = []
         self.told: list[str] = []
+        self.gone: list[Segment] = []
         self.disagreed = ""
         self.booted = 0
         self.times_full = 0
@@ -110,17 +127,16 @@ class Storm:
 
     async def publish(self) -> None:
         """Make the providers, and wait for the first round: it tells which segments are of one network."""
-        client = self.nova.api.client
-        for state in (state for segment in self.segments for state in segment.states()):
+        client, notifier = self.nova.api.client, Notifier(self.nova)
+        for state in (state for segment in self.segments for state in segment.host_states()):
             path = f"/resource_providers/{state.uuid}"
             await client.do("POST", "/resource_providers", {"uuid": state.uuid, "name": state.name})
             body = {"resource_provider_generation": 0, "inventories": msgspec.to_builtins(state.inventories)}
             await client.do("PUT", f"{path}/inventories", body)
             body = {"resource_provider_generation": 1, "traits": [*(state.traits or ())]}
-            generation = (await client.do("PUT", f"{path}/traits", body))["resource_provider_generation"]
-            body = {"resource_provider_generation": generation, "aggregates": [*(state.placement_aggregates or ())]}
-            await client.do("PUT", f"{path}/aggregates", body)
+            await client.do("PUT", f"{path}/traits", body)
         self.neutron.add_network({segment.uuid: segment.addresses for segment in self.segments})
+        assert await notifier.send(*map(notifier.subnet, self.segments))
         known = "SELECT count(*) FROM placement.provider WHERE network_id IS NOT NULL"
         database = await Database.open(self.made.dsn, size=1)
 
@@ -136,6 +152,7 @@ class Storm:
         async with asyncio.TaskGroup() as group:
             for number in range(CALLERS):
                 group.create_task(self._call_until_over(Random(SEED * 1000 + number)))
+            group.create_task(self._come_and_go_until_over())
             faults: list[Callable[[], Awaitable[None]]] = [
                 self._kill_poller, self._kill_worker, self._kill_supervisor, self._stop_neutron, self._cut_connections,
                 self._stop_postgresql,
@@ -179,6 +196,18 @@ class Storm:
             except Interrupted:
                 await asyncio.sleep(0.05)  # a client that was told to try again
             await asyncio.sleep(random.random() * 0.03)  # a client thinks
+
+    async def _come_and_go_until_over(self) -> None:
+        """Networks come and go; what is not answered, Neutron does not send again."""
+        notifiers = Notifier(self.nova), Notifier(self.nova)
+        while not self.over.is_set():
+            segment = a_segment(3, 0)
+            self.neutron.add_network({segment.uuid: 3})
+            await _send(*(notifier.send(notifier.subnet(segment)) for notifier in notifiers))
+            await asyncio.sleep(self.random.random())
+            self.neutron.delete_network(segment.uuid)
+            self.gone.append(segment)
+            await _send(*(notifier.send(notifier.delete(segment)) for notifier in notifiers))
 
     async def _boot(self, random: Random) -> None:
         server, nics = a_uuid(), random.choice((1, 1, 2))
@@ -309,6 +338,16 @@ class Storm:
                 return False
 
             await until(is_deleted)
+
+    async def delete_left_segments(self) -> None:
+        """Delete what is left of segments whose deletion was not answered, as an operator does: nothing holds it."""
+        assert len(self.gone) > len(self.segments)
+        for segment in self.gone:
+            status, body = await self.nova.api.call("DELETE", f"/resource_providers/{segment.uuid}")
+            assert status in (204, 404), body
+        _, body = await self.nova.api.call("GET", "/resource_providers")
+        providers = {provider["uuid"] for provider in body["resource_providers"]}
+        assert providers == {uuid for segment in self.segments for uuid in (segment.uuid, *segment.hosts)}
 
     async def agrees(self) -> bool:
         """Tell whether each segment's used and free addresses are what Neutron has."""

@@ -8,15 +8,17 @@ from typing import Any
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
+from tests.fake_neutron import FakeNeutron
 from tests.network.cloud import Cloud
 from tests.placement.calls import Api
 from tests.platform.asgi import send_raw
 
 import roost.cli.serving.cloud_wiring  # noqa: F401 - each wing declares its own metrics
 from roost.cli.serving.address_metrics import read_address_metrics
-from roost.cli.serving.openstack_metrics import openstack_metrics_route
+from roost.cli.serving.openstack_metrics import openstack_metrics_route, read_neutron_metrics
 from roost.placement.service.figures import index_figures
 from roost.placement.service.ledger import Ledger
+from roost.placement.service.neutron import NeutronView, run_round
 from roost.platform.keystone import Keystone
 from roost.platform.settings import KeystoneSettings
 from roost.platform.telemetry import UP, Telemetry, metrics_route
@@ -124,6 +126,9 @@ async def test_the_reference_has_every_metric_with_its_labels_and_no_other(cloud
         known = name.startswith(tuple(metrics)) or name.endswith("_created")
         if name.startswith(("roost_", "openstack_")) and not known:
             metrics[name] = set(its[0][0])
+    await run_round(ledger_of(cloud), FakeNeutron(), NeutronView())
+    for family in await read_neutron_metrics(ledger_of(cloud)):
+        metrics.setdefault(family.name, set())
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", REFERENCE.read_text(), re.MULTILINE)
     written: dict[str, set[str]] = {}
     for name, labels in rows:

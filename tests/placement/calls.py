@@ -1,5 +1,7 @@
 """Calls the Placement API in this process, on a real ledger, without a socket."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -11,6 +13,8 @@ from roost.placement.service.ledger import Ledger
 from roost.platform.auth import Unrestricted
 from roost.platform.http import mount
 
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
 
 class Api:
     """The Placement API in this process, without a socket."""
@@ -19,18 +23,26 @@ class Api:
         self.app: ASGIApp = Starlette(routes=[mount("/placement", routes(ledger, Unrestricted()))])
         self.headers: dict[str, str] = {}
 
-    async def call(self, method: str, path: str, body: Any = None, *, version: str | None = "1.39") -> tuple[int, Any]:
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        version: str | None = "1.39",
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> tuple[int, Any]:
         """(status, decoded body or None); the answer's headers are kept."""
         path, _, query = path.partition("?")
-        headers = [(b"host", b"roost.test")]
+        lines = [(b"host", b"roost.test"), *((name.lower().encode(), text.encode()) for name, text in headers.items())]
         if body is not None:
-            headers.append((b"content-type", b"application/json"))
+            lines.append((b"content-type", b"application/json"))
         if version:
-            headers.append((b"openstack-api-version", f"placement {version}".encode()))
+            lines.append((b"openstack-api-version", f"placement {version}".encode()))
         scope = {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
             "path": f"/placement{path}", "raw_path": path.encode(), "root_path": "", "query_string": query.encode(),
-            "headers": headers, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+            "headers": lines, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
         }  # fmt: skip
         sent: list[Message] = []
 

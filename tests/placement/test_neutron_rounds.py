@@ -3,105 +3,24 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from random import Random
 
 import pytest
 from tests.fake_neutron import FakeNeutron, NoAddress
-from tests.placement.calls import Api
-from tests.placement.nova import Nova, Segment, a_segment, clause, publish
+from tests.placement.neutron_cloud import Cloud
+from tests.placement.nova import clause
 from tests.placement.providers import a_uuid
 
 from roost.cli.serving.neutron import NeutronPoll
-from roost.placement.model import NEUTRON_CHANNEL
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
-from roost.placement.service import claims as claims_service
 from roost.placement.service.audit import AUDIT, BY_ITSELF, reconcile
-from roost.placement.service.ledger import Ledger, sync_standard_names
-from roost.placement.service.neutron import NeutronView, Round, run_round
-from roost.placement.settings import PlacementSettings
+from roost.placement.service.neutron import NeutronView, read_address_figures, run_round
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.platform.errors import DatabaseUnavailable
 from roost.platform.settings import NeutronSettings
-from roost.platform.wakeup import Wakeups
 from roost.seams.neutron import NeutronUnavailable
 from roost.seams.placement import IPV4_ADDRESS
-
-
-@dataclass
-class Cloud:
-    """An unmodified Nova and a Neutron around one ledger, with one routed network; others: another one's segments."""
-
-    ledger: Ledger
-    nova: Nova
-    neutron: FakeNeutron
-    segments: list[Segment]
-    others: list[Segment] = field(default_factory=list)
-    view: NeutronView = field(default_factory=lambda: NeutronView(full_s=0.0))
-
-    @classmethod
-    async def make(cls, database: Database, *sizes: tuple[int, int]) -> "Cloud":
-        """sizes: (addresses, hosts) of each segment."""
-        ledger = Ledger(database, settings=PlacementSettings(implied_addresses=True))
-        await sync_standard_names(ledger)
-        segments = [a_segment(addresses, hosts) for addresses, hosts in sizes]
-        await publish(ledger, *segments)
-        neutron = FakeNeutron()
-        neutron.add_network({segment.uuid: segment.addresses for segment in segments})
-        cloud = cls(ledger, Nova(Api(ledger)), neutron, segments)
-        await cloud.round()
-        return cloud
-
-    async def add_network(self, *sizes: int) -> None:
-        """Another routed network, each of its segments on the hosts of one of the first network's."""
-        for first, addresses in zip(self.segments, sizes, strict=True):
-            self.others.append(Segment(addresses, first.hosts))
-            await claims_service.ensure_providers(self.ledger, self.others[-1].states(first))
-        self.neutron.add_network({segment.uuid: segment.addresses for segment in self.others})
-        await self.round()
-
-    async def round(self) -> Round:
-        return await run_round(self.ledger, self.neutron, self.view)
-
-    def segment_of(self, server: str) -> Segment:
-        return next(segment for segment in self.segments if self.nova.hosts[server] in segment.hosts)
-
-    def network(self) -> str:
-        return clause(*self.segments)
-
-    async def boot(self, count: int = 1, nics: int = 1, *, on_both: bool = False, host: str = "") -> list[str]:
-        """Boot by network; each server's ports are made on its host. Raises NoAddress where that is full.
-
-        on_both: with a NIC on the other network too. host: named by an administrator.
-        """
-        clauses = [self.network()] * nics + [clause(*self.others)] * on_both + [f"in_tree={host}"] * bool(host)
-        servers = await self.nova.boot(count, *clauses)
-        for server in servers:
-            for _ in range(nics):
-                self.neutron.add_port(self.segment_of(server).uuid, server)
-            if on_both:
-                other = self.others[self.segments.index(self.segment_of(server))]
-                self.neutron.add_port(other.uuid, server)
-        return servers
-
-    def pinned(self, server: str) -> list[str]:
-        """The clauses of a server whose ports have their addresses."""
-        by_uuid = {segment.uuid: segment for segment in [*self.segments, *self.others]}
-        return [clause(by_uuid[uuid]) for uuid in self.neutron.segments_of(server)]
-
-    async def delete(self, server: str) -> None:
-        self.neutron.delete_ports_of(server)
-        if (await self.nova.claim_of(server))["allocations"]:
-            await self.nova.delete(server)
-
-    async def assert_agrees(self) -> None:
-        for segment in [*self.segments, *self.others]:
-            _, body = await self.nova.api.call("GET", f"/resource_providers/{segment.uuid}/inventories")
-            inventory, used = body["inventories"][IPV4_ADDRESS], await self.nova.used(segment)
-            assert used == self.neutron.served(segment.uuid)
-            assert inventory["total"] - inventory["reserved"] - used == self.neutron.free(segment.uuid)
-
 
 Make = Callable[..., Awaitable[Cloud]]
 
@@ -271,111 +190,6 @@ async def test_a_claim_waits_for_its_port_and_not_for_ever(make: Make) -> None:
     assert (await cloud.nova.claim_of(server))["allocations"], "its host stays claimed"
 
 
-async def test_what_the_notifier_counted_wrong_is_set_again(make: Make) -> None:
-    cloud = await make((5, 2), (5, 2))
-    path = f"/resource_providers/{cloud.segments[0].uuid}/inventories"
-    _, body = await cloud.nova.api.call("GET", path)
-    body["inventories"][IPV4_ADDRESS] |= {"total": 12, "reserved": 2}  # sent twice
-    assert (await cloud.nova.api.call("PUT", path, body))[0] == 200
-    (drift,) = (await cloud.round()).drifts
-    assert (drift.kind, drift.says) == (INVENTORY_UNLIKE_POOLS, "total 12 of which 2 reserved, should be 6 and 1")
-    await cloud.assert_agrees()
-
-
-@dataclass
-class Notifier:
-    """Neutron's own count of a segment: it reads what is reserved, and sends it with more or less."""
-
-    cloud: Cloud
-    segment: Segment
-
-    @property
-    def path(self) -> str:
-        return f"/resource_providers/{self.segment.uuid}/inventories/{IPV4_ADDRESS}"
-
-    async def reserved(self) -> int:
-        return int((await self.cloud.nova.api.call("GET", self.path))[1]["reserved"])
-
-    async def add(self, amount: int) -> None:
-        _, body = await self.cloud.nova.api.call("GET", self.path)
-        sent = body | {"reserved": body["reserved"] + amount}
-        status, _ = await self.cloud.nova.api.call("PUT", self.path, sent)
-        assert status in (200, 409), "a round may have written between the two: Neutron gives up"
-
-    async def becomes(self, expected: int) -> None:
-        async with asyncio.timeout(30):
-            while await self.reserved() != expected:
-                await asyncio.sleep(0.02)
-
-
-async def test_a_segment_whose_pools_neutron_tells_of_twice_has_them_once_before_a_round_comes(make: Make) -> None:
-    """As seen of Neutron 29 after a network was deleted: with 5 addresses, a boot of many sent a sixth server there."""
-    cloud = await make((9, 2))
-    cloud.ledger.neutron = cloud.neutron
-    new = a_segment(5, 2)
-    await publish(cloud.ledger, new)
-    path = f"/resource_providers/{new.uuid}/inventories/{IPV4_ADDRESS}"
-    _, body = await cloud.nova.api.call("GET", path)
-    sent = body | {"total": 2 * body["total"], "reserved": 2 * body["reserved"]}
-    assert (await cloud.nova.api.call("PUT", path, sent))[0] == 200
-    booted = [server for _ in range(8) for server in await cloud.nova.boot(1, clause(new))]
-    assert len(booted) == await cloud.nova.used(new) == 5
-    cloud.neutron.add_network({new.uuid: 5})
-    for server in booted:
-        cloud.neutron.add_port(new.uuid, server)
-    await cloud.round()
-    assert (await cloud.round()).drifts == []
-    assert await cloud.nova.boot(1, clause(new)) == []
-
-
-async def test_the_notifier_never_frees_what_is_taken(make: Make) -> None:
-    """Whether it counts a port of nobody before a round does or after it, and the port's end in the same way."""
-    cloud = await make((5, 2))
-    notifier = Notifier(cloud, cloud.segments[0])
-    cloud.ledger.neutron = cloud.neutron
-    port = cloud.neutron.add_port(cloud.segments[0].uuid, owner="network:other")
-    await notifier.add(1)
-    assert await notifier.reserved() == 2, "before the round"
-    await cloud.round()
-    await notifier.add(1)
-    assert await notifier.reserved() == 3, "after it: counted twice, until the next"
-    await cloud.round()
-    del cloud.neutron.ports[port]
-    await notifier.add(-1)
-    assert await notifier.reserved() == 2, "the round says when it is free"
-    await cloud.round()
-    assert await notifier.reserved() == 1
-    await notifier.add(-1)
-    assert await notifier.reserved() == 1, "the gateway's is never free"
-    await cloud.assert_agrees()
-    cloud.ledger.neutron = None
-    await notifier.add(-1)
-    assert await notifier.reserved() == 0, "where nobody polls, it is the notifier's to say"
-
-
-async def test_what_the_notifier_sends_begins_a_round_in_whichever_process_polls(
-    make: Make, database: Database
-) -> None:
-    cloud = await make((5, 2))
-    notifier = Notifier(cloud, cloud.segments[0])
-    ledger, elsewhere = cloud.ledger, Ledger(database)
-    for each in (ledger, elsewhere):
-        each.neutron, each.wakeups = cloud.neutron, Wakeups(database, (NEUTRON_CHANNEL,))
-    assert ledger.wakeups is not None
-    assert elsewhere.wakeups is not None
-    poll = NeutronPoll(elsewhere, cloud.neutron, NeutronSettings(url="http://x", poll_s=3600, full_s=3600))
-    async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(work) for work in (ledger.wakeups.run(), elsewhere.wakeups.run(), poll.run())]
-        port = cloud.neutron.add_port(cloud.segments[0].uuid, owner="network:other")
-        await notifier.add(1)
-        await notifier.becomes(2)
-        del cloud.neutron.ports[port]
-        await notifier.add(-1)
-        await notifier.becomes(1)
-        for task in running:
-            task.cancel()
-
-
 async def test_without_neutron_nothing_changes(make: Make) -> None:
     cloud = await make((5, 2))
     (server,) = await cloud.boot()
@@ -388,6 +202,30 @@ async def test_without_neutron_nothing_changes(make: Make) -> None:
     cloud.neutron.is_down = False
     await cloud.round()
     await cloud.assert_agrees()
+
+
+async def test_every_round_says_when_it_ended_also_one_that_changes_nothing(make: Make) -> None:
+    cloud = await make((5, 2))
+
+    async def age_s() -> float:
+        _, age = await read_address_figures(cloud.ledger)
+        assert age is not None
+        return age
+
+    async def pass_an_hour() -> None:
+        async with cloud.ledger.database.connection() as connection:
+            await connection.execute("UPDATE placement.neutron_figures SET ended_at = ended_at - interval '1 hour'")
+
+    await pass_an_hour()
+    assert 3600 <= await age_s() < 3660
+    await run_round(cloud.ledger, cloud.neutron, cloud.view, dry_run=True)
+    cloud.neutron.is_down = True
+    with pytest.raises(NeutronUnavailable):
+        await cloud.round()
+    assert 3600 <= await age_s() < 3660, "neither has made anything agree"
+    cloud.neutron.is_down = False
+    assert (await cloud.round()).drifts == []
+    assert await age_s() < 60
 
 
 async def test_changes_are_read_between_whole_lists(make: Make) -> None:

@@ -102,8 +102,9 @@ CREATE TABLE placement.imported (
     PRIMARY KEY (is_provider, uuid)
 );
 
--- What the last round with Neutron saw of its addresses, for /metrics/openstack of every process.
+-- What the last round with Neutron saw of its addresses, and when it ended, for /metrics/openstack of every process.
 CREATE TABLE placement.neutron_figures (
     single boolean PRIMARY KEY DEFAULT true CHECK (single),
-    figures jsonb NOT NULL
+    figures jsonb NOT NULL,
+    ended_at timestamptz
 );

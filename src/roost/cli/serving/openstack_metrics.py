@@ -68,8 +68,8 @@ def address_metrics(subnets: Iterable[tuple[Sequence[str], int, int]], ports_wit
 
 
 async def read_neutron_metrics(ledger: Ledger) -> list[Metric]:
-    """Return the addresses that the last round with Neutron saw."""
-    figures = await read_address_figures(ledger)
+    """Return the addresses that the last round with Neutron saw, and how old that is; no age before the first."""
+    figures, age_s = await read_address_figures(ledger)
     subnets = [
         (
             (
@@ -81,7 +81,11 @@ async def read_neutron_metrics(ledger: Ledger) -> list[Metric]:
         )
         for subnet in figures.subnets
     ]  # fmt: skip
-    return list(address_metrics(subnets, figures.ports_without_address))
+    metrics = list(address_metrics(subnets, figures.ports_without_address))
+    if age_s is not None:
+        text = "Seconds since a round with Neutron last ended, by any process, which the addresses are of."
+        metrics.append(GaugeMetricFamily("roost_neutron_round_age_seconds", text, value=age_s))
+    return metrics
 
 
 class _Given(Collector):

@@ -181,11 +181,17 @@ async def _keep_figures(ledger: Ledger, figures: AddressFigures) -> None:
         await neutron_store.set_figures(connection, msgspec.json.encode(figures).decode())
 
 
-async def read_address_figures(ledger: Ledger) -> AddressFigures:
-    """Return what the last round saw of addresses, whichever process did it; nothing before the first."""
+async def read_address_figures(ledger: Ledger) -> tuple[AddressFigures, float | None]:
+    """Return what the last round saw of addresses, whichever process did it, and how many seconds ago it ended.
+
+    Nothing, and None, before the first.
+    """
     async with ledger.database.connection() as connection:
-        text = await neutron_store.get_figures(connection)
-    return msgspec.json.decode(text, type=AddressFigures) if text else AddressFigures()
+        kept = await neutron_store.get_figures(connection)
+    if kept is None:
+        return AddressFigures(), None
+    text, age_s = kept
+    return msgspec.json.decode(text, type=AddressFigures), age_s
 
 
 async def _decide(

@@ -83,22 +83,27 @@ async def unlock_poll(connection: Connection) -> None:
 
 
 SET_FIGURES = """-- placement.set_neutron_figures
-INSERT INTO placement.neutron_figures AS kept (figures) VALUES ($1::text::jsonb)
-ON CONFLICT (single) DO UPDATE SET figures = excluded.figures WHERE kept.figures <> excluded.figures
+INSERT INTO placement.neutron_figures AS kept (figures, ended_at) VALUES ($1::text::jsonb, clock_timestamp())
+ON CONFLICT (single) DO UPDATE SET ended_at = excluded.ended_at,
+    figures = CASE WHEN kept.figures = excluded.figures THEN kept.figures ELSE excluded.figures END
 """
 
 
 async def set_figures(connection: Connection, figures: str) -> None:
-    """Keep a round's figures, a JSON document; nothing is written where they are as before."""
+    """Keep the figures of a round that ends now, a JSON document; a long one is not written where it is as before."""
     await connection.execute(SET_FIGURES, figures)
 
 
 GET_FIGURES = """-- placement.get_neutron_figures
-SELECT figures::text FROM placement.neutron_figures
+SELECT figures::text, greatest(extract(epoch FROM clock_timestamp() - ended_at), 0)::float8
+FROM placement.neutron_figures
 """
 
 
-async def get_figures(connection: Connection) -> str | None:
-    """Return the last round's figures, None before the first."""
-    text: str | None = await connection.fetchval(GET_FIGURES)
-    return text
+async def get_figures(connection: Connection) -> tuple[str, float | None] | None:
+    """Return the last round's figures, and how many seconds ago it ended; None before the first.
+
+    The seconds are None where a release polls that does not write when.
+    """
+    row = await connection.fetchrow(GET_FIGURES)
+    return None if row is None else (row[0], row[1])
