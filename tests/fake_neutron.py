@@ -4,6 +4,7 @@ It implements roost.seams.neutron.NeutronClient itself, and serves the same list
 Source: Networking API v2.0. Neutron is not Roost's, so a stand-in of it is allowed.
 """
 
+import asyncio
 import ssl
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -23,9 +24,9 @@ class NoAddress(Exception):
 
 @dataclass
 class FakeNeutron:
-    """networks: names by id. ports: documents by id. is_down: it answers nobody. asked: over HTTP.
+    """networks: names by id. ports: documents by id. is_down: it answers nobody; is_slow: it does not answer for ports.
 
-    pages_max: objects in a page at most.
+    devices_asked: whose ports were asked for in this process. asked: over HTTP. pages_max: objects in a page at most.
     """
 
     networks: dict[str, str] = field(default_factory=dict)
@@ -33,6 +34,7 @@ class FakeNeutron:
     subnets: dict[str, dict[str, Any]] = field(default_factory=dict)
     ports: dict[str, dict[str, Any]] = field(default_factory=dict)
     is_down: bool = False
+    is_slow: bool = False
     tells_changes: bool = True
     token: str | None = None
     pages: bool = True
@@ -40,6 +42,7 @@ class FakeNeutron:
     asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     tls: ssl.SSLContext | None = None
     port: int = 0
+    devices_asked: list[str] = field(default_factory=list)
     _now: int = 0
 
     @property
@@ -73,7 +76,7 @@ class FakeNeutron:
         """A port with an address of a segment. Raises NoAddress."""
         port = str(uuid.uuid4())
         self.ports[port] = {
-            "id": port, "device_id": server, "project_id": "p",
+            "id": port, "network_id": self.segments.get(segment or "", ""), "device_id": server, "project_id": "p",
             "device_owner": ("compute:nova" if server else "") if owner is None else owner,
             "fixed_ips": [], "updated_at": self._time(),
         }  # fmt: skip
@@ -167,20 +170,27 @@ class FakeNeutron:
             for subnet in self.subnets.values()
         ]  # fmt: skip
 
-    async def list_ports(self, *, changed_since: str = "", ids: Sequence[str] = ()) -> PortPage | None:
+    async def list_ports(
+        self, *, changed_since: str = "", ids: Sequence[str] = (), device_id: str = ""
+    ) -> PortPage | None:
         self._check()
+        self.devices_asked += [device_id] * bool(device_id)
+        if self.is_slow:
+            await asyncio.Event().wait()
         if changed_since and not self.tells_changes:
             return None
         ports = [
             port
             for port in self.ports.values()
-            if port["updated_at"] >= changed_since and (not ids or port["id"] in ids)
+            if port["updated_at"] >= changed_since
+            and (not ids or port["id"] in ids)
+            and device_id in ("", port["device_id"])
         ]
         return PortPage(
             [
                 NeutronPort(
-                    id=port["id"], device_id=port["device_id"], device_owner=port["device_owner"],
-                    project_id=port["project_id"],
+                    id=port["id"], network_id=port["network_id"], device_id=port["device_id"],
+                    device_owner=port["device_owner"], project_id=port["project_id"],
                     addresses=tuple((ip["subnet_id"], ip["ip_address"]) for ip in port["fixed_ips"]),
                 )
                 for port in ports
@@ -222,6 +232,8 @@ class FakeNeutron:
         items = sorted(lists[name], key=lambda item: str(item["id"]))
         if "id" in query:
             items = [item for item in items if item["id"] in query.getall("id")]
+        if "device_id" in query:
+            items = [item for item in items if item["device_id"] in query.getall("device_id")]
         if "changed_since" in query:
             items = [item for item in items if item["updated_at"] >= query["changed_since"]]
         if self.pages:

@@ -70,6 +70,17 @@ async def test_ports_are_asked_for_by_their_ids(neutron: FakeNeutron) -> None:
     await client.close()
 
 
+async def test_the_ports_of_one_server_are_asked_for(neutron: FakeNeutron) -> None:
+    client = HttpNeutron(NeutronSettings(url=neutron.url), None)
+    server = a_uuid()
+    ports = [neutron.add_port(SEGMENTS[number], server) for number in range(2)]
+    page = await client.list_ports(device_id=server)
+    assert page is not None
+    assert {(one.id, one.network_id) for one in page.ports} == {(port, neutron.segments[SEGMENTS[0]]) for port in ports}
+    assert [query["device_id"] for _, query in neutron.asked] == [server]
+    await client.close()
+
+
 async def test_changes_are_asked_for_by_neutrons_clock(neutron: FakeNeutron) -> None:
     client = HttpNeutron(NeutronSettings(url=neutron.url), None)
     whole = await client.list_ports()

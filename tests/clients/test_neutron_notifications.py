@@ -231,7 +231,7 @@ async def test_many_doubts_read_all_ports(database: Database) -> None:
     asked: list[tuple[str, int]] = []
     real = cloud.neutron.list_ports
 
-    async def list_ports(*, changed_since: str = "", ids: Any = ()) -> Any:
+    async def list_ports(*, changed_since: str = "", ids: Any = (), **_: Any) -> Any:
         asked.append(("changes" if changed_since else "all", len(ids)))
         return await real(changed_since=changed_since, ids=ids)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import structlog
 from hypothesis import given
+from msgspec.structs import replace
 from tests.blocked import until_blocked
 from tests.placement.calls import Api
 from tests.placement.nova import Nova, a_segment, clause, publish
@@ -15,10 +16,16 @@ from tests.placement.providers import a_uuid
 from tests.placement.worlds import RANDOM, host, provider
 
 from roost.placement.model import InventoryRow, LockedLedger, ProviderRow
-from roost.placement.rules.implied import keep_addresses, keep_all_addresses, with_whole_units
+from roost.placement.rules.implied import (
+    count_nics,
+    find_short_segments,
+    keep_addresses,
+    keep_all_addresses,
+    with_whole_units,
+)
 from roost.placement.search.candidates import amounts_of, gather
 from roost.placement.search.funnel import explain
-from roost.placement.search.implied import add_addresses, find_nics, imply, share_hosts
+from roost.placement.search.implied import add_addresses, find_nics, find_only_segments, imply, share_hosts
 from roost.placement.search.index import Delta, Index
 from roost.placement.search.narrowing import make_plan
 from roost.placement.service.claims import ensure_providers
@@ -28,6 +35,7 @@ from roost.platform.database import Database
 from roost.platform.request_ids import RequestIds
 from roost.platform.request_log import RequestLog
 from roost.platform.settings import LogSettings
+from roost.seams.neutron import NeutronPort
 from roost.seams.placement import (
     IPV4_ADDRESS,
     VCPU,
@@ -37,8 +45,11 @@ from roost.seams.placement import (
     ConsumerClaim,
     Inventory,
     ProviderState,
+    Refused,
     RequestGroup,
     Requirement,
+    Rule,
+    Shortfall,
 )
 
 CUSTOM_HALF = "CUSTOM_HALF"
@@ -141,6 +152,15 @@ def test_what_is_known_of_segments_follows_the_index() -> None:
     assert offered(index, query_of("ab")) == {"p1": {}, "p2": {}}
 
 
+def test_only_segments_are_those_whose_network_has_no_other() -> None:
+    first, second = (a_segment_row(number, "a", free=1, network="N") for number in (11, 12))
+    others = [a_segment_row(13, "b", free=1, network="M"), a_segment_row(14, "c", free=1), host(1, "a")]
+    index = index_of(first, *others)
+    assert find_only_segments(index, ["p11", "p13", "p14", "p1", "p99"]) == {"N": "p11", "M": "p13"}
+    index.apply(Delta(providers=[second]))
+    assert find_only_segments(index, ["p11"]) == {}
+
+
 @pytest.mark.parametrize(
     ("free", "hosts", "per_address", "limit", "expected"),
     [
@@ -207,6 +227,10 @@ def claim(uuid: str, allocations: Allocations) -> ConsumerClaim:
 
 
 HOST, OTHER = {"h1": {VCPU: 1}}, {"h2": {VCPU: 1}}
+MOVE = claim("s", {**OTHER, "a": {IPV4_ADDRESS: 1}})
+NIC = NeutronPort(
+    id="p", network_id="n", device_id="s", device_owner="compute:nova", addresses=(("x", "10.0.0.7"),)
+)  # fmt: skip
 
 
 def ips(**amounts: int) -> dict[str, dict[str, int]]:
@@ -246,6 +270,51 @@ def test_a_server_takes_over_what_its_ports_claim() -> None:
     kept = keep_addresses(group, held, {"s": ports})
     assert [one.consumer_uuid for one in kept.consumers] == ["s", "p2"], "whole claims of the same segment, as it asks"
     assert kept.consumers[1].allocations == {}
+
+
+def test_nics_that_have_an_address_add_nothing_and_their_ports_keep_what_they_claim() -> None:
+    group = ClaimGroup((claim("s", {**OTHER, **ips(a=4, b=1)}),), addresses_stay=True, nics_addressed={"a": 3})
+    held = {"s": {"a": 1}, "p": {"a": 1}, "q": {"b": 1}}
+    kept = keep_addresses(group, held, {"s": [claim("p", {}), claim("q", {})]})
+    assert kept.consumers[0].allocations == {**OTHER, **ips(a=2, b=1)}, "one NIC of four has none yet"
+    assert [one.consumer_uuid for one in kept.consumers] == ["s", "q"], "of the segment that was not asked for"
+
+
+SHORT = Shortfall(rule=Rule.CAPACITY, consumer_uuid="s", provider_uuid="a", resource_class=IPV4_ADDRESS, requested=1)
+
+
+@pytest.mark.parametrize(
+    ("group", "shortfalls", "expected"),
+    [
+        pytest.param((MOVE,), (SHORT,), {"a"}, id="a move"),
+        pytest.param((MOVE,), (SHORT, replace(SHORT, provider_uuid="b")), {"a", "b"}, id="on two networks"),
+        pytest.param((replace(MOVE, generation=None),), (SHORT,), set(), id="a boot"),
+        pytest.param((MOVE, MOVE), (SHORT,), set(), id="several consumers"),
+        pytest.param((MOVE,), (SHORT, replace(SHORT, resource_class=VCPU)), set(), id="short of CPU too"),
+        pytest.param((MOVE,), (replace(SHORT, rule=Rule.NO_INVENTORY),), set(), id="no segment any more"),
+    ],
+)
+def test_neutron_is_asked_of_servers_that_move_and_are_short_of_addresses_alone(
+    group: tuple[ConsumerClaim, ...], shortfalls: tuple[Shortfall, ...], expected: set[str]
+) -> None:
+    assert find_short_segments(ClaimGroup(group, addresses_stay=True), Refused(shortfalls)) == expected
+    assert find_short_segments(ClaimGroup(group), Refused(shortfalls)) == set()
+
+
+@pytest.mark.parametrize(
+    ("port", "nics"),
+    [
+        pytest.param(NIC, 2, id="another NIC"),
+        pytest.param(replace(NIC, addresses=(("x", "10.0.0.9"), ("x", "10.0.0.8"))), 2, id="two addresses of a NIC"),
+        pytest.param(replace(NIC, addresses=()), 1, id="without an address"),
+        pytest.param(replace(NIC, addresses=(("x", "2001:db8::9"),)), 1, id="IPv6"),
+        pytest.param(replace(NIC, network_id="m"), 1, id="of another network"),
+        pytest.param(replace(NIC, device_id="t"), 1, id="of another server"),
+        pytest.param(replace(NIC, device_owner="network:dhcp"), 1, id="of no server"),
+    ],
+)
+def test_nics_are_ports_of_the_server_with_an_address_on_the_segment(port: NeutronPort, nics: int) -> None:
+    assert count_nics([NIC, port], "s", {"n": "a"}) == {"a": nics}
 
 
 def test_ports_are_found_among_the_locked() -> None:

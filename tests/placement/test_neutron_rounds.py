@@ -13,6 +13,7 @@ from tests.placement.providers import a_uuid
 
 from roost.cli.serving.neutron import NeutronPoll
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
+from roost.placement.service import implied as implied_service
 from roost.placement.service.audit import AUDIT, BY_ITSELF, reconcile
 from roost.placement.service.neutron import NeutronView, read_address_figures, run_round
 from roost.platform.database import Database
@@ -177,6 +178,116 @@ async def test_servers_move_on_a_full_network_of_one_segment(make: Make) -> None
     assert cloud.nova.refused <= cloud.ledger.settings.hosts_per_address, "and not all hosts are tried"
     await cloud.round()
     await cloud.assert_agrees()
+
+
+PLUGS = {
+    "of the user": "a port that the user had made is plugged, which the round before has counted as nobody's",
+    "made": "Neutron gives its last address to a new NIC, and a boot had claimed it: that one's build fails",
+}
+
+
+async def plug_the_last_address(make: Make, plug: str) -> tuple[Cloud, list[str], list[str]]:
+    """Return a cloud on whose only segment a NIC was plugged that no round has seen, its servers, and lost boots.
+
+    The first server has that NIC. Neither Neutron nor the ledger has a free address.
+    """
+    cloud = await make((3, 8))
+    segment, servers = cloud.segments[0], await cloud.boot(2)
+    cloud.ledger.neutron = cloud.neutron
+    port = cloud.neutron.add_port(segment.uuid) if plug == "of the user" else ""
+    await cloud.round()
+    await cloud.assert_agrees()
+    if port:
+        cloud.neutron.update_port(port, device_id=servers[0], device_owner="compute:nova")
+        return cloud, servers, []
+    cloud.neutron.add_port(segment.uuid, servers[0])
+    return cloud, servers, await cloud.nova.boot(1, cloud.network())
+
+
+@pytest.mark.parametrize("plug", PLUGS)
+@pytest.mark.parametrize("action", ["migrate", "evacuate"])
+async def test_a_server_with_a_nic_that_no_round_has_seen_moves_on_a_full_network(
+    make: Make, action: str, plug: str
+) -> None:
+    cloud, (server, other), lost = await plug_the_last_address(make, plug)
+    nova, segment = cloud.nova, cloud.segments[0]
+    assert await nova.used(segment) == 2 + len(lost)
+    clauses = cloud.pinned(server)
+    assert clauses == [cloud.network()] * 2, "they are those of a boot"
+    if action == "migrate":
+        migration = await nova.migrate(server, *clauses)
+        assert migration is not None
+        await nova.confirm(migration)
+    else:
+        assert await nova.evacuate(server, *clauses) is not None
+    assert nova.refused == 0
+    assert await nova.used(segment) == 2 + len(lost), "nothing is added, and nothing freed"
+    assert await cloud.boot() == [], "nobody gets an address that there is not"
+    for boot in lost:
+        await nova.delete(boot)
+    await cloud.round()
+    await cloud.assert_agrees()
+    assert cloud.neutron.served(segment.uuid) == 3
+    assert await nova.held(server) == await nova.held(other) == {segment.uuid: 1}
+    assert await nova.evacuate(server, *clauses) is not None
+    assert await nova.held(server) == {segment.uuid: 2}, "what the port had claimed meanwhile is taken over"
+    await cloud.assert_agrees()
+
+
+@pytest.mark.parametrize("plug", PLUGS)
+async def test_who_has_no_address_gets_none_by_asking_neutron(make: Make, plug: str) -> None:
+    """A server with one NIC less in Neutron than its clauses say, and one whose NIC is of another network."""
+    cloud, (plugged, other), _ = await plug_the_last_address(make, plug)
+    nova, segment, network = cloud.nova, cloud.segments[0], cloud.network()
+    elsewhere = a_segment(9, 0)
+    cloud.neutron.add_network({elsewhere.uuid: 9})
+    cloud.neutron.add_port(elsewhere.uuid, other)
+    used = await nova.used(segment)
+    for server, nics in ((other, 2), (plugged, 3)):
+        assert await nova.evacuate(server, *[network] * nics) is None
+        assert await nova.held(server) == {segment.uuid: 1}
+    assert nova.refused > 0
+    assert await nova.used(segment) == used
+
+
+async def test_neutron_is_not_asked_of_networks_with_several_segments(make: Make) -> None:
+    """There a NIC of the server may be on the other segment."""
+    cloud = await make((1, 2), (9, 2))
+    full, wide = cloud.segments
+    cloud.ledger.neutron = cloud.neutron
+    assert len(await cloud.nova.boot(1, clause(full, wide), f"in_tree={full.hosts[0]}")) == 1
+    (server,) = await cloud.boot(host=wide.hosts[0])
+    claim = await cloud.nova.claim_of(server)
+    claim["allocations"][full.uuid] = {"resources": {IPV4_ADDRESS: 1}}
+    status, _ = await cloud.nova._put(server, claim["allocations"], claim["consumer_generation"])
+    assert status == 409
+    assert cloud.neutron.devices_asked == []
+
+
+async def test_a_boot_on_a_full_network_does_not_ask_neutron(make: Make) -> None:
+    cloud, (server, _), _ = await plug_the_last_address(make, "of the user")
+    assert await cloud.boot() == []
+    assert cloud.nova.refused > 0
+    assert cloud.neutron.devices_asked == []
+    assert await cloud.nova.evacuate(server, *cloud.pinned(server)) is not None
+    assert cloud.neutron.devices_asked == [server], "once"
+
+
+async def test_a_claim_does_not_wait_for_a_neutron_that_is_away_or_slow(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud, (server, _), _ = await plug_the_last_address(make, "of the user")
+    nova, clauses, used = cloud.nova, cloud.pinned(server), await cloud.nova.used(cloud.segments[0])
+    assert implied_service.ASK_TIMEOUT_S <= 2
+    monkeypatch.setattr(implied_service, "ASK_TIMEOUT_S", 0.05)
+    for cloud.neutron.is_down, cloud.neutron.is_slow in ((True, False), (False, True)):
+        refused = nova.refused
+        async with asyncio.timeout(30):
+            assert await nova.evacuate(server, *clauses) is None
+        assert nova.refused > refused, "with the same answer as ever"
+        assert await nova.used(cloud.segments[0]) == used
+    cloud.neutron.is_slow = False
+    assert await nova.evacuate(server, *clauses) is not None
 
 
 async def test_a_claim_waits_for_its_port_and_not_for_ever(make: Make) -> None:

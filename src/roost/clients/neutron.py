@@ -61,6 +61,7 @@ class _FixedIp(Struct, frozen=True):
 
 class _Port(Struct, frozen=True):
     id: str
+    network_id: str = ""
     device_id: str | None = ""
     device_owner: str | None = ""
     project_id: str | None = ""
@@ -120,11 +121,15 @@ class HttpNeutron:
             if document.segment_id is not None
         ]
 
-    async def list_ports(self, *, changed_since: str = "", ids: Sequence[str] = ()) -> PortPage | None:
+    async def list_ports(
+        self, *, changed_since: str = "", ids: Sequence[str] = (), device_id: str = ""
+    ) -> PortPage | None:
         """See NeutronClient.list_ports. A Neutron that refuses the filter is not asked for changes again."""
         if changed_since and not self._tells_changes:
             return None
         query = [("id", port_id) for port_id in ids]
+        if device_id:
+            query.append(("device_id", device_id))
         if changed_since:
             query.append(("changed_since", changed_since))
         try:
@@ -137,6 +142,7 @@ class HttpNeutron:
         ports = [
             NeutronPort(
                 id=document.id,
+                network_id=document.network_id,
                 device_id=document.device_id or "",
                 device_owner=document.device_owner or "",
                 project_id=document.project_id or "",

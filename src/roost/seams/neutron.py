@@ -46,6 +46,7 @@ class NeutronPort(Struct, frozen=True, kw_only=True):
     """A port. addresses: (subnet id, address), of every IP version."""
 
     id: str
+    network_id: str = ""
     device_id: str = ""
     device_owner: str = ""
     project_id: str = ""
@@ -80,10 +81,12 @@ class NeutronClient(Protocol):
         Remote: GET /v2.0/subnets?ip_version=4, in pages.
         """
 
-    async def list_ports(self, *, changed_since: str = "", ids: Sequence[str] = ()) -> PortPage | None:
+    async def list_ports(
+        self, *, changed_since: str = "", ids: Sequence[str] = (), device_id: str = ""
+    ) -> PortPage | None:
         """Return all ports, or those changed since a time; None where Neutron cannot tell those.
 
-        ids: only those of them that exist.
+        ids: only those of them that exist. device_id: only those of one server.
 
-        Remote: GET /v2.0/ports?changed_since={time}&id={id}, in pages.
+        Remote: GET /v2.0/ports?changed_since={time}&id={id}&device_id={server}, in pages.
         """

@@ -90,11 +90,13 @@ class ClaimGroup(Struct, frozen=True):
     """Consumers that are claimed together or not at all: a server with its ports.
 
     addresses_stay: the claimer knows nothing of addresses, so what its consumers hold of them stays with them
-    (placement/rules/implied.py).
+    (placement/rules/implied.py). nics_addressed: segment -> how many NICs of the group's only consumer have an address
+    there, as Neutron says; they need none.
     """
 
     consumers: tuple[ConsumerClaim, ...]
     addresses_stay: bool = False
+    nics_addressed: Mapping[str, int] = {}
 
 
 class Rule(Enum):

@@ -21,6 +21,7 @@ from roost.placement.api.protocol import answer, provider_uuid
 from roost.placement.errors import ConsumerNotFound, ResourceClassNotFound
 from roost.placement.model import NameKind
 from roost.placement.service import claims as claims_service
+from roost.placement.service import implied as implied_service
 from roost.placement.service import reads as reads_service
 from roost.placement.service.ledger import Ledger
 from roost.placement.service.names import check_names
@@ -140,7 +141,7 @@ class Allocations:
             await check_names(self.ledger, NameKind.RESOURCE_CLASS, names)
         except ResourceClassNotFound as error:
             raise ResourceClassNotFound(f"Unable to allocate inventory {whose}{error}") from error
-        answered = await claims_service.claim_one(self.ledger, group)
+        answered = await implied_service.claim_one(self.ledger, group)
         if isinstance(answered, Refused):
             raise refusal(answered)
 

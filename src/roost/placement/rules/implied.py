@@ -4,12 +4,15 @@ An address belongs to the server as long as its port does, whichever host it is 
 migration or drops one. A server that claims an address which its port had claimed by itself takes that claim over.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from roost.placement.model import LockedLedger
-from roost.seams.placement import IPV4_ADDRESS, ClaimGroup, ConsumerClaim
+from roost.placement.rules.neutron import COMPUTE_OWNER
+from roost.seams.neutron import NeutronPort
+from roost.seams.placement import IPV4_ADDRESS, ClaimGroup, ConsumerClaim, Refused, Rule
 
 Addresses = Mapping[str, int]
 """Segment's provider UUID -> how many addresses."""
@@ -22,6 +25,7 @@ def keep_addresses(
 
     addresses_held: by consumer. port_releases: by server, of what its ports claim by themselves. What one consumer
     would drop and another one take stays where it is. A group that claims nothing at all is a release, and stays one.
+    Where Neutron was asked (`nics_addressed`) only the other NICs add to the claim, and its ports keep theirs.
     """
     if not any(claim.allocations for claim in group.consumers):
         return group
@@ -36,13 +40,15 @@ def keep_addresses(
         allocations = {uuid: dict(resources) for uuid, resources in claim.allocations.items()}
         for segment in {*kept, *(uuid for uuid in claim.allocations if _asked(claim, uuid))}:
             amount_asked, amount_kept = _asked(claim, segment), kept.get(segment, 0)
+            releases = port_releases.get(claim.consumer_uuid, ())
+            if segment in group.nics_addressed:
+                amount_asked = amount_kept + max(amount_asked - group.nics_addressed[segment], 0)
+                releases = ()
             moved = min(max(amount_asked - amount_kept, 0), dropped.get(segment, 0))
             dropped[segment] = dropped.get(segment, 0) - moved
             amount = max(amount_asked - moved, amount_kept)
             _set(allocations, segment, amount)
-            taken_over += _take_over(
-                port_releases.get(claim.consumer_uuid, ()), addresses_held, segment, amount - amount_kept
-            )
+            taken_over += _take_over(releases, addresses_held, segment, amount - amount_kept)
         claims.append(replace(claim, allocations=allocations))
     return replace(group, consumers=(*claims, *taken_over))
 
@@ -68,6 +74,31 @@ def keep_all_addresses(
             release = _release(port_uuid, locked.consumers[port_uuid].generation)
             port_releases.setdefault(server_uuid, []).append(release)
     return [keep_addresses(group, addresses_held, port_releases) if group.addresses_stay else group for group in groups]
+
+
+def find_short_segments(group: ClaimGroup, refused: Refused) -> set[str]:
+    """Return the segments on which a server that moves is short of addresses, if it is short of nothing else.
+
+    None for a consumer that must be new: while a server is booted, Neutron knows no ports of it.
+    """
+    shortfalls = refused.shortfalls
+    if not group.addresses_stay or len(group.consumers) > 1 or group.consumers[0].generation is None:
+        return set()
+    if {(shortfall.rule, shortfall.resource_class) for shortfall in shortfalls} != {(Rule.CAPACITY, IPV4_ADDRESS)}:
+        return set()
+    return {shortfall.provider_uuid for shortfall in shortfalls}
+
+
+def count_nics(ports: Sequence[NeutronPort], server_uuid: str, only_segments: Mapping[str, str]) -> dict[str, int]:
+    """Return segment -> how many ports of a server have an IPv4 address there. only_segments: by network."""
+    return Counter(
+        only_segments[port.network_id]
+        for port in ports
+        if port.device_id == server_uuid
+        and port.device_owner.startswith(COMPUTE_OWNER)
+        and port.network_id in only_segments
+        and any(":" not in address for _, address in port.addresses)
+    )
 
 
 def with_whole_units(locked: LockedLedger) -> tuple[LockedLedger, frozenset[int]]:

@@ -7,7 +7,7 @@ decided here by arrays, once for each NIC; the search itself does not know.
 Source: Nova's request filter for routed networks, which adds one clause for each network or port of a request.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -58,6 +58,13 @@ def find_nics(index: Index, query: CandidateQuery) -> list[Nic]:
         return []
     nics = [_nic(index, clause) for clause in query.groups[0].member_of]
     return [nic for nic in nics if nic is not None and nic.asks]
+
+
+def find_only_segments(index: Index, segment_uuids: Iterable[str]) -> dict[str, str]:
+    """Return network -> segment, of those segments that are the only one of their network."""
+    networks = {uuid: index.networks.get(row) for uuid in segment_uuids if (row := index.find_row(uuid)) is not None}
+    sizes = _segments(index).sizes
+    return {network: uuid for uuid, network in networks.items() if network is not None and sizes.get(network) == 1}
 
 
 def imply(
