@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from tests.fake_neutron import FakeNeutron, NoAddress
 from tests.placement.neutron_cloud import Cloud
-from tests.placement.nova import clause
+from tests.placement.nova import a_segment, clause
 from tests.placement.providers import a_uuid
 
 from roost.cli.serving.neutron import NeutronPoll
@@ -186,22 +186,26 @@ PLUGS = {
 }
 
 
-async def plug_the_last_address(make: Make, plug: str) -> tuple[Cloud, list[str], list[str]]:
-    """Return a cloud on whose only segment a NIC was plugged that no round has seen, its servers, and lost boots.
+async def plug_the_last_address(make: Make, plug: str) -> tuple[Cloud, str, list[str]]:
+    """Return a cloud on whose second network a NIC was plugged that no round has seen, its server, and lost boots.
 
-    The first server has that NIC. Neither Neutron nor the ledger has a free address.
+    That network has one segment, on which neither Neutron nor the ledger has a free address; two other servers are on
+    it. Of a segment on which a server holds an address Nova asks for nothing more when it moves.
     """
-    cloud = await make((3, 8))
-    segment, servers = cloud.segments[0], await cloud.boot(2)
+    cloud = await make((20, 8))
+    await cloud.add_network(3)
+    full = cloud.others[0]
+    await cloud.boot(2, on_both=True)
+    (server,) = await cloud.boot()
     cloud.ledger.neutron = cloud.neutron
-    port = cloud.neutron.add_port(segment.uuid) if plug == "of the user" else ""
+    port = cloud.neutron.add_port(full.uuid) if plug == "of the user" else ""
     await cloud.round()
     await cloud.assert_agrees()
     if port:
-        cloud.neutron.update_port(port, device_id=servers[0], device_owner="compute:nova")
-        return cloud, servers, []
-    cloud.neutron.add_port(segment.uuid, servers[0])
-    return cloud, servers, await cloud.nova.boot(1, cloud.network())
+        cloud.neutron.update_port(port, device_id=server, device_owner="compute:nova")
+        return cloud, server, []
+    cloud.neutron.add_port(full.uuid, server)
+    return cloud, server, await cloud.nova.boot(1, cloud.network(), clause(full))
 
 
 @pytest.mark.parametrize("plug", PLUGS)
@@ -209,11 +213,11 @@ async def plug_the_last_address(make: Make, plug: str) -> tuple[Cloud, list[str]
 async def test_a_server_with_a_nic_that_no_round_has_seen_moves_on_a_full_network(
     make: Make, action: str, plug: str
 ) -> None:
-    cloud, (server, other), lost = await plug_the_last_address(make, plug)
-    nova, segment = cloud.nova, cloud.segments[0]
-    assert await nova.used(segment) == 2 + len(lost)
+    cloud, server, lost = await plug_the_last_address(make, plug)
+    nova, first, full = cloud.nova, cloud.segments[0], cloud.others[0]
+    assert await nova.used(full) == 2 + len(lost)
     clauses = cloud.pinned(server)
-    assert clauses == [cloud.network()] * 2, "they are those of a boot"
+    assert clauses == [cloud.network(), clause(full)], "they are those of a boot"
     if action == "migrate":
         migration = await nova.migrate(server, *clauses)
         assert migration is not None
@@ -221,33 +225,35 @@ async def test_a_server_with_a_nic_that_no_round_has_seen_moves_on_a_full_networ
     else:
         assert await nova.evacuate(server, *clauses) is not None
     assert nova.refused == 0
-    assert await nova.used(segment) == 2 + len(lost), "nothing is added, and nothing freed"
-    assert await cloud.boot() == [], "nobody gets an address that there is not"
+    assert await nova.used(full) == 2 + len(lost), "nothing is added, and nothing freed"
+    assert await cloud.boot(on_both=True) == [], "nobody gets an address that there is not"
     for boot in lost:
         await nova.delete(boot)
     await cloud.round()
     await cloud.assert_agrees()
-    assert cloud.neutron.served(segment.uuid) == 3
-    assert await nova.held(server) == await nova.held(other) == {segment.uuid: 1}
+    assert cloud.neutron.served(full.uuid) == 3
+    assert await nova.held(server) == {first.uuid: 1}
     assert await nova.evacuate(server, *clauses) is not None
-    assert await nova.held(server) == {segment.uuid: 2}, "what the port had claimed meanwhile is taken over"
+    assert await nova.held(server) == {first.uuid: 1, full.uuid: 1}, "what the port had claimed is taken over"
     await cloud.assert_agrees()
 
 
 @pytest.mark.parametrize("plug", PLUGS)
 async def test_who_has_no_address_gets_none_by_asking_neutron(make: Make, plug: str) -> None:
     """A server with one NIC less in Neutron than its clauses say, and one whose NIC is of another network."""
-    cloud, (plugged, other), _ = await plug_the_last_address(make, plug)
-    nova, segment, network = cloud.nova, cloud.segments[0], cloud.network()
+    cloud, plugged, _ = await plug_the_last_address(make, plug)
+    nova, full, network = cloud.nova, cloud.others[0], cloud.network()
+    (other,) = await cloud.boot()
     elsewhere = a_segment(9, 0)
     cloud.neutron.add_network({elsewhere.uuid: 9})
     cloud.neutron.add_port(elsewhere.uuid, other)
-    used = await nova.used(segment)
-    for server, nics in ((other, 2), (plugged, 3)):
-        assert await nova.evacuate(server, *[network] * nics) is None
-        assert await nova.held(server) == {segment.uuid: 1}
+    used = await nova.used(full)
+    for server, nics in ((other, 1), (plugged, 2)):
+        held = await nova.held(server)
+        assert await nova.evacuate(server, network, *[clause(full)] * nics) is None
+        assert await nova.held(server) == held
     assert nova.refused > 0
-    assert await nova.used(segment) == used
+    assert await nova.used(full) == used
 
 
 async def test_neutron_is_not_asked_of_networks_with_several_segments(make: Make) -> None:
@@ -259,14 +265,14 @@ async def test_neutron_is_not_asked_of_networks_with_several_segments(make: Make
     (server,) = await cloud.boot(host=wide.hosts[0])
     claim = await cloud.nova.claim_of(server)
     claim["allocations"][full.uuid] = {"resources": {IPV4_ADDRESS: 1}}
-    status, _ = await cloud.nova._put(server, claim["allocations"], claim["consumer_generation"])
+    status, _ = await cloud.nova.api.call("PUT", f"/allocations/{server}", claim, version="1.28")
     assert status == 409
     assert cloud.neutron.devices_asked == []
 
 
 async def test_a_boot_on_a_full_network_does_not_ask_neutron(make: Make) -> None:
-    cloud, (server, _), _ = await plug_the_last_address(make, "of the user")
-    assert await cloud.boot() == []
+    cloud, server, _ = await plug_the_last_address(make, "of the user")
+    assert await cloud.boot(on_both=True) == []
     assert cloud.nova.refused > 0
     assert cloud.neutron.devices_asked == []
     assert await cloud.nova.evacuate(server, *cloud.pinned(server)) is not None
@@ -276,8 +282,8 @@ async def test_a_boot_on_a_full_network_does_not_ask_neutron(make: Make) -> None
 async def test_a_claim_does_not_wait_for_a_neutron_that_is_away_or_slow(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cloud, (server, _), _ = await plug_the_last_address(make, "of the user")
-    nova, clauses, used = cloud.nova, cloud.pinned(server), await cloud.nova.used(cloud.segments[0])
+    cloud, server, _ = await plug_the_last_address(make, "of the user")
+    nova, clauses, used = cloud.nova, cloud.pinned(server), await cloud.nova.used(cloud.others[0])
     assert implied_service.ASK_TIMEOUT_S <= 2
     monkeypatch.setattr(implied_service, "ASK_TIMEOUT_S", 0.05)
     for cloud.neutron.is_down, cloud.neutron.is_slow in ((True, False), (False, True)):
@@ -285,7 +291,7 @@ async def test_a_claim_does_not_wait_for_a_neutron_that_is_away_or_slow(
         async with asyncio.timeout(30):
             assert await nova.evacuate(server, *clauses) is None
         assert nova.refused > refused, "with the same answer as ever"
-        assert await nova.used(cloud.segments[0]) == used
+        assert await nova.used(cloud.others[0]) == used
     cloud.neutron.is_slow = False
     assert await nova.evacuate(server, *clauses) is not None
 
