@@ -5,6 +5,7 @@ import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -13,6 +14,8 @@ from roost.platform.database import PASSFILE_WARNING, Connection, Database
 from roost.platform.errors import BadRequest, DatabaseRefused, DatabaseUnavailable, LockTimeout
 from roost.platform.timeouts import Timeouts
 from roost.platform.wakeup import Wakeups
+
+SRC = Path(__file__).parents[2] / "src"
 
 
 async def test_uuids_and_addresses_are_strings_in_both_directions(database: Database) -> None:
@@ -31,6 +34,28 @@ async def test_a_connection_in_the_moment_between_the_servers_last_words_and_its
     with pytest.raises(DatabaseUnavailable):
         async with getattr(database, scope)():
             raise asyncpg.InternalClientError("cannot switch to state 15; another operation (2) is in progress")
+
+
+async def test_asyncpg_need_not_ask_what_the_arrays_in_statements_are(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would at the first use of each, on every connection; `_introspect_types` is what asks."""
+    texts = [path.read_text() for path in SRC.rglob("store/*.py")]
+    kinds = sorted({kind for text in texts for kind in re.findall(r"::(\w+)\[\]", text)})
+    assert "uuid" in kinds
+    introspect, types_asked = asyncpg.Connection._introspect_types, []
+
+    async def ask(connection: Connection, type_ids: list[int], timeout_s: float | None) -> Any:
+        types_asked.extend(type_ids)
+        return await introspect(connection, type_ids, timeout_s)
+
+    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", ask)
+    database = await Database.open(dsn)
+    async with database.transaction() as tx:
+        for kind in kinds:
+            assert await tx.fetchval(f"SELECT $1::{kind}[]", []) == [], kind
+    await database.close()
+    assert types_asked == []
 
 
 async def cut(connection: Connection) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import structlog
+from asyncpg.introspection import INTRO_LOOKUP_TYPES
 
 from roost.platform.errors import (
     BadRequest,
@@ -69,6 +70,10 @@ PASSFILE_WARNING = "password file .* has group or world access"
 """asyncpg's; `open` says the same, if the password was needed."""
 warnings.filterwarnings("ignore", PASSFILE_WARNING)
 
+ARRAYS = ("bool", "inet", "int4", "int8", "json", "jsonb", "name", "timestamptz", "uuid", "xid8")
+_array_types: list[Any] = []
+"""What PostgreSQL says of these arrays. It is the same on every server, so a process asks once."""
+
 log = structlog.get_logger()
 
 
@@ -82,6 +87,16 @@ async def _prepare_connection(connection: Connection, *, timeouts: Timeouts) -> 
     # UUIDs and addresses are canonical lower-case strings everywhere in Roost; JSON columns hold encoded text.
     for type_name in ("uuid", "inet", "cidr"):
         await connection.set_type_codec(type_name, schema="pg_catalog", encoder=str, decoder=str, format="text")
+    await _describe_arrays(connection)
+
+
+async def _describe_arrays(connection: Connection) -> None:
+    """Tell asyncpg of the arrays in statements, which it would ask the server for at their first use, for 8 ms."""
+    if not _array_types:
+        names = [f"_{name}" for name in ARRAYS]
+        oids = await connection.fetchval("SELECT array_agg(oid) FROM pg_catalog.pg_type WHERE typname = ANY($1)", names)
+        _array_types.extend(await connection.fetch(INTRO_LOOKUP_TYPES, oids))
+    connection._protocol.get_settings().register_data_types(_array_types)
 
 
 async def _set(connection: Connection, settings: Mapping[str, str]) -> None:
