@@ -103,6 +103,8 @@ class Notifier:
         status, body = await self._call("GET", segment, "/aggregates")
         if status not in (200, 404):
             raise Dropped(body)
+        if status == 200 and not body["aggregates"]:
+            raise Dropped("list index out of range")
         if status == 200 and body["aggregates"][0] in self.nova.aggregates:
             aggregate = body["aggregates"][0]
             try:
