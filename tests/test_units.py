@@ -141,8 +141,8 @@ def wait_for(condition: Callable[[], Any], what: str) -> None:
 def write_files(folder: Path, dsn: str, port: int) -> None:
     """Write what an operator installs, as docs/howto/install.md says."""
     system, config, programs = (folder / name for name in ("run/units", "etc/roost", "opt/roost/bin"))
-    for made in (system, config, programs, folder / "etc/sysusers.d", folder / "etc/tmpfiles.d"):
-        made.mkdir(parents=True)
+    for directory in (system, config, programs, folder / "etc/sysusers.d", folder / "etc/tmpfiles.d"):
+        directory.mkdir(parents=True)
     for unit in [*ROOT.glob("deploy/*.service"), *ROOT.glob("deploy/*.timer")]:
         shutil.copy(unit, system)
     for kind in ("sysusers", "tmpfiles"):

@@ -95,7 +95,7 @@ async def _describe_arrays(connection: Connection) -> None:
     if not _array_types:
         names = [f"_{name}" for name in ARRAYS]
         oids = await connection.fetchval("SELECT array_agg(oid) FROM pg_catalog.pg_type WHERE typname = ANY($1)", names)
-        _array_types.extend(await connection.fetch(INTRO_LOOKUP_TYPES, oids))
+        _array_types[:] = await connection.fetch(INTRO_LOOKUP_TYPES, oids)  # two connections may ask at once
     connection._protocol.get_settings().register_data_types(_array_types)
 
 
