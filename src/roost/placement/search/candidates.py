@@ -72,7 +72,8 @@ def gather(index: Index, plan: Plan, *, limit: int, start: int = 0, depth_first:
     rows = _in_order(index, sole, start)
     columns = np.stack([pick[rows] for pick in picks])
     keep, seen = _once(index, columns)
-    columns, rows = columns[:, keep], rows[keep]
+    if not keep.all():  # copying the rows of all hosts would take as long as the rest of the search
+        columns, rows = columns[:, keep], rows[keep]
     if limit and columns.shape[1] >= limit:
         return Gathered(columns[:, :limit], rows[:limit], [])
     rest = limit - columns.shape[1] if limit else 0
@@ -169,12 +170,12 @@ def _once(index: Index, columns: I64) -> tuple[Mask, set[Chosen]]:
     """Mark the candidates but those of sharing providers alone that an earlier tree gave; and all of that kind."""
     shares = np.zeros(index.rows, np.bool_)
     shares[index.sharing().rows] = True
-    alone = shares[columns].all(axis=0)
+    alone = np.flatnonzero(shares[columns[0]])
+    for column in columns[1:]:
+        alone = alone[shares[column[alone]]]
     keep = np.ones(columns.shape[1], np.bool_)
-    if not alone.any():
-        return keep, set()
     seen: set[Chosen] = set()
-    for at in np.flatnonzero(alone).tolist():
+    for at in alone.tolist():
         chosen = tuple(columns[:, at].tolist())
         keep[at] = chosen not in seen
         seen.add(chosen)
