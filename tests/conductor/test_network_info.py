@@ -53,6 +53,17 @@ async def test_what_was_emptied_is_rebuilt_from_the_ports(world: World, version:
     await world.settled()
 
 
+async def test_what_a_build_wrote_is_what_the_ports_say(world: World) -> None:
+    network = await world.routed(rack1="10.1.0.0/28")
+    users = await create_port(world.networks, PortRequest(network_id=network.id, project_id=PROJECT))
+    await world.boot(network.id, count=2)
+    await world.boot(network.id, port_id=users.id)
+    await world.conduct()
+    told_to_hosts = await infos(world)
+    await world.run()
+    assert await infos(world) == told_to_hosts  # nothing was to be written once more
+
+
 async def test_a_round_goes_on_behind_the_last_one_and_begins_anew(world: World) -> None:
     network = await world.routed(rack1="10.1.0.0/28")
     await world.boot(network.id, count=5)

@@ -184,6 +184,7 @@ def _information(
     work = build.work
     is_of_nic = any(nic.port_id_of(work.server_id) == port.id for nic in work.spec.nics)
     maker = work.stages.port_maker if is_of_nic else "roost"
+    segment_claimed = work.placed.providers_by_port.get(port.id) if bound and work.placed else None
     return ServerPort(
         port_id=None if port.pools else port.id,
         tag=port.tag,
@@ -192,7 +193,7 @@ def _information(
         mac_address=port.mac_address,
         addresses=port.addresses if bound is None else bound.addresses,
         preserve_on_delete=port.preserve_on_delete,
-        segment=port.provider_uuid,
+        segment=segment_claimed or port.provider_uuid,
         created_by="user" if port.preserve_on_delete else maker,
         binding="bound" if bound else "none" if port.revision == 0 else "unbound",
         revision=bound.revision if bound else port.revision,
