@@ -50,11 +50,8 @@ WHERE g.host = ANY($1::text[]) AND g.reported IS DISTINCT FROM g.desired
   AND (g.agent_id IS NULL OR g.agent_id = $7) AND NOT (g.desired <> 'absent' AND g.lost_at IS NOT NULL)
   AND (g.desired = 'absent' OR NOT EXISTS (
     SELECT FROM compute.guest f WHERE f.host = g.host AND f.fenced AND (f.agent_id IS NULL OR f.agent_id = $7)))
-  AND NOT EXISTS (
-    SELECT FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[], $8::boolean[])
-        AS b (server_id, host, attempt, desired, hurry)
-    WHERE b.server_id = g.server_id AND b.host = g.host AND b.attempt = g.attempt AND b.desired = g.desired
-        AND b.hurry = g.hurry)
+  AND (g.server_id, g.host, g.attempt, g.desired, g.hurry) NOT IN (
+    SELECT * FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[], $8::boolean[]))
 ORDER BY g.created_at, g.server_id
 LIMIT $6
 """
