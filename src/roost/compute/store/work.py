@@ -245,16 +245,15 @@ async def list_launches(tx: Connection, server_ids: Sequence[str]) -> dict[str, 
 
 
 GET_SERVER_STATES = """-- compute.get_server_states
-SELECT id, coalesce(status <> 'BUILD' AND (status <> 'ERROR' OR placed), false) OR (status IS NOT NULL AND unfinished)
-    OR guest
-    AS claiming, unfinished
-FROM (
-    SELECT asked.id, (SELECT s.status FROM compute.server s WHERE s.id = asked.id) AS status,
-        (SELECT s.host IS NOT NULL FROM compute.server s WHERE s.id = asked.id) AS placed,
-        EXISTS (SELECT FROM compute.work w WHERE w.server_id = asked.id) AS unfinished,
-        EXISTS (SELECT FROM compute.guest g WHERE g.server_id = asked.id AND NOT g.fenced) AS guest
-    FROM unnest($1::uuid[]) AS asked (id)
-) AS seen WHERE status IS NOT NULL OR unfinished OR guest
+SELECT asked.id, coalesce(s.status <> 'BUILD' AND (s.status <> 'ERROR' OR s.host IS NOT NULL), false)
+    OR (s.id IS NOT NULL AND w.server_id IS NOT NULL) OR guests.any AS claiming, w.server_id IS NOT NULL AS unfinished
+FROM unnest($1::uuid[]) AS asked (id)
+LEFT JOIN compute.server s ON s.id = asked.id
+LEFT JOIN compute.work w ON w.server_id = asked.id
+CROSS JOIN LATERAL (
+    SELECT EXISTS (SELECT FROM compute.guest g WHERE g.server_id = asked.id AND NOT g.fenced) AS any
+) AS guests
+WHERE s.id IS NOT NULL OR w.server_id IS NOT NULL OR guests.any
 """
 
 
