@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 from msgspec import Struct
@@ -25,7 +26,12 @@ class Nic(Struct, frozen=True, kw_only=True):
 
     def port_id_of(self, server_id: str) -> str:
         """Return the user's port, or the derived id of Roost's own: the same for the same server and NIC, always."""
-        return self.port_id or str(uuid.uuid5(uuid.UUID(server_id), self.tag))
+        return self.port_id or _derive_port_id(server_id, self.tag)
+
+
+@lru_cache(maxsize=1 << 14)  # each stage of a boot asks again
+def _derive_port_id(server_id: str, tag: str) -> str:
+    return str(uuid.uuid5(uuid.UUID(server_id), tag))
 
 
 class ServerNics(Struct, frozen=True, kw_only=True):

@@ -122,6 +122,7 @@ def contains(ranges: Iterable[AddressRange], address: int) -> bool:
     return any(item.first <= address <= item.last for item in ranges)
 
 
+@lru_cache(maxsize=1 << 14)
 def parse(text: str) -> int:
     """An address as a whole number; an IPv6 one is above IPV4_MAX. Raises InvalidInput."""
     try:

@@ -6,6 +6,7 @@ a pool of a flat network by the hosts of its cell.
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from roost.network.model.networks import FLAT_NAME, PLAIN_NAME, Host, ProviderSource
 from roost.seams.compute import HostAggregateState
@@ -78,5 +79,6 @@ def aggregates_by_host(hosts: Iterable[Host], sources: Sequence[ProviderSource])
     }
 
 
+@lru_cache(maxsize=1 << 14)
 def _derived(name: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, name))
