@@ -8,6 +8,7 @@ Source: Placement API 1.39, GET /allocation_candidates, and its guide "Modeling 
 """
 
 from collections.abc import Container, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -84,7 +85,8 @@ def gather(index: Index, plan: Plan, *, limit: int, start: int = 0, depth_first:
 def to_candidates(index: Index, query: CandidateQuery, plan: Plan, gathered: Gathered) -> Candidates:
     """Return the candidates by UUIDs, with what their providers have. Cost: some steps for each candidate."""
     matches = gathered.all()
-    candidates = tuple(_candidate(index, query, plan, match) for match in matches)
+    patterns: dict[Chosen, _Pattern] = {}
+    candidates = tuple(_candidate(index, query, plan, match, patterns) for match in matches)
     rows = dict.fromkeys(row for match in matches for row in match.rows)
     return Candidates(candidates, {index.uuids[row]: summarize(index, row) for row in rows})
 
@@ -119,13 +121,27 @@ def summarize(index: Index, row: int) -> ProviderSummary:
     )
 
 
-def _candidate(index: Index, query: CandidateQuery, plan: Plan, match: CandidateRows) -> Candidate:
-    uuids = index.uuids
-    by_suffix = rows_by_suffix(plan, match.rows)
+class _Pattern(NamedTuple):
+    """What candidates have in common of which the same slots have the same provider; numbers: of their slots."""
+
+    numbers_by_suffix: dict[str, tuple[int, ...]]
+    amounts_by_number: dict[int, dict[str, int]]
+
+
+def _candidate(
+    index: Index, query: CandidateQuery, plan: Plan, match: CandidateRows, patterns: dict[Chosen, _Pattern]
+) -> Candidate:
+    firsts = tuple(map(match.rows.index, match.rows))
+    pattern = patterns.get(firsts)
+    if pattern is None:
+        by_suffix = rows_by_suffix(plan, firsts)
+        numbers = {group.suffix: by_suffix.get(group.suffix, ()) for group in query.groups}
+        pattern = patterns[firsts] = _Pattern(numbers, amounts_of(plan, firsts))
+    uuids = [index.uuids[row] for row in match.rows]
     return Candidate(
-        uuids[match.root],
-        {group.suffix: tuple(uuids[row] for row in by_suffix.get(group.suffix, ())) for group in query.groups},
-        {uuids[row]: taken for row, taken in amounts_of(plan, match.rows).items()},
+        index.uuids[match.root],
+        {suffix: tuple([uuids[n] for n in numbers]) for suffix, numbers in pattern.numbers_by_suffix.items()},
+        {uuids[n]: amounts for n, amounts in pattern.amounts_by_number.items()},
     )
 
 
