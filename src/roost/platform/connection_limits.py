@@ -166,7 +166,9 @@ class ConnectionLimits:
         while True:
             begun_s = time.monotonic()
             try:
-                closed = await asyncio.to_thread(self._look, frozenset(self._answering))
+                closed = 0
+                if not self._are_few():
+                    closed = await asyncio.to_thread(self._look, frozenset(self._answering))
             except Exception:
                 log.exception("the connections could not be looked at")
                 closed = 0
@@ -184,6 +186,10 @@ class ConnectionLimits:
             closed=closed, refused=busy_count, connections_max=self._most,
             connections_per_address_max=self._settings.connections_per_address_max,
         )  # fmt: skip
+
+    def _are_few(self) -> bool:
+        """Return whether Linux, since 6.2, says at once that there are too few for any to be closed."""
+        return not self._settings.connections_per_address_max and 0 < _stat_descriptors() <= self._most
 
     def _look(self, answering: Collection[Peer]) -> int:
         """Close the surplus; how many that were."""
@@ -266,7 +272,11 @@ def _socket(descriptor: int) -> Iterator[socket.socket | None]:
 
 def _count_descriptors() -> int:
     """Return how many there are; Linux 6.2 and later say it at once."""
-    return os.stat("/proc/self/fd").st_size or len(_list_descriptors())
+    return _stat_descriptors() or len(_list_descriptors())
+
+
+def _stat_descriptors() -> int:
+    return os.stat("/proc/self/fd").st_size
 
 
 def _list_descriptors() -> list[int]:
