@@ -42,6 +42,18 @@ Read = Callable[[ListQuery], Awaitable[tuple[list[ListRow], list[D]]]]
 """Reads a page: its rows, and the documents of those that are still there, both in order."""
 
 
+def page_reader(
+    context: Networks, page: Callable[[Networks, ListQuery], Awaitable[list[tuple[ListRow, T]]]], show: Callable[[T], D]
+) -> Read[D]:
+    """Return what reads pages of a kind in one statement. show: as a document."""
+
+    async def read(query: ListQuery) -> tuple[list[ListRow], list[D]]:
+        items = await page(context, query)
+        return [row for row, _ in items], [show(item) for _, item in items]
+
+    return read
+
+
 def reader(
     context: Networks, kind: ListKind, find: Callable[[Sequence[str]], Awaitable[Sequence[T]]], show: Callable[[T], D]
 ) -> Read[D]:

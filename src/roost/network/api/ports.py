@@ -24,6 +24,7 @@ PORT = Resource(
     document=PortDocument,
     missing=PortNotFound,
     find=_find,
+    page=service.list_page,
     show=documents.port,
     defaults={"get": SEEN_PORT, "create": OWN, "update": OWN, "delete": OWN_OR_NETWORK},
 )

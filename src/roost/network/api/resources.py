@@ -15,7 +15,7 @@ from roost.network.api import listing
 from roost.network.api.access import owned
 from roost.network.api.documents import Document, attributes, booleans
 from roost.network.api.protocol import path_id, revision
-from roost.network.model.networks import Kind
+from roost.network.model.networks import Kind, ListQuery, ListRow
 from roost.network.service import Networks, lists
 from roost.platform.errors import BadRequest, NotFound
 from roost.platform.http import json_response, read_bytes, read_json, replace_body
@@ -43,8 +43,8 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
     """One kind of what the API shows.
 
     one, many: as in paths, envelopes and names of rules. missing: the error for an id that nothing has. find: those of
-    the ids that there are. show: as a document. defaults: of the policy rules, by their verbs. more_flags: filters of a
-    list by true or false that are no attributes.
+    the ids that there are. page: a page in one statement, where it is asked for often. show: as a document. defaults:
+    of the policy rules, by their verbs. more_flags: filters of a list by true or false that are no attributes.
     """
 
     one: Kind
@@ -55,6 +55,7 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
     show: Callable[[T], Document]
     defaults: Mapping[str, str]
     more_flags: frozenset[str] = frozenset()
+    page: Callable[[Networks, ListQuery], Awaitable[list[tuple[ListRow, T]]]] | None = None
 
     @property
     def title(self) -> str:
@@ -122,7 +123,10 @@ class Resource(Struct, Generic[T], frozen=True, kw_only=True):
         }
 
     def _list_operation(self, context: Networks) -> Operation:
-        read = listing.reader(context, self.one, partial(self.find, context), self.show)
+        if self.page is None:
+            read = listing.reader(context, self.one, partial(self.find, context), self.show)
+        else:
+            read = listing.page_reader(context, self.page, self.show)
 
         async def endpoint(request: Request) -> Response:
             return await listing.answer(request, self.one, self.many, self.document, read, flags=self.more_flags)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from roost.network.errors import MacAddressInUse, PortNotFound
+from roost.network.model.networks import ListQuery, ListRow
 from roost.network.model.ports import Port, PortChanges, PortFilter, PortRequest
 from roost.network.rules.revisions import refuse_other_revision
 from roost.network.service import Networks, creation, notices, port_updates, quotas, releases
@@ -14,8 +15,14 @@ from roost.platform.crash import crash_point
 
 async def list_ports(networks: Networks, wanted: PortFilter) -> list[Port]:
     """Ports with their addresses, by id."""
-    async with networks.database.transaction(snapshot=True) as tx:
-        return await port_rows.list_ports(tx, wanted)
+    async with networks.database.connection() as connection:
+        return await port_rows.list_ports(connection, wanted)
+
+
+async def list_page(networks: Networks, query: ListQuery) -> list[tuple[ListRow, Port]]:
+    """A page of ports as clients ask for it, with their addresses: clients do so more often than for anything else."""
+    async with networks.database.connection() as connection:
+        return await port_rows.list_page(connection, query)
 
 
 async def get_port(networks: Networks, port_id: str) -> Port:

@@ -11,11 +11,16 @@ from roost.network.model.ports import Address, FreeChange, Given
 from roost.network.rules import addressing
 from roost.platform.database import Connection
 
-LIST_ADDRESSES = """
--- network.list_addresses
+_ADDRESSES = """
 SELECT a.subnet_id, a.address, a.port_id, a.in_pool, a.claimed, a.assigned_for, s.provider_uuid
 FROM network.address a JOIN network.subnet s ON s.id = a.subnet_id
-WHERE a.port_id = ANY($1::uuid[])
+"""
+LIST_OF_ONE = f"{_ADDRESSES} WHERE a.port_id = o.id"
+"""Of a row `o` of network.port."""
+
+LIST_ADDRESSES = f"""
+-- network.list_addresses
+{_ADDRESSES} WHERE a.port_id = ANY($1::uuid[])
 ORDER BY a.port_id, a.address
 """
 

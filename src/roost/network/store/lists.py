@@ -229,8 +229,25 @@ async def list_rows(tx: Connection, kind: ListKind, query: ListQuery) -> list[Li
     return rows[::-1] if query.reverse else rows
 
 
-def compose(kind: ListKind, query: ListQuery) -> tuple[str, list[Any]]:
-    """Return the statement of a page, which is read from its end where the query goes backwards; and its arguments."""
+async def list_rows_with(
+    tx: Connection, kind: ListKind, query: ListQuery, columns: Sequence[str]
+) -> list[tuple[ListRow, dict[str, Any]]]:
+    """Return a page with further columns of each row `o`, by their names."""
+    statement, arguments = compose(kind, query, columns)
+    names = [column.rpartition(" AS ")[2] for column in columns]
+    rows = []
+    for row in await tx.fetch(statement, *arguments):
+        values = tuple(row)
+        fields = dict(zip(names, values[-len(names) :], strict=True))
+        rows.append((ListRow(values[0], values[1 : -len(names)]), fields))
+    return rows[::-1] if query.reverse else rows
+
+
+def compose(kind: ListKind, query: ListQuery, columns: Sequence[str] = ()) -> tuple[str, list[Any]]:
+    """Return the statement of a page, which is read from its end where the query goes backwards; and its arguments.
+
+    columns: what is read besides, of the row `o`.
+    """
     arguments: list[Any] = []
 
     def place(value: Any) -> str:
@@ -256,7 +273,7 @@ def compose(kind: ListKind, query: ListQuery) -> tuple[str, list[Any]]:
     identity = COLUMNS[kind][KEYS.get(kind, "id")].expression
     limit = "" if query.limit is None else f"LIMIT {place(query.limit)}"
     statement = f"""-- network.list_{kind}_rows
-SELECT {identity}, {", ".join(key for key, _ in keys)} FROM network.{TABLES.get(kind, kind)} o
+SELECT {", ".join([identity, *(key for key, _ in keys), *columns])} FROM network.{TABLES.get(kind, kind)} o
 WHERE {" AND ".join(conditions)}
 ORDER BY {order} {limit}"""  # noqa: S608 - names of columns and places of arguments
     return statement, arguments

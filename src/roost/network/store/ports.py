@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from roost.network.model.networks import ListQuery, ListRow
 from roost.network.model.ports import (
     VIF_TYPE_UNBOUND,
     Address,
@@ -15,14 +16,20 @@ from roost.network.model.ports import (
     PortOrigin,
     Reserved,
 )
-from roost.network.store import addresses
+from roost.network.store import addresses, lists
 from roost.platform.database import Connection
 
-_PORT = """
-    id, network_id, project_id, name, description, mac_address, admin_state_up, device_id, device_owner,
-    ip_allocation, host, vnic_type, binding_profile, vif_type, made_for, reserved_from, tags,
-    revision, created_at, updated_at, nic_tag
-"""
+_COLUMNS = (
+    *("id", "network_id", "project_id", "name", "description", "mac_address", "admin_state_up", "device_id"),
+    *("device_owner", "ip_allocation", "host", "vnic_type", "binding_profile", "vif_type", "made_for"),
+    *("reserved_from", "tags", "revision", "created_at", "updated_at", "nic_tag"),
+)
+_PORT = ", ".join(_COLUMNS)
+# In one statement, so that every reader sees ports and addresses as of one instant.
+_WITH_ADDRESSES = (
+    *_COLUMNS,
+    f"(SELECT json_agg(held ORDER BY held.address) FROM ({addresses.LIST_OF_ONE}) AS held) AS addresses",  # noqa: S608
+)
 
 LOCK_PORTS = f"""
 -- network.lock_ports
@@ -50,7 +57,7 @@ async def lock_server_ports(tx: Connection, ids: Sequence[str], server_ids: Sequ
 
 LIST_PORTS = f"""
 -- network.list_ports
-SELECT {_PORT} FROM network.port p
+SELECT {", ".join(_WITH_ADDRESSES)} FROM network.port o
 WHERE ($1::uuid[] IS NULL OR id = ANY($1))
     AND ($2::uuid[] IS NULL OR network_id = ANY($2))
     AND ($3::text[] IS NULL OR device_id = ANY($3))
@@ -62,8 +69,16 @@ ORDER BY id
 async def list_ports(tx: Connection, wanted: PortFilter) -> list[Port]:
     """Ports with their addresses, by id."""
     rows = await tx.fetch(LIST_PORTS, wanted.ids, wanted.network_ids, wanted.device_ids, wanted.hidden)
-    return list((await _with_addresses(tx, rows)).values())
+    return [_port(row, _addresses.decode(row["addresses"] or "[]")) for row in rows]
 
+
+async def list_page(tx: Connection, query: ListQuery) -> list[tuple[ListRow, Port]]:
+    """A page of ports as clients ask for it, with their addresses."""
+    rows = await lists.list_rows_with(tx, "port", query, _WITH_ADDRESSES)
+    return [(row, _port(fields, _addresses.decode(fields["addresses"] or "[]"))) for row, fields in rows]
+
+
+_addresses = msgspec.json.Decoder(tuple[Address, ...])
 
 INSERT_MADE = """
 -- network.insert_made_ports
@@ -305,7 +320,7 @@ def _port(row: Any, held: tuple[Address, ...]) -> Port:
     if fields["reserved_from"] is not None:
         fields["reserved_from"] = msgspec.json.decode(fields["reserved_from"], type=PortOrigin)
     fields["tags"] = tuple(fields["tags"])
-    return Port(**fields, addresses=held)
+    return Port(**{**fields, "addresses": held})
 
 
 def _encode(origin: PortOrigin) -> str:
