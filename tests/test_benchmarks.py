@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from benchmarks.__main__ import run
+from benchmarks.beside import Compared
 from benchmarks.placement import claims, implied, rows, servers
 from benchmarks.placement.alone import Size, World, measure_loaded
 from benchmarks.placement.cloud import Cloud
@@ -34,6 +35,18 @@ def test_a_promise_is_held_against_the_median() -> None:
     assert [floor.holds(299.0), floor.holds(300.0)] == [False, True]
     assert [ceiling.holds(1.99), ceiling.holds(2.0)] == [True, False]
     assert [floor.promise, ceiling.promise] == [">= 300", "< 2"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "here", "there", "speed"),
+    [
+        pytest.param("servers/s", [300, 100, 200], [100, 100, 900], 2.0, id="more in a second is faster"),
+        pytest.param("ms", [2.0], [1.0], 0.5, id="more milliseconds are slower"),
+        pytest.param("times", [1.0], [2.0], 2.0, id="fewer times as long are faster"),
+    ],
+)
+def test_versions_are_compared_by_their_medians(unit: str, here: list[float], there: list[float], speed: float) -> None:
+    assert Compared("row", unit, here, there).speed == speed
 
 
 CLOUD, EFFORT = Cloud(40), Effort(rounds=2, seconds=0.05, claim_s=0.5, settle_s=0)
