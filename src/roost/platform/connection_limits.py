@@ -166,9 +166,7 @@ class ConnectionLimits:
         while True:
             begun_s = time.monotonic()
             try:
-                closed = 0
-                if not self._are_few():
-                    closed = await asyncio.to_thread(self._look, frozenset(self._answering))
+                closed = 0 if self._are_few() else await asyncio.to_thread(self._look, frozenset(self._answering))
             except Exception:
                 log.exception("the connections could not be looked at")
                 closed = 0

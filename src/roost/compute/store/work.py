@@ -246,14 +246,15 @@ async def list_launches(tx: Connection, server_ids: Sequence[str]) -> dict[str, 
 
 GET_SERVER_STATES = """-- compute.get_server_states
 SELECT asked.id, coalesce(s.status <> 'BUILD' AND (s.status <> 'ERROR' OR s.host IS NOT NULL), false)
-    OR (s.id IS NOT NULL AND w.server_id IS NOT NULL) OR guests.any AS claiming, w.server_id IS NOT NULL AS unfinished
+    OR (s.id IS NOT NULL AND w.server_id IS NOT NULL) OR guests.remain AS claiming,
+    w.server_id IS NOT NULL AS unfinished
 FROM unnest($1::uuid[]) AS asked (id)
 LEFT JOIN compute.server s ON s.id = asked.id
 LEFT JOIN compute.work w ON w.server_id = asked.id
 CROSS JOIN LATERAL (
-    SELECT EXISTS (SELECT FROM compute.guest g WHERE g.server_id = asked.id AND NOT g.fenced) AS any
+    SELECT EXISTS (SELECT FROM compute.guest g WHERE g.server_id = asked.id AND NOT g.fenced) AS remain
 ) AS guests
-WHERE s.id IS NOT NULL OR w.server_id IS NOT NULL OR guests.any
+WHERE s.id IS NOT NULL OR w.server_id IS NOT NULL OR guests.remain
 """
 
 

@@ -224,22 +224,19 @@ VISIBLE: Mapping[ListKind, str] = {
 
 async def list_rows(tx: Connection, kind: ListKind, query: ListQuery) -> list[ListRow]:
     """Return a page, in the order in which it is shown."""
-    statement, arguments = compose(kind, query)
-    rows = [ListRow(row[0], tuple(row)[1:]) for row in await tx.fetch(statement, *arguments)]
-    return rows[::-1] if query.reverse else rows
+    return [row for row, _ in await list_rows_with(tx, kind, query, ())]
 
 
 async def list_rows_with(
     tx: Connection, kind: ListKind, query: ListQuery, columns: Sequence[str]
-) -> list[tuple[ListRow, dict[str, Any]]]:
-    """Return a page with further columns of each row `o`, by their names."""
+) -> list[tuple[ListRow, tuple[Any, ...]]]:
+    """Return a page, each row with the values of further columns of `o`, in their order."""
     statement, arguments = compose(kind, query, columns)
-    names = [column.rpartition(" AS ")[2] for column in columns]
     rows = []
     for row in await tx.fetch(statement, *arguments):
-        values = tuple(row)
-        fields = dict(zip(names, values[-len(names) :], strict=True))
-        rows.append((ListRow(values[0], values[1 : -len(names)]), fields))
+        identity, *values = row
+        count = len(values) - len(columns)
+        rows.append((ListRow(identity, tuple(values[:count])), tuple(values[count:])))
     return rows[::-1] if query.reverse else rows
 
 

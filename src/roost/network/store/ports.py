@@ -26,10 +26,9 @@ _COLUMNS = (
 )
 _PORT = ", ".join(_COLUMNS)
 # In one statement, so that every reader sees ports and addresses as of one instant.
-_WITH_ADDRESSES = (
-    *_COLUMNS,
-    f"(SELECT json_agg(held ORDER BY held.address) FROM ({addresses.LIST_OF_ONE}) AS held) AS addresses",  # noqa: S608
-)
+_ADDRESSES = f"""coalesce(
+    (SELECT json_agg(held ORDER BY held.address) FROM ({addresses.LIST_OF_ONE}) AS held), '[]') AS addresses
+"""  # noqa: S608 - only a constant of addresses.py
 
 LOCK_PORTS = f"""
 -- network.lock_ports
@@ -57,7 +56,7 @@ async def lock_server_ports(tx: Connection, ids: Sequence[str], server_ids: Sequ
 
 LIST_PORTS = f"""
 -- network.list_ports
-SELECT {", ".join(_WITH_ADDRESSES)} FROM network.port o
+SELECT {_PORT}, {_ADDRESSES} FROM network.port o
 WHERE ($1::uuid[] IS NULL OR id = ANY($1))
     AND ($2::uuid[] IS NULL OR network_id = ANY($2))
     AND ($3::text[] IS NULL OR device_id = ANY($3))
@@ -69,13 +68,13 @@ ORDER BY id
 async def list_ports(tx: Connection, wanted: PortFilter) -> list[Port]:
     """Ports with their addresses, by id."""
     rows = await tx.fetch(LIST_PORTS, wanted.ids, wanted.network_ids, wanted.device_ids, wanted.hidden)
-    return [_port(row, _addresses.decode(row["addresses"] or "[]")) for row in rows]
+    return [_port(row, _addresses.decode(row["addresses"])) for row in rows]
 
 
 async def list_page(tx: Connection, query: ListQuery) -> list[tuple[ListRow, Port]]:
     """A page of ports as clients ask for it, with their addresses."""
-    rows = await lists.list_rows_with(tx, "port", query, _WITH_ADDRESSES)
-    return [(row, _port(fields, _addresses.decode(fields["addresses"] or "[]"))) for row, fields in rows]
+    rows = await lists.list_rows_with(tx, "port", query, (*_COLUMNS, _ADDRESSES))
+    return [(row, _port(zip(_COLUMNS, values, strict=True), _addresses.decode(held))) for row, (*values, held) in rows]
 
 
 _addresses = msgspec.json.Decoder(tuple[Address, ...])
