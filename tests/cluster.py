@@ -19,8 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests import launching
 from tests.cli.upstream import upstream_running
 from tests.invariants import assert_books_agree, list_problems
+from tests.launching import AT_END
 from tests.memory import roomy_memory
 from tests.placements import ADMIN_TOKEN, ARRANGEMENT, Arrangement, copy_records
 from tests.postgres_servers import PG_BIN
@@ -36,6 +38,7 @@ from roost.platform.postgres import PrivatePostgres
 
 ROOST = [sys.executable, "-c", "from roost.cli.entry import run_roost; run_roost()"]
 PATH = os.pathsep.join([str(Path(__file__).parents[1] / "src"), str(Path(__file__).parents[1])])
+Process = launching.Process | subprocess.Popen[str]
 SETTLE_TIMEOUT_S = 60.0
 RECONCILED_S = 10.0
 """Several rounds of the reconcilers with the times of QUICK, and far fewer than an audit's."""
@@ -73,7 +76,7 @@ class Cluster:
         self._ends = contextlib.ExitStack()
         self.data_dir = directory / "data"
         self.url = ""
-        self.processes: list[subprocess.Popen[str]] = []
+        self.processes: list[Process] = []
         self._agents = 0
         self._spawned = 0
         self._hosts: set[str] = set()
@@ -90,28 +93,34 @@ class Cluster:
         environment: Mapping[str, str] | None = None,
         directory: Path | None = None,
         on_machine: str | None = None,
-    ) -> subprocess.Popen[str]:
+    ) -> Process:
         """A `roost` process, in that directory. Its log goes to a file of the cluster's directory.
 
         on_machine: the network namespace that it runs in.
         """
         self._spawned += 1
         log = (self.directory / f"{arguments[0]}-{self._spawned}.log").open("w")
-        process = subprocess.Popen(
-            [*(("ip", "netns", "exec", on_machine) if on_machine else ()), *ROOST, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            cwd=directory,
-            env={
-                **os.environ,
-                "PYTHONPATH": PATH,
-                "ROOST_PG_TEMPLATE": _template(),
-                **self.environment,
-                **(environment or {}),
-            },
-        )
-        log.close()
+        variables = {
+            **os.environ,
+            "PYTHONPATH": PATH,
+            "ROOST_PG_TEMPLATE": _template(),
+            **self.environment,
+            **(environment or {}),
+        }
+        process: Process
+        with log:
+            if on_machine:
+                command = ["ip", "netns", "exec", on_machine, *ROOST, *arguments]
+                process = subprocess.Popen(
+                    command,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    cwd=directory,
+                    env=variables,
+                )
+            else:
+                process = launching.start(*arguments, environment=variables, stderr=log, directory=directory)
         self._log_by_pid[process.pid] = Path(log.name)
         self.processes.append(process)
         return process
@@ -155,7 +164,7 @@ class Cluster:
 
     def agent(
         self, *options: str, environment: Mapping[str, str] | None = None, state: str = "", wait: bool = True
-    ) -> subprocess.Popen[str]:
+    ) -> Process:
         """`roost agent` for every declared host, with guests in a directory of its own or in `state`.
 
         wait: until the hosts that were loaded, or those of the options, are up.
@@ -186,9 +195,7 @@ class Cluster:
 
     def run(self, *arguments: str) -> str:
         """A `roost` command that comes to an end, and must end well."""
-        done = subprocess.run(
-            [*ROOST, *arguments], capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": PATH}
-        )
+        done = launching.run(*arguments)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -221,11 +228,11 @@ class Cluster:
         """Whether a process that was not stopped since has these words in its log."""
         return any(words in self.log_of(process) for process in self.processes)
 
-    def log_of(self, process: subprocess.Popen[str]) -> str:
+    def log_of(self, process: Process) -> str:
         """What a process has in its log."""
         return self._log_by_pid[process.pid].read_text()
 
-    def stop(self, process: subprocess.Popen[str], number: int = signal.SIGTERM) -> None:
+    def stop(self, process: Process, number: int = signal.SIGTERM) -> None:
         """End a process that was started here."""
         process.send_signal(number)
         process.wait(30)
@@ -243,16 +250,10 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe:
-                    with contextlib.suppress(BrokenPipeError):
-                        pipe.close()
+            if process.stdout:
+                process.stdout.close()
         self.processes.clear()
         self._ends.close()
-
-
-AT_END: list[Callable[[], None]] = []
-"""What is done when the tests of this process are over; a worker of pytest-xdist ends without `atexit`."""
 
 
 @functools.cache

@@ -59,8 +59,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Remove what clusters began as copies of."""
-    if made := sys.modules.get("tests.cluster"):
+    """End what many tests shared."""
+    if made := sys.modules.get("tests.launching"):
         for end in made.AT_END:
             end()
 

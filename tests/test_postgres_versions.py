@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cluster import ROOST
+from tests import launching
 from tests.postgres_servers import PG_BIN, find_bin
 
 from roost.platform.postgres import OLDEST_MAJOR, PostgresError, PrivatePostgres
@@ -77,13 +77,7 @@ def test_roost_runs_on_every_version_that_the_documents_name(major: int, program
 
 def serve(*options: str) -> "subprocess.CompletedProcess[str]":
     """Run a `roost serve` that comes to an end by itself."""
-    return subprocess.run(
-        [*ROOST, "serve", "--listen=127.0.0.1:0", *options],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    return launching.run("serve", "--listen=127.0.0.1:0", *options)
 
 
 def test_a_private_postgresql_that_is_too_old_is_refused_in_a_sentence(programs: Path, data_dir: Path) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
@@ -11,7 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.cluster import ROOST, Cluster, cluster, until
+from tests import launching
+from tests.cluster import Cluster, cluster, until
 from tests.platform import asgi
 from tests.platform.asgi import say_who
 from tests.platform.fake_keystone import DOMAIN, FakeKeystone, Today
@@ -147,10 +147,8 @@ async def test_load_takes_a_token_or_the_variables_of_a_cloud(keystone: FakeKeys
 
         async def load(*arguments: str, **variables: str) -> tuple[int, str]:
             """(exit status, what it said) of a load of three racks."""
-            done = await asyncio.to_thread(
-                subprocess.run, [*ROOST, "load", str(cloud_file), "--api", made.url, *arguments],
-                capture_output=True, text=True, timeout=60, env={**ENVIRONMENT, **variables},
-            )  # fmt: skip
+            words = ("load", str(cloud_file), "--api", made.url, *arguments)
+            done = await asyncio.to_thread(launching.run, *words, environment={**ENVIRONMENT, **variables})
             return done.returncode, done.stdout or done.stderr
 
         status, said = await load()
@@ -189,10 +187,8 @@ def test_a_mistake_ends_it_with_one_sentence(
     tmp_path: Path, arguments: tuple[str, ...], status: int, said: str
 ) -> None:
     (tmp_path / "broken.yaml").write_text("{")
-    done = subprocess.run(
-        [*ROOST, "serve", "placement", "--listen", "127.0.0.1:0", *arguments],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, env={**ENVIRONMENT, "COLUMNS": "200"},
-    )  # fmt: skip
+    words = ("serve", "placement", "--listen", "127.0.0.1:0", *arguments)
+    done = launching.run(*words, directory=tmp_path, environment={**ENVIRONMENT, "COLUMNS": "200"})
     assert done.returncode == status
     assert said in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
@@ -200,10 +196,8 @@ def test_a_mistake_ends_it_with_one_sentence(
 
 def test_a_policy_file_is_checked_for_every_service_before_anything_is_made(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text('"create_network": "rule:nosuch_rule"\n')
-    done = subprocess.run(
-        [*ROOST, "serve", "all", "--listen", "127.0.0.1:0", "--auth", "noauth2", "--policy", "policy.yaml"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, env=ENVIRONMENT,
-    )  # fmt: skip
+    words = ("serve", "all", "--listen", "127.0.0.1:0", "--auth", "noauth2", "--policy", "policy.yaml")
+    done = launching.run(*words, directory=tmp_path)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.endswith("create_network refers to rule:nosuch_rule, which neither the file nor Roost defines for it")

@@ -1,13 +1,11 @@
 """`roost-manage sync_placement_aggregates` and `set_allocation_ratio`, as an operator runs them."""
 
-import os
 import subprocess
-import sys
-from pathlib import Path
 
 import msgspec
 import pytest
 from tests.conductor.world import World
+from tests.launching import run_manage
 
 from roost.compute.service import aggregates as listing
 from roost.compute.service import hosts as hosts_service
@@ -15,14 +13,9 @@ from roost.compute.service import operator_aggregates as aggregates
 from roost.platform.database import Database
 from roost.seams.placement import ProviderState
 
-MANAGE = [sys.executable, "-c", "from roost.cli.manage import main; main()"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
-
 
 def run(dsn: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*MANAGE, *words, "--database", dsn], capture_output=True, text=True, env=ENVIRONMENT, timeout=120, check=False
-    )
+    return run_manage(*words, "--database", dsn)
 
 
 @pytest.fixture

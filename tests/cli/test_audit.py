@@ -2,10 +2,7 @@
 
 import asyncio
 import io
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +12,7 @@ import pytest
 from rich.console import Console
 from tests.cli.drifts import DRIFTS, HOLD, NOBODY, Books
 from tests.invariants import assert_books_agree
+from tests.launching import run_manage
 from tests.network.cloud import PROJECT
 
 from roost.cli.managing.audit_report import KINDS, print_outcome
@@ -28,9 +26,6 @@ from roost.network.service.reconciler import reconcile_once
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
 from roost.platform.database import Database
 from roost.platform.drift import Drift, RepairedBy
-
-MANAGE = [sys.executable, "-c", "from roost.cli.manage import main; main()"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
 
 
 @pytest.fixture
@@ -263,9 +258,7 @@ def test_more_repaired_than_was_found_is_explained(repaired: str, said: str) -> 
 
 
 def manage(*arguments: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [*MANAGE, "audit", *arguments], capture_output=True, text=True, env=ENVIRONMENT, timeout=60
-    )  # fmt: skip
+    done = run_manage("audit", *arguments)
     return done.returncode, done.stdout, done.stderr
 
 

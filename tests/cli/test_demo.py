@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import launching
 from tests.cli.terminal import shown_in_a_terminal
 from tests.cluster import Cluster, _template, cluster
 
@@ -23,9 +24,7 @@ RACKS = {"r1": "rack1", "r2": "rack2", "r3": "rack3"}
 
 
 def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*ROOST, *arguments], capture_output=True, text=True, env={**ENVIRONMENT, **environment}, timeout=120
-    )
+    return launching.run(*arguments, environment={**ENVIRONMENT, **environment})
 
 
 def test_the_demo_tells_the_whole_story_in_one_object() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import launching
 from tests.cluster import ROOST, Cluster, _template, cluster
 from tests.processes import children_of, words_of
 
@@ -34,9 +35,7 @@ def dev(data_dir: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 def ask(url: str, *arguments: str) -> str:
-    done = subprocess.run(
-        [*ROOST, *arguments, "--api", url], capture_output=True, text=True, timeout=TIMEOUT_S, env=ENVIRONMENT
-    )
+    done = launching.run(*arguments, "--api", url)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -89,8 +88,7 @@ def test_one_command_serves_loads_and_runs_and_ctrl_c_ends_it_all(dev: "subproce
 def test_a_second_dev_on_the_same_data_is_refused_in_a_sentence(dev: "subprocess.Popen[str]", data_dir: Path) -> None:
     assert dev.stdout is not None
     dev.stdout.readline()
-    command = [*ROOST, "dev", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
-    second = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=ENVIRONMENT)
+    second = launching.run("dev", "--data-dir", str(data_dir), "--listen", "127.0.0.1:0")
     advice = "stop it, or give another --data-dir"
     assert (second.returncode, second.stdout) == (1, "")
     assert second.stderr == f"roost: another roost works with {data_dir}: {advice}\n"
@@ -111,10 +109,7 @@ def test_dev_ends_with_a_sentence_when_a_part_of_it_does(dev: "subprocess.Popen[
 def test_a_data_directory_that_cannot_be_made_is_said_in_a_sentence(command: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     directory = tmp_path / "file" / "roost"
-    done = subprocess.run(
-        [*ROOST, command, "--data-dir", str(directory)],
-        capture_output=True, text=True, timeout=TIMEOUT_S, env=ENVIRONMENT,
-    )  # fmt: skip
+    done = launching.run(command, "--data-dir", str(directory))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"roost: the data directory {directory} cannot be used: Not a directory\n"
 

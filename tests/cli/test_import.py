@@ -2,8 +2,6 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 from aiohttp import web
 from tests.cli.upstream import Upstream, upstream_running
 from tests.cluster import Cluster
+from tests.launching import run_manage
 
 from roost.cli.keystone import KeystoneRefused, credentials_of
 from roost.cli.managing.importing import import_placement
@@ -24,7 +23,6 @@ from roost.placement.model import LedgerState
 from roost.placement.store import imports as imports_store
 from roost.platform.database import Database
 
-MANAGE = [sys.executable, "-c", "from roost.cli.manage import main; main()"]
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("OS_")},
     "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
@@ -39,10 +37,7 @@ def upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
 
 
 def run(*arguments: str, **environment: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [*MANAGE, "import-placement", *arguments],
-        capture_output=True, text=True, env={**ENVIRONMENT, **environment}, timeout=120,
-    )  # fmt: skip
+    done = run_manage("import-placement", *arguments, environment={**ENVIRONMENT, **environment})
     return done.returncode, done.stdout, done.stderr
 
 

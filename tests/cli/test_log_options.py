@@ -3,13 +3,13 @@
 import asyncio
 import json
 import re
-import subprocess
 import urllib.request
 from pathlib import Path
 
 import pytest
 import typer
-from tests.cluster import ROOST, cluster, until
+from tests import launching
+from tests.cluster import cluster, until
 
 from roost.cli.serving.log_options import choose_log
 
@@ -58,8 +58,7 @@ def test_a_wrong_word_is_refused_with_the_right_ones(option: str, level: str | N
 
 
 def test_a_wrong_word_ends_serve_with_status_2(tmp_path: Path) -> None:
-    command = [*ROOST, "serve", "placement", "--data-dir", str(tmp_path / "data"), "--log-level", "loud"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = launching.run("serve", "placement", "--data-dir", str(tmp_path / "data"), "--log-level", "loud")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "--log-level loud: expected debug" in ended.stderr
     assert not (tmp_path / "data").exists(), "nothing was started"

@@ -5,8 +5,6 @@ import io
 import math
 import os
 import signal
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable
@@ -17,6 +15,7 @@ import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
+from tests import launching
 from tests.cluster import Cluster, until
 from tests.fake_neutron import FakeNeutron
 from tests.placement.calls import Api
@@ -230,11 +229,7 @@ async def test_without_a_neutron_it_says_what_is_missing(dsn: str) -> None:
 
 
 def test_serve_refuses_at_once(tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", "from roost.cli.entry import run_roost; run_roost()", "serve", "placement",
-         "--with-neutron", "--data-dir", str(tmp_path)],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    ended = launching.run("serve", "placement", "--with-neutron", "--data-dir", str(tmp_path))
     assert ended.returncode == 1
     assert "roost: --with-neutron: [neutron] url is needed, in the file of --config or as" in ended.stderr
 

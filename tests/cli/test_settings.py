@@ -1,12 +1,11 @@
 """roost.toml and the ROOST_… variables: what nothing reads is refused, by name, and all of it at once."""
 
 import re
-import subprocess
 from pathlib import Path
 
 import msgspec
 import pytest
-from tests.cluster import ROOST
+from tests import launching
 
 from roost.cli.settings import Settings, read_settings
 from roost.platform.config import OTHER_VARIABLES, variable_of
@@ -54,9 +53,7 @@ def test_an_image_service_needs_an_address(monkeypatch: pytest.MonkeyPatch, addr
 
 def test_serve_ends_with_the_names_before_anything_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROOST_CONDUCTOR_LEASES_S", "3")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
-    command = [*ROOST, "serve", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = launching.run("serve", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "roost: ROOST_CONDUCTOR_LEASES_S in the environment is no option of Roost: is ROOST_CONDUCTOR_LEASE_S meant?\n"

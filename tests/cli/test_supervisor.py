@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests import launching
 from tests.processes import fork_servers, names_of
 
 from roost.platform.postgres import PrivatePostgres
@@ -212,7 +213,7 @@ def test_two_supervisors_share_one_database_and_the_last_stops_it(served: Starte
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    done = subprocess.run([*ROOST, *arguments], capture_output=True, text=True, env=ENVIRONMENT, timeout=TIMEOUT_S)
+    done = launching.run(*arguments)
     return done.returncode, done.stderr
 
 

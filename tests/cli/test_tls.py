@@ -2,14 +2,14 @@
 
 import asyncio
 import ssl
-import subprocess
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import aiohttp
 import pytest
+from tests import launching
 from tests.authority import Authority
-from tests.cluster import ROOST, Cluster, boot, cluster, network_ids, settle, until
+from tests.cluster import Cluster, boot, cluster, network_ids, settle, until
 
 from roost.cli.asking.cloud_client import CloudClient
 from roost.cli.keystone import Access
@@ -135,17 +135,12 @@ async def test_an_agent_that_does_not_trust_the_api_is_told_of_ca_file(cloud: Tl
 @pytest.mark.parametrize("command", ["status", "servers"])
 def test_a_certificate_is_shown_by_every_command_that_asks(cloud: TlsCloud, command: str) -> None:
     assert cloud.cluster.run(command, "--api", cloud.cluster.url, *cloud.known)
-    half = subprocess.run(
-        [*ROOST, command, "--api", cloud.cluster.url, *cloud.known[:4]], capture_output=True, text=True, timeout=60
-    )
+    half = launching.run(command, "--api", cloud.cluster.url, *cloud.known[:4])
     assert (half.returncode, "--cert and --key: expected both" in half.stderr) == (2, True)
 
 
 def test_load_says_why_it_does_not_trust_the_api(cloud: TlsCloud) -> None:
-    done = subprocess.run(
-        [*ROOST, "load", str(cloud.cluster.directory / "cloud.yaml"), "--api", cloud.cluster.url],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    done = launching.run("load", str(cloud.cluster.directory / "cloud.yaml"), "--api", cloud.cluster.url)
     assert done.returncode == 1
     assert "certificate" in done.stderr
     assert "--ca-file" in done.stderr
@@ -162,10 +157,7 @@ def test_load_says_why_it_does_not_trust_the_api(cloud: TlsCloud) -> None:
     ],
 )
 def test_a_mistake_ends_it_with_one_sentence(cloud: TlsCloud, options: tuple[str, ...], status: int, said: str) -> None:
-    done = subprocess.run(
-        [*ROOST, "serve", "--listen", "127.0.0.1:0", *options],
-        cwd=cloud.cluster.directory, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    done = launching.run("serve", "--listen", "127.0.0.1:0", *options, directory=cloud.cluster.directory)
     assert done.returncode == status
     assert said in " ".join(done.stderr.replace("│", " ").split())
     assert "Traceback" not in done.stderr

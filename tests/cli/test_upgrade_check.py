@@ -1,9 +1,6 @@
 """`roost-manage status upgrade-check` and `heal_network_info`: what they say, and how they end."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.conductor.world import World
+from tests.launching import run_manage
 from typer.testing import CliRunner
 
 from roost.cli.manage import app
@@ -21,8 +19,6 @@ from roost.network.settings import NetworkSettings
 from roost.platform.database import Database
 
 Check = Callable[..., tuple[int, str]]
-MANAGE = [sys.executable, "-c", "from roost.cli.manage import main; main()"]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
 CONDUCTOR = Heartbeat(cells=(), credentials=Credentials(True), silent_s=1.0)
 REFUSED = Heartbeat(cells=(), credentials=Credentials(False, "the token is refused"), silent_s=1.0)
 NAMES = [
@@ -106,9 +102,7 @@ def check(monkeypatch: pytest.MonkeyPatch) -> Check:
 
 async def manage(*words: str) -> tuple[int, str, str]:
     """(exit status, standard output, standard error)."""
-    done = await asyncio.to_thread(
-        subprocess.run, [*MANAGE, *words], capture_output=True, text=True, check=False, env=ENVIRONMENT
-    )
+    done = await asyncio.to_thread(run_manage, *words)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.clients.running import ROOT, openstack, refused, write_clouds_file
 from tests.cluster import Cluster, cluster, settle
+from tests.launching import run_manage
 
 CLOUD = (ROOT / "examples" / "three-racks.yaml").read_text()
 CREATE = "openstack server create --flavor small --network public --block-device boot_index=0"
@@ -27,9 +26,7 @@ def clouds_file() -> Iterator[Path]:
 
 
 def assert_mirrored(made: Cluster) -> None:
-    command = [sys.executable, "-c", "from roost.cli.manage import main; main()", "sync_placement_aggregates"]
-    words = ["--dry-run", "--prune", "--database", made.dsn]
-    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=60, check=False)
+    done = run_manage("sync_placement_aggregates", "--dry-run", "--prune", "--database", made.dsn)
     assert (done.returncode, done.stdout) == (0, "No host would be written.\n"), done.stderr
 
 

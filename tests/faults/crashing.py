@@ -1,10 +1,9 @@
 """What happens to a cloud whose processes are killed at crash points: the same for networks of all kinds."""
 
-import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
-from tests.cluster import Cluster, boot, cluster, network_ids, settle, until
+from tests.cluster import Cluster, Process, boot, cluster, network_ids, settle, until
 
 from roost.cli.asking.cloud_client import CloudClient, CloudRefused
 from roost.cli.serving.crash_points import CRASH_POINTS
@@ -57,7 +56,7 @@ async def crashing(made: Cluster, point: str, *agent_options: str) -> AsyncItera
             stop_agents(made)
 
 
-def agents(made: Cluster) -> list[subprocess.Popen[str]]:
+def agents(made: Cluster) -> list[Process]:
     """The agents that are there."""
     return [process for process in made.processes if "agent" in process.args]
 

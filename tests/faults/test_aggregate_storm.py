@@ -9,14 +9,13 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from random import Random
 
-from tests.cluster import Cluster, cluster, until
+from tests.cluster import Cluster, Process, cluster, until
 from tests.faults.test_storm import SEED, STORM_S
+from tests.launching import run_manage
 from tests.processes import names_of
 
 from roost.cli.asking.cloud_client import CloudClient, CloudRefused, Json
@@ -83,10 +82,7 @@ async def answers(client: CloudClient) -> bool:
 def sync(made: Cluster) -> tuple[int, Json]:
     """One run of the command, as it exits and what it reports."""
     words = ["sync_placement_aggregates", "--prune", "--json", "--database", made.dsn]
-    done = subprocess.run(
-        [sys.executable, "-c", "from roost.cli.manage import main; main()", *words],
-        capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **made.environment},
-    )  # fmt: skip
+    done = run_manage(*words, environment={**os.environ, **made.environment})
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -94,7 +90,7 @@ def sync(made: Cluster) -> tuple[int, Json]:
 class Storm:
     """Clients that change aggregates, and a hand that breaks. done, broken: how often what was done."""
 
-    def __init__(self, made: Cluster, client: CloudClient, random: Random, placement: subprocess.Popen[str]) -> None:
+    def __init__(self, made: Cluster, client: CloudClient, random: Random, placement: Process) -> None:
         self.made, self.client, self.random, self.placement = made, client, random, placement
         self.aggregates: list[int] = []
         self.done: Counter[str] = Counter()

@@ -2,12 +2,11 @@
 
 import asyncio
 import signal
-import subprocess
-import sys
 import time
 import urllib.request
 
 from tests.cluster import QUICK, Cluster, boot, cluster, network_ids, settle, until
+from tests.launching import run_manage
 
 from roost.cli.asking.cloud_client import CloudClient
 from roost.compute.settings import ComputeSettings
@@ -27,7 +26,6 @@ hosts:
   - {name: c1-h1, vcpus: 64, ram_mb: 32768, disk_gb: 800, physical_networks: [rack1], cell: cell1}
   - {name: c2-h1, vcpus: 64, ram_mb: 32768, disk_gb: 800, physical_networks: [rack2], cell: cell2}
 """
-MANAGE = [sys.executable, "-c", "from roost.cli.manage import main; main()"]
 SETTINGS = ComputeSettings(host_down_after_s=6)
 SILENT_AFTER_S = SETTINGS.host_down_after_s + SETTINGS.look_s
 """When a cell is silent at the latest, on a machine that is not busy."""
@@ -93,7 +91,6 @@ async def _waits(client: CloudClient) -> bool:
 
 def _check(made: Cluster, text: str = "") -> int:
     """Return the exit status of upgrade-check, which prints that text."""
-    command = [*MANAGE, "status", "upgrade-check", "--data-dir", str(made.data_dir)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = run_manage("status", "upgrade-check", "--data-dir", str(made.data_dir))
     assert text in done.stdout
     return done.returncode

@@ -5,12 +5,12 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from tests.cluster import Cluster, boot, cluster, network_ids, settle, until
+from tests.launching import run_manage
 
 from roost.agent.drivers.fake import list_guests, list_launches
 from roost.cli.asking.cloud_client import CloudClient
@@ -63,8 +63,7 @@ async def used_addresses(client: CloudClient) -> int:
 
 def manage(made: Cluster, *arguments: str) -> str:
     """A `roost-manage` command on the cluster's database; what it prints."""
-    command = [sys.executable, "-c", "from roost.cli.manage import main; main()", *arguments]
-    done = subprocess.run([*command, "--data-dir", str(made.data_dir)], capture_output=True, text=True, timeout=60)
+    done = run_manage(*arguments, "--data-dir", str(made.data_dir))
     assert done.returncode in (0, 3), done.stderr
     return done.stdout
 

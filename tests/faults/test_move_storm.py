@@ -8,13 +8,12 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Sequence
 from random import Random
 
 import pytest
-from tests.cluster import Cluster, cluster, network_ids, settle, until
+from tests.cluster import Cluster, Process, cluster, network_ids, settle, until
 from tests.faults.moving import cut_power, hosts_of_guests, list_overlaps, servers_by_id
 from tests.faults.test_storm import ALLOWED, CLIENTS, KILL_EVERY_S, up
 from tests.processes import names_of
@@ -138,7 +137,7 @@ class Storm:
         client: CloudClient,
         networks: dict[str, str],
         random: Random,
-        agents: dict[str, "subprocess.Popen[str]"],
+        agents: dict[str, Process],
     ) -> None:
         self.made, self.client, self.networks, self.random, self.agents = made, client, networks, random, agents
         self.servers: list[str] = []

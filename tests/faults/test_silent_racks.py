@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -11,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
-from tests.cluster import QUICK, Cluster, boot, cluster, network_ids, settle, until
+from tests.cluster import QUICK, Cluster, Process, boot, cluster, network_ids, settle, until
 
 from roost.cli.asking.cloud_client import CloudClient
 
@@ -30,7 +29,7 @@ RACKS = {rack: {f"{rack}-h{number}" for number in range(1, 11)} for rack in ("r1
 SHORT = {**QUICK, "ROOST_COMPUTE_HOST_DOWN_AFTER_S": "3", "ROOST_CONDUCTOR_BEGIN_TIMEOUT_S": "3"}
 by_hand = pytest.mark.skipif("ROOST_SILENT_RACKS" not in os.environ, reason="takes minutes: ROOST_SILENT_RACKS=1")
 
-Agents = dict[str, "subprocess.Popen[str]"]
+Agents = dict[str, Process]
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from pathlib import Path
 import aiohttp
 import asyncpg
 import pytest
-from tests.cluster import Cluster, cluster
+from tests.cluster import Cluster, Process, cluster
 from tests.howto.rehearsal import BLOCK, FILE_NAME
 from tests.ports import free_port
 
@@ -116,7 +116,7 @@ class Load:
             return False
 
 
-def start_node(made: Cluster, dsn: str, address: str) -> subprocess.Popen[str]:
+def start_node(made: Cluster, dsn: str, address: str) -> Process:
     """A node as the document has it, but for where it logs and a shorter drain; it answers when this returns."""
     text = files_of(DOCUMENT)["roost.toml"].replace("/var/log/roost/", f"{made.directory}/")
     file = made.directory / "roost.toml"
@@ -147,7 +147,7 @@ def wait_for(url: str, status: int) -> None:
         time.sleep(0.05)  # another process is at work; nothing here can move its clock
 
 
-def restart(made: Cluster, dsn: str, address: str, process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+def restart(made: Cluster, dsn: str, address: str, process: Process) -> Process:
     """As `systemctl restart` does it: while it drains, readyz says so and requests are served."""
     process.send_signal(signal.SIGTERM)
     wait_for(f"http://{address}/readyz", 503)
