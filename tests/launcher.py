@@ -1,21 +1,26 @@
 """`python -m tests.launcher`: the process that the `roost` processes of tests are forks of (tests/launching.py).
 
-It has imported all of Roost once: a `roost` that begins as its fork costs a tenth of one that begins with Python.
+It has imported all of Roost once: a `roost` that begins as its fork costs a tenth of one that begins with Python. The
+fork server of a `roost serve` begins as a fork as well, the first time; what a supervisor starts again is a real start.
 """
 
+import asyncio
 import importlib
 import os
 import pkgutil
+import signal
 import socket
 import sys
+from collections.abc import Sequence
 
 import msgspec
 
 from roost import cli
 from roost.cli import entry
-from roost.cli.serving.fork_server import fork_on_request
+from roost.cli.serving import fork_server, process
 
 REQUEST_BYTES_MAX = 1 << 17
+START = fork_server.start
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -27,11 +32,32 @@ class Launch(msgspec.Struct, frozen=True):
     environment: dict[str, str]
 
 
+class ForkedServer:
+    """A fork server that began as a fork, with what Roost asks of an `asyncio.subprocess.Process`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._end = asyncio.create_task(self._wait())
+
+    async def _wait(self) -> None:
+        _, status = await asyncio.to_thread(os.waitpid, self.pid, 0)
+        self.returncode = os.waitstatus_to_exitcode(status)
+
+    async def wait(self) -> None:
+        """Return once it has ended."""
+        await asyncio.shield(self._end)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        os.kill(self.pid, signal.SIGKILL)
+
+
 def main() -> None:
     """Fork on request, and become in each fork the program that is asked for, as if it had just been started."""
     for module in pkgutil.walk_packages(cli.__path__, "roost.cli."):
         importlib.import_module(module.name)
-    fork_on_request()
+    fork_server.fork_on_request()
     with socket.socket(fileno=os.dup(0)) as channel:
         text, descriptors, _, _ = socket.recv_fds(channel, REQUEST_BYTES_MAX, 3)
     launch = msgspec.json.decode(text, type=Launch)
@@ -41,8 +67,43 @@ def main() -> None:
     os.chdir(launch.directory)
     os.environ.clear()
     os.environ.update(launch.environment)
-    sys.argv = [launch.program, *launch.arguments]
-    getattr(entry, launch.program)()
+    if "serve" not in launch.arguments or not fork_ahead():
+        sys.argv = [launch.program, *launch.arguments]
+        getattr(entry, launch.program)()
+
+
+def fork_ahead() -> bool:
+    """Fork the fork server of the supervisor that this becomes. Return whether this is the fork, at its end."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        serve_forks(theirs)
+        return True
+    theirs.close()
+
+    async def start(services: Sequence[str], requests: socket.socket) -> "ForkedServer | asyncio.subprocess.Process":
+        if ours.fileno() < 0:
+            return await START(services, requests)
+        with ours:
+            socket.send_fds(ours, [" ".join(services).encode()], [requests.fileno()])
+        return ForkedServer(pid)
+
+    fork_server.start = start  # type: ignore[assignment]
+    return False
+
+
+def serve_forks(channel: socket.socket) -> None:
+    """Be a fork server as soon as the supervisor says of which services; if it ends without, so does this."""
+    os.setsid()
+    os.dup2(2, 1)
+    with channel:
+        services, descriptors, _, _ = socket.recv_fds(channel, REQUEST_BYTES_MAX, 1)
+    if services:
+        os.dup2(descriptors[0], 0)
+        os.close(descriptors[0])
+        sys.argv = ["process", *services.decode().split()]
+        process.main()
 
 
 if __name__ == "__main__":

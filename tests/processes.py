@@ -3,6 +3,10 @@
 import contextlib
 from pathlib import Path
 
+from roost.cli.serving import fork_server
+
+FORK_SERVER = fork_server.FORK_SERVER.decode()
+
 
 def children_of(pid: int) -> list[int]:
     """The processes that this one started."""
@@ -18,15 +22,18 @@ def words_of(pid: int) -> list[str]:
     return []
 
 
+def name_of(pid: int) -> str:
+    """What `ps -o comm` shows of a process, empty without one."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
+
+
 def fork_servers(supervisor: int) -> list[int]:
     """The process that the others are forks of; none for a moment when it was killed."""
-    return [pid for pid in children_of(supervisor) if "roost.cli.serving.process" in words_of(pid)]
+    return [pid for pid in children_of(supervisor) if name_of(pid) == FORK_SERVER]
 
 
 def names_of(supervisor: int) -> dict[int, str]:
     """Process id -> name, such as `api-1`, of all that serve and work."""
-    names = {}
-    for pid in (pid for server in fork_servers(supervisor) for pid in children_of(server)):
-        with contextlib.suppress(OSError):
-            names[pid] = Path(f"/proc/{pid}/comm").read_text().strip()
-    return names
+    return {pid: name for server in fork_servers(supervisor) for pid in children_of(server) if (name := name_of(pid))}

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 PID = b"pid "
+FORK_SERVER = b"fork-server"
 NAME_BYTES_MAX = 64
 WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1"}
 """NumPy's algebra, which Roost does not use, starts one for each core when it is imported."""
@@ -80,13 +81,7 @@ class ForkServer:
                 self._requests.close()
             self._requests, theirs = socket.socketpair()
             with theirs:
-                self._process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "roost.cli.serving.process", *self._services,
-                    stdin=theirs.fileno(),
-                    stdout=sys.stderr.fileno(),
-                    env={**os.environ, **WITHOUT_THREADS},
-                    start_new_session=True,  # a terminal's Ctrl-C is for the supervisor
-                )  # fmt: skip
+                self._process = await start(self._services, theirs)
             return self._requests
 
     async def close(self) -> None:
@@ -99,8 +94,20 @@ class ForkServer:
             self._requests.close()
 
 
+async def start(services: Sequence[str], requests: socket.socket) -> asyncio.subprocess.Process:
+    """Start the program of a fork server, which reads requests from that socket."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "roost.cli.serving.process", *services,
+        stdin=requests.fileno(),
+        stdout=sys.stderr.fileno(),
+        env={**os.environ, **WITHOUT_THREADS},
+        start_new_session=True,  # a terminal's Ctrl-C is for the supervisor
+    )  # fmt: skip
+
+
 def fork_on_request() -> None:
     """Be a fork server until the supervisor is gone; return in each process that it asks for."""
+    _name_process(FORK_SERVER)
     gc.freeze()  # so that no collection writes to pages that all processes share
     channels: dict[int, socket.socket] = {}
     signal.signal(signal.SIGCHLD, lambda *_: _tell_ends(channels))
@@ -122,10 +129,15 @@ def fork_on_request() -> None:
     os.dup2(channel.fileno(), 0)
     for open_socket in (requests, channel, *channels.values()):
         open_socket.close()
-    with contextlib.suppress(OSError):  # on Linux: for `ps -o comm`, since the command lines of all forks are the same
-        Path("/proc/self/comm").write_bytes(name)
+    _name_process(name)
     with contextlib.suppress(OSError):  # the supervisor is gone
         os.write(0, PID + b"%d\n" % os.getpid())
+
+
+def _name_process(name: bytes) -> None:
+    """Have `ps -o comm` show that name, on Linux: the command lines of all forks are the same."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_bytes(name)
 
 
 def _tell_ends(channels: dict[int, socket.socket]) -> None:
