@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.conformance.server import ROOST as PROGRAM
 from tests.conformance.server import FreshServer, ServerError
 from tests.conformance.suite import DISTRIBUTION, GabbiFile, NoGabbits, Outcome, find_gabbits
 
@@ -28,7 +29,7 @@ PORTS = range(10000, 32000)
 """Below the range from which a system takes the ports of outgoing connections."""
 
 ROOST = (
-    f"{Path(sys.executable).with_name('roost')} serve placement --listen 127.0.0.1:{{port}} "
+    f"{PROGRAM} serve placement --listen 127.0.0.1:{{port}} "
     "--data-dir {workdir}/data --auth noauth2 --policy {policy}"
 )
 

@@ -8,17 +8,21 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests import launching
 from tests.memory import roomy_memory
 
 STOP_TIMEOUT_S = 10.0
 ASK_AGAIN_S = 0.02
 LOG_TAIL_CHARACTERS = 2000
+ROOST = str(Path(sys.executable).with_name("roost"))
+"""The program that is started as a fork of one that has imported it."""
 
 
 class ServerError(Exception):
@@ -34,7 +38,7 @@ class FreshServer:
         self._ports = ports
         self._timeout_s = timeout_s
         self._keep = keep
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: launching.Process | subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> str:
         self.workdir = Path(tempfile.mkdtemp(prefix="roost-conformance-", dir=roomy_memory()))
@@ -51,11 +55,15 @@ class FreshServer:
     def _start(self) -> str:
         port = _first_free(self._ports)
         argv = expand(self._command, port=port, workdir=self.workdir, policy=self._policy)
-        with (self.workdir / "server.log").open("wb") as log:
+        with (self.workdir / "server.log").open("w") as log:
             try:
                 # In a process group of its own, so that what it starts in its turn can be stopped with it.
-                self._process = subprocess.Popen(
-                    argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                self._process = (
+                    launching.start(*argv[1:], stdout=log, stderr=log)
+                    if argv[0] == ROOST
+                    else subprocess.Popen(
+                        argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                    )
                 )
             except OSError as error:
                 raise ServerError(f"{argv[0]}: {error.strerror}") from error
@@ -69,9 +77,8 @@ class FreshServer:
             raise ServerError(f"the server has ended by itself: {log[-LOG_TAIL_CHARACTERS:].strip()}")
 
     def _has_ended(self) -> bool:
-        # Leaves the process to be waited for, so that its pid stays its own.
         assert self._process is not None
-        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return self._process.poll() is not None
 
     def _stop(self) -> None:
         with _signals_held():
@@ -80,7 +87,10 @@ class FreshServer:
                 deadline = time.monotonic() + STOP_TIMEOUT_S
                 while not self._has_ended() and time.monotonic() < deadline:
                     time.sleep(ASK_AGAIN_S)
-                os.killpg(self._process.pid, signal.SIGKILL)  # what it started and did not stop, or the server itself
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(
+                        self._process.pid, signal.SIGKILL
+                    )  # what it started and did not stop, or the server itself
                 self._process.wait()
             if not self._keep:
                 shutil.rmtree(self.workdir, ignore_errors=True)
