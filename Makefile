@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Tests start hundreds of processes, each of which would compile Roost again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test conformance interop format bench bench-placement keep-release release-notes clean
+.PHONY: demo test types readable conformance interop format bench bench-placement keep-release release-notes clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -30,15 +30,19 @@ $(VENV)/.postgresql: tests/postgres_servers.py $(VENV)/.dev
 demo: $(VENV)/.run  ## Boot servers over three racks until the addresses run out, and tell the story.
 	$(BIN)/roost demo examples/three-racks.yaml
 
-test: $(VENV)/.dev $(VENV)/.postgresql  ## Format, lint, strict types and every test.
+test: $(VENV)/.dev  ## Format, lint, strict types and every test.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	@# Workers go on past a test file that cannot be read, and say so at the end only.
-	@$(BIN)/python -m pytest -qq --collect-only > $(VENV)/.collected || { cat $(VENV)/.collected; exit 1; }
+	@$(MAKE) --no-print-directory -j 3 types readable $(VENV)/.postgresql
 	@$(BIN)/python -m pytest -q -n 3 --dist worksteal || { code=$$?; [ $$code = 1 ] || exit $$code; \
 		echo "Once more, alone: a test that passes now was disturbed by its neighbours; look into it all the same."; \
 		$(BIN)/python -m pytest -n 0 -v --last-failed --last-failed-no-failures none; }
+
+types: $(VENV)/.dev  ## Strict types.
+	$(BIN)/mypy
+
+readable: $(VENV)/.dev  ## Every test file can be read: workers of pytest go on past one that cannot, and say so at the end only.
+	@$(BIN)/python -m pytest -qq --collect-only > $(VENV)/.collected || { cat $(VENV)/.collected; exit 1; }
 
 conformance: $(VENV)/.dev  ## Upstream Placement's own tests against `roost serve placement`.
 	$(BIN)/python -m tests.conformance.run -j 2
