@@ -19,6 +19,7 @@ import msgspec
 from roost import cli
 from roost.cli import entry
 from roost.cli.serving import fork_server, process
+from roost.platform import crash
 
 REQUEST_BYTES_MAX = 1 << 17
 START = fork_server.start
@@ -68,6 +69,7 @@ def main() -> None:
     os.chdir(launch.directory)
     os.environ.clear()
     os.environ.update(launch.environment)
+    importlib.reload(crash)  # which reads the environment when it is imported, so that a crash point costs nothing
     if "serve" not in launch.arguments or not fork_ahead():
         sys.argv = [launch.program, *launch.arguments]
         getattr(entry, launch.program)()

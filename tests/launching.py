@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -29,7 +29,8 @@ AT_END: list[Callable[[], None]] = []
 class Process:
     """A process that runs, with what `subprocess.Popen` would offer of it. stdout: None unless it is a pipe to here."""
 
-    def __init__(self, pid: int, channel: socket.socket, stdout: IO[str] | None) -> None:
+    def __init__(self, args: Sequence[str], pid: int, channel: socket.socket, stdout: IO[str] | None) -> None:
+        self.args = args
         self.pid = pid
         self.stdout = stdout
         self.returncode: int | None = None
@@ -89,7 +90,7 @@ def start(
     with open(os.devnull) as nothing:
         socket.send_fds(ours, [msgspec.json.encode(launch)], [nothing.fileno(), writes, stderr.fileno()])
     os.close(writes)
-    return Process(pid, ours, None if reads is None else os.fdopen(reads))
+    return Process(arguments, pid, ours, None if reads is None else os.fdopen(reads))
 
 
 def run(
