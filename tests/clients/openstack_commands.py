@@ -1,7 +1,7 @@
 """Runs `openstack` commands, all in one process: starting the client takes longer than most of them.
 
 Standard input: JSON lists, one a line, of lines as a person types them: `openstack ...`, `NAME=$(openstack ...)` or
-`until openstack ... | grep -q WORD; do sleep 1; done`, which is given up after 30 tries.
+`until openstack ... | grep -q WORD; do sleep 1; done`, which is given up after 30 seconds.
 Standard output: for each a JSON list with each line's exit status and what it printed.
 """
 
@@ -16,7 +16,11 @@ import time
 
 from openstackclient.shell import main
 
-TRIES_MAX = 30
+UNTIL_S_MAX = 30.0
+POLL_S = 0.2
+"""How long a client sleeps at most, which would ask again after 1, 2 or 5 seconds only."""
+sleep = time.sleep
+time.sleep = lambda seconds: sleep(min(seconds, POLL_S))
 
 
 def run(lines: list[str]) -> list[dict[str, object]]:
@@ -30,12 +34,11 @@ def run(lines: list[str]) -> list[dict[str, object]]:
         words = shlex.split(string.Template(command).substitute(variables))
         assert words[0] == "openstack", line
         status, out, err = _run_one(words)
-        tries = 1
+        deadline_s = time.monotonic() + UNTIL_S_MAX
         while repeated and repeated[2] not in out:
-            assert tries < TRIES_MAX, f"{line}: {out}{err}"
+            assert time.monotonic() < deadline_s, f"{line}: {out}{err}"
             time.sleep(1)  # as the line says
             status, out, err = _run_one(words)
-            tries += 1
         if assigned:
             variables[assigned[1]] = out.strip()
         done.append({"line": line, "status": status, "out": out, "err": err})

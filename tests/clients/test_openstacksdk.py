@@ -21,6 +21,7 @@ FLAT_HOWTO = (ROOT / "docs" / "howto" / "flat-networks.md").read_text()
 CLOUD = (ROOT / "examples" / "three-racks.yaml").read_text()
 WAIT_S = 30
 """How long a client may wait for a server."""
+POLL_S = 0.2
 
 pytestmark = [
     # The sdk warns of its own future, in its own calls to itself: nothing that Roost or this test could change.
@@ -128,7 +129,7 @@ def test_openstacksdk_drives_the_whole_story(roost: Cluster, cloud: Connection) 
 
     roaming = cloud.compute.create_server(name="roaming", flavor_id=flavor.id, networks=[{"uuid": network.id}])
     pinned = cloud.compute.create_server(name="pinned", flavor_id=flavor.id, networks=[{"port": port.id}])
-    roaming, pinned = (cloud.compute.wait_for_server(one, wait=WAIT_S) for one in (roaming, pinned))
+    roaming, pinned = (cloud.compute.wait_for_server(one, interval=POLL_S, wait=WAIT_S) for one in (roaming, pinned))
     assert _rack_of(_address(pinned)) == "r2"
     assert {one.name: one.compute_host[:2] for one in cloud.compute.servers(details=True, all_projects=True)} == {
         one.name: _rack_of(_address(one)) for one in (roaming, pinned)
@@ -143,7 +144,7 @@ def test_openstacksdk_drives_the_whole_story(roost: Cluster, cloud: Connection) 
     assert [one.network_id for one in cloud.network.network_ip_availabilities(network_name="sdk")] == [network.id]
     for server in (roaming, pinned):
         cloud.compute.delete_server(server)
-        cloud.compute.wait_for_delete(server, wait=WAIT_S)
+        cloud.compute.wait_for_delete(server, interval=POLL_S, wait=WAIT_S)
     assert [one.fixed_ips for one in cloud.network.ports(network_id=network.id)] == [port.fixed_ips]
     with pytest.raises(exceptions.ConflictException):
         cloud.network.delete_network(network)

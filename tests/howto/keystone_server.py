@@ -19,6 +19,8 @@ key_repository = {directory}/fernet
 key_repository = {directory}/receipts
 [credential]
 key_repository = {directory}/credential
+[identity]
+password_hash_rounds = 4
 """
 
 

@@ -8,8 +8,11 @@ import json
 import os
 import socket
 import sys
+import time
 from pathlib import Path
 
+POLL_S = 0.2
+"""How long a client sleeps at most, which would ask again after 2 or 5 seconds only."""
 CLIENT = """#!{python} -SE
 import array, json, os, socket, sys
 asked = json.dumps([sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
@@ -60,6 +63,8 @@ def _run(connection: socket.socket, shell: object) -> None:
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
+    sleep = time.sleep
+    time.sleep = lambda seconds: sleep(min(seconds, POLL_S))
     try:
         status = shell.main(arguments)  # type: ignore[attr-defined]
     except SystemExit as end:
