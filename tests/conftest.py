@@ -127,10 +127,16 @@ def execute(postgres: PrivatePostgres) -> Iterator[Callable[[str], None]]:
 
 
 @pytest.fixture
-def dsn(postgres: PrivatePostgres, execute: Callable[[str], None]) -> Iterator[str]:
-    """The address of an empty, migrated database of the test's own."""
+def copied_from() -> str:
+    """The database that the test's own is a copy of."""
+    return "template"
+
+
+@pytest.fixture
+def dsn(postgres: PrivatePostgres, execute: Callable[[str], None], copied_from: str) -> Iterator[str]:
+    """The address of a migrated database of the test's own, which is empty unless the file names another template."""
     name = f"test_{os.urandom(6).hex()}"
-    execute(f"CREATE DATABASE {name} TEMPLATE template STRATEGY file_copy")
+    execute(f"CREATE DATABASE {name} TEMPLATE {copied_from} STRATEGY file_copy")
     yield postgres.dsn.replace("/roost?", f"/{name}?")
     execute(f"DROP DATABASE {name} WITH (FORCE)")
 

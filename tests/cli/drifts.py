@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import msgspec
@@ -45,6 +46,7 @@ from roost.placement.service import audit as ledger_audit
 from roost.placement.service.ledger import Ledger, sync_standard_names
 from roost.platform.database import Database
 from roost.platform.drift import Kind
+from roost.platform.env import Env
 
 NOBODY = "99999999-9999-4999-8999-999999999999"
 
@@ -79,6 +81,13 @@ class Books:
         await world.run()
         await world.settled()
         return cls(world, dsn, servers, mine, loose)
+
+    async def copied(self, database: Database, dsn: str) -> "Books":
+        """The same cloud on a copy of its database, with processes that were just started."""
+        world = await World.open(database, env=Env(random=Random(1)))
+        world.guests, world.states = dict(self.world.guests), dict(self.world.states)
+        world.running = set(self.world.running)
+        return Books(world, dsn, self.servers, self.mine, self.loose)
 
     async def execute(self, *statements: str) -> None:
         """Change rows behind Roost's back."""

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from tests.cli.drifts import DRIFTS, HOLD, NOBODY, Books
 from tests.invariants import assert_books_agree
 from tests.launching import run_manage
 from tests.network.cloud import PROJECT
+from tests.placements import close_placements
 
 from roost.cli.managing.audit_report import KINDS, print_outcome
 from roost.compute.rules.drift import GUEST_MISSING, GUEST_STRAY, GUEST_UNKNOWN, PORT_ELSEWHERE
@@ -26,11 +27,35 @@ from roost.network.service.reconciler import reconcile_once
 from roost.placement.rules.drift import CLAIM_PORTLESS, INVENTORY_UNLIKE_POOLS, PORT_UNCLAIMED
 from roost.platform.database import Database
 from roost.platform.drift import Drift, RepairedBy
+from roost.platform.postgres import PrivatePostgres
+
+
+@pytest.fixture(scope="module")
+def original(postgres: PrivatePostgres, execute: Callable[[str], None]) -> Iterator[Books]:
+    """The cloud, made once: each test has a copy of its database."""
+    execute("CREATE DATABASE original TEMPLATE template")
+    dsn = postgres.dsn.replace("/roost?", "/original?")
+
+    async def make() -> Books:
+        database = await Database.open(dsn)
+        books = await Books.make(database, dsn)
+        await close_placements()
+        await database.close()
+        return books
+
+    yield asyncio.run(make())
+    execute("DROP DATABASE original WITH (FORCE)")
 
 
 @pytest.fixture
-async def books(database: Database, dsn: str) -> Books:
-    return await Books.make(database, dsn)
+def copied_from(original: Books) -> str:
+    """What the test's database is a copy of."""
+    return "original"
+
+
+@pytest.fixture
+async def books(original: Books, database: Database, dsn: str) -> Books:
+    return await original.copied(database, dsn)
 
 
 async def test_a_cloud_where_all_agrees_is_clean(books: Books) -> None:

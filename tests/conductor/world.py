@@ -92,8 +92,14 @@ class World:
     async def make(
         cls, database: Database, *, seed: int = 1, env: Env | None = None, arrangement: Arrangement = ARRANGEMENT
     ) -> "World":
-        """Wire the services as a process does. env: of a seeded clock and UUIDs, where chance is to be repeatable."""
-        env = env or Env(random=Random(seed))
+        """A cloud with one flavor. env: of a seeded clock and UUIDs, where chance is to be repeatable."""
+        made = await cls.open(database, env=env or Env(random=Random(seed)), arrangement=arrangement)
+        await flavor_service.create_flavor(made.compute, FlavorRequest(name="small", vcpus=1, ram_mb=512, disk_gb=1))
+        return made
+
+    @classmethod
+    async def open(cls, database: Database, *, env: Env, arrangement: Arrangement = ARRANGEMENT) -> "World":
+        """Wire the services as a process does, on what is in the database."""
         ledger = Ledger(database, env)
         await sync_standard_names(ledger)
         placement = await open_placement(ledger, arrangement)
@@ -109,7 +115,6 @@ class World:
             Wakeups(database, CHANNELS),
             ConductorSettings(lease_s=LEASE_S, recheck_s=60),
         )
-        await flavor_service.create_flavor(compute, FlavorRequest(name="small", vcpus=1, ram_mb=512, disk_gb=1))
         return cls(database, compute, networks, conductor)
 
     async def hosts(self, *names: str, reach: Sequence[str] = (), vcpus: int = 64, cell: str = "cell1") -> None:
