@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import tempfile
 import time
 import uuid
@@ -226,11 +227,15 @@ async def _world(row: Row) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def private_database() -> AsyncIterator[Database]:
-    """An empty database with every schema, on a PostgreSQL of its own that goes when the block ends."""
+    """An empty database with every schema, on a PostgreSQL of its own that goes when the block ends.
+
+    `ROOST_PG_TEMPLATE` names what its data directory begins as a copy of, as for `roost serve`.
+    """
+    template = os.environ.get("ROOST_PG_TEMPLATE")
     with tempfile.TemporaryDirectory(prefix="roost-benchmark-") as name:
         directory = Path(name)
         directory.chmod(0o711)  # noqa: ASYNC240  # PostgreSQL's user passes through
-        postgres = PrivatePostgres(directory)
+        postgres = PrivatePostgres(directory, template=Path(template) if template else None)
         postgres.start()
         try:
             await asyncio.to_thread(upgrade, postgres.dsn, SCHEMAS)  # migrations run a loop of their own

@@ -11,6 +11,9 @@ from benchmarks.placement.alone import Size, World, measure_loaded
 from benchmarks.placement.cloud import Cloud
 from benchmarks.placement.side_by_side import Effort, Measured, Pair, compare, fill
 from benchmarks.rows import ROWS, Kind, Row
+from tests.cluster import _template
+from tests.memory import roomy_memory
+from tests.postgres_servers import PG_BIN
 
 SMALL = [row for row in ROWS if row.small]
 
@@ -21,7 +24,10 @@ def test_each_kind_of_workload_has_a_small_row_without_a_promise() -> None:
 
 
 @pytest.mark.parametrize("row", SMALL, ids=lambda row: row.name)
-def test_a_small_row_runs(row: Row) -> None:
+def test_a_small_row_runs(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", roomy_memory())
+    if PG_BIN is None:  # rows run on the wheel's PostgreSQL, whatever else runs on another
+        monkeypatch.setenv("ROOST_PG_TEMPLATE", _template())
     result = run(row)
     assert len(result.figures) == row.rounds
     assert all(figure > 0 for figure in result.figures)
