@@ -29,9 +29,9 @@ pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture
-def keystone_url(tmp_path: Path) -> Iterator[str]:
+def keystone_url(data_dir: Path) -> Iterator[str]:
     """A Keystone that was just made."""
-    folder = tmp_path / "keystone"
+    folder = data_dir / "keystone"
     folder.mkdir()
     clean = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
     with (folder / "log").open("w") as log:
