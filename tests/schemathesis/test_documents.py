@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from tests.cluster import Cluster, cluster
 from tests.platform.fake_keystone import FakeKeystone, Today
 
@@ -21,7 +22,7 @@ VERSIONS = {"placement": "placement 1.39", "compute": "compute 2.96"}
 EXAMPLES = os.environ.get("ROOST_SCHEMATHESIS_EXAMPLES", "3")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served() -> AsyncIterator[tuple[Cluster, str]]:
     """(The three APIs behind a Keystone, an administrator's token)."""
     keystone = FakeKeystone(world=Today())
@@ -34,6 +35,7 @@ async def served() -> AsyncIterator[tuple[Cluster, str]]:
     await keystone.stop()
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("api", ["placement", "network", "compute"])
 async def test_no_finding_but_those_that_are_listed(served: tuple[Cluster, str], api: str) -> None:
