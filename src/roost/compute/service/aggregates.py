@@ -34,6 +34,8 @@ async def ensure_host_aggregates(compute: Compute, aggregates: Sequence[HostAggr
 
 async def delete_host_aggregates(compute: Compute, uuids: Sequence[str]) -> None:
     """Delete them, then take their UUIDs off every provider; also off those that an earlier, cut off call left."""
+    if not uuids:
+        return
     async with compute.database.transaction() as tx:
         await _announce(compute, tx, "delete", set(uuids))
         await store.delete_host_aggregates(tx, uuids)

@@ -23,8 +23,8 @@ async def lease_work(
     cells: servers that were placed in other cells are left to others; empty: all cells are these.
     """
     assert limit <= LEASE_ROWS_MAX
-    async with compute.database.transaction() as tx:
-        return await store.lease_work(tx, owner=owner, limit=limit, lease_s=lease_s, cells=list(cells) or None)
+    async with compute.database.connection() as connection:
+        return await store.lease_work(connection, owner=owner, limit=limit, lease_s=lease_s, cells=list(cells) or None)
 
 
 async def change_stages(

@@ -50,8 +50,8 @@ async def spread(networks: Networks, subnet: Subnet) -> int:
 
 async def finish(networks: Networks) -> None:
     """Go on where a process died, or a build held ports."""
-    async with networks.database.transaction() as tx:
-        found = await subnet_rows.list_spreading(tx)
+    async with networks.database.connection() as connection:
+        found = await subnet_rows.list_spreading(connection)
     for subnet in found:
         await spread(networks, subnet)
 

@@ -16,14 +16,16 @@ async def check_nics(
 ) -> tuple[flat.Pools, dict[str, seam.PortsRefused]]:
     """The pools of those of the servers' networks that are flat, and who cannot have an address there, by server id."""
     ids = sorted({nic.network_id for server in servers for nic in server.nics if nic.network_id})
-    async with networks.database.transaction() as tx:
-        known = [network.id for network in await network_rows.list_networks(tx, ids) if network.flat]
+    async with networks.database.connection() as connection:
+        known = [network.id for network in await network_rows.list_networks(connection, ids) if network.flat]
         if not known:
             return {}, {}
         pools: dict[str, list[Subnet]] = {network_id: [] for network_id in known}
-        for pool in sorted(await subnet_rows.list_subnets(tx, network_ids=known), key=lambda pool: pool.deleting):
+        for pool in sorted(
+            await subnet_rows.list_subnets(connection, network_ids=known), key=lambda pool: pool.deleting
+        ):
             pools[pool.network_id].append(pool)
         named = [(n.network_id, n.fixed_ip) for server in servers for n in server.nics if n.network_id and n.fixed_ip]
-        taken = await store.list_holders(tx, [pair for pair in named if pair[0] in pools])
+        taken = await store.list_holders(connection, [pair for pair in named if pair[0] in pools])
     reasons = {server.server_id: flat.refuse_nics(server, pools, taken) for server in servers}
     return pools, {server_id: seam.PortsRefused(server_id, said) for server_id, said in reasons.items() if said}

@@ -24,8 +24,8 @@ async def read_ports(networks: Networks, servers: Sequence[seam.ServerNics]) -> 
     """See MoveClient.read_ports."""
     pools, _ = await flat.check_nics(networks, servers)
     ids = tuple(server.server_id for server in servers)
-    async with networks.database.transaction() as tx:
-        ports_read = await ports.list_ports(tx, PortFilter(device_ids=ids, hidden=True))
+    async with networks.database.connection() as connection:
+        ports_read = await ports.list_ports(connection, PortFilter(device_ids=ids, hidden=True))
     answers = []
     for server in servers:
         order = [port_bindings.port_id(server.server_id, nic) for nic in server.nics]

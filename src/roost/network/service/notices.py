@@ -42,8 +42,8 @@ async def tell(networks: Networks, server_ids: Sequence[str] | None = None) -> i
 
     Returns how many notices there were. Two that tell the same do no harm.
     """
-    async with networks.database.transaction() as tx:
-        notices = await store.list_notices(tx, server_ids, NOTICES_MAX)
+    async with networks.database.connection() as connection:
+        notices = await store.list_notices(connection, server_ids, NOTICES_MAX)
     if not notices:
         return 0
     crash_point("port.before-tell")

@@ -40,8 +40,8 @@ async def publish(networks: Networks, provider_uuids: Sequence[str]) -> set[str]
         async with asyncio.timeout(WAIT_S):
             while True:
                 stayed = await publish_due(networks, provider_uuids)
-                async with networks.database.transaction() as tx:
-                    due = await publications.list_due(tx, provider_uuids)
+                async with networks.database.connection() as connection:
+                    due = await publications.list_due(connection, provider_uuids)
                 if not due - stayed:
                     return stayed
                 await asyncio.sleep(POLL_S)
@@ -66,6 +66,8 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
 
 
 async def _publish_leased(networks: Networks, provider_uuids: Sequence[str] | None, owner: str) -> set[str]:
+    if provider_uuids is not None and not provider_uuids:
+        return set()
     async with networks.database.transaction() as tx:
         moving = await subnet_changes.count_moving(tx, provider_uuids)
         lease_s = networks.settings.publish_lease_s + moving / MOVES_PER_S
@@ -99,9 +101,9 @@ async def set_hosts(
         await store.set_hosts(tx, names, reached, [cells_by_host.get(name, CELL_DEFAULT) for name in names])
     applied: _Wanted | None = None
     for _ in range(ROUNDS_MAX):
-        async with networks.database.transaction() as tx:
-            sources = await subnet_rows.list_sources(tx)
-            wanted = _wanted(await store.list_hosts(tx, names), sources)
+        async with networks.database.connection() as connection:
+            sources = await subnet_rows.list_sources(connection)
+            wanted = _wanted(await store.list_hosts(connection, names), sources)
         if wanted == applied:
             return
         # R12: a segment that went meanwhile may have lost its host aggregate before it was ensured here again.
@@ -164,8 +166,8 @@ async def _drop_plain_aggregates(networks: Networks) -> None:
 
 async def _plain_networks(networks: Networks) -> dict[str, list[str]]:
     """Host aggregate -> the networks without segments that it is for."""
-    async with networks.database.transaction() as tx:
-        found = await subnet_rows.list_plain_networks(tx)
+    async with networks.database.connection() as connection:
+        found = await subnet_rows.list_plain_networks(connection)
     return {segments.plain_aggregate(physical_network).uuid: ids for physical_network, ids in found.items()}
 
 
@@ -173,8 +175,8 @@ async def _place_hosts(networks: Networks, sources: Sequence[ProviderSource]) ->
     """Put all hosts where they belong as far as the sources go, until nothing changed while that was done."""
     applied: _Wanted | None = None
     for _ in range(ROUNDS_MAX):
-        async with networks.database.transaction() as tx:
-            wanted = _wanted(await store.list_hosts(tx), sources)
+        async with networks.database.connection() as connection:
+            wanted = _wanted(await store.list_hosts(connection), sources)
         if wanted == applied or not wanted.managed:
             return
         await networks.compute.set_segment_aggregates(wanted.by_host, managed=wanted.managed)

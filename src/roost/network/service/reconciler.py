@@ -66,9 +66,9 @@ async def reconcile_once(context: Networks) -> Reconciled:
 
 async def _publish(context: Networks) -> None:
     """All that is due: where a subnet is changing a port's client may have to be waited for, and nobody else waits."""
-    async with context.database.transaction() as tx:
-        due = await publication_rows.list_due(tx)
-        changing = await subnet_rows.list_subnets(tx, await change_rows.list_changing(tx))
+    async with context.database.connection() as connection:
+        due = await publication_rows.list_due(connection)
+        changing = await subnet_rows.list_subnets(connection, await change_rows.list_changing(connection))
     waiting = due & {subnet.provider_uuid for subnet in changing}
     await _publish_all(context, due - waiting)
     await _publish_all(context, waiting)
@@ -91,6 +91,8 @@ async def _publish_all(context: Networks, due: Set[str]) -> None:
 async def _expire_intents(context: Networks) -> int:
     async with context.database.transaction() as tx:
         expired = await claims.list_expired_intents(tx, INTENTS_MAX)
+        if not expired:
+            return 0
         await ports.lock_ports(tx, expired)
         gone = await claims.delete_expired_intents(tx, expired)
         hanging = await claims.release_hanging(tx, gone)

@@ -97,9 +97,9 @@ async def finish_change(networks: Networks, subnet_id: str) -> set[str]:
 
 async def finish_changes(networks: Networks) -> int:
     """Carry all changes that were cut off to their end; returns how many."""
-    async with networks.database.transaction() as tx:
-        ids = await store.list_changing(tx)
-        changing = [subnet for subnet in await subnet_rows.list_subnets(tx, ids) if subnet.change is not None]
+    async with networks.database.connection() as connection:
+        ids = await store.list_changing(connection)
+        changing = [subnet for subnet in await subnet_rows.list_subnets(connection, ids) if subnet.change is not None]
     done = 0
     for subnet in changing:
         try:

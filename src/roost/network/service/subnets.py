@@ -222,8 +222,8 @@ async def _is_claimed(networks: Networks, subnet: Subnet) -> bool:
 
 async def finish_subnets(networks: Networks) -> int:
     """Carry all deletes of subnets that were cut off to their end; returns how many went."""
-    async with networks.database.transaction() as tx:
-        ids = await store.list_subnets_deleting(tx)
+    async with networks.database.connection() as connection:
+        ids = await store.list_subnets_deleting(connection)
     done = 0
     for subnet_id in ids:
         try:
