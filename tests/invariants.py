@@ -5,6 +5,7 @@ It reads all three schemas at one instant, which no part of Roost may do; each q
 
 import sys
 from collections import Counter
+from collections.abc import Mapping
 
 from roost.network.rules.addressing import parse
 from roost.platform.database import Connection, Database
@@ -201,11 +202,17 @@ CREATE TRIGGER audit BEFORE UPDATE ON placement.inventory FOR EACH ROW EXECUTE F
 
 async def list_problems(connection: Connection, *, settled: bool) -> list[str]:
     """What does not hold, in words with the rows; settled: nothing is at work, so nothing may be half done."""
-    problems = []
-    for what, query in {**ALWAYS, **(SETTLED if settled else {})}.items():
-        rows = await connection.fetch(query)
-        problems += [f"{what}: {dict(row)}" for row in rows[:5]]
-    return problems + await list_uncovered(connection)
+    rows = await connection.fetch(_union({**ALWAYS, **SETTLED} if settled else ALWAYS))
+    return [f"{row['what']}: {row['it']}" for row in rows] + await list_uncovered(connection)
+
+
+def _union(queries: Mapping[str, str]) -> str:
+    """Return the one statement that answers all the queries: what does not hold, and up to five rows of each."""
+    parts = (
+        f"(SELECT $${what}$$ AS what, to_jsonb(row) AS it FROM ({query}) row LIMIT 5)"
+        for what, query in queries.items()
+    )
+    return " UNION ALL ".join(parts)
 
 
 async def list_uncovered(connection: Connection) -> list[str]:
