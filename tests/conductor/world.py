@@ -44,6 +44,7 @@ from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.platform.wakeup import Wakeups
 from roost.seams.agent import GuestOrder, GuestReport, HostReport
+from roost.seams.audit import AuditedPlacement
 
 LEASE_S = 30.0
 BY = Requester(request_id="req-1", project_id=PROJECT, user_id="user", is_admin=True)
@@ -99,10 +100,15 @@ class World:
 
     @classmethod
     async def open(cls, database: Database, *, env: Env, arrangement: Arrangement = ARRANGEMENT) -> "World":
-        """Wire the services as a process does, on what is in the database."""
+        """Wire the services on what is in the database, and write the standard names there."""
         ledger = Ledger(database, env)
         await sync_standard_names(ledger)
-        placement = await open_placement(ledger, arrangement)
+        return cls.wire(ledger, await open_placement(ledger, arrangement))
+
+    @classmethod
+    def wire(cls, ledger: Ledger, placement: AuditedPlacement) -> "World":
+        """Wire the services as a process does, on what there is."""
+        database, env = ledger.database, ledger.env
         compute = Compute(database, env, placement)
         networks = Networks(database, env, placement, LocalCompute(compute))
         compute.network = LocalNetwork(networks)

@@ -12,7 +12,7 @@ YEARS_S = 20 * 365 * 86400
 
 
 class SeededEnv:
-    """What `Env` asks. skew_s: by how much this machine's clock is wrong; leases must not care.
+    """What `Env` asks. skew_s: by how much this machine's clock is wrong; leases must not care. uuids_drawn: so far.
 
     It begins at an instant of the seed, and a millisecond passes each time that somebody looks.
     """
@@ -21,6 +21,7 @@ class SeededEnv:
         self._uuids = Random(f"uuids of {seed}")
         self._instant = BEGINNING + timedelta(seconds=Random(f"instant of {seed}").randrange(YEARS_S))
         self.skew_s = 0.0
+        self.uuids_drawn: list[str] = []
         self.env = Env(now=self._now, new_uuid=self._new_uuid, random=Random(f"choices of {seed}"))
 
     def _now(self) -> datetime:
@@ -32,4 +33,5 @@ class SeededEnv:
         self._instant += timedelta(seconds=for_s)
 
     def _new_uuid(self) -> str:
-        return str(uuid.UUID(int=self._uuids.getrandbits(128), version=4))
+        self.uuids_drawn.append(str(uuid.UUID(int=self._uuids.getrandbits(128), version=4)))
+        return self.uuids_drawn[-1]

@@ -7,7 +7,8 @@ Roost places servers.
 from collections.abc import Mapping
 
 import msgspec
-from tests.simulation.story import HOSTS, Room, Story, Want
+from tests.simulation.beginning import HOSTS
+from tests.simulation.story import Room, Story, Want
 
 VCPUS = {"small": 1, "large": 2}
 LIST_SERVERS = """
@@ -27,26 +28,21 @@ LIST_NEAR = """
 SELECT server_id FROM compute.guest WHERE host = $1 UNION SELECT id FROM compute.server WHERE host = $1
 UNION SELECT server_id FROM compute.work WHERE placed ->> 'host' = $1
 """
-LIST_WAITING = "SELECT server_id FROM compute.work WHERE stage IN ('launch', 'copy', 'stop', 'restore')"
 LIST_OWNERS = "SELECT device_id FROM network.port WHERE id = $1"
 
 
 async def harm_near(story: Story, host: str) -> None:
     """Note that something befell the servers of a host."""
-    await _harm(story, LIST_NEAR, host)
-
-
-async def harm_waiting(story: Story) -> None:
-    """Note that servers waited for their hosts for long."""
-    await _harm(story, LIST_WAITING)
+    await harm(story, LIST_NEAR, host)
 
 
 async def harm_owner(story: Story, port: str) -> None:
     """Note that something befell the server of a port."""
-    await _harm(story, LIST_OWNERS, port)
+    await harm(story, LIST_OWNERS, port)
 
 
-async def _harm(story: Story, query: str, *arguments: str) -> None:
+async def harm(story: Story, query: str, *arguments: str | float) -> None:
+    """Note that something befell the servers that the query names."""
     async with story.world.database.connection() as connection:
         story.harmed.update(str(row[0]) for row in await connection.fetch(query, *arguments))
 

@@ -28,24 +28,35 @@ FENCED_CALLS = ("change_stages", "change_stages", "claim", "bind_ports", "get_co
 FENCED_SHARE = 0.4
 """How often it is one of those: calls that a conductor without its lease must not do any harm with."""
 PASS_TIME = """
-UPDATE compute.work SET lease_until = lease_until - $1 * interval '1 s', run_at = run_at - $1 * interval '1 s';
-UPDATE compute.guest SET created_at = created_at - $1 * interval '1 s', begun_at = begun_at - $1 * interval '1 s',
-    running_at = running_at - $1 * interval '1 s', lost_at = lost_at - $1 * interval '1 s';
-UPDATE compute.host SET seen_at = seen_at - $1 * interval '1 s';
-UPDATE compute.move SET updated_at = updated_at - $1 * interval '1 s';
-UPDATE network.intent SET expires_at = expires_at - $1 * interval '1 s';
-UPDATE network.publication SET lease_until = lease_until - $1 * interval '1 s'
+WITH work AS (
+    UPDATE compute.work SET lease_until = lease_until - $1 * interval '1 s', run_at = run_at - $1 * interval '1 s'
+), guest AS (
+    UPDATE compute.guest SET created_at = created_at - $1 * interval '1 s', begun_at = begun_at - $1 * interval '1 s',
+        running_at = running_at - $1 * interval '1 s', lost_at = lost_at - $1 * interval '1 s'
+), host AS (
+    UPDATE compute.host SET seen_at = seen_at - $1 * interval '1 s'
+), move AS (
+    UPDATE compute.move SET updated_at = updated_at - $1 * interval '1 s'
+), intent AS (
+    UPDATE network.intent SET expires_at = expires_at - $1 * interval '1 s'
+), publication AS (
+    UPDATE network.publication SET lease_until = lease_until - $1 * interval '1 s' WHERE lease_until IS NOT NULL
+)
+SELECT server_id FROM compute.work WHERE stage IN ('launch', 'copy', 'stop', 'restore')
 """
-"""Leases and time-outs are by the database's clock: it goes on when all that it noted is longer ago."""
+"""Leases and time-outs are by the database's clock: it goes on when all that it noted is longer ago.
+
+Returns the servers that waited for their hosts meanwhile.
+"""
 CLAIMED = """
 SELECT coalesce(m.server_id, a.consumer_uuid) AS server_id, h.name FROM placement.allocation a
 JOIN placement.provider p ON p.id = a.provider_id JOIN compute.host h ON h.provider_uuid = p.uuid
 LEFT JOIN compute.move m ON m.uuid = a.consumer_uuid
 """
-ADDRESSES = """
-SELECT p.id, p.device_id, array_agg(host(a.address) ORDER BY a.address) AS addresses
-FROM network.port p JOIN network.address a ON a.port_id = p.id JOIN compute.server s ON s.id::text = p.device_id
-WHERE s.launched_at IS NOT NULL GROUP BY 1, 2
+PORTS = """
+SELECT p.id, p.device_id, s.launched_at IS NOT NULL AS launched,
+    (SELECT array_agg(host(a.address) ORDER BY a.address) FROM network.address a WHERE a.port_id = p.id) AS addresses
+FROM network.port p LEFT JOIN compute.server s ON s.id::text = p.device_id
 """
 
 
@@ -195,10 +206,9 @@ async def _look(story: Story) -> None:
     """What is there is claimed, until it is gone; and whoever was ACTIVE keeps the addresses that it had."""
     async with story.world.database.connection() as connection:
         claimed = {(row["server_id"], row["name"]) for row in await connection.fetch(CLAIMED)}
-        has = {(row["id"], row["device_id"]): tuple(row["addresses"]) for row in await connection.fetch(ADDRESSES)}
-        rows = await connection.fetch("SELECT id, device_id FROM network.port")
-    ports = {(row["id"], row["device_id"]) for row in rows}
-    for port in story.addresses.keys() & ports:
+        ports = {(row["id"], row["device_id"]): row for row in await connection.fetch(PORTS)}
+    has = {port: tuple(row["addresses"]) for port, row in ports.items() if row["launched"] and row["addresses"]}
+    for port in story.addresses.keys() & ports.keys():
         assert has.get(port) == story.addresses[port], f"port {port[0]} has lost its addresses: {has.get(port)}"
     story.addresses = {port: addresses for port, addresses in has.items() if story.readdressed.isdisjoint(port)}
     stray = story.hosts.list_present() - claimed
@@ -261,10 +271,7 @@ async def let_time_pass(story: Story) -> None:
 async def pass_time(story: Story, for_s: float) -> None:
     """Have so much time passed."""
     story.chance.pass_time(for_s)
-    await errors.harm_waiting(story)
-    async with story.world.database.connection() as connection:
-        for statement in PASS_TIME.split(";"):
-            await connection.execute(statement, for_s)
+    await errors.harm(story, PASS_TIME, for_s)
     story.note("time passes:", for_s)
 
 

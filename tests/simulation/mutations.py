@@ -196,11 +196,11 @@ def a_database() -> Iterator[str]:
 
 async def count_seeds(dsn: str, mutation: Callable[[], AbstractContextManager[Any]]) -> tuple[int, str]:
     """Return how many seeds it took to notice, and what was noticed; (0, "") if none did."""
-    async with stage(dsn) as database:
+    async with stage(dsn) as on:
         for seed in range(1, SEEDS_MAX + 1):
             try:
                 with mutation():
-                    await run_seed(database, seed)
+                    await run_seed(on, seed)
             except SeedFailed as error:
                 return seed, next(line for line in str(error).splitlines() if line.startswith(f"seed {seed}:"))
     return 0, ""

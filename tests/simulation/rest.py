@@ -31,6 +31,9 @@ LEFT = (
     "SELECT * FROM network.notice",
 )
 """What is shown of a world that does not come to rest."""
+LIST_NOT_RUNNING = """
+SELECT id, status FROM compute.server WHERE (status, power) IS DISTINCT FROM ('ACTIVE', 'running') ORDER BY id
+"""
 HOLDS_HOST = """
 SELECT s.host IS NOT NULL OR EXISTS (SELECT FROM compute.guest g WHERE g.server_id = s.id)
 FROM compute.server s WHERE s.id = $1
@@ -61,9 +64,11 @@ async def come_to_rest(story: Story) -> None:
 
 
 async def _decide(story: Story) -> bool:
-    """Have every server running, or in ERROR without a host; whether they are."""
+    """Have every server running, or in ERROR without a host; whether they were."""
     compute, done = story.world.compute, True
-    for server_id, status in sorted((await story.world.statuses()).items()):
+    async with story.world.database.connection() as connection:
+        rows = await connection.fetch(LIST_NOT_RUNNING)
+    for server_id, status in rows:
         view = await story.view(server_id)
         if view is None or view.task_state or view.stage:
             continue

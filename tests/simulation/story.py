@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from tests.conductor.world import BY, World
+from tests.simulation.beginning import HOSTS, SUBNETS, Beginning
 from tests.simulation.chance import SeededEnv
 from tests.simulation.effects import Partition, Plan
 from tests.simulation.hosts import Hosts
@@ -13,14 +14,10 @@ from tests.simulation.naive import PortView, View, expect, expect_port
 
 from roost.compute.model.server import Requester
 from roost.compute.service import servers as server_service
-from roost.compute.service.flavors import FlavorRequest, create_flavor
 from roost.network.errors import PortChanged
 from roost.platform.database import Database
 from roost.platform.errors import RoostError
 
-HOSTS = {"r1-h1": "rack1", "r1-h2": "rack1", "r1-h3": "rack1", "r2-h1": "rack2", "r2-h2": "rack2"}
-SUBNETS = ("10.1.0", "10.2.0", "10.9.0")
-"""Of the routed network's racks, and of the other network."""
 RACKS = dict(zip(SUBNETS, ("rack1", "rack2"), strict=False))
 FLEETS: tuple[tuple[int, ...], ...] = ((), (), (), (1,), (2,), (1, 2, 3))
 """Service versions of agents; most fleets have those of the early order, which say none."""
@@ -95,20 +92,14 @@ class Story:
         self.sleepers: list[tuple[Plan, asyncio.Task[str]]] = []
 
     @classmethod
-    async def begin(cls, database: Database, seed: int) -> "Story":
-        """Make a cloud with little room: five hosts on two racks, a routed network, one that all reach."""
+    async def begin(cls, database: Database, beginning: Beginning, seed: int) -> "Story":
+        """Begin with a cloud of the seed's UUIDs and a fleet of agents."""
         chance = SeededEnv(seed)
-        world = await World.make(database, env=chance.env)
-        await create_flavor(world.compute, FlavorRequest(name="large", vcpus=2, ram_mb=1024, disk_gb=1))
-        for rack in sorted(set(HOSTS.values())):
-            names = [host for host, on in HOSTS.items() if on == rack]
-            await world.hosts(*names, reach=[rack, "backend"], vcpus=3)
+        world, networks = await beginning.copy(database, chance)
         story = cls(world, chance, seed)
-        routed = await world.routed(rack1=f"{SUBNETS[0]}.0/29", rack2=f"{SUBNETS[1]}.0/29")
-        plain = await world.cloud.plain(f"{SUBNETS[2]}.0/29", physical_network="backend")
-        story.networks = [routed.id, plain.id]
-        segments = (await world.compute.network.get_networks([routed.id]))[routed.id].segments
-        story.segments = {(routed.id, str(segment.name)): segment.provider_uuid for segment in segments}
+        story.networks = networks
+        segments = (await world.compute.network.get_networks(networks[:1]))[networks[0]].segments
+        story.segments = {(networks[0], str(segment.name)): segment.provider_uuid for segment in segments}
         fleet = story.random.choice(FLEETS)
         for host in story.hosts.names if fleet else ():
             await story.upgrade(host, story.random.choice(fleet))

@@ -46,8 +46,8 @@ def test_stories_end_well(dsn: str, chapter: int) -> None:
 
 
 async def run_seeds(dsn: str, seeds_wanted: Sequence[int]) -> list[list[str]]:
-    async with stage(dsn) as database:
-        return [await run_seed(database, seed) for seed in seeds_wanted]
+    async with stage(dsn) as on:
+        return [await run_seed(on, seed) for seed in seeds_wanted]
 
 
 @pytest.mark.parametrize("seed", [7, 8])

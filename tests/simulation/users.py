@@ -8,10 +8,11 @@ from typing import Any, cast
 import msgspec
 from tests.conductor.world import BY, KilledHere
 from tests.network.cloud import PROJECT
+from tests.simulation.beginning import HOSTS
 from tests.simulation.effects import Fate, Plan, mortal
 from tests.simulation.errors import harm_owner
 from tests.simulation.naive import STANDING
-from tests.simulation.story import HOSTS, Story, Want, find_refusal
+from tests.simulation.story import Story, Want, find_refusal
 
 from roost.clients.local_network import LocalNetwork
 from roost.compute.model.server import MigrationFilter, NicAsked, Requester, ServerRequest, ServerUpdate

@@ -1,0 +1,114 @@
+"""The cloud with which each story begins: the services make it once, then it is copied, with UUIDs of the story's seed.
+
+A copy is one statement, where making it takes 400.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tests.conductor.world import World
+from tests.placements import open_placement
+from tests.simulation.chance import SeededEnv
+
+from roost.compute.service.flavors import FlavorRequest, create_flavor
+from roost.network.rules.segments import segment_aggregate_uuid
+from roost.placement.model import NameKind
+from roost.placement.service.ledger import Ledger, sync_standard_names
+from roost.platform.database import Connection, Database
+
+HOSTS = {"r1-h1": "rack1", "r1-h2": "rack1", "r1-h3": "rack1", "r2-h1": "rack2", "r2-h2": "rack2"}
+SUBNETS = ("10.1.0", "10.2.0", "10.9.0")
+"""Of the routed network's racks, and of the other network."""
+TABLES = """
+SELECT format('%I.%I', table_schema, table_name) AS name,
+    string_agg(quote_ident(column_name), ', ') FILTER (WHERE is_generated = 'NEVER') AS columns
+FROM information_schema.columns JOIN information_schema.tables USING (table_schema, table_name)
+WHERE table_schema IN ('placement', 'network', 'compute', 'audit') AND table_type = 'BASE TABLE'
+AND table_name NOT IN ('alembic_version', 'alembic_step', 'trait', 'resource_class', 'change_horizon')
+GROUP BY 1 ORDER BY 1
+"""
+"""All but what a migration wrote, and standard names. Without its horizon, every search would load the index anew."""
+SEQUENCES = """
+SELECT format('%I.%I', schemaname, sequencename) AS name,
+    coalesce(CASE WHEN $1 THEN last_value + increment_by END, start_value) AS next
+FROM pg_sequences
+WHERE schemaname IN ('placement', 'network', 'compute') AND sequencename !~ '^(trait|resource_class)_'
+ORDER BY 1
+"""
+BEGIN_ANEW = """
+CREATE OR REPLACE FUNCTION audit.begin_anew(cloud jsonb) RETURNS void LANGUAGE plpgsql AS $body$
+BEGIN
+    {statements}
+END $body$
+"""
+EMPTY = "DELETE FROM {name};"
+FILL = """INSERT INTO {name} ({columns}) OVERRIDING SYSTEM VALUE
+    SELECT {columns} FROM jsonb_populate_recordset(NULL::{name}, cloud -> '{name}');"""
+NUMBER = "PERFORM setval('{name}', {next}, false);"
+JOURNAL = "placement.change"
+"""Is not copied: its rows are of transactions that were; who has no index yet reads everything."""
+UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:[\d.]+\+00:00")
+
+
+class Beginning(NamedTuple):
+    """The cloud, table by table, as JSON. uuids: those that were drawn when it was made; networks: its networks' ids.
+
+    connection: for copies alone: no trigger and no foreign key looks at what it does, and a connection that comes to be
+    so, or is so no longer, plans all its statements again.
+    standard_ids: see Ledger.
+    """
+
+    connection: Connection
+    tables: str
+    uuids: tuple[str, ...]
+    networks: tuple[str, str]
+    standard_ids: dict[NameKind, dict[str, int]]
+
+    @classmethod
+    async def make(cls, database: Database, connection: Connection) -> "Beginning":
+        """Make a cloud with little room: five hosts on two racks, a routed network, one that all reach."""
+        await connection.execute("SET session_replication_role = replica")
+        await _define(connection, {})
+        await connection.execute("SELECT audit.begin_anew('{}')")
+        chance = SeededEnv(0)
+        world = await World.make(database, env=chance.env)
+        await create_flavor(world.compute, FlavorRequest(name="large", vcpus=2, ram_mb=1024, disk_gb=1))
+        for rack in sorted(set(HOSTS.values())):
+            names = [host for host, on in HOSTS.items() if on == rack]
+            await world.hosts(*names, reach=[rack, "backend"], vcpus=3)
+        routed = await world.routed(rack1=f"{SUBNETS[0]}.0/29", rack2=f"{SUBNETS[1]}.0/29")
+        plain = await world.cloud.plain(f"{SUBNETS[2]}.0/29", physical_network="backend")
+        tables = await _read(connection)
+        await _define(connection, tables)
+        ledger = Ledger(database)
+        await sync_standard_names(ledger)
+        text = INSTANT.sub("now", json.dumps(tables))
+        return cls(connection, text, tuple(chance.uuids_drawn), (routed.id, plain.id), ledger.standard_ids)
+
+    async def copy(self, database: Database, chance: SeededEnv) -> tuple[World, list[str]]:
+        """Empty the world, and fill it with the cloud; returns it, and the ids of its networks."""
+        uuids = {uuid: chance.env.new_uuid() for uuid in self.uuids}
+        uuids |= {segment_aggregate_uuid(old): segment_aggregate_uuid(new) for old, new in uuids.items()}
+        tables = UUID.sub(lambda uuid: uuids.get(uuid[0], uuid[0]), self.tables)
+        await self.connection.execute("SELECT audit.begin_anew($1)", tables)
+        ledger = Ledger(database, chance.env, standard_ids=self.standard_ids)
+        return World.wire(ledger, await open_placement(ledger)), [uuids[network] for network in self.networks]
+
+
+async def _read(connection: Connection) -> dict[str, list[object]]:
+    """Return the rows of each table that has any."""
+    names = [row["name"] for row in await connection.fetch(TABLES) if row["name"] != JOURNAL]
+    rows = {name: await connection.fetchval(f"SELECT jsonb_agg(t) FROM {name} t") for name in names}
+    return {name: json.loads(text) for name, text in rows.items() if text}
+
+
+async def _define(connection: Connection, filled: Mapping[str, object]) -> None:
+    """Define the function that empties all tables, fills these, and has new rows numbered from where they are now."""
+    tables, sequences = await connection.fetch(TABLES), await connection.fetch(SEQUENCES, bool(filled))
+    statements = [EMPTY.format(**table) for table in tables]
+    statements += [FILL.format(**table) for table in tables if table["name"] in filled]
+    statements += [NUMBER.format(**sequence) for sequence in sequences]
+    await connection.execute(BEGIN_ANEW.format(statements="\n    ".join(statements)))
