@@ -6,6 +6,7 @@ What begins before Roost does, such as Ctrl-C during its imports, needs a real s
 import contextlib
 import functools
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -36,6 +37,9 @@ class Process:
         self.returncode: int | None = None
         self._channel = channel
 
+    def __del__(self) -> None:
+        self._channel.close()
+
     def poll(self) -> int | None:
         """Return the exit status, below zero for a signal; None while it runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -45,12 +49,9 @@ class Process:
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit status once it ends. Raises subprocess.TimeoutExpired."""
         if self.returncode is None:
-            self._channel.settimeout(timeout)
-            try:
-                self.returncode = int(self._channel.recv(16))
-            except (TimeoutError, BlockingIOError):
-                raise subprocess.TimeoutExpired(f"roost, pid {self.pid}", timeout or 0) from None
-            self._channel.close()
+            if select.select([self._channel], [], [], timeout) == ([], [], []):
+                raise subprocess.TimeoutExpired(f"roost, pid {self.pid}", timeout or 0)
+            self.returncode = int(self._channel.recv(16, socket.MSG_PEEK))  # another thread may wait too
         return self.returncode
 
     def send_signal(self, number: int) -> None:

@@ -31,7 +31,8 @@ def name_of(pid: int) -> str:
 
 def fork_servers(supervisor: int) -> list[int]:
     """The process that the others are forks of; none for a moment when it was killed."""
-    return [pid for pid in children_of(supervisor) if name_of(pid) == FORK_SERVER]
+    children = children_of(supervisor)
+    return [pid for pid in children if name_of(pid) == FORK_SERVER or "roost.cli.serving.process" in words_of(pid)]
 
 
 def names_of(supervisor: int) -> dict[int, str]:
