@@ -26,6 +26,8 @@ log = structlog.get_logger()
 NEWEST, OLDEST = "1.39", "1.38"
 TRIES_MAX = 5
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 2.0
+EARLY_S = 0.05
+"""How much earlier than asked an event loop's timer may fire: the loop reads its clock once a turn."""
 KEPT_S = 1.5
 """How long an idle connection is used again: servers close theirs after 2 s and more, under a claim if need be."""
 
@@ -230,7 +232,7 @@ class PlacementHttp:
                 reason, may_repeat = f"{status}: {refusal.detail}", status in NOT_BEGUN or method in REPEATABLE
                 pause_s = retry_after
             spent_s = time.monotonic() - began_s
-            if not may_repeat or tries >= TRIES_MAX or spent_s >= self._settings.timeout_s:
+            if not may_repeat or tries >= TRIES_MAX or spent_s >= self._settings.timeout_s - EARLY_S:
                 raise PlacementUnavailable(f"the Placement service cannot be asked: {request_line}: {reason}")
             await self.back_off(tries, least_s=pause_s)
 
