@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# Tests start hundreds of processes, each of which would compile Roost again.
+# Tests start hundreds of processes, each of which would compile Roost again. What they never import is not compiled at all.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test types readable conformance interop format bench bench-placement keep-release release-notes clean
@@ -19,7 +19,7 @@ $(VENV)/.run: pyproject.toml $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
 	@touch $(VENV)/.run $@
 
 $(VENV)/.postgresql: tests/postgres_servers.py $(VENV)/.dev
@@ -34,7 +34,7 @@ test: $(VENV)/.dev  ## Format, lint, strict types and every test.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	@$(MAKE) --no-print-directory -j 3 types readable $(VENV)/.postgresql
-	@$(BIN)/python -m pytest -q -n 4 --dist worksteal || { code=$$?; [ $$code = 1 ] || exit $$code; \
+	@$(BIN)/python -m pytest -q -n 3 --dist worksteal || { code=$$?; [ $$code = 1 ] || exit $$code; \
 		echo "Once more, alone: a test that passes now was disturbed by its neighbours; look into it all the same."; \
 		$(BIN)/python -m pytest -n 0 -v --last-failed --last-failed-no-failures none; }
 
