@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-# Tests start hundreds of processes, each of which would compile Roost again. What they never import is not compiled at all.
+# Tests start hundreds of processes, each of which would compile Roost again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test types readable conformance interop format bench bench-placement keep-release release-notes clean
@@ -18,6 +18,7 @@ $(VENV)/.run: pyproject.toml $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[standalone]'
 	@touch $@
 
+# Packages are compiled as far as tests import them, which pip would not wait for.
 $(VENV)/.dev: pyproject.toml $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
 	@touch $(VENV)/.run $@
@@ -41,7 +42,8 @@ test: $(VENV)/.dev  ## Format, lint, strict types and every test.
 types: $(VENV)/.dev  ## Strict types.
 	$(BIN)/mypy
 
-readable: $(VENV)/.dev  ## Every test file can be read: workers of pytest go on past one that cannot, and say so at the end only.
+# Workers of pytest go on past a test file that cannot be read, and say so at the end only.
+readable: $(VENV)/.dev  ## Every test file can be read.
 	@$(BIN)/python -m pytest -qq --collect-only > $(VENV)/.collected || { cat $(VENV)/.collected; exit 1; }
 
 conformance: $(VENV)/.dev  ## Upstream Placement's own tests against `roost serve placement`.

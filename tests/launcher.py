@@ -1,7 +1,7 @@
 """`python -m tests.launcher`: the process that the `roost` processes of tests are forks of (tests/launching.py).
 
-It has imported all of Roost once: a `roost` that begins as its fork costs a tenth of one that begins with Python. The
-fork server of a `roost serve` begins as a fork as well, the first time; what a supervisor starts again is a real start.
+It has imported all of Roost once: an agent that begins as its fork takes a fifth of the CPU of one that begins with
+Python. The fork server of a `roost serve` begins as a fork as well; one that is started again begins with Python.
 """
 
 import asyncio
@@ -12,21 +12,23 @@ import signal
 import socket
 import sys
 import threading
+from asyncio.subprocess import Process
 from collections.abc import Sequence
+from typing import cast
 
 import msgspec
 
 from roost import cli
-from roost.cli import entry
 from roost.cli.serving import fork_server, process
 from roost.platform import crash
 
 REQUEST_BYTES_MAX = 1 << 17
-START = fork_server.start
+SERVE = "serve"
+start_program = fork_server.start_program
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """What a fork becomes. program: the name of its function in `roost.cli.entry`."""
+    """What a fork becomes. program: a function without arguments, such as `roost.cli.entry:run_roost`."""
 
     program: str
     arguments: list[str]
@@ -38,12 +40,12 @@ class ForkedServer:
     """A fork server that began as a fork, with what Roost asks of an `asyncio.subprocess.Process`."""
 
     def __init__(self, pid: int) -> None:
-        self.pid = pid
         self.returncode: int | None = None
-        self._end = asyncio.create_task(self._wait())
+        self._pid = pid
+        self._end = asyncio.create_task(self._read_status())
 
-    async def _wait(self) -> None:
-        _, status = await asyncio.to_thread(os.waitpid, self.pid, 0)
+    async def _read_status(self) -> None:
+        _, status = await asyncio.to_thread(os.waitpid, self._pid, 0)
         self.returncode = os.waitstatus_to_exitcode(status)
 
     async def wait(self) -> None:
@@ -52,7 +54,7 @@ class ForkedServer:
 
     def kill(self) -> None:
         """Send SIGKILL."""
-        os.kill(self.pid, signal.SIGKILL)
+        os.kill(self._pid, signal.SIGKILL)
 
 
 def main() -> None:
@@ -69,10 +71,11 @@ def main() -> None:
     os.chdir(launch.directory)
     os.environ.clear()
     os.environ.update(launch.environment)
-    importlib.reload(crash)  # which reads the environment when it is imported, so that a crash point costs nothing
-    if "serve" not in launch.arguments or not fork_ahead():
-        sys.argv = [launch.program, *launch.arguments]
-        getattr(entry, launch.program)()
+    importlib.reload(crash)  # it has read the environment of the launcher
+    if launch.arguments[:1] == [SERVE] and fork_ahead():
+        return
+    sys.argv = [launch.program, *launch.arguments]
+    pkgutil.resolve_name(launch.program)()
 
 
 def fork_ahead() -> bool:
@@ -85,19 +88,19 @@ def fork_ahead() -> bool:
         return True
     theirs.close()
 
-    async def start(services: Sequence[str], requests: socket.socket) -> "ForkedServer | asyncio.subprocess.Process":
+    async def hand_over(services: Sequence[str], requests: socket.socket) -> Process:
         if ours.fileno() < 0:
-            return await START(services, requests)
+            return await start_program(services, requests)
         with ours:
             socket.send_fds(ours, [" ".join(services).encode()], [requests.fileno()])
-        return ForkedServer(pid)
+        return cast(Process, ForkedServer(pid))
 
-    fork_server.start = start  # type: ignore[assignment]
+    fork_server.start_program = hand_over
     return False
 
 
 def serve_forks(channel: socket.socket) -> None:
-    """Be a fork server as soon as the supervisor says of which services; if it ends without, so does this."""
+    """Be a fork server once the supervisor has named the services; return at once if it ends before that."""
     os.setsid()
     os.dup2(2, 1)
     with channel:
@@ -110,7 +113,7 @@ def serve_forks(channel: socket.socket) -> None:
 
 
 def end(status: int) -> None:
-    """End at once, unless a thread is still at work: to free a thousand modules takes longer than most tests' stops."""
+    """Exit at once, unless a thread still works: to free all modules first takes 40 ms of CPU."""
     sys.stdout.flush()
     sys.stderr.flush()
     if [thread for thread in threading.enumerate() if not thread.daemon] == [threading.main_thread()]:

@@ -23,6 +23,7 @@ from roost.cli.serving.fork_server import PID, WITHOUT_THREADS
 
 ROOT = Path(__file__).parents[1]
 TIMEOUT_S = 120.0
+ROOST, MANAGE = "roost.cli.entry:run_roost", "roost.cli.entry:run_manage"
 AT_END: list[Callable[[], None]] = []
 """What is done when the tests of this process are over; a worker of pytest-xdist ends without `atexit`."""
 
@@ -74,7 +75,7 @@ def start(
     stdout: IO[str] | None = None,
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
-    program: str = "run_roost",
+    program: str = ROOST,
 ) -> Process:
     """Start a program with these arguments. stdout: a pipe to here unless it is a file.
 
@@ -98,7 +99,7 @@ def run(
     *arguments: str,
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
-    program: str = "run_roost",
+    program: str = ROOST,
 ) -> subprocess.CompletedProcess[str]:
     """Return how a program ended and what it said. Raises subprocess.TimeoutExpired."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as error:
@@ -116,7 +117,7 @@ def run(
 
 def run_manage(*arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Return how `roost-manage` ended and what it said. Raises subprocess.TimeoutExpired."""
-    return run(*arguments, environment=environment, program="run_manage")
+    return run(*arguments, environment=environment, program=MANAGE)
 
 
 def _read_line(channel: socket.socket) -> bytes:

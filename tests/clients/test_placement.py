@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from tests.ports import free_port
 
 from roost.cli.serving.placement_check import CredentialsRequired, check_placement
 from roost.cli.settings import read_settings
+from roost.clients import placement_http
 from roost.clients.placement import RemotePlacement, find_credentials_fault
 from roost.clients.placement_bodies import query_string
 from roost.clients.placement_claims import RELEASES_MAX
@@ -520,6 +522,15 @@ async def test_what_can_be_done_twice_is_asked_again(outcome: Any) -> None:
 
 async def test_a_server_that_stalls_is_waited_for_as_long_as_said() -> None:
     async with scripted(stall, timeout_s=1) as (placement, asked):
+        with pytest.raises(PlacementUnavailable, match="no answer in time"):
+            await placement.get_consumers([WEB])
+    assert len(asked) == 1
+
+
+async def test_no_answer_in_time_is_no_reason_to_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timer of an event loop may be a little early: by the clock, here one that stands, some time seems left."""
+    monkeypatch.setattr(placement_http, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    async with scripted(stall, timeout_s=0.2) as (placement, asked):
         with pytest.raises(PlacementUnavailable, match="no answer in time"):
             await placement.get_consumers([WEB])
     assert len(asked) == 1

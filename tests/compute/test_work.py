@@ -4,6 +4,7 @@ import uuid
 from typing import Any
 
 import pytest
+from asyncpg.connection import Connection
 from tests.compute.conftest import NetworkRows
 
 from roost.compute.model.server import NicAsked, ServerRequest
@@ -63,3 +64,19 @@ async def test_a_host_is_never_asked_for_a_lower_attempt(compute: Compute, serve
         asked = StageChange(server_id=server, stage=Stage.LAUNCH, attempt=attempt, guest_host="h1", keep=True)
         assert await change_stages(compute, [asked], owner=owner, lease_s=30) == {server: asked}
     assert tuple(await row(compute, "SELECT attempt FROM compute.guest")) == (2,)
+
+
+async def test_to_look_for_work_is_one_statement(compute: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each idle conductor looks several times a second: no BEGIN and COMMIT around it."""
+    begun: list[str] = []
+    execute = Connection.execute
+
+    async def noting(self: Connection, query: str, *arguments: Any, **options: Any) -> str:
+        begun.extend([query] if query.startswith("BEGIN") else [])
+        return await execute(self, query, *arguments, **options)
+
+    monkeypatch.setattr(Connection, "execute", noting)
+    assert await lease_work(compute, owner=compute.env.new_uuid(), limit=10, lease_s=30) == []
+    assert begun == []
+    async with compute.database.transaction():
+        assert begun == ["BEGIN;"]

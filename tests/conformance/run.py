@@ -20,8 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.server import ROOST as PROGRAM
-from tests.conformance.server import FreshServer, ServerError
+from tests.conformance.server import PROGRAM, FreshServer, ServerError
 from tests.conformance.suite import DISTRIBUTION, GabbiFile, NoGabbits, Outcome, find_gabbits
 
 PORTS_PER_FILE = 10

@@ -21,8 +21,8 @@ from tests.memory import roomy_memory
 STOP_TIMEOUT_S = 10.0
 ASK_AGAIN_S = 0.02
 LOG_TAIL_CHARACTERS = 2000
-ROOST = str(Path(sys.executable).with_name("roost"))
-"""The program that is started as a fork of one that has imported it."""
+PROGRAM = str(Path(sys.executable).with_name("roost"))
+"""Roost, which is started as a fork of a process that has imported it (tests/launching.py)."""
 
 
 class ServerError(Exception):
@@ -60,7 +60,7 @@ class FreshServer:
                 # In a process group of its own, so that what it starts in its turn can be stopped with it.
                 self._process = (
                     launching.start(*argv[1:], stdout=log, stderr=log)
-                    if argv[0] == ROOST
+                    if argv[0] == PROGRAM
                     else subprocess.Popen(
                         argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
                     )
@@ -87,10 +87,10 @@ class FreshServer:
                 deadline = time.monotonic() + STOP_TIMEOUT_S
                 while not self._has_ended() and time.monotonic() < deadline:
                     time.sleep(ASK_AGAIN_S)
+                # What it started and did not stop, or the server itself. No other group gets this one's number while
+                # any of it is left.
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(
-                        self._process.pid, signal.SIGKILL
-                    )  # what it started and did not stop, or the server itself
+                    os.killpg(self._process.pid, signal.SIGKILL)
                 self._process.wait()
             if not self._keep:
                 shutil.rmtree(self.workdir, ignore_errors=True)

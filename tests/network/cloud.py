@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -134,17 +134,20 @@ def counting(cloud: Cloud) -> Iterator[list[str]]:
     """The network's own statements while it lasts."""
     seen: list[str] = []
     database = cloud.networks.database
-    original = database.transaction
+    transaction, connection = database.transaction, database.connection
 
     def note(query: Any) -> None:
         if query.query.lstrip().startswith("-- network."):
             seen.append(query.query)
 
     @asynccontextmanager
-    async def watched(*, snapshot: bool = False) -> AsyncIterator[Any]:
-        async with original(snapshot=snapshot) as tx:
-            with tx.query_logger(note):
-                yield tx
+    async def watched(held: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+        async with held as watching:
+            with watching.query_logger(note):
+                yield watching
 
-    with patch.object(database, "transaction", watched):
+    with (
+        patch.object(database, "transaction", lambda *, snapshot=False: watched(transaction(snapshot=snapshot))),
+        patch.object(database, "connection", lambda: watched(connection())),
+    ):
         yield seen

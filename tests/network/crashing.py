@@ -1,12 +1,6 @@
-"""Processes that make, change and delete a port and a subnet, to be killed on the way.
-
-Standard input: for each process a line with its crash point and the address of its database. It is a fork of this one,
-which has imported all of it. Standard output: how each ended.
-"""
+"""A process that makes, changes and deletes a port and a subnet, to be killed on the way; its argument is a DSN."""
 
 import asyncio
-import importlib
-import os
 import sys
 import uuid
 
@@ -21,13 +15,12 @@ from roost.network.model.networks import Network, SubnetChanges
 from roost.network.model.ports import FixedIpRequest, PortChanges, PortRequest
 from roost.network.service import Networks, networks, ports, subnet_changes, subnets
 from roost.placement.service.ledger import Ledger, sync_standard_names
-from roost.platform import crash
 from roost.platform.database import Database
 from roost.platform.env import Env
 from roost.seams.network import Nic
 
 
-async def main(dsn: str) -> None:
+async def do_all(dsn: str) -> None:
     database = await Database.open(dsn)
     ledger = Ledger(database)
     await sync_standard_names(ledger)
@@ -66,17 +59,6 @@ async def change_pools(cloud: Cloud, network: Network) -> None:
     await cloud.client.release_ports([server], restore=True)
 
 
-def run(point: str, dsn: str) -> int:
-    """Run such a process to its end."""
-    if (pid := os.fork()) == 0:
-        os.environ["ROOST_CRASH_AT"] = point
-        importlib.reload(crash)
-        asyncio.run(main(dsn))
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-if __name__ == "__main__":
-    for line in sys.stdin:
-        sys.stdout.write(f"{run(*line.split())}\n")
-        sys.stdout.flush()
+def main() -> None:
+    """Do all of it."""
+    asyncio.run(do_all(sys.argv[1]))

@@ -1,11 +1,9 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 
 import pytest
+from tests import launching
 from tests.invariants import SETTLED
 from tests.network.cloud import Cloud, assert_sound
 
@@ -34,32 +32,15 @@ LATER = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def run() -> Iterator[Callable[[str, str], int]]:
-    """Run a process that ends at a crash point, on a database; how it ended."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.network.crashing"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
-    ) as parent:  # fmt: skip
-        stdin, stdout = parent.stdin, parent.stdout
-        assert stdin is not None
-        assert stdout is not None
-
-        def run_one(point: str, dsn: str) -> int:
-            stdin.write(f"{point} {dsn}\n")
-            stdin.flush()
-            return int(stdout.readline())
-
-        yield run_one
+CRASHING = "tests.network.crashing:main"
 
 
 @pytest.mark.parametrize("point", [*POINTS, *LATER])
-async def test_a_process_killed_here_leaves_nothing_hanging(
-    cloud: Cloud, point: str, run: Callable[[str, str], int]
-) -> None:
+async def test_a_process_killed_here_leaves_nothing_hanging(cloud: Cloud, point: str) -> None:
     database = cloud.networks.database
-    assert await asyncio.to_thread(run, point, database.dsn) == -signal.SIGKILL
+    environment = {**os.environ, "ROOST_CRASH_AT": point}
+    done = await asyncio.to_thread(launching.run, database.dsn, environment=environment, program=CRASHING)
+    assert done.returncode == -signal.SIGKILL, done.stderr
     async with database.transaction() as tx:
         await tx.execute("UPDATE network.intent SET expires_at = now() - interval '1 s'")
         await tx.execute("UPDATE network.publication SET lease_until = now() - interval '1 s'")

@@ -33,16 +33,15 @@ LIST_OWNERS = "SELECT device_id FROM network.port WHERE id = $1"
 
 async def harm_near(story: Story, host: str) -> None:
     """Note that something befell the servers of a host."""
-    await harm(story, LIST_NEAR, host)
+    await _harm(story, LIST_NEAR, host)
 
 
 async def harm_owner(story: Story, port: str) -> None:
     """Note that something befell the server of a port."""
-    await harm(story, LIST_OWNERS, port)
+    await _harm(story, LIST_OWNERS, port)
 
 
-async def harm(story: Story, query: str, *arguments: str | float) -> None:
-    """Note that something befell the servers that the query names."""
+async def _harm(story: Story, query: str, *arguments: str) -> None:
     async with story.world.database.connection() as connection:
         story.harmed.update(str(row[0]) for row in await connection.fetch(query, *arguments))
 

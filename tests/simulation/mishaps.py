@@ -271,7 +271,9 @@ async def let_time_pass(story: Story) -> None:
 async def pass_time(story: Story, for_s: float) -> None:
     """Have so much time passed."""
     story.chance.pass_time(for_s)
-    await errors.harm(story, PASS_TIME, for_s)
+    async with story.world.database.connection() as connection:
+        waiting = await connection.fetch(PASS_TIME, for_s)
+    story.harmed.update(str(row["server_id"]) for row in waiting)
     story.note("time passes:", for_s)
 
 

@@ -22,7 +22,7 @@ import uvloop
 from msgspec.structs import replace
 from tests.memory import roomy_memory
 from tests.postgres_servers import PG_BIN
-from tests.simulation.seeds import SeedFailed, run_seed, stage
+from tests.simulation.seeds import SeedFailed, open_stage, run_seed
 
 from roost.cli.serving.roles import SCHEMAS
 from roost.clients.local import method
@@ -196,11 +196,11 @@ def a_database() -> Iterator[str]:
 
 async def count_seeds(dsn: str, mutation: Callable[[], AbstractContextManager[Any]]) -> tuple[int, str]:
     """Return how many seeds it took to notice, and what was noticed; (0, "") if none did."""
-    async with stage(dsn) as on:
+    async with open_stage(dsn) as stage:
         for seed in range(1, SEEDS_MAX + 1):
             try:
                 with mutation():
-                    await run_seed(on, seed)
+                    await run_seed(stage, seed)
             except SeedFailed as error:
                 return seed, next(line for line in str(error).splitlines() if line.startswith(f"seed {seed}:"))
     return 0, ""

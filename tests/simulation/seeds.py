@@ -43,7 +43,7 @@ class SeedFailed(AssertionError):
 
 
 @asynccontextmanager
-async def stage(dsn: str) -> AsyncIterator[Stage]:
+async def open_stage(dsn: str) -> AsyncIterator[Stage]:
     """Yield a migrated database for many stories, which itself notes what nobody may do at any moment."""
     connection = await asyncpg.connect(dsn)
     if not await connection.fetchval("SELECT to_regnamespace('audit') IS NOT NULL"):
@@ -59,12 +59,12 @@ async def stage(dsn: str) -> AsyncIterator[Stage]:
         await connection.close()
 
 
-async def run_seed(on: Stage, seed: int) -> list[str]:
+async def run_seed(stage: Stage, seed: int) -> list[str]:
     """Tell the story of a seed; returns it. Raises SeedFailed."""
     story = None
     try:
         async with asyncio.timeout(SEED_TIMEOUT_S):
-            story = await Story.begin(on.database, on.beginning, seed)
+            story = await Story.begin(stage.database, stage.beginning, seed)
             await tell(story)
         return story.told
     except Exception as error:

@@ -15,7 +15,7 @@ import pytest
 import uvloop
 from tests.simulation import seeds
 from tests.simulation.mutations import MUTATIONS
-from tests.simulation.seeds import SeedFailed, run_seed, stage
+from tests.simulation.seeds import SeedFailed, open_stage, run_seed
 from tests.simulation.story import Story
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "500"))
@@ -46,8 +46,8 @@ def test_stories_end_well(dsn: str, chapter: int) -> None:
 
 
 async def run_seeds(dsn: str, seeds_wanted: Sequence[int]) -> list[list[str]]:
-    async with stage(dsn) as on:
-        return [await run_seed(on, seed) for seed in seeds_wanted]
+    async with open_stage(dsn) as stage:
+        return [await run_seed(stage, seed) for seed in seeds_wanted]
 
 
 @pytest.mark.parametrize("seed", [7, 8])

@@ -26,8 +26,6 @@ log = structlog.get_logger()
 NEWEST, OLDEST = "1.39", "1.38"
 TRIES_MAX = 5
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 2.0
-EARLY_S = 0.05
-"""How much earlier than asked an event loop's timer may fire: the loop reads its clock once a turn."""
 KEPT_S = 1.5
 """How long an idle connection is used again: servers close theirs after 2 s and more, under a claim if need be."""
 
@@ -214,7 +212,9 @@ class PlacementHttp:
                 status, retry_after, content = await (sending if method == "GET" else _to_its_end(sending))
             except UNREACHED as error:
                 reason = reason_of(error)
-            except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            except TimeoutError as error:  # timeout_s have passed, though the loop's timer may be a little early
+                reason, may_repeat = reason_of(error), False
+            except (aiohttp.ClientError, OSError) as error:
                 reason, may_repeat = reason_of(error), method in REPEATABLE
             else:
                 if status in ANSWERS:
@@ -232,7 +232,7 @@ class PlacementHttp:
                 reason, may_repeat = f"{status}: {refusal.detail}", status in NOT_BEGUN or method in REPEATABLE
                 pause_s = retry_after
             spent_s = time.monotonic() - began_s
-            if not may_repeat or tries >= TRIES_MAX or spent_s >= self._settings.timeout_s - EARLY_S:
+            if not may_repeat or tries >= TRIES_MAX or spent_s >= self._settings.timeout_s:
                 raise PlacementUnavailable(f"the Placement service cannot be asked: {request_line}: {reason}")
             await self.back_off(tries, least_s=pause_s)
 

@@ -81,7 +81,7 @@ class ForkServer:
                 self._requests.close()
             self._requests, theirs = socket.socketpair()
             with theirs:
-                self._process = await start(self._services, theirs)
+                self._process = await start_program(self._services, theirs)
             return self._requests
 
     async def close(self) -> None:
@@ -94,8 +94,8 @@ class ForkServer:
             self._requests.close()
 
 
-async def start(services: Sequence[str], requests: socket.socket) -> asyncio.subprocess.Process:
-    """Start the program of a fork server, which reads requests from that socket."""
+async def start_program(services: Sequence[str], requests: socket.socket) -> asyncio.subprocess.Process:
+    """Start the program of a fork server, which takes requests from that socket."""
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "roost.cli.serving.process", *services,
         stdin=requests.fileno(),

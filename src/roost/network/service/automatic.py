@@ -51,8 +51,8 @@ async def spread(networks: Networks, subnet: Subnet) -> int:
 async def finish(networks: Networks) -> None:
     """Go on where a process died, or a build held ports."""
     async with networks.database.connection() as connection:
-        found = await subnet_rows.list_spreading(connection)
-    for subnet in found:
+        subnets_spreading = await subnet_rows.list_spreading(connection)
+    for subnet in subnets_spreading:
         await spread(networks, subnet)
 
 

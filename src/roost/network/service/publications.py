@@ -36,6 +36,8 @@ async def publish(networks: Networks, provider_uuids: Sequence[str]) -> set[str]
     Returns those that should go and stay, because they are still in use. Raises PublicationPending when another
     publisher is slow, after 15 s; the reconciler goes on then.
     """
+    if not provider_uuids:
+        return set()
     try:
         async with asyncio.timeout(WAIT_S):
             while True:
@@ -66,8 +68,6 @@ async def publish_due(networks: Networks, provider_uuids: Sequence[str] | None =
 
 
 async def _publish_leased(networks: Networks, provider_uuids: Sequence[str] | None, owner: str) -> set[str]:
-    if provider_uuids is not None and not provider_uuids:
-        return set()
     async with networks.database.transaction() as tx:
         moving = await subnet_changes.count_moving(tx, provider_uuids)
         lease_s = networks.settings.publish_lease_s + moving / MOVES_PER_S
@@ -167,8 +167,8 @@ async def _drop_plain_aggregates(networks: Networks) -> None:
 async def _plain_networks(networks: Networks) -> dict[str, list[str]]:
     """Host aggregate -> the networks without segments that it is for."""
     async with networks.database.connection() as connection:
-        found = await subnet_rows.list_plain_networks(connection)
-    return {segments.plain_aggregate(physical_network).uuid: ids for physical_network, ids in found.items()}
+        network_ids = await subnet_rows.list_plain_networks(connection)
+    return {segments.plain_aggregate(physical_network).uuid: ids for physical_network, ids in network_ids.items()}
 
 
 async def _place_hosts(networks: Networks, sources: Sequence[ProviderSource]) -> None:

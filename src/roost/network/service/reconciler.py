@@ -70,8 +70,8 @@ async def _publish(context: Networks) -> None:
         due = await publication_rows.list_due(connection)
         changing = await subnet_rows.list_subnets(connection, await change_rows.list_changing(connection))
     waiting = due & {subnet.provider_uuid for subnet in changing}
-    await _publish_all(context, due - waiting)
-    await _publish_all(context, waiting)
+    for provider_uuids in filter(None, (due - waiting, waiting)):
+        await _publish_all(context, provider_uuids)
 
 
 async def _publish_all(context: Networks, due: Set[str]) -> None:
