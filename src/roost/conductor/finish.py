@@ -19,8 +19,9 @@ async def settle(lease: Lease, builds: Sequence[Build]) -> list[Build]:
     """End the work on servers that are ACTIVE: their addresses are theirs now, and they show what their ports are."""
     builds_made = [build for build in builds if build.work.move is None]
     moved = [build for build in builds if build.work.move is not None]
-    if builds_made:
-        await lease.conductor.network.settle_ports([build.work.server_id for build in builds_made])
+    assigned = [build for build in moved if build.work.placed and build.work.placed.providers_by_port]
+    if server_ids := [build.work.server_id for build in (*builds_made, *assigned)]:
+        await lease.conductor.network.settle_ports(server_ids)
     changes = await settle_moves(lease, moved) if moved else []
     # A port that a client changed meanwhile had its notice before there was anything to write anew.
     await ports_changed(lease.conductor.compute, [PortsChange(build.work.server_id) for build in builds])

@@ -214,7 +214,9 @@ SETTLE_PORTS = """
 -- network.settle_ports
 WITH held AS (
     SELECT id FROM network.port
-    WHERE device_id = ANY($1::text[]) AND device_id <> '' AND reserved_from IS NOT NULL AND host IS NOT NULL
+    WHERE device_id = ANY($1::text[]) AND device_id <> '' AND host IS NOT NULL
+        AND (reserved_from IS NOT NULL OR EXISTS (
+            SELECT FROM network.address a WHERE a.port_id = port.id AND a.assigned_for IS NOT NULL))
     ORDER BY id FOR NO KEY UPDATE
 ), settled AS (
     UPDATE network.port p SET reserved_from = NULL, updated_at = now() FROM held WHERE p.id = held.id RETURNING p.id
