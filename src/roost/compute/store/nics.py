@@ -34,11 +34,14 @@ async def end_builds(tx: Connection, *, now: Mapping[str, Failure], marked: Mapp
             await tx.execute(statement, list(failures), [encode(failure) for failure in failures.values()])
 
 
-LIST_SERVER_NETWORKS = """
+# One in ERROR that ran once may be made again where it is, with the ports that are kept here.
+RAN = "(status IN ('ACTIVE', 'VERIFY_RESIZE', 'SHELVED_OFFLOADED') OR (status = 'ERROR' AND launched_at IS NOT NULL))"
+
+LIST_SERVER_NETWORKS = f"""
 -- compute.list_server_networks
 SELECT id, project_id, spec, network_info AS ports, build_order AS order FROM compute.server
-WHERE id = ANY($1::uuid[]) AND status IN ('ACTIVE', 'VERIFY_RESIZE', 'SHELVED_OFFLOADED') ORDER BY id
-"""
+WHERE id = ANY($1::uuid[]) AND {RAN} ORDER BY id
+"""  # noqa: S608 - a constant of this file
 
 
 async def list_server_networks(tx: Connection, server_ids: Sequence[str]) -> list[ServerNetwork]:
@@ -47,12 +50,12 @@ async def list_server_networks(tx: Connection, server_ids: Sequence[str]) -> lis
     return [read_row(ServerNetwork, row, "spec", "ports", "order") for row in rows]
 
 
-LOCK_NETWORK_INFO = """
+LOCK_NETWORK_INFO = f"""
 -- compute.lock_network_info
 SELECT network_info FROM compute.server
-WHERE id = $1 AND status IN ('ACTIVE', 'VERIFY_RESIZE', 'SHELVED_OFFLOADED')
+WHERE id = $1 AND {RAN}
     AND NOT ($2 AND EXISTS (SELECT FROM compute.work WHERE work.server_id = $1)) FOR UPDATE
-"""
+"""  # noqa: S608 - a constant of this file
 SET_NETWORK_INFO = """
 -- compute.set_network_info
 UPDATE compute.server SET network_info = $2::jsonb, updated_at = now() WHERE id = $1
