@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from roost.compute.model.cloud import Flavor
+from roost.compute.model.cloud import Flavor, Host
 from roost.compute.model.server import ActionFilter, Server, ServerAction, ServerFault
 from roost.compute.model.work import ServerContext, Stage
 from roost.compute.rules import actions as rules
@@ -14,6 +14,7 @@ from roost.compute.rules.actions import (
     find_attribute_refusal,
     find_refusal,
     find_reset_refusal,
+    find_return_refusal,
     is_listed,
     locked_sentence,
     not_ready_sentence,
@@ -22,6 +23,7 @@ from roost.compute.rules.actions import (
 from roost.compute.rules.orders import LATE
 from roost.compute.rules.server_attributes import find_tag_problem
 from roost.seams.compute import RequestSpec
+from roost.seams.network import UnreachedPort
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SERVER = Server(
@@ -220,3 +222,27 @@ def test_actions_are_listed_by_when_they_changed(since: int | None, before: int 
 )
 def test_a_tag_is_a_word_without_separators(tag: str, valid: bool) -> None:
     assert (find_tag_problem(tag) is None) == valid
+
+
+SOURCE = Host(
+    id=1, name="h1", provider_uuid="p", vcpus=1, ram_mb=1, disk_gb=1, physical_networks=(), cell="cell1",
+    declared=False, disabled=False, disabled_reason=None, forced_down=False, service_version=4, seen_at=NOW,
+)  # fmt: skip
+UNREACHED = UnreachedPort(id="p", addresses=("10.1.0.2", "2001:db8::2"), place="segment rack1 of network public")
+CANNOT = "Instance s cannot go back: host h1"
+
+
+@pytest.mark.parametrize(
+    ("down", "unreached", "refusal"),
+    [
+        (False, (), None),
+        (True, (), f"{CANNOT}, from which it came, is down."),
+        (True, (UNREACHED,), f"{CANNOT}, from which it came, is down."),
+        (False, (UNREACHED,), f"{CANNOT} does not reach all its addresses. The port with address 10.1.0.2 and "
+         "2001:db8::2 holds the server to segment rack1 of network public."),
+    ],
+)  # fmt: skip
+def test_a_server_goes_back_to_a_host_that_is_up_and_reaches_its_addresses(
+    down: bool, unreached: tuple[UnreachedPort, ...], refusal: str | None
+) -> None:
+    assert find_return_refusal("s", replace(SOURCE, down=down), unreached) == refusal

@@ -1,8 +1,8 @@
-"""The port of a NIC has the same id whoever makes it."""
+"""The port of a NIC has the same id whoever makes it; one that a host does not reach has its sentence."""
 
 import pytest
 
-from roost.seams.network import Nic
+from roost.seams.network import Nic, UnreachedPort
 
 SERVER = "5e000000-0000-4000-8000-000000000001"
 
@@ -17,3 +17,8 @@ SERVER = "5e000000-0000-4000-8000-000000000001"
 )
 def test_a_port_id_follows_from_the_server_and_the_nic(nic: Nic, port_id: str) -> None:
     assert nic.port_id_of(SERVER) == port_id
+
+
+def test_an_unreached_port_says_where_it_holds_its_server() -> None:
+    port = UnreachedPort(id="p", addresses=("10.1.0.2",), place="cell east of network legacy")
+    assert port.sentence() == "The port with address 10.1.0.2 holds the server to cell east of network legacy."

@@ -12,6 +12,7 @@ class LocalNetwork(Local[Networks]):
     set_hosts = method(publications.set_hosts)
     get_port_projects = method(views.get_port_projects)
     list_attached_ports = method(views.list_attached_ports)
+    list_unreached_ports = method(views.list_unreached_ports)
     attach_port = method(attachments.attach_port)
     detach_port = method(attachments.detach_port)
     ensure_ports = method(builds.ensure_ports)

@@ -30,17 +30,22 @@ from roost.seams.placement import Allocations, Claimed, ClaimGroup, ConsumerClai
 
 
 async def hold(lease: Lease, builds: Sequence[Build]) -> list[Build]:
-    """Record what each server has on its source, before anything of it is changed."""
+    """Record what each server has on its source, before anything of it is changed: its claim, its ports' addresses."""
+    answers = await lease.conductor.moves.read_ports([build.nics for build in builds])
+    ports = {answer.server_id: answer.ports for answer in answers}
     consumers = await lease.conductor.placement.get_consumers([build.work.server_id for build in builds])
     changes = []
     for build in builds:
         move = _move(build)
         state = consumers.get(build.work.server_id)
-        allocations_held = host_part(state.allocations) if state else {}
-        noted = replace(move, status="preparing", plan=replace(move.plan, held=allocations_held))
+        plan = replace(
+            move.plan,
+            held=host_part(state.allocations) if state else {},
+            addresses={port.id: port.addresses for port in ports[build.work.server_id]},
+        )
         stage = Stage.OFFLOAD if move.kind is MoveKind.SHELVE else Stage.PLACE
-        changes.append(staged(build.work, stage, move=noted, keep=True))
-    return (await lease.advance(builds, changes)).going_on
+        changes.append(staged(build.work, stage, move=replace(move, status="preparing", plan=plan), keep=True))
+    return (await lease.advance(builds, changes, ports=ports)).going_on
 
 
 async def copy(lease: Lease, builds: Sequence[Build]) -> list[Build]:
@@ -267,7 +272,12 @@ async def _return_ports(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         for port in ports.get(build.work.server_id, ())
     ]  # fmt: skip
     crash_point("restore.before-bind")
-    answers = await lease.conductor.moves.return_ports(binds) if binds else []
+    addresses_before = {
+        port_id: addresses
+        for build in builds_to_bind
+        for port_id, addresses in (_move(build).plan.addresses or {}).items()
+    }
+    answers = await lease.conductor.moves.return_ports(binds, addresses_before) if binds else []
     crash_point("restore.after-bind")
     ids_changed = {
         bind.server_id

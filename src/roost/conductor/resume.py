@@ -137,12 +137,17 @@ def with_claims(server_id: str, ports: Sequence[Port], consumers: Mapping[str, C
 
 async def begin_searches(lease: Lease, builds: Sequence[Build]) -> tuple[list[HostSearch], list[StageChange]]:
     """Return a search for each server, with what it has already, and the changes that end those without their ports."""
-    # Servers whose ports this lease has just made have no claims yet.
-    searches = [HostSearch(build, build.ports, {}) for build in builds if build.ports is not None]
-    again = [build for build in builds if build.ports is None]
+    # Servers whose ports this lease has just made have no claims yet; those that move have.
+    searches = [HostSearch(b, b.ports, {}) for b in builds if b.ports is not None and b.work.move is None]
+    again = [build for build in builds if build.ports is None or build.work.move is not None]
     if not again:
         return searches, []
-    answers = await ensure_ports(lease, again)
+    unread = [build for build in again if build.ports is None]
+    answers_read = iter(await ensure_ports(lease, unread) if unread else [])
+    answers = [
+        next(answers_read) if build.ports is None else EnsuredPorts(build.work.server_id, build.ports)
+        for build in again
+    ]
     uuids = [build.work.server_id for build in again]
     uuids += [build.work.move.uuid for build in again if build.work.move]
     uuids += [port.id for answer in answers if isinstance(answer, EnsuredPorts) for port in answer.ports]

@@ -174,6 +174,18 @@ class AttachedPort(Struct, frozen=True, kw_only=True):
     provider_uuid: str | None = None
 
 
+class UnreachedPort(Struct, frozen=True, kw_only=True):
+    """A port with addresses that a host does not reach. place: where they are, in words."""
+
+    id: str
+    addresses: tuple[str, ...]
+    place: str
+
+    def sentence(self) -> str:
+        """Return what it means for the server."""
+        return f"The port with address {' and '.join(self.addresses)} holds the server to {self.place}."
+
+
 class PortAttachment(Struct, frozen=True, kw_only=True):
     """A NIC that a server on a host is to get: a port of the user's, or one that is made on a network."""
 
@@ -237,6 +249,12 @@ class PortClient(NetworkClient, Protocol):
         Servers without any are left out.
 
         Remote: GET /v2.0/ports?device_id={server_id}.
+        """
+
+    async def list_unreached_ports(self, hosts_by_server: Mapping[str, str]) -> dict[str, tuple[UnreachedPort, ...]]:
+        """Return server id -> its ports whose addresses that host does not reach; servers without any are left out.
+
+        Remote: GET /v2.0/ports?device_id={server_id}, /v2.0/segments?network_id={id} and /v2.0/agents?host={host}.
         """
 
     async def attach_port(self, wanted: PortAttachment) -> str:
@@ -329,13 +347,17 @@ class MoveClient(Protocol):
         Remote: DELETE /v2.0/ports/{id}/bindings/{host}.
         """
 
-    async def return_ports(self, binds: Sequence[PortBind]) -> list[Bound | BindRefused]:
-        """Bind ports to the hosts that their servers came from; in order.
+    async def return_ports(
+        self, binds: Sequence[PortBind], addresses_before: Mapping[str, tuple[str, ...]]
+    ) -> list[Bound | BindRefused]:
+        """Bind ports to the hosts that their servers came from, whatever those hosts reach; in order.
 
-        A port whose addresses the host does not reach loses them, and what it claims for them is returned; one that has
-        none is bound without any. Refused: a port that changed, is gone, or is another server's.
+        addresses_before: port id -> what the port had when its server left. A port that got another address since,
+        which the host does not reach, loses that one, and its claim is returned. Every other address stays, and all
+        those of a port that is not named here. A port without any is bound without any. Refused: a port that changed,
+        is gone, or is another server's.
 
-        Remote: PUT /v2.0/ports/{id} with binding:host_id, and empty fixed_ips where that fails.
+        Remote: PUT /v2.0/ports/{id} with binding:host_id, and fixed_ips without the other address where that fails.
         """
 
     async def readdress_ports(self, binds: Sequence[PortBind]) -> list[Bound | BindRefused]:

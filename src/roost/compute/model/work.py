@@ -128,7 +128,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     spec, flavor: of the server on its destination; old_spec, old_flavor: on its source. power: the state that the guest
     is to be in. dest_power: that state on the destination, where it is another. was_error: the server's status was
     ERROR before. held: what the server's claim was on its source, once HOLD has read it, without addresses of flat
-    networks. action_id: of its record. readdress: addresses on routed networks may be exchanged for others.
+    networks. addresses: port id -> the addresses that it had then; None where nobody has noted them, as in a move that
+    an older Roost began. action_id: of its record. readdress: addresses on routed networks may be exchanged for others.
     """
 
     spec: RequestSpec
@@ -138,6 +139,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     power: str = "running"
     was_error: bool = False
     held: Mapping[str, Mapping[str, int]] | None = None
+    addresses: Mapping[str, tuple[str, ...]] | None = None
     action_id: int | None = None
     dest_power: str | None = None
     readdress: bool = False

@@ -4,12 +4,15 @@ Source: Nova, compute/api.py, check_instance_state, check_instance_lock; compute
 are those of api/openstack/common.py.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec import Struct
 
+from roost.compute.model.cloud import Host
 from roost.compute.model.server import ActionEvent, ActionFilter, Server, ServerAction
 from roost.compute.model.work import BuildOrder, ServerContext, Stage
+from roost.seams.network import UnreachedPort
 
 QUIET: frozenset[str | None] = frozenset({None})
 REBOOTABLE: frozenset[str | None] = QUIET | {
@@ -132,6 +135,16 @@ def find_reset_refusal(server: Server, context: ServerContext, *, active: bool) 
     if not active or (context.power_desired not in (None, "absent") and not context.guest_lost):
         return None
     return f"{not_ready_sentence(server.id)}: its host has no guest of it"
+
+
+def find_return_refusal(server_id: str, source: Host, unreached: Sequence[UnreachedPort]) -> str | None:
+    """Return why the server cannot go back to the host that it moved from, or None."""
+    if source.down:
+        return f"Instance {server_id} cannot go back: host {source.name}, from which it came, is down."
+    if unreached:
+        sentences = " ".join(port.sentence() for port in unreached)
+        return f"Instance {server_id} cannot go back: host {source.name} does not reach all its addresses. {sentences}"
+    return None
 
 
 def state_sentence(server_id: str, verb: str, **state: str) -> str:

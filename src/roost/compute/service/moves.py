@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from roost.compute.errors import FilterInvalid, MigrationNotFound, MigrationRefused, ServerRefused
+from roost.compute.errors import ActionRefused, FilterInvalid, MigrationNotFound, MigrationRefused, ServerRefused
 from roost.compute.model.cloud import Flavor
 from roost.compute.model.server import Migration, MigrationFilter, Requester, Server
 from roost.compute.model.work import GUEST_CHANNEL, WORK_CHANNEL, Failure, Move, MoveKind, Plan, Stage
@@ -19,6 +19,7 @@ from roost.compute.service.servers import check_zone, find_flavor, find_forced_h
 from roost.compute.store import moves as store
 from roost.compute.store import work as work_rows
 from roost.compute.store.actions import lock_guests, set_task_state
+from roost.compute.store.hosts import list_hosts
 from roost.seams.compute import ForcedHost
 
 TASK_STATES = {
@@ -136,8 +137,13 @@ def _plan(
 
 
 async def end_move(compute: Compute, server_id: str, by: Requester, *, revert: bool) -> None:
-    """Confirm or revert a move that waits for its user. Raises ServerNotFound, ActionRefused."""
+    """Confirm or revert a move that waits for its user.
+
+    Raises ServerNotFound, and ActionRefused: its state, or its source can not take it back.
+    """
     rule = rules.REVERT if revert else rules.CONFIRM
+    if revert:
+        await _check_source(compute, server_id, by)
     async with compute.database.transaction() as tx:
         await lock_for_action(tx, server_id, rule, is_admin=by.is_admin)
         action_id = await action_log.begin(compute, tx, server_id, rule.name, by)
@@ -148,6 +154,19 @@ async def end_move(compute: Compute, server_id: str, by: Requester, *, revert: b
             await set_task_state(tx, server_id, "resize_reverting")
             await announce(compute, tx, states)
     compute.wake(WORK_CHANNEL)
+
+
+async def _check_source(compute: Compute, server_id: str, by: Requester) -> None:
+    """Raise ActionRefused when the server's host before the move is down, or does not reach its ports' addresses."""
+    async with compute.database.transaction() as tx:
+        await lock_for_action(tx, server_id, rules.REVERT, is_admin=by.is_admin)
+        move = await store.find_open(tx, server_id)
+        sources = await list_hosts(tx, [move.source_host]) if move and move.source_host else []
+    for source in sources:
+        # R39: what the host reaches may change from here on. The way back keeps every address all the same.
+        unreached = await compute.network.list_unreached_ports({server_id: source.name})
+        if refusal := rules.find_return_refusal(server_id, source, unreached.get(server_id, ())):
+            raise ActionRefused(refusal)
 
 
 async def confirm_due(compute: Compute) -> list[str]:

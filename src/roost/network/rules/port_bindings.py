@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from roost.network.model.networks import Host, Network, SubnetKind
-from roost.network.model.ports import COMPUTE_OWNER, Given, NewPort, Parting, Port, PortOrigin, Reserved
+from roost.network.model.ports import COMPUTE_OWNER, Address, Given, NewPort, Parting, Port, PortOrigin, Reserved
 from roost.network.rules import inventory, quotas, segments, uses
 from roost.network.rules.addressing import Demand
 from roost.network.rules.quotas import QuotaUsage
@@ -205,6 +205,11 @@ def _automatic(port: Port, host: Host | None, providers: Mapping[str, ReachableS
         and (given := uses.automatic(port, behind.subnets))
     ]
     return max(found, key=lambda item: item[:2])[2] if found else None
+
+
+def list_addresses_since(port: Port, addresses_before: Sequence[str] | None) -> list[Address]:
+    """Return the port's addresses that it did not have before; none where nobody knows what it had."""
+    return [] if addresses_before is None else [item for item in port.addresses if item.address not in addresses_before]
 
 
 def decide_parting(port: Port, *, restore: bool) -> Parting:

@@ -84,7 +84,9 @@ async def drop_bindings(networks: Networks, hosts_by_server: Sequence[tuple[str,
         await ports.touch(tx, ids_changed)
 
 
-async def return_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> list[seam.Bound | seam.BindRefused]:
+async def return_ports(
+    networks: Networks, binds: Sequence[seam.PortBind], addresses_before: Mapping[str, tuple[str, ...]]
+) -> list[seam.Bound | seam.BindRefused]:
     """See MoveClient.return_ports."""
     async with networks.database.transaction() as tx:
         answers = await builds.bind_batch(networks, tx, binds, building=False)
@@ -95,14 +97,26 @@ async def return_ports(networks: Networks, binds: Sequence[seam.PortBind]) -> li
             if isinstance(answer, seam.BindRefused) and not answer.changed and _is_of(bind, ports_locked)
         }
         ids = sorted(hosts_unreached)
+        addresses_new = {
+            port_id: port_bindings.list_addresses_since(ports_locked[port_id], addresses_before.get(port_id))
+            for port_id in ids
+        }
         async with telling(networks, tx, ids):
-            dropped = [(item.subnet_id, item.address) for port_id in ids for item in ports_locked[port_id].addresses]
-            await assignments.unassign(tx, dropped)
+            await assignments.unassign(
+                tx, [(item.subnet_id, item.address) for items in addresses_new.values() for item in items]
+            )
             revisions = await ports.bind(tx, ids, [hosts_unreached[port_id] for port_id in ids], VIF_TYPE_BOUND)
         await claims.insert_releases(tx, ids)
     crash_point("port.after-unassign")
     await releases.work_off_now(networks, ids)
-    bound = {port_id: seam.Bound(port_id, (), revision) for port_id, revision in revisions.items()}
+    bound = {
+        port_id: seam.Bound(
+            port_id,
+            tuple(item.address for item in ports_locked[port_id].addresses if item not in addresses_new[port_id]),
+            revision,
+        )
+        for port_id, revision in revisions.items()
+    }
     return [bound.get(answer.port_id, answer) for answer in answers]
 
 

@@ -1,6 +1,6 @@
 """What scheduling needs to know of networks and segments."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from roost.network.model.networks import Network, Segment, Subnet
 from roost.network.model.ports import COMPUTE_OWNER, PortFilter
@@ -105,6 +105,33 @@ async def list_attached_ports(
         )
         attached.setdefault(port.device_id, []).append(one)
     return {server_id: tuple(ports) for server_id, ports in attached.items()}
+
+
+async def list_unreached_ports(
+    networks: Networks, hosts_by_server: Mapping[str, str]
+) -> dict[str, tuple[seam.UnreachedPort, ...]]:
+    """See PortClient.list_unreached_ports."""
+    async with networks.database.transaction(snapshot=True) as tx:
+        ports = await port_rows.list_ports(tx, PortFilter(device_ids=tuple(hosts_by_server), hidden=True))
+        hosts = {host.name: host for host in await store.list_hosts(tx, sorted(set(hosts_by_server.values())))}
+        provider_uuids = sorted({port.provider_uuid for port in ports if port.provider_uuid})
+        providers = await subnet_rows.list_providers(tx, provider_uuids)
+        networks_known = await store.list_networks(tx, sorted({port.network_id for port in ports}))
+    names = {network.id: network.name or network.id for network in networks_known}
+    unreached: dict[str, tuple[seam.UnreachedPort, ...]] = {}
+    for port in ports:
+        provider, host = providers.get(port.provider_uuid or ""), hosts.get(hosts_by_server[port.device_id])
+        if provider is None:
+            continue
+        if segments.reaches(host, provider.physical_network) and segments.is_in_cell(host, provider.cell):
+            continue
+        kind = "cell" if provider.cell else "segment"
+        of_network = f"network {names[port.network_id]}"
+        place = of_network if provider.id == port.network_id else f"{kind} {provider.name} of {of_network}"
+        addresses = tuple(item.address for item in port.addresses)
+        view = seam.UnreachedPort(id=port.id, addresses=addresses, place=place)
+        unreached[port.device_id] = (*unreached.get(port.device_id, ()), view)
+    return unreached
 
 
 def _pools(pools: Sequence[Subnet]) -> tuple[seam.Segment, ...]:
