@@ -3,6 +3,7 @@
 import pytest
 from tests.conductor.world import World
 
+from roost.compute.errors import ActionRefused
 from roost.compute.model.work import MoveKind
 from roost.compute.service import servers as server_service
 from roost.network.model.ports import PortChanges, PortFilter
@@ -71,6 +72,10 @@ async def test_a_move_is_taken_back_whose_port_has_lost_the_address_that_it_had(
             await world.run(failing=failing)
     if not failing:
         assert await world.statuses() == {server_id: "VERIFY_RESIZE"}
+        if when == "before":  # what it runs with is not taken from it, unless its user does so
+            with pytest.raises(ActionRefused, match="rack2"):
+                await world.end_move(server_id, revert=True)
+            await ports.update_port(world.networks, port.id, PortChanges(fixed_ips=()))
         await world.end_move(server_id, revert=True)
         await world.run()
     server = await server_service.get_server(world.compute, server_id)
