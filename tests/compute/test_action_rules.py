@@ -12,6 +12,7 @@ from roost.compute.rules import actions as rules
 from roost.compute.rules.actions import (
     ActionRule,
     find_attribute_refusal,
+    find_fence_refusal,
     find_refusal,
     find_reset_refusal,
     find_return_refusal,
@@ -246,3 +247,21 @@ def test_a_server_goes_back_to_a_host_that_is_up_and_reaches_its_addresses(
     down: bool, unreached: tuple[UnreachedPort, ...], refusal: str | None
 ) -> None:
     assert find_return_refusal("s", replace(SOURCE, down=down), unreached) == refusal
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"forced_down": True}, None),
+        ({"promise_kept": True, "fence_after_s": 120.0}, None),
+        ({}, ("may still run on host h1, which is only silent", "force the host's service down", "--fence-after")),
+        ({"fence_after_s": 120.0}, ("only silent", "NICs are down 120 s after its last lease", "Ask again then")),
+    ],
+    ids=["forced down", "promise kept", "silent", "promise not due"],
+)
+def test_silence_alone_lets_nobody_make_the_server_elsewhere(
+    facts: dict[str, object], words: tuple[str, ...] | None
+) -> None:
+    refusal = find_fence_refusal("s", replace(SOURCE, down=True, **facts))
+    assert (refusal is None) == (words is None)
+    assert all(word in str(refusal) for word in words or ())

@@ -35,6 +35,7 @@ SERVER = "11111111-1111-1111-1111-111111111111"
 KEY = (SERVER, "h1")
 SINCE = datetime(2026, 1, 2, tzinfo=UTC)
 NOW_S = 100.0
+BY_THE_OTHER = f"host h1 is served by agent {OTHER.id} (the other) since 2026-01-02T00:00:00+00:00"
 
 
 @pytest.mark.parametrize("down_after_s", [1.0, 3.0, 30.0, 300.0])
@@ -44,20 +45,23 @@ def test_a_poll_is_held_for_less_than_a_lease_is_trusted(down_after_s: float) ->
 
 
 @pytest.mark.parametrize(
-    ("holder", "held", "sentence"),
+    ("holder", "held", "heard_s", "sentence"),
     [
-        (AGENT, True, None),
-        (AGENT, False, "host h1 is served by agent that came at the same time since just now"),
-        (OTHER, False, f"host h1 is served by agent {OTHER.id} (the other) since 2026-01-02T00:00:00+00:00"),
-        (None, True, None),
-        (None, False, "host h1 is served by agent that came at the same time since just now"),
+        (AGENT, True, None, None),
+        (AGENT, False, None, "host h1 is served by agent that came at the same time since just now"),
+        (OTHER, False, None, BY_THE_OTHER),
+        (OTHER, False, 6.4, f"{BY_THE_OTHER}, whose lease ends in 24 s unless it is renewed"),
+        (OTHER, False, 31.0, f"{BY_THE_OTHER}, whose lease ends in 0 s unless it is renewed"),
+        (None, True, None, None),
+        (None, False, None, "host h1 is served by agent that came at the same time since just now"),
     ],
 )
 def test_a_host_that_another_agent_holds_is_named(
-    holder: AgentIdentity | None, held: bool, sentence: str | None
+    holder: AgentIdentity | None, held: bool, heard_s: float | None, sentence: str | None
 ) -> None:
-    lease = HostLease(host="h1", taken=held, holder=holder, since=SINCE)
-    assert [item.sentence() for item in list_held_elsewhere([lease], AGENT)] == ([sentence] if sentence else [])
+    lease = HostLease(host="h1", taken=held, holder=holder, since=SINCE, heard_s=heard_s)
+    elsewhere = list_held_elsewhere([lease], AGENT, host_down_after_s=30)
+    assert [item.sentence() for item in elsewhere] == ([sentence] if sentence else [])
 
 
 def guest(**changes: Any) -> Guest:
@@ -108,6 +112,7 @@ def test_what_is_listed_is_the_listing_agents(row: Guest, expected: dict[str, An
         (3, None, 2, False),
         (3, None, None, False),  # a server that is not known at all
         (1, guest(), 2, True),  # made anew on the same host
+        (2, guest(fenced=True, desired="absent"), 2, True),  # evacuated while its host was away
         (3, guest(), 2, False),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from tests.agent.cloud import AGENT, take_leases
 from tests.compute.test_hosts import report_of, silent_for
 
-from roost.compute.rules.silence import Listening, has_listened, listen_on
+from roost.compute.rules.silence import Listening, has_listened, listen_on, listened_s
 from roost.compute.service import Compute
 from roost.compute.service import hosts as service
 from roost.compute.service.guests import Polls
@@ -41,6 +41,11 @@ def test_who_listens_begins_anew_after_a_gap(before: Listening | None, now: date
 @pytest.mark.parametrize(("last_s", "listened"), [(0, False), (29.9, False), (30, True), (300, True)])
 def test_silence_counts_once_somebody_has_listened_for_long_enough(last_s: float, listened: bool) -> None:
     assert has_listened(Listening(NOON, at(last_s)), for_s=30) is listened
+
+
+@pytest.mark.parametrize("last_s", [0, 0.5, 3600])
+def test_listening_is_counted_in_seconds(last_s: float) -> None:
+    assert listened_s(Listening(NOON, at(last_s))) == last_s
 
 
 @pytest.mark.parametrize("down_after_s", [1.0, 30.0, 600.0])

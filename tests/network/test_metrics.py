@@ -8,6 +8,7 @@ from typing import Any
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
+from tests.agent.cloud import compute_of
 from tests.fake_neutron import FakeNeutron
 from tests.network.cloud import Cloud
 from tests.placement.calls import Api
@@ -15,6 +16,7 @@ from tests.platform.asgi import send_raw
 
 import roost.cli.serving.cloud_wiring  # noqa: F401 - each wing declares its own metrics
 from roost.cli.serving.address_metrics import read_address_metrics
+from roost.cli.serving.host_metrics import read_host_metrics
 from roost.cli.serving.openstack_metrics import openstack_metrics_route, read_neutron_metrics
 from roost.placement.service.figures import index_figures
 from roost.placement.service.ledger import Ledger
@@ -129,6 +131,8 @@ async def test_the_reference_has_every_metric_with_its_labels_and_no_other(cloud
     await run_round(ledger_of(cloud), FakeNeutron(), NeutronView())
     for family in await read_neutron_metrics(ledger_of(cloud)):
         metrics.setdefault(family.name, set())
+    for family in await read_host_metrics(compute_of(cloud.networks.database)):
+        metrics.setdefault(family.name, set(family.samples[0].labels))
     rows = re.findall(r"^\| `(\w+)` \| (.*?) \|", REFERENCE.read_text(), re.MULTILINE)
     written: dict[str, set[str]] = {}
     for name, labels in rows:

@@ -22,11 +22,12 @@ from msgspec.structs import replace
 from roost.agent.connection import Connection, NotLetIn, Refused
 from roost.agent.desired import decide_actions
 from roost.agent.drivers import Driver, LaunchFailed
+from roost.agent.fence import Fence
 from roost.agent.lease import Lease, now_s
 from roost.agent.ports import AgentPorts
+from roost.agent.predecessor import Predecessor, ServedElsewhere
 from roost.agent.token import TokenSource
 from roost.platform.crash import crash_point
-from roost.platform.errors import RoostError
 from roost.seams.agent import (
     NICS_UP,
     SERVICE_VERSION,
@@ -77,13 +78,6 @@ STOP_S = 3.0
 log = structlog.get_logger()
 
 
-STOP_IT = "stop that agent first, or serve other hosts"
-
-
-class ServedElsewhere(RoostError):
-    """Another agent serves the hosts."""
-
-
 async def run(
     *,
     api_url: str,
@@ -94,12 +88,15 @@ async def run(
     tls: ssl.SSLContext | None = None,
     network: AgentNetwork | None = None,
     service_version: int = SERVICE_VERSION,
+    fence_after_s: float | None = None,
+    waits: bool = True,
 ) -> None:
     """Work until cancelled. Raises ServedElsewhere.
 
     hosts: registered as they are; None for every host that a cloud file declared, now or later. token: None where the
     API asks for none. tls: None to trust whom the machine trusts. network: for ports that are this agent's to make or
-    bind. service_version: whose contract it speaks. Raises TokenRefused if the first call is not let in, and
+    bind. service_version: whose contract it speaks. fence_after_s: the guests' NICs go down so long after the leases
+    ended. Raises TokenRefused if the first call is not let in, and
     ServedElsewhere when, at the start, another agent has one of the hosts, or all declared ones.
     """
     if stop is None:
@@ -110,7 +107,9 @@ async def run(
     try:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, ssl=tls or True)) as session:
             ports = AgentPorts(network, service_version=service_version)
-            agent = Agent(Connection(session, api_url, token), hosts, driver, ports, service_version)
+            agent = Agent(
+                Connection(session, api_url, token), hosts, driver, ports, service_version, fence_after_s, waits
+            )
             work = asyncio.create_task(agent.run())
             try:
                 await _first(stop.wait(), work)
@@ -141,7 +140,10 @@ class Agent:
         driver: Driver,
         ports: AgentPorts,
         service_version: int,
+        fence_after_s: float | None = None,
+        waits: bool = True,
     ) -> None:
+        self._predecessor = Predecessor(waits=waits)
         self._ports = ports
         self._connection = connection
         self._hosts = hosts
@@ -159,7 +161,10 @@ class Agent:
         self._returns_seen = 0
         self._was_refused = False
         label = f"process {os.getpid()} on {socket.gethostname()}"
-        self._agent = AgentIdentity(id=driver.instance_id, label=label, service_version=service_version)
+        self._fence = Fence(driver, self._lease, fence_after_s)
+        self._agent = AgentIdentity(
+            id=driver.instance_id, label=label, service_version=service_version, fence_after_s=fence_after_s
+        )
 
     async def run(self) -> None:
         """Work until cancelled. Raises ServedElsewhere."""
@@ -181,7 +186,7 @@ class Agent:
             polled = await self._poll()
         except Refused as refusal:
             if refusal.status == 409 and not self._lease.ever_held:
-                raise ServedElsewhere(f"{refusal.detail}: {STOP_IT}") from refusal
+                return await self._predecessor.wait(refusal)
             self._was_refused = True
             if not isinstance(refusal, NotLetIn):  # which was said
                 log.warning("the poll was refused", error=str(refusal))
@@ -193,6 +198,10 @@ class Agent:
         if self._lease.renew(polled, asked_s=asked_s) or self._returns_seen != self._connection.returns:
             self._returns_seen = self._connection.returns
             self._list_due_s = asked_s
+        if self._fence.is_down:
+            self._list_due_s = asked_s
+        if asked_s < self._list_due_s:
+            self._fence.put_off()
         if self._stopping or len(self._busy) > BUSY_MAX:
             await asyncio.sleep(IDLE_PAUSE_S)
             return
@@ -201,6 +210,7 @@ class Agent:
         if asked_s >= self._list_due_s:
             self._list_due_s = asked_s + GUEST_LIST_S
             await self._list_guests(polled.as_of)
+            self._fence.put_off()
 
     async def finish(self, timeout_s: float) -> None:
         """Take no more orders; until all reports made so far are answered, or the time is over."""
@@ -228,7 +238,8 @@ class Agent:
                     break
                 except Refused as refusal:
                     if refusal.status == 409 and not self._lease.ever_held:
-                        raise ServedElsewhere(f"{refusal.detail}: {STOP_IT}") from refusal
+                        await self._predecessor.wait(refusal)
+                        continue
                     log.error("the API refuses the hosts", error=str(refusal))
                     await asyncio.sleep(REFUSED_PAUSE_S)
 

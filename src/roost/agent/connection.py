@@ -22,12 +22,16 @@ log = structlog.get_logger()
 
 
 class Refused(Exception):
-    """The API answers that this request is wrong; status: of the answer, detail: its sentence."""
+    """The API answers that this request is wrong; status: of the answer, detail: its sentence.
 
-    def __init__(self, status: int, detail: str) -> None:
+    retry_after_s: when it may be right, if the answer says so.
+    """
+
+    def __init__(self, status: int, detail: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(f"{status}: {detail}")
         self.status = status
         self.detail = detail
+        self.retry_after_s = retry_after_s
 
 
 class NotLetIn(Refused):
@@ -145,7 +149,9 @@ class Connection:
         async with self._session.request(method, url, data=content, headers=headers, timeout=timeout) as response:
             answer = await response.read()
             if 400 <= response.status < 500:
-                raise Refused(response.status, _detail(answer))
+                seconds = response.headers.get("Retry-After", "")
+                retry_after_s = float(seconds) if seconds.isdecimal() else None
+                raise Refused(response.status, _detail(answer), retry_after_s=retry_after_s)
             response.raise_for_status()
             return answer
 

@@ -28,6 +28,16 @@ class Lease:
         self.ever_held = False
 
     @property
+    def until_s(self) -> float:
+        """Return when the leases run out."""
+        return self._until_s
+
+    @property
+    def hosts_elsewhere(self) -> frozenset[str]:
+        """Return the agent's hosts that another one serves."""
+        return self._elsewhere
+
+    @property
     def is_held(self) -> bool:
         """Return whether the leases have not run out."""
         return now_s() < self._until_s

@@ -22,7 +22,10 @@ NETWORK_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class AgentOptions:
-    """What the command line says. hosts: None for every declared one. faults: raises BadRequest."""
+    """What the command line says. hosts: None for every declared one. faults: raises BadRequest.
+
+    fence_after_s: None to promise nothing. waits: for another agent's lease to end.
+    """
 
     api: str
     hosts: Sequence[HostReport] | None
@@ -33,6 +36,8 @@ class AgentOptions:
     network_token_file: Path | None
     tls: ssl.SSLContext | None
     faults: Callable[[], Faults]
+    fence_after_s: float | None
+    waits: bool
 
 
 def run_agent_command(options: AgentOptions) -> None:
@@ -66,6 +71,8 @@ async def _work(options: AgentOptions, network: NetworkApi, token: TokenSource, 
             tls=options.tls,
             network=network,
             service_version=options.service_version,
+            fence_after_s=options.fence_after_s,
+            waits=options.waits,
         )
     finally:
         await network.close()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from roost.cli.agent_options import FenceAfter, Fleet, NoWait, PhysicalNetworks, check_driver
 from roost.cli.asking import commands as asking
 from roost.cli.asking.commands import DEFAULT_API, DEFAULT_LISTEN, Api, CaFile, Token, check_api
 from roost.cli.endings import run
@@ -185,18 +186,16 @@ def _serve(
 def _agent(
     api: Annotated[str, typer.Option(metavar="URL", help="Where Roost's main listener is.")],
     host: Annotated[list[str] | None, typer.Option(help="A host to serve; may be repeated.")] = None,
-    fleet: Annotated[
-        str | None, typer.Option(metavar="all|N", help="Every host that a cloud file declared, or N made-up ones.")
-    ] = None,
+    fleet: Fleet = None,
     driver: Annotated[str, typer.Option(help="fake: guests are lines in a file.")] = "fake",
     state: State = None,
-    physical_network: Annotated[
-        list[str] | None, typer.Option(help="A physical network that the hosts reach; may be repeated.")
-    ] = None,
+    physical_network: PhysicalNetworks = None,
     cell: HostCell = "cell1",
     vcpus: Annotated[int, typer.Option(min=1, help="Of each host.")] = 64,
     ram_mb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 262144,
     disk_gb: Annotated[int, typer.Option(min=1, help="Of each host.")] = 2000,
+    fence_after: FenceAfter = None,
+    no_wait: NoWait = False,
     fake_delay: FakeDelay = 0.0,
     fake_pre_copy: FakePreCopy = 0.0,
     fake_fail: FakeFail = None,
@@ -220,9 +219,8 @@ def _agent(
     from roost.cli.agent_command import AgentOptions, run_agent_command
     from roost.seams.agent import SERVICE_VERSION, HostReport
 
-    if driver != "fake":
-        misused(f"--driver {driver}: expected fake")
     check_api(api)
+    check_driver(driver)
     version = service_version or SERVICE_VERSION
     shape = {"vcpus": vcpus, "ram_mb": ram_mb, "disk_gb": disk_gb, "service_version": version}
     like = HostReport(name="", **shape, physical_networks=tuple(physical_network or ()), cell=cell or "cell1")
@@ -236,6 +234,8 @@ def _agent(
         network_token_file=network_token_file,
         tls=client_tls(ca_file, cert, key),
         faults=lambda: read_faults(fake_delay, fake_pre_copy, fake_fail, fake_refuse),
+        fence_after_s=fence_after,
+        waits=not no_wait,
     )
     _begin("agent", until_stdin_ends=until_stdin_ends)
     run_agent_command(options)

@@ -21,7 +21,11 @@ class HostNotFound(NotFound):
 
 
 class HostHeld(Conflict):
-    """Another agent serves the host."""
+    """Another agent serves the host. retry_after_s: until its lease ends, unless it is renewed."""
+
+    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class HostInUse(Conflict):

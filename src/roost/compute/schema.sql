@@ -46,8 +46,15 @@ CREATE TABLE compute.host (
     -- Whether the ledger was last told that the host is down.
     down_told boolean NOT NULL DEFAULT true,
     -- No conductor of its cell is alive: the ledger is to keep servers from it.
-    cell_silent boolean NOT NULL DEFAULT false
+    cell_silent boolean NOT NULL DEFAULT false,
+    -- The host's guests have their NICs down so long after the agent's last lease ended, whatever becomes of the agent.
+    fence_after_s double precision,
+    -- seen_at, when that was said with it; a release that does not know of it changes seen_at alone.
+    promised_at timestamptz,
+    -- So long has passed while somebody listened.
+    promise_kept boolean NOT NULL DEFAULT false
 );
+CREATE INDEX host_promising ON compute.host (name) WHERE fence_after_s IS NOT NULL;
 
 CREATE TABLE compute.conductor_heartbeat (
     id uuid PRIMARY KEY,
@@ -164,15 +171,29 @@ CREATE TABLE compute.guest (
     -- It was running, and its host has not got it any more.
     lost_at timestamptz,
     -- Its host was forced down while it may have had the guest: nothing waits for it, the host destroys it when it is back.
+    -- For the release before, which writes and reads it instead of fenced_by.
     fenced boolean NOT NULL DEFAULT false,
     -- A guest that takes over another's memory does so now, at the price of a longer pause.
     hurry boolean NOT NULL DEFAULT false,
+    -- Why nothing waits for it any more; its host destroys it before it makes another. order: the host was forced down.
+    -- promise: the host's agent had promised that its NICs are down by then. stopped: the host fell silent when its NICs
+    -- were down.
+    fenced_by text,
     PRIMARY KEY (server_id, host)
 ) WITH (fillfactor = 70);
 CREATE INDEX guest_host_pending ON compute.guest (host) WHERE reported IS DISTINCT FROM desired;
 CREATE INDEX guest_host ON compute.guest (host);
 -- A host with fenced guests makes no other before they are gone.
 CREATE INDEX guest_fenced ON compute.guest (host) WHERE fenced;
+CREATE INDEX guest_fenced_by ON compute.guest (host) WHERE fenced_by IS NOT NULL;
+CREATE FUNCTION compute.keep_fenced() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.fenced_by := CASE WHEN NEW.fenced_by IS DISTINCT FROM OLD.fenced_by THEN NEW.fenced_by
+        WHEN NEW.fenced THEN 'order' END; NEW.fenced := NEW.fenced_by IS NOT NULL; RETURN NEW; END
+$$;
+CREATE TRIGGER guest_fenced BEFORE UPDATE ON compute.guest FOR EACH ROW
+    WHEN (OLD.fenced IS DISTINCT FROM NEW.fenced OR OLD.fenced_by IS DISTINCT FROM NEW.fenced_by)
+    EXECUTE FUNCTION compute.keep_fenced();
 
 -- Tokens by which agents authenticate, each as its hash, with the hosts that it is for: names and shell-style patterns.
 CREATE TABLE compute.agent_token (

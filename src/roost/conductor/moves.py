@@ -59,6 +59,9 @@ async def copy(lease: Lease, builds: Sequence[Build]) -> list[Build]:
         launch = launches.get(build.work.server_id)
         if launch is None or launch.host != _dest(build.work):
             builds_to_begin.append(build)
+        elif launch.reported == "incoming" and launch.host_down:
+            # The source runs on: it is not stopped for a host that may not go on.
+            changes.append(staged(build.work, Stage.COPY, delay_s=conductor.settings.recheck_s))
         elif launch.reported == "incoming":
             move = replace(_move(build), status="post-migrating")
             changes.append(staged(build.work, Stage.STOP, move=move, keep=True))
@@ -132,7 +135,8 @@ async def stop(lease: Lease, builds: Sequence[Build]) -> list[Build]:
             moving = replace(_move(build), status=_status_of_switch(_move(build)))
             changes.append(staged(work, Stage.BIND, move=moving, keep=True))
         elif _move(build).kind is MoveKind.EVACUATE and work.server_id not in fenced:
-            failure = Failure(message=f"host {source} is up again: its servers are not evacuated", host=source)
+            why = "may still run its guest" if guest.host_down else "is up again"
+            failure = Failure(message=f"host {source} {why}: its servers are not evacuated", host=source)
             changes.append(staged(work, Stage.RESTORE, failure=failure, keep=True))
         elif guest.host_down or guest.lost:
             failure = Failure(message=f"host {source} does not stop the server: it is down", host=source)

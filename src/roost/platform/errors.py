@@ -18,6 +18,7 @@ class RoostError(Exception):
     """Roost could not do what was asked."""
 
     retry: ClassVar[Retry] = Retry.NEVER
+    retry_after_s: float | None = None
 
     def __str__(self) -> str:
         """Return the sentence that people read: the detail where there is one, else the docstring's first line."""

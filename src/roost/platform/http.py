@@ -7,6 +7,7 @@ service raises is turned into an answer here, by the wing's table of problems.
 import asyncio
 import functools
 import gc
+import math
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -228,7 +229,10 @@ class Api:
     def problem_response(self, error: Exception, request: Request) -> Response:
         """Return the answer to an exception; an unexpected one is logged whole and answered 500."""
         if isinstance(error, RoostError):
-            return self._refusal(self._problem_of(error), str(error), request)
+            response = self._refusal(self._problem_of(error), str(error), request)
+            if error.retry_after_s is not None:
+                response.headers["Retry-After"] = str(math.ceil(error.retry_after_s))
+            return response
         if isinstance(error, ClientDisconnect):  # or the body's chunks are no chunks
             return self._refusal(_problem(400), "the body did not come to its end", request)
         if isinstance(error, HTTPException):

@@ -26,6 +26,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]+$")]
 NameOrNone = Annotated[str, Meta(max_length=255, pattern=r"^[^\x00]*$")]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
+FENCE_AFTER_MAX_S = 86400.0
 SERVICE_VERSION = 4
 """Of this release's agents."""
 
@@ -48,11 +49,14 @@ class AgentIdentity(Struct, frozen=True, kw_only=True):
 
     service_version: whose contract it speaks. 1: it makes, binds and deletes ports itself; 2: it binds those that it is
     given; 3 and later: they are bound for it. An agent that does not say so is of the release that had version 4.
+    fence_after_s: its guests have their NICs down so long after its last lease ended, also if it is dead by then; None:
+    it promises nothing.
     """
 
     id: Uuid
     label: NameOrNone = ""
     service_version: Count = SERVICE_VERSION
+    fence_after_s: Annotated[float, Meta(gt=0, le=FENCE_AFTER_MAX_S)] | None = None
 
 
 class HostReport(Struct, frozen=True, kw_only=True):
@@ -147,15 +151,19 @@ class ReportAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HeldElsewhere(Struct, frozen=True, kw_only=True):
-    """A host that another agent serves. since: ISO 8601."""
+    """A host that another agent serves. since: ISO 8601. ends_in_s: seconds until its lease ends, unless renewed."""
 
     host: str
     holder: str = ""
     since: str = ""
+    ends_in_s: float | None = None
 
     def sentence(self) -> str:
         """Return it in words."""
-        return f"host {self.host} is served by agent {self.holder} since {self.since}"
+        sentence = f"host {self.host} is served by agent {self.holder} since {self.since}"
+        if self.ends_in_s is None:
+            return sentence
+        return f"{sentence}, whose lease ends in {self.ends_in_s:.0f} s unless it is renewed"
 
 
 # The bodies, and the answers to them.

@@ -1,6 +1,6 @@
 """What a hypervisor driver does for the agent."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Protocol
 
 from roost.seams.agent import GuestKey, GuestOrder
@@ -52,6 +52,17 @@ class Driver(Protocol):
 
     async def destroy(self, key: GuestKey, *, attempt: int) -> None:
         """Leave nothing of the guest, if that attempt or a lower one made it; one that is not there is fine."""
+
+    @property
+    def nics_end_s(self) -> float | None:
+        """Return when the NICs of all guests go down by themselves, by CLOCK_BOOTTIME; None: never."""
+
+    def end_nics(self, at_s: float | None, *, but_on: Set[str] = frozenset()) -> None:
+        """Have the NICs of all guests go down by themselves then, by CLOCK_BOOTTIME; None: never.
+
+        They go down also when the agent is dead or stopped, and come up again with a later time. but_on: hosts whose
+        guests keep the time that they have. Called on the event loop: it must not block.
+        """
 
     async def close(self) -> None:
         """Close what is open; the guests stay."""

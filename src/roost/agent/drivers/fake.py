@@ -2,7 +2,8 @@
 
 `guests.journal` says which guests there are, `launches.journal` which launches were ever tried, so that a test can
 prove that none was tried on a host. Both are only ever appended to; the first is rewritten, atomically, when most of
-its lines say nothing any more. A line that a SIGKILL cut short is dropped at the next start.
+its lines say nothing any more. A line that a SIGKILL cut short is dropped at the next start. `nics-end` says until when
+the guests' NICs are up, so that whoever reads it knows that they are down afterwards, also when the agent is dead.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +20,11 @@ import msgspec
 from msgspec import Struct
 
 from roost.agent.drivers import LaunchFailed
+from roost.agent.lease import now_s
 from roost.seams.agent import GuestKey, GuestOrder
 
 ALWAYS = sys.maxsize
+NS = 1_000_000_000
 STALE_LINES_MAX = 20_000
 """Lines about guests that are gone, above which the journal of guests is rewritten."""
 
@@ -38,6 +41,20 @@ class GuestLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gone: bool = False
     state: str = "running"
     at_ns: int = 0
+
+
+class NicsEnd(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Until when NICs are up, in nanoseconds since 1970, on all hosts but some; None: with no end.
+
+    by_host: of hosts that kept the time that they had.
+    """
+
+    at_ns: int | None = None
+    by_host: dict[str, int] = {}
+
+    def of(self, host: str) -> int | None:
+        """Return the end of that host's guests."""
+        return self.by_host.get(host, self.at_ns)
 
 
 class StateInUse(Exception):
@@ -78,6 +95,7 @@ class FakeDriver:
             os.close(self._lock_fd)
             raise StateInUse(f"another agent works with {directory}") from None
         self._instance_id = _read_instance_id(directory / "agent.id")
+        self._nics_end = read_nics_end(directory)
         self._attempts: dict[GuestKey, int] = {}
         self._states: dict[GuestKey, str] = {}
         self._copies: dict[GuestKey, asyncio.Event] = {}  # of memory, until they end
@@ -149,6 +167,19 @@ class FakeDriver:
         if present is not None and present <= attempt:
             self._write(GuestLine(server_id=key[0], host=key[1], attempt=present, gone=True))
 
+    @property
+    def nics_end_s(self) -> float | None:
+        """Return the earliest time in the file."""
+        ends = [end for end in (self._nics_end.at_ns, *self._nics_end.by_host.values()) if end is not None]
+        return min(ends) / NS - time.time() + now_s() if ends else None
+
+    def end_nics(self, at_s: float | None, *, but_on: Set[str] = frozenset()) -> None:
+        """Write the time down, atomically."""
+        at_ns = None if at_s is None else round((at_s - now_s() + time.time()) * NS)
+        kept = {host: end for host in but_on if (end := self._nics_end.of(host)) is not None}
+        self._nics_end = NicsEnd(at_ns=at_ns, by_host=kept)
+        _write_whole(self._directory / "nics-end", msgspec.json.encode(self._nics_end))
+
     async def close(self) -> None:
         """Close the journals; another agent may have them now."""
         for fd in (self._guests_fd, self._launches_fd, self._lock_fd):
@@ -200,12 +231,25 @@ def list_guests(directory: Path) -> dict[GuestKey, int]:
     return attempts
 
 
+def read_nics_end(directory: Path) -> NicsEnd:
+    """Return until when the guests of a state directory have their NICs up; also while its agent runs."""
+    try:
+        return msgspec.json.decode((directory / "nics-end").read_bytes(), type=NicsEnd)
+    except FileNotFoundError:
+        return NicsEnd()
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write the file whole or not at all."""
+    new = path.with_suffix(".new")
+    new.write_bytes(content)
+    new.rename(path)
+
+
 def _read_instance_id(path: Path) -> str:
     """Return the id in the file, which is made if it is missing; whole or not at all."""
     if not path.exists():
-        new = path.with_suffix(".new")
-        new.write_text(str(uuid.uuid4()))
-        new.rename(path)
+        _write_whole(path, str(uuid.uuid4()).encode())
     return str(uuid.UUID(path.read_text().strip()))
 
 

@@ -19,6 +19,7 @@ from roost.cli.managing.audit_report import (
     print_gaps,
     print_json,
     print_outcome,
+    print_promises,
     print_unread,
     report_json,
 )
@@ -30,6 +31,7 @@ from roost.cli.settings import read_settings
 from roost.compute.model.work import CHANNELS
 from roost.compute.service import audit as compute_audit
 from roost.compute.service import guests as compute_guests
+from roost.compute.service.hosts import count_promising
 from roost.network.service import audit as network_audit
 from roost.network.service.gaps import list_gaps
 from roost.placement.rules.drift import ALLOCATION_UNBACKED
@@ -97,16 +99,18 @@ async def _audit(
     async with open_records(target, config) as records:
         drifts = await records.audit(Repairs.NONE)
         gaps = [] if records.cloud is None else await list_gaps(records.cloud.networks)
+        promising = (0, 0) if records.cloud is None else await count_promising(records.cloud.compute)
         if not as_json:
             print_drifts(console, drifts, repair=repair)
             print_gaps(console, gaps)
+            print_promises(console, *promising)
         if not drifts or not repair or (confirm is not None and not confirm()):
             if as_json:
-                print_json(console, report_json(drifts, None, None, gaps))
+                print_json(console, report_json(drifts, None, None, gaps, promising))
             return DRIFT if drifts else CLEAN
         repaired, remaining = await _repair(records)
     if as_json:
-        print_json(console, report_json(drifts, repaired, remaining, gaps))
+        print_json(console, report_json(drifts, repaired, remaining, gaps, promising))
     else:
         print_outcome(console, drifts, repaired, remaining)
     return DRIFT if remaining else REPAIRED

@@ -26,8 +26,12 @@ def report_json(
     repaired: Sequence[Drift] | None,
     remaining: Sequence[Drift] | None,
     gaps: Sequence[str] = (),
+    promising: tuple[int, int] = (0, 0),
 ) -> bytes:
-    """Return every drift, and every gap. repaired, remaining: None where nothing was to be repaired."""
+    """Return every drift, every gap, and how many hosts of how many promise to fence their guests.
+
+    repaired, remaining: None where nothing was to be repaired.
+    """
     return msgspec.json.encode(
         {
             "clean": not (drifts if remaining is None else remaining),
@@ -36,6 +40,8 @@ def report_json(
             "repaired": None if repaired is None else [drift_document(drift) for drift in repaired],
             "left": None if remaining is None else [drift_document(drift) for drift in remaining],
             "gaps": gaps,
+            "hosts_promising": promising[0],
+            "hosts": promising[1],
         }
     )
 
@@ -75,6 +81,14 @@ def print_gaps(console: Console, gaps: Sequence[str]) -> None:
         console.print(Text("To look at, though it is no drift:", style="bold"))
         for gap in gaps:
             console.print(Text(f"    {gap}"), soft_wrap=True)
+
+
+def print_promises(console: Console, promising: int, hosts: int) -> None:
+    """Print how many hosts promise to fence their guests, where any does."""
+    if promising:
+        console.print(
+            Text(f"{promising:,} of {many(hosts, 'host')} promise to fence their guests when they are silent.")
+        )
 
 
 def print_outcome(

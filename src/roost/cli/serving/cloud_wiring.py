@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from roost.cli.network_access import conductor_network_api
 from roost.cli.serving.address_metrics import read_address_metrics
+from roost.cli.serving.host_metrics import read_host_metrics
 from roost.cli.serving.notification_wiring import deliveries, outbox_of
 from roost.cli.settings import Settings
 from roost.clients.glance import GlanceImages
@@ -131,8 +132,8 @@ class CloudParts:
         }
 
     async def address_metrics(self) -> list[Metric]:
-        """Return what openstack-exporter says of addresses."""
-        return await read_address_metrics(self.networks)
+        """Return what openstack-exporter says of addresses, and what hosts promise."""
+        return [*await read_address_metrics(self.networks), *await read_host_metrics(self.compute)]
 
     def agent_routes(self) -> list[Route]:
         """Return the routes of the listener of the agents."""

@@ -39,6 +39,8 @@ class Host(Struct, frozen=True, kw_only=True):
     down: forced down, or noted as silent: not heard of for too long, or never. id: what clients below microversion 2.53
     call it. disabled_reason: as its operator gave it. down_told: the ledger was last told that it is down, so that it
     gets no server yet, also if it is up again. cell_silent: no conductor of its cell is there.
+    fence_after_s: its agent promises that its guests' NICs are down so long after the last lease ended; None: it
+    promises nothing. promise_kept: the host is silent, and so long has passed.
     """
 
     id: int
@@ -58,6 +60,8 @@ class Host(Struct, frozen=True, kw_only=True):
     down: bool = False
     down_told: bool = False
     cell_silent: bool = False
+    fence_after_s: float | None = None
+    promise_kept: bool = False
 
 
 class HostAggregate(Struct, frozen=True, kw_only=True):
@@ -102,13 +106,14 @@ class LiveToken(Struct, frozen=True, kw_only=True):
 class HostLease(Struct, frozen=True, kw_only=True):
     """The lease on a host that an agent asks for. taken: the agent has it, by this or an earlier renewal.
 
-    holder, since: who had it before this renewal; None for nobody.
+    holder, since: who had it before this renewal; None for nobody. heard_s: seconds since another holder was heard of.
     """
 
     host: str
     taken: bool
     holder: AgentIdentity | None
     since: datetime | None
+    heard_s: float | None = None
 
 
 class HostRow(Struct, frozen=True):

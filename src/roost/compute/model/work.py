@@ -234,7 +234,7 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 
 class GuestPlace(Struct, frozen=True, kw_only=True):
-    """A guest of a moving server. host_down: nobody hears of it; fenced: nothing waits for it any more."""
+    """A guest of a moving server. host_down: nobody hears of it; fenced: its host is known to have no NIC of it up."""
 
     host: str
     attempt: int
@@ -337,7 +337,8 @@ class Guest(Struct, frozen=True, kw_only=True):
     """A guest row: what a host should run, or let go of.
 
     agent_id: who began it, or lists it; None until somebody does. reported: the state it was
-    last in, or None. lost: it was there, and its host has not got it. since_s: when it was last reported on, in seconds
+    last in, or None. lost: it was there, and its host has not got it. fenced: it is to go before its host makes any
+    other. since_s: when it was last reported on, in seconds
     of the database's clock.
     """
 
@@ -348,6 +349,7 @@ class Guest(Struct, frozen=True, kw_only=True):
     agent_id: str | None = None
     reported: str | None = None
     lost: bool = False
+    fenced: bool = False
     since_s: float = 0.0
 
 

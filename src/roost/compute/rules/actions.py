@@ -137,6 +137,22 @@ def find_reset_refusal(server: Server, context: ServerContext, *, active: bool) 
     return f"{not_ready_sentence(server.id)}: its host has no guest of it"
 
 
+def find_fence_refusal(server_id: str, host: Host) -> str | None:
+    """Return why the server of a host that is down must not be made elsewhere, or None: silence proves nothing."""
+    if host.forced_down or host.promise_kept:
+        return None
+    refusal = f"Instance {server_id} may still run on host {host.name}, which is only silent"
+    if host.fence_after_s is None:
+        return (
+            f"{refusal}: once you know that it does not, force the host's service down. A host whose agent runs with "
+            "--fence-after needs no such word."
+        )
+    return (
+        f"{refusal}: its agent promised that its NICs are down {host.fence_after_s:g} s after its last lease, with a "
+        "tenth of that to spare. Ask again then, or force the host's service down once you know that it does not run."
+    )
+
+
 def find_return_refusal(server_id: str, source: Host, unreached: Sequence[UnreachedPort]) -> str | None:
     """Return why the server cannot go back to the host that it moved from, or None."""
     if source.down:

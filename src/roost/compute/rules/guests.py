@@ -108,8 +108,8 @@ class GuestList(Struct, frozen=True, kw_only=True):
     """What an agent's list of its guests changes.
 
     adopted: guests that another agent had, or nobody, and this one lists. lost, found_again: as in ReportOutcome.
-    superseded: listed guests that must be destroyed, since their servers are elsewhere or were made anew. unknown:
-    listed guests that nobody here asked for, for a person to decide on.
+    superseded: listed guests that must be destroyed: fenced, or made anew, here or elsewhere. unknown: listed guests
+    that nobody here asked for, for a person to decide on.
     """
 
     adopted: frozenset[GuestKey] = frozenset()
@@ -157,6 +157,8 @@ def decide_guest_list(
     for key, present in listed_by_key.items():
         known = rows_by_key.get(key)
         if known is not None and known.attempt == present.attempt:
+            if known.fenced:
+                superseded.append(present)
             continue
         if present.attempt < attempts_by_server.get(present.server_id, 0):
             superseded.append(present)

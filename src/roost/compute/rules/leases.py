@@ -10,8 +10,10 @@ from roost.compute.model.cloud import HostLease
 from roost.seams.agent import AgentIdentity, HeldElsewhere
 
 
-def list_held_elsewhere(leases: Iterable[HostLease], agent: AgentIdentity) -> list[HeldElsewhere]:
-    """Return the hosts that `agent` does not hold, in order.
+def list_held_elsewhere(
+    leases: Iterable[HostLease], agent: AgentIdentity, *, host_down_after_s: float
+) -> list[HeldElsewhere]:
+    """Return the hosts that `agent` does not hold, in order; a lease ends when its host is noted as silent.
 
     Where the holder is nobody, or the agent itself, another agent took the host at that very moment.
     """
@@ -23,5 +25,6 @@ def list_held_elsewhere(leases: Iterable[HostLease], agent: AgentIdentity) -> li
         if lease.holder is not None and lease.holder.id != agent.id:
             holder = f"{lease.holder.id} ({lease.holder.label or 'no label'})"
             since = "an unknown time" if lease.since is None else lease.since.isoformat(timespec="seconds")
-        elsewhere.append(HeldElsewhere(host=lease.host, holder=holder, since=since))
+        ends_in_s = None if lease.heard_s is None else max(host_down_after_s - lease.heard_s, 0.0)
+        elsewhere.append(HeldElsewhere(host=lease.host, holder=holder, since=since, ends_in_s=ends_in_s))
     return elsewhere

@@ -23,6 +23,11 @@ def listen_on(before: Listening | None, now: datetime, *, gap_max_s: float) -> L
     return Listening(since=before.since, last=now)
 
 
+def listened_s(listening: Listening) -> float:
+    """Return for how many seconds agents could be heard without a gap."""
+    return (listening.last - listening.since).total_seconds()
+
+
 def has_listened(listening: Listening, *, for_s: float) -> bool:
     """Return whether a host that was not heard of for for_s would have been heard, had it said anything."""
-    return listening.last - listening.since >= timedelta(seconds=for_s)
+    return listened_s(listening) >= for_s

@@ -76,8 +76,9 @@ async def _take_leases(
     read = await leases_store.renew_leases(
         tx, dict.fromkeys(names, agent), renew_after_s=compute.settings.heard_again_s
     )
-    if refused := list_held_elsewhere(read.leases_by_host.values(), agent):
-        raise HostHeld(refused[0].sentence())
+    down_after_s = compute.settings.host_down_after_s
+    if refused := list_held_elsewhere(read.leases_by_host.values(), agent, host_down_after_s=down_after_s):
+        raise HostHeld(refused[0].sentence(), refused[0].ends_in_s)
     return [name for name in names if name not in read.leases_by_host]
 
 
@@ -174,6 +175,7 @@ async def list_quiet_hosts(compute: Compute) -> set[str]:
 
 list_behind = reading(store.list_behind)
 count_closed_hosts = reading(store.count_closed_hosts)
+count_promising = reading(store.count_promising)
 list_empty_aggregates = reading(store.list_empty_aggregates)
 has_enabled_host = reading(store.has_enabled_host)
 list_hosts = reading(store.list_hosts)

@@ -56,7 +56,7 @@ async def renew_leases(compute: Compute, requests: Sequence[LeaseRequest]) -> li
             leases_by_host |= read.leases_by_host
             hosts_behind |= read.hosts_behind
             as_of = as_of or read.now_s
-        answers += [_answer(request, leases_by_host, hosts_behind, as_of) for request in together]
+        answers += [_answer(compute, request, leases_by_host, hosts_behind, as_of) for request in together]
     return answers
 
 
@@ -81,15 +81,20 @@ def split_by_agent(requests: Sequence[LeaseRequest]) -> list[list[LeaseRequest]]
 
 
 def _answer(
-    request: LeaseRequest, leases_by_host: Mapping[str, HostLease], hosts_behind: Collection[str], as_of: float
+    compute: Compute,
+    request: LeaseRequest,
+    leases_by_host: Mapping[str, HostLease],
+    hosts_behind: Collection[str],
+    as_of: float,
 ) -> Renewed | RoostError:
     if missing := [host for host in request.hosts if host not in leases_by_host]:
         return NotFound(f"there is no host {', '.join(missing)}")
     leases = [leases_by_host[host] for host in request.hosts]
     hosts_held = tuple(lease.host for lease in leases if lease.taken)
-    elsewhere = tuple(list_held_elsewhere(leases, request.agent))
+    down_after_s = compute.settings.host_down_after_s
+    elsewhere = tuple(list_held_elsewhere(leases, request.agent, host_down_after_s=down_after_s))
     if elsewhere and not hosts_held:
         more = f", and {len(elsewhere) - 1} more by others" if len(elsewhere) > 1 else ""
-        return HostHeld(elsewhere[0].sentence() + more)
+        return HostHeld(elsewhere[0].sentence() + more, elsewhere[0].ends_in_s)
     back = tuple(host for host in hosts_held if host in hosts_behind)
     return Renewed(hosts_held=hosts_held, elsewhere=elsewhere, hosts_behind=back, as_of=as_of)

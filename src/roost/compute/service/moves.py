@@ -20,6 +20,7 @@ from roost.compute.store import moves as store
 from roost.compute.store import work as work_rows
 from roost.compute.store.actions import lock_guests, set_task_state
 from roost.compute.store.hosts import list_hosts
+from roost.platform.database import Connection
 from roost.seams.compute import ForcedHost
 
 TASK_STATES = {
@@ -67,8 +68,8 @@ class MoveRequest(Struct, frozen=True, kw_only=True):
 async def begin_move(compute: Compute, server_id: str, request: MoveRequest, by: Requester) -> None:
     """Begin a move.
 
-    Raises ServerNotFound, ActionRefused (its state, its lock, its host is up), ServerRefused (an unknown host, flavor
-    or zone, its own host, the flavor that it has) and HostClosed.
+    Raises ServerNotFound, ActionRefused (its state, its lock, its host may still run it), ServerRefused (an unknown
+    host, flavor or zone, its own host, the flavor that it has, its host is up) and HostClosed.
     """
     kind = request.kind
     await wait_until_settled(compute, server_id)
@@ -85,10 +86,8 @@ async def begin_move(compute: Compute, server_id: str, request: MoveRequest, by:
             raise ServerRefused("When resizing, instances must change flavor!")
         if target is not None and target.name == server.host:
             raise ServerRefused(f"Unable to migrate instance ({server_id}) to current host ({server.host}).")
-        if kind is MoveKind.EVACUATE and not server.host_down:
-            raise ServerRefused(
-                f"Compute service of {server.host} is still in use: if that host is dead, force its service down first."
-            )
+        if kind is MoveKind.EVACUATE:
+            await _check_fence(tx, server)
         action_id = await action_log.begin(compute, tx, server_id, MOVES[kind].name, by)
         move = Move(
             uuid=compute.env.new_uuid(),
@@ -106,6 +105,17 @@ async def begin_move(compute: Compute, server_id: str, request: MoveRequest, by:
         await set_task_state(tx, server_id, TASK_STATES[kind])
         await announce(compute, tx, states)
     compute.wake(WORK_CHANNEL)
+
+
+async def _check_fence(tx: Connection, server: Server) -> None:
+    """Raise ServerRefused when the server's host is up, and ActionRefused when it may still run the server."""
+    for host in await list_hosts(tx, [server.host or ""]):
+        if not host.down:
+            raise ServerRefused(
+                f"Compute service of {host.name} is still in use: if that host is dead, force its service down first."
+            )
+        if refusal := rules.find_fence_refusal(server.id, host):
+            raise ActionRefused(refusal)
 
 
 def _plan(

@@ -12,6 +12,8 @@ from roost.compute.store import cells as cell_rows
 from roost.compute.store import hosts as store
 
 NAMES_LOGGED_MAX = 20
+PROMISE_MARGIN = 1.1
+"""What the time that an agent promises is multiplied by: its clock may be slower than the database's."""
 
 log = structlog.get_logger()
 
@@ -33,9 +35,15 @@ class SilenceWatch:
         async with compute.database.transaction() as tx:
             listening = self._listen_on(before, await store.read_clock(tx))
             silent_after_s = settings.host_down_after_s - settings.look_s  # noted before it is too late, at this look
-            names, cells_by_host = [], {}
+            names, names_fenced, cells_by_host = list[str](), list[str](), dict[str, str]()
             if rules.has_listened(listening, for_s=silent_after_s):
                 names = await store.note_silent_hosts(tx, silent_after_s=silent_after_s)
+                names_fenced = await store.note_promises_kept(
+                    tx,
+                    silent_after_s=settings.host_down_after_s,
+                    margin=PROMISE_MARGIN,
+                    listened_s=rules.listened_s(listening) - settings.host_down_after_s,
+                )
                 cells_by_host = await cell_rows.note_silent_cells(tx, silent_after_s=silent_after_s)
         self._listening = listening
         if cells_by_host:
@@ -43,6 +51,8 @@ class SilenceWatch:
             log.warning("cells have no live conductor", cells=cells, hosts=len(cells_by_host))
         if names:
             log.warning("hosts have fallen silent", hosts=len(names), names=names[:NAMES_LOGGED_MAX])
+        if names_fenced:
+            log.warning("silent hosts have fenced their guests as they promised", hosts=names_fenced[:NAMES_LOGGED_MAX])
         if names or cells_by_host:
             await publish_hosts(compute, sorted({*names, *cells_by_host}))
             async with compute.database.connection() as connection:

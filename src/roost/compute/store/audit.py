@@ -64,7 +64,7 @@ SELECT id, name, host FROM compute.server WHERE status = 'ACTIVE' AND deleted_at
 UNION ALL
 SELECT guest.server_id, coalesce(server.name, ''), guest.host
 FROM compute.guest LEFT JOIN compute.server ON server.id = guest.server_id
-WHERE guest.lost_at IS NOT NULL AND NOT guest.fenced
+WHERE guest.lost_at IS NOT NULL AND guest.fenced_by IS NULL
 ORDER BY id LIMIT $1"""
 
 

@@ -13,7 +13,7 @@ SELECT w.server_id, s.name, s.project_id, CASE WHEN w.deleting THEN 'delete' ELS
     coalesce(host.forced_down OR host.silent, false) AS host_down
 FROM compute.work AS w JOIN compute.server AS s ON s.id = w.server_id
 LEFT JOIN LATERAL (
-    SELECT g.host, g.begun_at FROM compute.guest g WHERE g.server_id = w.server_id AND NOT g.fenced
+    SELECT g.host, g.begun_at FROM compute.guest g WHERE g.server_id = w.server_id AND g.fenced_by IS NULL
     ORDER BY g.reported IS DISTINCT FROM g.desired DESC, g.attempt DESC, g.host LIMIT 1
 ) AS guest ON true
 LEFT JOIN compute.host AS host ON host.name = coalesce(guest.host, w.placed ->> 'host')

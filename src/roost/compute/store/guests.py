@@ -43,13 +43,14 @@ SELECT g.server_id, g.host, g.attempt, g.desired, g.hurry, coalesce(s.name, '') 
     CASE WHEN g.desired <> 'absent' OR (EXISTS (
         SELECT FROM compute.work w WHERE w.server_id = g.server_id AND (w.deleting OR w.stage = 'delete'))
         AND NOT EXISTS (SELECT FROM compute.guest o WHERE o.server_id = g.server_id AND o.host <> g.host
-            AND NOT o.fenced)) THEN s.network_info END AS network_info
+            AND o.fenced_by IS NULL)) THEN s.network_info END AS network_info
 FROM compute.guest g
 LEFT JOIN compute.server s ON s.id = g.server_id
 WHERE g.host = ANY($1::text[]) AND g.reported IS DISTINCT FROM g.desired
   AND (g.agent_id IS NULL OR g.agent_id = $7) AND NOT (g.desired <> 'absent' AND g.lost_at IS NOT NULL)
   AND (g.desired = 'absent' OR NOT EXISTS (
-    SELECT FROM compute.guest f WHERE f.host = g.host AND f.fenced AND (f.agent_id IS NULL OR f.agent_id = $7)))
+    SELECT FROM compute.guest f
+    WHERE f.host = g.host AND f.fenced_by IS NOT NULL AND (f.agent_id IS NULL OR f.agent_id = $7)))
   AND (g.server_id, g.host, g.attempt, g.desired, g.hurry) NOT IN (
     SELECT * FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::text[], $8::boolean[]))
 ORDER BY g.created_at, g.server_id
@@ -89,6 +90,7 @@ async def list_orders(
 
 
 GUEST_COLUMNS = """server_id, host, attempt, desired, agent_id, reported, lost_at IS NOT NULL AS lost,
+    fenced_by IS NOT NULL AS fenced,
     extract(epoch FROM coalesce(running_at, begun_at, created_at))::double precision AS since_s"""
 
 LOCK_GUESTS = f"""

@@ -9,10 +9,14 @@ from roost.compute.model.cloud import Host, HostRow, HostUpsert, HostUse
 from roost.compute.store.rows import encode
 from roost.platform.database import Connection
 
-COLUMNS = """host.id, host.disabled_reason,
+# The host is silent, and has been for as long as its agent's promise says.
+IS_PROMISE_KEPT = "(host.silent AND host.promise_kept AND host.promised_at = host.seen_at)"
+
+COLUMNS = f"""host.id, host.disabled_reason,
     host.name, host.provider_uuid, host.vcpus, host.ram_mb, host.disk_gb, host.physical_networks, host.cell,
     host.declared, host.disabled, host.forced_down, host.service_version, host.seen_at, host.wanted, host.published,
-    host.forced_down OR host.silent AS down, host.down_told, host.cell_silent"""
+    host.forced_down OR host.silent AS down, host.down_told, host.cell_silent, host.fence_after_s,
+    {IS_PROMISE_KEPT} AS promise_kept"""
 
 # down_told differs also where a release that does not write it published the host.
 BEHIND = "(host.published < host.wanted OR host.down_told <> (host.forced_down OR host.silent))"
@@ -101,6 +105,24 @@ async def note_silent_hosts(tx: Connection, *, silent_after_s: float) -> list[st
     return sorted(row["name"] for row in await tx.fetch(NOTE_SILENT, timedelta(seconds=silent_after_s)))
 
 
+NOTE_PROMISES = """-- compute.note_promises_kept
+UPDATE compute.host SET promise_kept = true WHERE name IN (
+    SELECT name FROM compute.host
+    WHERE silent AND NOT promise_kept AND promised_at = seen_at AND fence_after_s * $2 <= $3
+        AND seen_at <= now() - $1 * interval '1 second' - fence_after_s * $2 * interval '1 second'
+    ORDER BY name FOR NO KEY UPDATE)
+RETURNING name"""
+
+
+async def note_promises_kept(tx: Connection, *, silent_after_s: float, margin: float, listened_s: float) -> list[str]:
+    """Mark silent hosts whose agents' promises are due: all their guests have their NICs down. Return their names.
+
+    margin: what a promised time is multiplied by. listened_s: for how long somebody listened beyond silent_after_s; a
+    promise of longer is not judged.
+    """
+    return sorted(row["name"] for row in await tx.fetch(NOTE_PROMISES, silent_after_s, margin, listened_s))
+
+
 LIST_QUIET = f"""-- compute.list_quiet_hosts
 SELECT name FROM compute.host WHERE silent OR NOT {HEARD_WITHIN.format("$1")}"""
 
@@ -127,6 +149,17 @@ async def count_closed_hosts(tx: Connection) -> tuple[int, int, int]:
     """Return how many hosts are down, disabled, and of a cell without conductors; some may be counted twice."""
     row = await tx.fetchrow(COUNT_CLOSED)
     return (row["down"], row["disabled"], row["cell_silent"]) if row else (0, 0, 0)
+
+
+COUNT_PROMISING = """-- compute.count_promising_hosts
+SELECT count(*) FILTER (WHERE fence_after_s IS NOT NULL AND promised_at = seen_at) AS promising, count(*) AS hosts
+FROM compute.host"""
+
+
+async def count_promising(tx: Connection) -> tuple[int, int]:
+    """Return how many hosts' agents promise to fence their guests, and how many hosts there are."""
+    row = await tx.fetchrow(COUNT_PROMISING)
+    return (row["promising"], row["hosts"]) if row else (0, 0)
 
 
 LIST_EMPTY_AGGREGATES = """-- compute.list_empty_aggregates

@@ -30,25 +30,30 @@ class LeasesRead(Struct, frozen=True, kw_only=True):
 # Hosts that have all in common are one row: an agent of a thousand asks often.
 RENEW_LEASES = f"""-- compute.renew_leases
 WITH asked AS (
-    SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $5::integer[])
-        AS a (name, agent_id, agent_label, service_version)
+    SELECT * FROM unnest($1::text[], $2::uuid[], $3::text[], $5::integer[], $6::double precision[])
+        AS a (name, agent_id, agent_label, service_version, fence_after_s)
 ), due AS MATERIALIZED (
-    SELECT host.name, asked.agent_id, asked.agent_label, asked.service_version FROM compute.host JOIN asked USING (name)
+    SELECT host.name, asked.agent_id, asked.agent_label, asked.service_version, asked.fence_after_s
+    FROM compute.host JOIN asked USING (name)
     WHERE (host.agent_id = asked.agent_id OR host.agent_id IS NULL OR silent)
         AND (host.agent_id IS DISTINCT FROM asked.agent_id OR silent
-            OR host.service_version <> asked.service_version OR NOT {HEARD_WITHIN.format("$4")})
+            OR host.service_version <> asked.service_version
+            OR host.fence_after_s IS DISTINCT FROM asked.fence_after_s OR NOT {HEARD_WITHIN.format("$4")})
     ORDER BY host.name FOR NO KEY UPDATE OF host
 ), taken AS (
     UPDATE compute.host SET seen_at = now(), wanted = wanted + silent::integer, silent = false,
         agent_id = due.agent_id, agent_label = due.agent_label, service_version = due.service_version,
+        fence_after_s = due.fence_after_s, promised_at = now(), promise_kept = false,
         agent_since = CASE WHEN host.agent_id = due.agent_id THEN agent_since ELSE now() END
     FROM due WHERE host.name = due.name RETURNING host.name, published < wanted AS behind
 )
 SELECT array_agg(host.name) AS names, host.agent_id, host.agent_label, host.agent_since,
     coalesce(taken.behind, false) AS behind, taken.name IS NOT NULL
         OR coalesce(host.agent_id = asked.agent_id AND NOT host.silent AND {HEARD_WITHIN.format("$4")}, false) AS held,
+    CASE WHEN taken.name IS NULL AND host.agent_id <> asked.agent_id
+        THEN extract(epoch FROM now() - host.seen_at)::double precision END AS heard_s,
     extract(epoch FROM now())::double precision AS now_s
-FROM compute.host JOIN asked USING (name) LEFT JOIN taken USING (name) GROUP BY 2, 3, 4, 5, 6"""
+FROM compute.host JOIN asked USING (name) LEFT JOIN taken USING (name) GROUP BY 2, 3, 4, 5, 6, 7"""
 
 
 async def renew_leases(
@@ -63,6 +68,7 @@ async def renew_leases(
         [agent.label for agent in agents],
         timedelta(seconds=renew_after_s),
         [agent.service_version for agent in agents],
+        [agent.fence_after_s for agent in agents],
     )
     return LeasesRead(
         leases_by_host={name: lease for row in rows for name, lease in _leases(row).items()},
@@ -75,7 +81,8 @@ def _leases(row: Any) -> dict[str, HostLease]:
     """Return the leases of hosts that have all in common."""
     holder = None if row["agent_id"] is None else AgentIdentity(id=row["agent_id"], label=row["agent_label"])
     return {
-        name: HostLease(host=name, taken=row["held"], holder=holder, since=row["agent_since"]) for name in row["names"]
+        name: HostLease(host=name, taken=row["held"], holder=holder, since=row["agent_since"], heard_s=row["heard_s"])
+        for name in row["names"]
     }
 
 

@@ -7,6 +7,7 @@ from msgspec.structs import astuple
 
 from roost.compute.model.server import Migration, MigrationFilter
 from roost.compute.model.work import Failure, GuestPlace, Marks, Move, MoveKind, Stage, StageChange
+from roost.compute.store.hosts import IS_PROMISE_KEPT
 from roost.compute.store.rows import columns_of, encode
 from roost.platform.database import Connection
 
@@ -113,7 +114,8 @@ async def add_events(tx: Connection, steps: Sequence[tuple[Marks, StageChange]])
 
 
 LIST_GUESTS = """-- compute.list_guests_of_moves
-SELECT g.server_id, g.host, g.attempt, g.desired, g.reported, g.lost_at IS NOT NULL AS lost, g.fenced,
+SELECT g.server_id, g.host, g.attempt, g.desired, g.reported, g.lost_at IS NOT NULL AS lost,
+    g.fenced_by IS NOT NULL AS fenced,
     coalesce(h.forced_down OR h.silent, true) AS host_down
 FROM compute.guest g LEFT JOIN compute.host h ON h.name = g.host WHERE g.server_id = ANY($1::uuid[])
 """
@@ -129,13 +131,18 @@ async def list_guests(tx: Connection, server_ids: Sequence[str]) -> dict[str, di
     return guests
 
 
-# R30: a guest of which the host says nothing is fenced: its host destroys it before it does anything else.
-FENCE_GUESTS = """-- compute.fence_guests
-UPDATE compute.guest g SET desired = 'absent', fenced = true
-FROM unnest($1::uuid[], $2::text[]) AS f (server_id, host), compute.host h
-WHERE g.server_id = f.server_id AND g.host = f.host AND h.name = g.host AND (h.forced_down OR h.silent)
+# R30, R40: its host destroys a fenced guest before it does anything else. The host's lock waits for a poll that renews
+# its lease, and the next poll for this: either the host is back and is not fenced, or its agent sees the fence.
+FENCE_GUESTS = f"""-- compute.fence_guests
+WITH down AS MATERIALIZED (
+    SELECT host.name, CASE WHEN host.forced_down THEN 'order' ELSE 'promise' END AS fenced_by FROM compute.host
+    WHERE host.name = ANY($2::text[]) AND (host.forced_down OR {IS_PROMISE_KEPT}) ORDER BY host.name FOR SHARE OF host
+)
+UPDATE compute.guest g SET desired = 'absent', fenced_by = coalesce(g.fenced_by, down.fenced_by)
+FROM unnest($1::uuid[], $2::text[]) AS f (server_id, host) JOIN down ON down.name = f.host
+WHERE g.server_id = f.server_id AND g.host = f.host
 RETURNING g.server_id
-"""
+"""  # noqa: S608 - a constant of hosts.py
 
 
 async def fence_guests(tx: Connection, hosts_by_server: Sequence[tuple[str, str]]) -> set[str]:
@@ -149,11 +156,13 @@ DELETE FROM compute.guest g USING unnest($1::uuid[], $2::text[]) AS keep (server
 WHERE g.server_id = keep.server_id AND g.host IS DISTINCT FROM keep.host
     AND ((g.agent_id IS NULL AND g.begun_at IS NULL AND g.reported IS NULL) OR g.reported = 'absent')
 """
+# A guest that had its NICs down when its host fell silent brings none up without asking (R31).
 WITHDRAW_ELSEWHERE = """-- compute.withdraw_elsewhere
-UPDATE compute.guest g SET desired = 'absent', fenced = g.fenced OR coalesce(h.forced_down, false)
+UPDATE compute.guest g SET desired = 'absent', fenced_by = coalesce(g.fenced_by, CASE WHEN h.forced_down THEN 'order'
+    WHEN h.silent AND g.desired = g.reported AND g.desired IN ('stopped', 'suspended', 'incoming') THEN 'stopped' END)
 FROM unnest($1::uuid[], $2::text[]) AS keep (server_id, host), compute.host h
 WHERE g.server_id = keep.server_id AND g.host IS DISTINCT FROM keep.host AND h.name = g.host
-RETURNING g.server_id, g.fenced
+RETURNING g.server_id, g.fenced_by
 """
 
 
@@ -163,7 +172,7 @@ async def withdraw_elsewhere(tx: Connection, kept_hosts: Sequence[tuple[str, str
         return set()
     columns = columns_of(kept_hosts)
     await tx.execute(DELETE_UNBEGUN, *columns)
-    return {row["server_id"] for row in await tx.fetch(WITHDRAW_ELSEWHERE, *columns) if not row["fenced"]}
+    return {row["server_id"] for row in await tx.fetch(WITHDRAW_ELSEWHERE, *columns) if row["fenced_by"] is None}
 
 
 FIND_OPEN = """-- compute.find_open_move

@@ -160,7 +160,7 @@ SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[], $4::text[])
 ON CONFLICT (server_id, host) DO UPDATE
 SET attempt = excluded.attempt, desired = excluded.desired, begun_at = NULL, reported = NULL, created_at = now(),
     agent_id = CASE WHEN guest.lost_at IS NULL AND guest.reported IS DISTINCT FROM 'absent' THEN guest.agent_id END,
-    running_at = NULL, lost_at = NULL, fenced = false, hurry = false
+    running_at = NULL, lost_at = NULL, fenced_by = NULL, hurry = false
 WHERE guest.attempt < excluded.attempt
 """
 
@@ -197,8 +197,10 @@ DELETE FROM compute.guest AS g USING (
 # Nothing waits for a guest on a host that is forced down; its row stays, so that the guest is destroyed when the host
 # is back.
 WITHDRAW_BEGUN = """-- compute.withdraw_begun
-UPDATE compute.guest AS g SET desired = 'absent', fenced = g.fenced OR h.forced_down
-FROM compute.host h WHERE h.name = g.host AND g.server_id = ANY($1::uuid[]) RETURNING g.server_id, g.fenced
+UPDATE compute.guest AS g SET desired = 'absent',
+    fenced_by = coalesce(g.fenced_by, CASE WHEN h.forced_down THEN 'order' END)
+FROM compute.host h WHERE h.name = g.host AND g.server_id = ANY($1::uuid[])
+RETURNING g.server_id, g.fenced_by
 """
 
 
@@ -206,13 +208,13 @@ async def withdraw_guests(tx: Connection, server_ids: Sequence[str]) -> set[str]
     """Withdraw orders, under the locks of the work rows; return the servers of which a host may still have a guest."""
     await tx.execute(WITHDRAW_UNBEGUN, server_ids)
     rows = await tx.fetch(WITHDRAW_BEGUN, server_ids)
-    return {row["server_id"] for row in rows if not row["fenced"]}
+    return {row["server_id"] for row in rows if row["fenced_by"] is None}
 
 
 # Of the present attempt alone: a server that moves has a guest on its source.
 LIST_BEGUN = """-- compute.list_begun_guests
 SELECT g.server_id FROM compute.guest g JOIN compute.work w USING (server_id, attempt)
-WHERE g.server_id = ANY($1::uuid[]) AND g.begun_at IS NOT NULL AND NOT g.fenced
+WHERE g.server_id = ANY($1::uuid[]) AND g.begun_at IS NOT NULL AND g.fenced_by IS NULL
 """
 # The host may have the guest of an earlier attempt, so that its row stays.
 WITHDRAW_REPLACING = """-- compute.withdraw_replacing
@@ -252,7 +254,7 @@ FROM unnest($1::uuid[]) AS asked (id)
 LEFT JOIN compute.server s ON s.id = asked.id
 LEFT JOIN compute.work w ON w.server_id = asked.id
 CROSS JOIN LATERAL (
-    SELECT EXISTS (SELECT FROM compute.guest g WHERE g.server_id = asked.id AND NOT g.fenced) AS remain
+    SELECT EXISTS (SELECT FROM compute.guest g WHERE g.server_id = asked.id AND g.fenced_by IS NULL) AS remain
 ) AS guests
 WHERE s.id IS NOT NULL OR w.server_id IS NOT NULL OR guests.remain
 """
