@@ -85,7 +85,9 @@ async def test_an_address_is_not_used_again_while_the_agent_that_slept_may_still
             guests = list_guests(made.directory / "agent-1")
             assert len(guests) == 1
 
-            second = made.spawn("agent", "--api", made.url, HOST, "--no-wait", "--state", str(made.directory / "refused"))
+            second = made.spawn(
+                "agent", "--api", made.url, HOST, "--no-wait", "--state", str(made.directory / "refused")
+            )
             assert await asyncio.to_thread(second.wait, 30) == 1
             assert "host r1-h1 is served by agent" in made.logs()
             sleeper.send_signal(signal.SIGSTOP)

@@ -1,6 +1,7 @@
 """Servers: asked for, listed, shown, deleted. What becomes of them in between is the conductor's."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import asyncpg
 from msgspec.structs import replace
@@ -42,6 +43,7 @@ from roost.platform.database import Connection
 from roost.seams.compute import ForcedHost, RequestSpec
 
 SERVERS_PAGE_MAX = 1000
+DELETE_ROUNDS_MAX = 8
 
 
 async def create_servers(
@@ -252,14 +254,28 @@ async def delete_server(
     compute: Compute, server_id: str, *, may_be_locked: bool = True, by: Requester | None = None
 ) -> None:
     """Order the server's delete, at whatever stage it is; again is fine. Raises ServerNotFound, ActionRefused."""
+    for _ in range(DELETE_ROUNDS_MAX):
+        with suppress(_Overtaken):
+            await _order_delete(compute, server_id, by, may_be_locked=may_be_locked)
+            return compute.wake(WORK_CHANNEL)
+    raise ActionRefused(f"Instance {server_id} changes while its delete is ordered: repeat the request.")
+
+
+class _Overtaken(Exception):
+    """Other work of the server began at the same moment."""
+
+
+async def _order_delete(compute: Compute, server_id: str, by: Requester | None, *, may_be_locked: bool) -> None:
     async with compute.database.transaction() as tx:
+        at_work = await store.lock_work(tx, [server_id])  # R29
         states = await watch_states(compute, tx, [server_id], by)
-        mark = (await store.want_delete(tx, [server_id])).get(server_id)
+        mark = (await store.mark_deleting(tx, [server_id])).get(server_id)
         if mark is None:
             raise ServerNotFound(f"Instance {server_id} could not be found.")
         if mark.locked and not may_be_locked:
             raise ActionRefused(locked_sentence(server_id))
+        if not await store.want_delete(tx, [server_id], at_work=at_work):
+            raise _Overtaken
         await announce(compute, tx, states)
         if by is not None and not mark.again:
             await action_log.begin(compute, tx, server_id, "delete", by)
-    compute.wake(WORK_CHANNEL)

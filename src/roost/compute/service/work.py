@@ -42,11 +42,11 @@ async def change_stages(
             for change in changes
             if change.server_id in marks_by_server
         ]
+        await store.desire_guests(tx, changes_held)  # R29
         states = await watch_states(
             compute, tx, [change.server_id for change in changes_held if change.server is not None]
         )
         await store.update_servers(tx, changes_held)
-        await store.desire_guests(tx, changes_held)
         await store.write_stage_changes(tx, changes_held, lease_s=lease_s)
         steps = [(marks_by_server[change.server_id], change) for change in changes_held]
         await add_steps(compute, tx, steps, states)

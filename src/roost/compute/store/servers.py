@@ -44,21 +44,12 @@ async def insert_servers(tx: Connection, new: NewServers) -> None:
     await tx.execute(INSERT_WORK, new.server_ids, Stage.CREATE_PORTS.value)
 
 
-# A conductor that holds the row goes to the delete stage itself when it sees `deleting`; only at launch nobody works.
-WANT_DELETE = f"""-- compute.want_delete
-INSERT INTO compute.work AS work (server_id, stage, deleting)
-SELECT id, '{Stage.DELETE.value}', true FROM unnest($1::uuid[]) AS id ORDER BY id
-ON CONFLICT (server_id) DO UPDATE SET
-    deleting = true,
-    stage = CASE WHEN {{idle}} THEN '{Stage.DELETE.value}' ELSE work.stage END,
-    lease_owner = CASE WHEN {{idle}} THEN NULL ELSE work.lease_owner END,
-    lease_until = CASE WHEN {{idle}} THEN NULL ELSE work.lease_until END,
-    run_at = CASE WHEN {{idle}} THEN now() ELSE work.run_at END""".format(
-    idle=f"work.lease_until IS NULL OR work.lease_until <= now() OR work.stage = '{Stage.LAUNCH.value}'"
-)
-
 DOWN_HOST = """EXISTS (SELECT FROM compute.host WHERE host.name = server.host AND
     (host.forced_down OR host.silent))"""
+
+# R29: the work row, if there is one, before the server.
+LOCK_WORK = """-- compute.lock_work_to_delete
+SELECT server_id FROM compute.work WHERE server_id = ANY($1::uuid[]) ORDER BY server_id FOR UPDATE"""
 
 MARK_DELETING = f"""-- compute.mark_deleting
 UPDATE compute.server AS server SET task_state = 'deleting', updated_at = now(),
@@ -66,6 +57,24 @@ UPDATE compute.server AS server SET task_state = 'deleting', updated_at = now(),
 FROM (SELECT id, task_state FROM compute.server WHERE id = ANY($1::uuid[]) AND deleted_at IS NULL
     ORDER BY id FOR UPDATE) AS before
 WHERE server.id = before.id RETURNING server.id, locked, before.task_state IS NOT DISTINCT FROM 'deleting' AS again"""
+
+# A conductor that holds the row goes to the delete stage itself when it sees `deleting`; only at launch nobody works.
+WANT_DELETE = f"""-- compute.want_delete
+WITH marked AS (
+    UPDATE compute.work SET deleting = true,
+        stage = CASE WHEN {{idle}} THEN '{Stage.DELETE.value}' ELSE stage END,
+        lease_owner = CASE WHEN {{idle}} THEN NULL ELSE lease_owner END,
+        lease_until = CASE WHEN {{idle}} THEN NULL ELSE lease_until END,
+        run_at = CASE WHEN {{idle}} THEN now() ELSE run_at END
+    WHERE server_id = ANY($2::uuid[]) RETURNING server_id
+), made AS (
+    INSERT INTO compute.work (server_id, stage, deleting)
+    SELECT id, '{Stage.DELETE.value}', true FROM unnest($1::uuid[]) AS id WHERE id <> ALL ($2::uuid[]) ORDER BY id
+    ON CONFLICT (server_id) DO NOTHING RETURNING server_id
+)
+SELECT count(*) FROM (SELECT FROM marked UNION ALL SELECT FROM made) AS work""".format(
+    idle=f"lease_until IS NULL OR lease_until <= now() OR stage = '{Stage.LAUNCH.value}'"
+)
 
 
 class DeleteMark(Struct, frozen=True):
@@ -76,16 +85,25 @@ class DeleteMark(Struct, frozen=True):
     again: bool
 
 
-async def want_delete(tx: Connection, server_ids: Sequence[str]) -> dict[str, DeleteMark]:
-    """Mark the servers as to be deleted, at whatever stage they are; return those that exist, by id.
+async def lock_work(tx: Connection, server_ids: Sequence[str]) -> list[str]:
+    """Lock the work of those of the servers that have any; return them. It comes before all else of a delete."""
+    return [row[0] for row in await tx.fetch(LOCK_WORK, server_ids)]
 
-    Roll back if not all of them exist.
 
-    A server on a host that is down is gone for every client from now on.
+async def mark_deleting(tx: Connection, server_ids: Sequence[str]) -> dict[str, DeleteMark]:
+    """Lock the servers and mark them as being deleted; return those that exist, by id.
+
+    One on a host that is down is gone for every client from now on.
     """
-    await tx.execute(WANT_DELETE, server_ids)
-    rows = await tx.fetch(MARK_DELETING, server_ids)
-    return {row["id"]: DeleteMark(**row) for row in rows}
+    return {row["id"]: DeleteMark(**row) for row in await tx.fetch(MARK_DELETING, server_ids)}
+
+
+async def want_delete(tx: Connection, server_ids: Sequence[str], *, at_work: Sequence[str]) -> bool:
+    """Order the delete of locked servers, at whatever stage they are. at_work: those whose work was locked before.
+
+    Return False where other work of one has begun since, as a move; another try sees it.
+    """
+    return bool(await tx.fetchval(WANT_DELETE, server_ids, at_work) == len(server_ids))
 
 
 MARK_GONE = f"""-- compute.mark_gone
