@@ -10,7 +10,7 @@ import pytest
 from tests.agent.cloud import AGENT
 from tests.conductor.world import BY, World
 
-from roost.compute.model.server import NicAsked, ServerUpdate
+from roost.compute.model.server import ServerUpdate
 from roost.compute.model.work import MoveKind
 from roost.compute.rules import actions as rules
 from roost.compute.service import guests
@@ -63,7 +63,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "confirm": lambda w, s: w.end_move(s, revert=False),
     "revert": lambda w, s: w.end_move(s, revert=True),
     "confirm when due": lambda w, s: confirm_due(w.compute),
-    "attach": lambda w, s: attach_interface(w.compute, s, NicAsked(network_id=None), BY, permissions=None),
+    "attach": lambda w, s: attach_interface(w.compute, s, None, BY, permissions=None),
     "detach": _detach,
     "reset state": lambda w, s: reset_state(w.compute, s, BY, active=False),
     "lock": lambda w, s: lock(w.compute, s, BY, reason=None),
