@@ -23,8 +23,9 @@ from tests.agent.cloud import (
 from tests.ports import free_port
 
 from roost.agent import agent as module
-from roost.agent.agent import ServedElsewhere, fleet, run, split_by_host
+from roost.agent.agent import fleet, run, split_by_host
 from roost.agent.drivers.fake import ALWAYS, FakeDriver, Faults, list_guests, list_launches
+from roost.agent.predecessor import ServedElsewhere
 from roost.compute.service import Compute
 from roost.platform.database import Database
 from roost.seams.agent import GuestAttempt, GuestOrder, GuestState, HostReport, ReportAnswer
@@ -287,13 +288,13 @@ async def test_a_second_agent_of_a_host_is_refused_and_ends(compute: Compute, ap
         with pytest.raises(
             ServedElsewhere, match=f"host fleet-0001 is served by agent .*process {os.getpid()} on .*stop that agent"
         ):
-            await run(api_url=api_url, hosts=hosts, driver=FakeDriver(tmp_path / "two"))
+            await run(waits=False, api_url=api_url, hosts=hosts, driver=FakeDriver(tmp_path / "two"))
     async with agent(api_url, tmp_path / "fleet"):
         await until(compute, "SELECT count(*) FROM compute.host WHERE agent_id IS NOT NULL AND declared", gives=10)
         with pytest.raises(
             ServedElsewhere, match=r"host h0 is served by agent .*, and 9 more by others: stop that agent"
         ):
-            await run(api_url=api_url, hosts=None, driver=FakeDriver(tmp_path / "fleet two"))
+            await run(waits=False, api_url=api_url, hosts=None, driver=FakeDriver(tmp_path / "fleet two"))
 
 
 async def test_without_a_lease_nothing_is_begun_and_nothing_is_reported(

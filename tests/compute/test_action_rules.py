@@ -165,7 +165,7 @@ def test_a_creation_tells_its_order_before_its_end_and_what_went_wrong_at_that()
     ("rule", "allowed"),
     [
         (rules.MIGRATE, "active stopped"), (rules.RESIZE, "active stopped"), (rules.LIVE_MIGRATE, "active paused"),
-        (rules.EVACUATE, "active error stopped"), (rules.SHELVE, "active paused stopped suspended"),
+        (rules.EVACUATE, "active error paused stopped suspended"), (rules.SHELVE, "active paused stopped suspended"),
         (rules.ATTACH, "active paused stopped"), (rules.DETACH, "active paused stopped"),
     ],
     ids=lambda value: value.name if isinstance(value, ActionRule) else "",
@@ -265,3 +265,10 @@ def test_silence_alone_lets_nobody_make_the_server_elsewhere(
     refusal = find_fence_refusal("s", replace(SOURCE, down=True, **facts))
     assert (refusal is None) == (words is None)
     assert all(word in str(refusal) for word in words or ())
+
+
+@pytest.mark.parametrize("task_state", ["powering-off", "rebooting_hard", "rebuilding", "suspending", None])
+def test_an_evacuation_looks_at_the_host_and_not_at_what_it_was_asked_for(task_state: str | None) -> None:
+    at_it = replace(SERVER, task_state=task_state)
+    assert find_refusal(rules.EVACUATE, at_it, RUNNING, is_admin=False) is None
+    assert find_refusal(rules.EVACUATE, replace(SERVER, task_state="deleting"), RUNNING, is_admin=True)

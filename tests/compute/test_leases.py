@@ -28,7 +28,7 @@ from roost.compute.settings import ComputeSettings
 from roost.platform.database import Database
 from roost.platform.drift import Repairs
 from roost.platform.errors import NotFound
-from roost.seams.agent import AgentIdentity, GuestAttempt, GuestReport, GuestsBody, HostReport, Refusal
+from roost.seams.agent import AgentIdentity, GuestAttempt, GuestKey, GuestReport, GuestsBody, HostReport, Refusal
 
 OTHER = AgentIdentity(id="b0000000-0000-0000-0000-00000000000b", label="the other")
 SERVER = "11111111-1111-1111-1111-111111111111"
@@ -73,20 +73,41 @@ def guest(**changes: Any) -> Guest:
 @pytest.mark.parametrize(
     ("row", "lost"),
     [
+        (guest(desired="absent", agent_id=None), False),  # its order goes to whoever serves the host
         (guest(), True),
         (guest(since_s=NOW_S), False),  # it may have been reported after the list was made
         (guest(desired="absent"), False),
         (guest(lost=True), False),
         (guest(reported=None), False),  # its launch is at work
-        (guest(reported=None, agent_id=OTHER.id), True),  # begun by who serves this host no more
         (guest(reported=None, agent_id=None), False),  # nobody has begun
-        (guest(agent_id=OTHER.id), True),
         (guest(agent_id=None), True),
     ],
 )
 def test_what_runs_and_is_not_listed_is_lost(row: Guest, lost: bool) -> None:
     outcome = decide_guest_list([], agent_id=AGENT.id, as_of_s=NOW_S, guests=[row], attempts_by_server={SERVER: 2})
     assert outcome == GuestList(lost=frozenset([KEY] if lost else []))
+
+
+@pytest.mark.parametrize(
+    ("row", "agents_alive", "expected"),
+    [
+        (guest(agent_id=OTHER.id), (), {"lost": [KEY], "disowned": [KEY]}),
+        (guest(agent_id=OTHER.id), (OTHER.id,), {"lost": [KEY]}),
+        (guest(agent_id=OTHER.id, lost=True), (), {"disowned": [KEY]}),
+        (guest(agent_id=OTHER.id, reported=None), (), {"lost": [KEY], "disowned": [KEY]}),  # begun by a former agent
+        (guest(agent_id=OTHER.id, desired="absent"), (), {"gone": [KEY]}),
+        (guest(agent_id=OTHER.id, desired="absent"), (OTHER.id,), {}),
+        (guest(agent_id=OTHER.id, desired="absent", fenced=True), (), {"gone": [KEY]}),
+    ],
+)
+def test_what_a_former_agent_had_and_the_host_has_not_is_nobodys_unless_that_agent_is_alive(
+    row: Guest, agents_alive: tuple[str, ...], expected: dict[str, list[GuestKey]]
+) -> None:
+    outcome = decide_guest_list(
+        [], agent_id=AGENT.id, as_of_s=NOW_S, guests=[row], attempts_by_server={}, agents_alive=agents_alive
+    )
+    assert outcome == GuestList(**{name: frozenset(keys) for name, keys in expected.items()})
+    assert outcome.changes_guests == bool(outcome.keys_changed) == bool(expected)
 
 
 @pytest.mark.parametrize(

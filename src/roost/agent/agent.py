@@ -188,6 +188,7 @@ class Agent:
             if refusal.status == 409 and not self._lease.ever_held:
                 return await self._predecessor.wait(refusal)
             self._was_refused = True
+            self._list_due_s = asked_s  # another agent may have had its hosts meanwhile
             if not isinstance(refusal, NotLetIn):  # which was said
                 log.warning("the poll was refused", error=str(refusal))
             await asyncio.sleep(IDLE_PAUSE_S if refusal.status == 404 else REFUSED_PAUSE_S)

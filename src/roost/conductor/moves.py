@@ -14,7 +14,18 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from roost.compute.model.work import Failure, GuestPlace, Move, MoveKind, ServerChange, Stage, StageChange, Work
+from roost.compute.model.work import (
+    GUEST_LOST,
+    HOST_LOST,
+    Failure,
+    GuestPlace,
+    Move,
+    MoveKind,
+    ServerChange,
+    Stage,
+    StageChange,
+    Work,
+)
 from roost.compute.service.moves import fence_guests, list_guests, withdraw_elsewhere
 from roost.compute.service.nics import ports_changed
 from roost.compute.service.work import list_launches
@@ -226,12 +237,14 @@ def _restored(lease: Lease, build: Build, guests: dict[str, GuestPlace]) -> Stag
     guest = guests.get(move.source_host)
     if guest is None or guest.lost or guest.fenced:
         why = Failure(message=f"its guest is gone from host {move.source_host}", host=move.source_host)
-        return _end(work, move, "error", status="ERROR", host=move.source_host, before=True, fault=work.failure or why)
+        fault = replace(work.failure or why, kind=GUEST_LOST)
+        return _end(work, move, "error", status="ERROR", host=move.source_host, before=True, fault=fault)
     made_anew = work.placed is not None and work.placed.host == guest.host and guest.attempt == work.attempt
     if not made_anew and guest.reported == guest.desired == move.plan.power:
         return _end(work, move, over, status=status, host=move.source_host, before=True)
     if guest.host_down and not made_anew:
-        why = Failure(message=f"host {move.source_host} is down, and does not start it again", host=move.source_host)
+        message = f"host {move.source_host} is down, and does not start it again"
+        why = Failure(message=message, host=move.source_host, kind=HOST_LOST)
         guests_wanted = {move.source_host: move.plan.power}
         return _end(
             work,

@@ -167,13 +167,20 @@ class Failure(Struct, frozen=True, kw_only=True):
     """Why a server cannot be had, for its `fault` and for `explain`.
 
     message: one sentence for people. funnel: (requirement, hosts left), in order, where hosts ran out. aborted: a user
-    asked for it.
+    asked for it. kind: of what Roost believes of a host, and which the host may show to be wrong; else "".
     """
 
     message: str
     host: str | None = None
     aborted: bool = False
     funnel: tuple[tuple[str, int], ...] = ()
+    kind: str = ""
+
+
+GUEST_LOST = "guest-lost"
+"""The server's host has not got its guest."""
+HOST_LOST = "host-lost"
+"""The server's host is down, and did not do what a move needed."""
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -351,6 +358,11 @@ class Guest(Struct, frozen=True, kw_only=True):
     lost: bool = False
     fenced: bool = False
     since_s: float = 0.0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return where it is, or is to be."""
+        return (self.server_id, self.host)
 
 
 class Retreat(Struct, frozen=True):

@@ -108,11 +108,14 @@ class GuestList(Struct, frozen=True, kw_only=True):
     """What an agent's list of its guests changes.
 
     adopted: guests that another agent had, or nobody, and this one lists. lost, found_again: as in ReportOutcome.
+    disowned: guests that a former agent had and the host has not: they are nobody's. gone: those that were to go.
     superseded: listed guests that must be destroyed: fenced, or made anew, here or elsewhere. unknown: listed guests
     that nobody here asked for, for a person to decide on.
     """
 
     adopted: frozenset[GuestKey] = frozenset()
+    disowned: frozenset[GuestKey] = frozenset()
+    gone: frozenset[GuestKey] = frozenset()
     lost: frozenset[GuestKey] = frozenset()
     found_again: frozenset[GuestKey] = frozenset()
     superseded: tuple[GuestAttempt, ...] = ()
@@ -121,7 +124,12 @@ class GuestList(Struct, frozen=True, kw_only=True):
     @property
     def changes_guests(self) -> bool:
         """Return whether guest rows are to be written."""
-        return bool(self.adopted or self.lost or self.found_again)
+        return bool(self.keys_changed)
+
+    @property
+    def keys_changed(self) -> frozenset[GuestKey]:
+        """Return the guests whose rows are to be written."""
+        return self.adopted | self.disowned | self.gone | self.lost | self.found_again
 
 
 def decide_guest_list(
@@ -131,20 +139,25 @@ def decide_guest_list(
     as_of_s: float,
     guests: Iterable[Guest],
     attempts_by_server: Mapping[str, int],
+    agents_alive: Collection[str] = frozenset(),
 ) -> GuestList:
     """Compare all guests that an agent has on some hosts with what those hosts are asked for.
 
     listed: made after as_of_s of the database's clock: a guest that was reported running before and is missing is gone.
     guests: the rows of these hosts. attempts_by_server: the highest attempt that is known of each listed server, which
     alone proves that a guest of a lower one is no longer wanted: a restored database knows less than the hosts.
+    agents_alive: agents that serve some host now. What another one of them had here it may still have (R25).
     """
     adopted, lost, found_again = set[GuestKey](), set[GuestKey](), set[GuestKey]()
+    disowned, gone = set[GuestKey](), set[GuestKey]()
     listed_by_key = {guest.key: guest for guest in listed}
     rows_by_key = {(guest.server_id, guest.host): guest for guest in guests}
     for key, row in rows_by_key.items():
         present = listed_by_key.get(key)
         if present is None:
             begun_elsewhere = row.agent_id not in (None, agent_id)
+            if begun_elsewhere and row.agent_id not in agents_alive:
+                (gone if row.desired == "absent" else disowned).add(key)
             was_there = row.reported in PRESENT or begun_elsewhere
             if row.desired != "absent" and not row.lost and was_there and row.since_s < as_of_s:
                 lost.add(key)
@@ -166,6 +179,8 @@ def decide_guest_list(
             unknown.append(present)  # R26
     return GuestList(
         adopted=frozenset(adopted),
+        disowned=frozenset(disowned),
+        gone=frozenset(gone),
         lost=frozenset(lost),
         found_again=frozenset(found_again),
         superseded=tuple(superseded),

@@ -10,7 +10,8 @@ from functools import partial
 import structlog
 
 from roost.compute.errors import GuestNotFound, GuestWanted
-from roost.compute.model.work import GUEST_CHANNEL, WORK_CHANNEL, Failure, Guest
+from roost.compute.model.server import Requester
+from roost.compute.model.work import GUEST_CHANNEL, GUEST_LOST, WORK_CHANNEL, Failure, Guest
 from roost.compute.rules import guests as rules
 from roost.compute.rules.agent_tokens import EVERY_HOST, HostPatterns
 from roost.compute.rules.guests import GuestList
@@ -24,6 +25,7 @@ from roost.compute.service.notifications import announce, watch_states
 from roost.compute.service.poll_waits import RECHECK_S, PollWaits
 from roost.compute.store import guests as store
 from roost.platform.batches import Batches
+from roost.platform.database import Connection
 from roost.platform.errors import RoostError
 from roost.seams.agent import (
     AgentIdentity,
@@ -43,6 +45,9 @@ TOKEN_RECHECK_S = 3.0
 """A held poll asks again at least so often what its token is for."""
 POLLS_TOGETHER_MAX = 1000
 """Polls that come together renew leases, and bring hosts back, together: 10,000 would wait long for a connection."""
+
+FOUND, FOUND_EVENT = "find_guest", "compute_find_guest"
+"""Roost's own action: a guest that was taken for lost was seen."""
 
 log = structlog.get_logger()
 
@@ -159,6 +164,8 @@ async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Age
         await store.delete_guests(tx, outcome.gone)
         states = await watch_states(compute, tx, _servers_of(outcome))
         await store.activate_servers(tx, outcome.active)
+        keys_seen = {(server_id, host) for server_id, (host, _) in outcome.changed.items()}
+        await _restore_servers(compute, tx, keys_seen)
         changed = await store.change_servers(tx, outcome.changed)
         await action_log.finish(compute, tx, dict.fromkeys(changed))
         await store.keep_servers(tx, outcome.unchanged)
@@ -168,6 +175,7 @@ async def report(compute: Compute, reports: Sequence[GuestReport], *, agent: Age
         await store.resume_works(tx, outcome.resumed)
         await action_log.finish(compute, tx, await store.lose_guests(tx, _failures(outcome.lost)))
         await store.find_guests_again(tx, outcome.found_again)
+        await _restore_servers(compute, tx, outcome.found_again)
         await action_log.add_launches(compute, tx, active=outcome.active, retreats=outcome.retreats, states=states)
     if outcome.moves_work:
         compute.wake(WORK_CHANNEL)
@@ -191,24 +199,39 @@ async def compare_guests(
         present = [guest for guest in listed.guests if guest.host in hosts]
         attempts = await store.list_attempts(connection, {guest.server_id for guest in present}) if present else {}
         guests = await store.list_guests_on(connection, hosts)
+        former = {guest.agent_id for guest in guests if guest.agent_id not in (None, agent.id)}
+        agents_alive = await store.list_agents_alive(connection, former) if former else set[str]()
 
     def compare(guests: Sequence[Guest]) -> GuestList:
         return rules.decide_guest_list(
-            present, agent_id=agent.id, as_of_s=listed.as_of, guests=guests, attempts_by_server=attempts
+            present,
+            agent_id=agent.id,
+            as_of_s=listed.as_of,
+            guests=guests,
+            attempts_by_server=attempts,
+            agents_alive=agents_alive,
         )
 
     outcome = compare(guests)
     async with compute.database.transaction() as tx:
         if outcome.changes_guests:
-            keys = outcome.adopted | outcome.lost | outcome.found_again
-            await store.lock_works(tx, {server_id for server_id, _ in keys})
+            keys = outcome.keys_changed
+            works = await store.lock_works(tx, {server_id for server_id, _ in keys})
             locked = await store.lock_guests(tx, keys)
             still_held = await store.list_hosts_held(tx, {host for _, host in keys}, agent_id=agent.id)
             changes = compare([guest for guest in locked if guest.host in still_held])
             await store.adopt_guests(tx, changes.adopted, agent_id=agent.id)
+            await store.adopt_guests(tx, changes.disowned, agent_id=None)
+            await store.delete_guests(tx, changes.gone)
+            attempts_gone = {guest.server_id: guest.attempt for guest in locked if guest.key in changes.gone}
+            await store.resume_works(
+                tx,
+                [w.server_id for w in works if (n := attempts_gone.get(w.server_id)) is not None and w.goes_on_with(n)],
+            )
             states = await watch_states(compute, tx, {server_id for server_id, _ in changes.lost | changes.found_again})
             await action_log.finish(compute, tx, await store.lose_guests(tx, _failures(changes.lost)))
             await store.find_guests_again(tx, changes.found_again)
+            await _restore_servers(compute, tx, changes.found_again)
             await announce(compute, tx, states)
         await store.set_unknown_guests(tx, outcome.unknown, hosts=hosts)
     if outcome.changes_guests:
@@ -216,6 +239,16 @@ async def compare_guests(
         compute.wake(GUEST_CHANNEL)
     _log_lost(outcome.lost, agent)
     return list(outcome.superseded)
+
+
+async def _restore_servers(compute: Compute, tx: Connection, keys: Collection[GuestKey]) -> None:
+    """End the ERROR of servers whose guests are seen, where Roost had believed that they were lost; log it."""
+    for server_id, host in (await store.restore_servers(tx, keys) if keys else {}).items():
+        by = Requester(
+            request_id=f"req-{compute.env.new_uuid()}", project_id=compute.default_project, user_id=compute.default_user
+        )
+        await action_log.begin(compute, tx, server_id, FOUND, by, event=FOUND_EVENT, host=host, finished=True)
+        log.info("found guest: its server is not in ERROR any more", server=server_id, host=host)
 
 
 async def destroy_unknown_guest(compute: Compute, server_id: str, host: str) -> None:
@@ -239,7 +272,9 @@ def _servers_of(outcome: rules.ReportOutcome) -> set[str]:
 
 
 def _failures(keys: Collection[GuestKey]) -> dict[GuestKey, Failure]:
-    return {key: Failure(message=rules.lost_guest_sentence(key[1]), host=key[1]) for key in sorted(keys)}
+    return {
+        key: Failure(message=rules.lost_guest_sentence(key[1]), host=key[1], kind=GUEST_LOST) for key in sorted(keys)
+    }
 
 
 def _log_lost(keys: Collection[GuestKey], agent: AgentIdentity) -> None:

@@ -88,6 +88,9 @@ async def begin_move(compute: Compute, server_id: str, request: MoveRequest, by:
             raise ServerRefused(f"Unable to migrate instance ({server_id}) to current host ({server.host}).")
         if kind is MoveKind.EVACUATE:
             await _check_fence(tx, server)
+            if server.task_state is not None:
+                failure = f"host {server.host}, which is down, did not do it: the server is evacuated"
+                await action_log.finish(compute, tx, {server_id: failure})
         action_id = await action_log.begin(compute, tx, server_id, MOVES[kind].name, by)
         move = Move(
             uuid=compute.env.new_uuid(),
@@ -122,6 +125,7 @@ def _plan(
     server: Server, request: MoveRequest, target: ForcedHost | None, flavor: Flavor | None, action_id: int
 ) -> Plan:
     zone = None if request.unpinned else request.zone or server.spec.availability_zone
+    memory_lost = request.kind is MoveKind.EVACUATE and server.power in ("paused", "suspended")
     spec = replace(server.spec, forced_host=target, availability_zone=zone)
     if flavor is not None:
         requirements = read_requirements(flavor)
@@ -141,7 +145,7 @@ def _plan(
         power="running" if request.kind in (MoveKind.SHELVE, MoveKind.UNSHELVE) else server.power,
         was_error=server.status == "ERROR",
         action_id=action_id,
-        dest_power="stopped" if request.stopped else None,
+        dest_power="stopped" if request.stopped or memory_lost else None,
         readdress=request.readdress,
     )
 

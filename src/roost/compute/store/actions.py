@@ -70,7 +70,7 @@ async def set_task_state(tx: Connection, server_id: str, task_state: str | None)
 
 SET_STATUS = """-- compute.set_status
 UPDATE compute.server SET status = $2, task_state = NULL, updated_at = now(),
-    fault = CASE $2 WHEN 'ACTIVE' THEN NULL ELSE fault END
+    fault = CASE $2 WHEN 'ACTIVE' THEN NULL ELSE fault || '{"kind": ""}' END
 WHERE id = $1"""
 
 

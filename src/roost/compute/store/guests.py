@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from roost.compute.model.work import Failure, Guest, Retreat, Stage, WorkState
+from roost.compute.model.work import GUEST_LOST, HOST_LOST, Failure, Guest, Retreat, Stage, WorkState
 from roost.compute.store.rows import columns_of, encode, read_row
 from roost.platform.database import Connection
 from roost.seams.agent import GuestAttempt, GuestKey, GuestOrder, OrderId
@@ -142,6 +142,17 @@ async def list_hosts_held(tx: Connection, names: Collection[str], *, agent_id: s
     return {row[0] for row in await tx.fetch(HOSTS_HELD, list(names), agent_id)}
 
 
+AGENTS_ALIVE = """
+-- compute.list_agents_alive
+SELECT DISTINCT agent_id FROM compute.host WHERE agent_id = ANY($1::uuid[]) AND NOT silent
+"""
+
+
+async def list_agents_alive(tx: Connection, agent_ids: Collection[str]) -> set[str]:
+    """Return those of the agents that hold the lease on some host that is heard of."""
+    return {row[0] for row in await tx.fetch(AGENTS_ALIVE, list(agent_ids))}
+
+
 ATTEMPTS = """
 -- compute.list_attempts
 SELECT server_id, max(attempt) AS attempt FROM (
@@ -197,8 +208,8 @@ WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
 """
 
 
-async def adopt_guests(tx: Connection, keys: Collection[GuestKey], *, agent_id: str) -> None:
-    """Make these guests that agent's."""
+async def adopt_guests(tx: Connection, keys: Collection[GuestKey], *, agent_id: str | None) -> None:
+    """Make these guests that agent's, None for nobody's."""
     if keys:
         await tx.execute(ADOPT_GUESTS, *columns_of(keys), agent_id)
 
@@ -248,20 +259,31 @@ FIND_GUESTS = """
 -- compute.find_guests_again
 UPDATE compute.guest SET lost_at = NULL WHERE (server_id, host) IN (SELECT * FROM unnest($1::uuid[], $2::text[]))
 """
-RESTORE_SERVERS = """
--- compute.restore_servers
-UPDATE compute.server s SET status = 'ACTIVE', fault = NULL, updated_at = now()
-FROM unnest($1::uuid[], $2::text[]) AS f (server_id, host)
-WHERE s.id = f.server_id AND s.host = f.host AND s.status = 'ERROR' AND s.launched_at IS NOT NULL
-    AND NOT EXISTS (SELECT FROM compute.work w WHERE w.server_id = s.id)
-"""
 
 
 async def find_guests_again(tx: Connection, keys: Collection[GuestKey]) -> None:
-    """Record that guests that were lost are present: their servers are ACTIVE as before."""
+    """Record that guests that were lost are present."""
     if keys:
         await tx.execute(FIND_GUESTS, *columns_of(keys))
-        await tx.execute(RESTORE_SERVERS, *columns_of(keys))
+
+
+# The release before wrote no kind, but these sentences.
+RESTORE_SERVERS = f"""
+-- compute.restore_servers
+UPDATE compute.server s SET status = 'ACTIVE', fault = NULL, updated_at = now()
+FROM unnest($1::uuid[], $2::text[]) AS f (server_id, host)
+WHERE s.id = f.server_id AND s.host = f.host AND s.status = 'ERROR' AND s.task_state IS NULL
+    AND s.launched_at IS NOT NULL AND (s.fault ->> 'kind' IN ('{GUEST_LOST}', '{HOST_LOST}')
+        OR (s.fault -> 'kind' IS NULL AND s.fault ->> 'message' IN ('its guest is gone from host ' || s.host,
+            'host ' || s.host || ' is down, and does not start it again')))
+    AND NOT EXISTS (SELECT FROM compute.work w WHERE w.server_id = s.id)
+RETURNING s.id, s.host
+"""
+
+
+async def restore_servers(tx: Connection, keys: Collection[GuestKey]) -> dict[str, str]:
+    """Make servers ACTIVE that Roost put into ERROR as lost, and whose guests are there; return server id -> host."""
+    return {row["id"]: row["host"] for row in await tx.fetch(RESTORE_SERVERS, *columns_of(keys))}
 
 
 # In one statement, so that a list that changes nothing, as nearly all do, costs one.

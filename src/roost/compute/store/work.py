@@ -165,8 +165,10 @@ WHERE guest.attempt < excluded.attempt
 """
 
 
+# What the host has reported already, it is asked to report again.
 CHANGE_GUESTS = """-- compute.change_guests
-UPDATE compute.guest AS g SET desired = new.desired
+UPDATE compute.guest AS g SET desired = new.desired,
+    reported = CASE WHEN reported <> new.desired THEN reported END
 FROM unnest($1::uuid[], $2::text[], $3::text[]) AS new (server_id, host, desired)
 WHERE g.server_id = new.server_id AND g.host = new.host
 """
