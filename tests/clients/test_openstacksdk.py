@@ -85,7 +85,6 @@ COMPUTE_REFUSED = (
     (f"{BOOT} --hint query=1 web", "Scheduler hint query=1: Roost does not serve it"),
     (f"{BOOT} --key-name mine web", "Invalid key_name provided"),
     (f"{BOOT} --use-config-drive web", "config_drive: Roost does not serve it"),
-    (f"{BOOT} --password secret web", "adminPass: Roost does not serve it"),
     (f"{BOOT} --swap 512 web", "Block Device Mapping is Invalid"),
     (f"{BOOT} --ephemeral size=1 web", "Block Device Mapping is Invalid"),
     ("openstack server list --deleted", "deleted: Roost keeps no such servers"),

@@ -198,7 +198,7 @@ async def test_a_rebuild_changes_the_image_and_keeps_what_is_stopped(
 @pytest.mark.parametrize(
     ("version", "body", "word"),
     [
-        ("2.96", {"adminPass": "x"}, "adminPass"), ("2.96", {"key_name": "k"}, "key_name"),
+        ("2.96", {"key_name": "k"}, "key_name"),
         ("2.96", {"user_data": "eA=="}, "user_data"), ("2.96", {"trusted_image_certificates": ["c"]}, "trusted"),
         ("2.96", {"preserve_ephemeral": True}, "preserve_ephemeral"), ("2.96", {"accessIPv4": "::1"}, "accessIPv4"),
         ("2.96", {"OS-DCF:diskConfig": "AUTO"}, "diskConfig"), ("2.1", {"description": "d"}, "microversion 2.19"),

@@ -129,7 +129,17 @@ async def test_from_2_75_changes_answer_with_the_whole_server(call: Call, server
         changed = set((await call("PUT", path, {"server": {"name": "db"}}, version=version)).body["server"])
         assert (changed == shown[version]) == (version == "2.75")
     rebuilt = await call("POST", f"{path}/action", {"rebuild": {"imageRef": "i"}}, version="2.75")
-    assert set(rebuilt.body["server"]) == shown["2.75"] - {"progress"}
+    assert set(rebuilt.body["server"]) == shown["2.75"] - {"progress"} | {"user_data"}
+
+
+@pytest.mark.parametrize(("version", "keys"), [("2.53", ""), ("2.54", "key_name"), ("2.57", "key_name user_data")])
+async def test_a_rebuild_shows_the_key_and_the_user_data_that_there_are_not(
+    call: Call, server_id: str, version: str, keys: str
+) -> None:
+    body = {"rebuild": {"imageRef": "i", "adminPass": "secret"}}
+    rebuilt = (await call("POST", f"/v2.1/servers/{server_id}/action", body, version=version)).body["server"]
+    assert {name: rebuilt[name] for name in ("key_name", "user_data") if name in rebuilt} == dict.fromkeys(keys.split())
+    assert "adminPass" not in rebuilt
 
 
 async def test_from_2_84_the_event_log_says_why_something_failed(

@@ -48,7 +48,7 @@ REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("2.1", {"key_name": "mine"}, "Invalid key_name provided: Roost keeps no key pairs, so there is none named mine"),
     ("2.1", {"security_groups": [{"name": "web"}]}, "Security group web not found"),
     ("2.1", {"user_data": "IyEvYmluL3No"}, "user_data"), ("2.1", {"config_drive": True}, "config_drive"),
-    ("2.1", {"config_drive": "maybe"}, "config_drive"), ("2.1", {"adminPass": "secret"}, "adminPass"),
+    ("2.1", {"config_drive": "maybe"}, "config_drive"),
     ("2.1", {"accessIPv4": "192.0.2.1"}, "accessIPv4"), ("2.1", {"accessIPv6": "2001:db8::1"}, "accessIPv6"),
     ("2.1", {"OS-DCF:diskConfig": "AUTO"}, "OS-DCF:diskConfig=AUTO"), ("2.1", {"OS-DCF:diskConfig": 1}, "diskConfig"),
     ("2.1", {"personality": [{"path": "/a", "contents": "YQ=="}]}, "personality"),
@@ -192,3 +192,41 @@ async def test_only_an_admin_forces_a_host(call: Any, as_caller: Any, flavor_id:
     assert (answer.status, list(answer.body)) == (403, ["forbidden"])
     assert "os_compute_api:servers:create:forced_host" in answer.body["forbidden"]["message"]
     assert (await boot(call, flavor_id, availability_zone="nova")).status == 202
+
+
+async def test_a_password_is_taken_and_shown_to_nobody(call: Any, flavor_id: str) -> None:
+    answer = await boot(call, flavor_id, adminPass="secret")
+    assert (answer.status, "secret" in answer.raw.decode(), "adminPass" in answer.body["server"]) == (202, False, False)
+
+
+@pytest.mark.parametrize(("value", "is_all"), [("", True), ("1", True), ("true", True), ("0", False), ("false", False)])
+async def test_all_tenants_without_a_value_is_true(
+    call: Any, as_caller: Any, flavor_id: str, value: str, is_all: bool
+) -> None:
+    await boot(call, flavor_id)
+    as_caller(Caller("admin", "another", ("admin",)))
+    answer = await call("GET", f"/v2.1/servers?all_tenants={value}")
+    assert (answer.status, len(answer.body["servers"])) == (200, int(is_all))
+
+
+async def test_a_resize_with_a_disk_config_of_auto_is_refused_by_name(call: Any, flavor_id: str) -> None:
+    server_id = (await boot(call, flavor_id)).body["server"]["id"]
+    body = {"resize": {"flavorRef": flavor_id, "OS-DCF:diskConfig": "AUTO"}}
+    answer = await call("POST", f"/v2.1/servers/{server_id}/action", body)
+    assert (answer.status, "OS-DCF:diskConfig=AUTO" in answer.raw.decode()) == (400, True)
+
+
+ZONES = [("nova:h1", "east"), ("east:h1", "east"), ("east:h2", "nova"), ("nova:h2", "nova")]
+
+
+@pytest.mark.parametrize(("asked", "zone"), ZONES)
+async def test_a_forced_host_decides_the_zone(
+    call: Any, compute: Compute, flavor_id: str, asked: str, zone: str
+) -> None:
+    aggregate = {"aggregate": {"name": "e", "availability_zone": "east"}}
+    number = (await call("POST", "/v2.1/os-aggregates", aggregate)).body["aggregate"]["id"]
+    await call("POST", f"/v2.1/os-aggregates/{number}/action", {"add_host": {"host": "h1"}})
+    answer = await boot(call, flavor_id, availability_zone=asked)
+    assert answer.status == 202
+    async with compute.database.connection() as connection:
+        assert await connection.fetchval("SELECT spec ->> 'availability_zone' FROM compute.server") == zone

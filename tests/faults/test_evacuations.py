@@ -19,8 +19,8 @@ networks:
 SOURCE, OTHER = "h1", "h2"
 BODIES: dict[str, object] = {
     "os-stop": None, "os-start": None, "pause": None, "unpause": None, "suspend": None, "resume": None,
-    "reboot": {"type": "SOFT"}, "hard": {"type": "HARD"}, "rebuild": {"imageRef": "1a9e0000-0000-4000-8000-000000000001"},
-    "os-resetState": {"state": "error"},
+    "reboot": {"type": "SOFT"}, "hard": {"type": "HARD"}, "os-resetState": {"state": "error"},
+    "rebuild": {"imageRef": "1a9e0000-0000-4000-8000-000000000001"},
 }  # fmt: skip
 EARLIER = {"os-start": "os-stop", "unpause": "pause", "resume": "suspend"}
 STATES = {"running": None, "stopped": "os-stop", "paused": "pause", "suspended": "suspend", "error": "os-resetState"}

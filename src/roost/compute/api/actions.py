@@ -16,7 +16,7 @@ from starlette.responses import Response
 from roost.compute.api.access import Access, access_of, find_server
 from roost.compute.api.errors import MICROVERSIONS
 from roost.compute.api.requests import Attributes, check_attributes, read_body
-from roost.compute.api.server_documents import Shown, show_changed
+from roost.compute.api.server_documents import Shown, show_rebuilt
 from roost.compute.model.server import Server
 from roost.compute.service import Compute
 from roost.compute.service import servers as service
@@ -30,10 +30,10 @@ Run = Callable[[Compute, Server, Any, Access], Awaitable[Any]]
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """One action. rule: of policy, asked about the server. body: what is below its name, None for whatever there is.
+    """One action. rule: of policy, asked about the server. body: what is below its name, None where nobody looks at it.
 
     since, until: the first and the last microversion that have it. attributes: of the body, by microversion. status: of
-    success. result: the body of success at the highest microversion. shows_server: the answer is the server.
+    success. result: the body of success at the highest microversion. shows_server: the answer is the server, rebuilt.
     """
 
     run: Run
@@ -68,8 +68,10 @@ def action_operations(compute: Compute, policy: Policy, actions: Actions) -> Ope
             raise BadRequest(f"There is no such action: {name}")
         if not action.since <= version <= action.until:
             raise HTTPException(404)
-        named_body: Any = dict[str, action.body_at(version) or Any]  # type: ignore[misc]
-        body = (await read_body(request, named_body))[name]
+        body = None  # where an action takes none, clients send null, {} or what came to their mind
+        if (body_type := action.body_at(version)) is not None:
+            named_body: Any = dict[str, body_type]  # type: ignore[valid-type]
+            body = (await read_body(request, named_body))[name]
         check_attributes(body, version, action.attributes)
         await find_server(compute, policy, action.rule.name, request)
         access = access_of(compute, policy, request)
@@ -77,7 +79,7 @@ def action_operations(compute: Compute, policy: Policy, actions: Actions) -> Ope
         answer = await action.run(compute, server, body, access)
         if action.shows_server:
             changed = await service.get_server(compute, server.id)
-            answer = {"server": show_changed(request, changed, Shown.of(access, compute))}
+            answer = {"server": show_rebuilt(request, changed, Shown.of(access, compute))}
         return json_response(answer, action.status)
 
     results = [action.result for action in actions.values() if action.result is not None]

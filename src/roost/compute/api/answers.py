@@ -118,7 +118,7 @@ Server = _document(
         **{"OS-EXT-SRV-ATTR:reservation_id": str, "OS-EXT-SRV-ATTR:launch_index": int},
         **{"OS-EXT-SRV-ATTR:kernel_id": str, "OS-EXT-SRV-ATTR:ramdisk_id": str},
         **{"OS-EXT-SRV-ATTR:root_device_name": str | None, "OS-EXT-SRV-ATTR:user_data": str | None},
-        "host_status": str,
+        **{"user_data": None, "host_status": str},
     },
 )
 ServerBrief = _document("ServerBrief", {"id": Uuid, "name": str, "links": Links})

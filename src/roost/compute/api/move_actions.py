@@ -8,6 +8,7 @@ from roost.compute.api.access import Access
 from roost.compute.api.actions import Action, Actions, Run
 from roost.compute.api.policies import ADMIN, MEMBER, READDRESS_SERVER, SERVERS, UNSHELVE_TO_HOST
 from roost.compute.api.requests import Attributes, Name, flag
+from roost.compute.api.server_bodies import refuse_attributes
 from roost.compute.errors import ActionRefused
 from roost.compute.model.server import Server
 from roost.compute.model.work import MoveKind
@@ -77,6 +78,7 @@ async def _migrate(compute: Compute, server: Server, body: MigrateBody | None, a
 
 
 async def _resize(compute: Compute, server: Server, body: ResizeBody, access: Access) -> None:
+    refuse_attributes(disk_config=body.disk_config)
     permissions = access.permissions
     request = MoveRequest(
         kind=MoveKind.RESIZE,

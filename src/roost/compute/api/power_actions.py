@@ -18,6 +18,7 @@ from roost.compute.api.server_bodies import (
     HOSTNAME_FROM,
     METADATA,
     NAME_BLANK,
+    AdminPassword,
     Hostname,
     Text,
     read_hostname,
@@ -67,7 +68,7 @@ class RebuildBody(Struct, frozen=True, forbid_unknown_fields=True):
     metadata: METADATA | UnsetType = UNSET
     disk_config: Literal["AUTO", "MANUAL"] | None = field(name="OS-DCF:diskConfig", default=None)
     preserve_ephemeral: Any = False
-    admin_password: Any = field(name="adminPass", default=None)
+    admin_password: AdminPassword = field(name="adminPass", default=None)
     access_ip_v4: Any = field(name="accessIPv4", default=None)
     access_ip_v6: Any = field(name="accessIPv6", default=None)
     personality: Any = UNSET
@@ -106,7 +107,6 @@ async def _rebuild(compute: Compute, server: Server, body: RebuildBody, access: 
         raise BadRequest("preserve_ephemeral: Roost does not serve it.")
     refuse_attributes(
         disk_config=body.disk_config,
-        adminPass=body.admin_password,
         accessIPv4=body.access_ip_v4,
         accessIPv6=body.access_ip_v6,
         personality=body.personality,

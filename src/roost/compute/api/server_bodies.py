@@ -23,6 +23,8 @@ Tags = Annotated[
     list[Annotated[str, Meta(min_length=1, max_length=TAG_LENGTH_MAX, pattern=TAG_PATTERN)]], Meta(max_length=TAGS_MAX)
 ]
 Hostname = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9._-]+$")]
+AdminPassword = str | None
+"""Taken and shown to nobody, as where Nova has enable_instance_password = false: no driver sets one."""
 NAME_BLANK = "name: expected more than blanks"
 
 HOSTNAME_FROM, QUALIFIED_HOSTNAME_FROM = (2, 90), (2, 94)
@@ -80,7 +82,7 @@ class ServerBody(Struct, frozen=True, forbid_unknown_fields=True):
     key_name: Text | None = None
     block_device_mapping: list[dict[str, Any]] | None = None
     block_device_mapping_v2: list[dict[str, Any]] | None = None
-    admin_password: Any = field(name="adminPass", default=None)
+    admin_password: AdminPassword = field(name="adminPass", default=None)
     access_ip_v4: Any = field(name="accessIPv4", default=None)
     access_ip_v6: Any = field(name="accessIPv6", default=None)
     user_data: Any = None
@@ -210,7 +212,6 @@ def _refusals(body: CreateBody) -> Iterator[str]:
         yield "config_drive: Roost does not serve it."
     yield from _attribute_refusals(
         disk_config=server.disk_config,
-        adminPass=server.admin_password,
         accessIPv4=server.access_ip_v4,
         accessIPv6=server.access_ip_v6,
         user_data=server.user_data,

@@ -85,6 +85,7 @@ def show_server(request: Request, server: Server, shown_to: Shown) -> dict[str, 
 CHANGED_IN_FULL_FROM, HOSTNAME_SHOWN_FROM = (2, 75), (2, 90)
 
 HIDDEN_PREFIXES = ("OS-EXT-", "OS-SRV-USG:", "os-extended-volumes:")
+KEY_OF_REBUILT_FROM, USER_DATA_OF_REBUILT_FROM = (2, 54), (2, 57)
 HIDDEN = frozenset({"config_drive", "key_name", "security_groups", "host_status"})
 
 
@@ -97,6 +98,14 @@ def show_changed(request: Request, server: Server, shown_to: Shown) -> dict[str,
         for name, value in show_server(request, server, shown_to).items()
         if name not in HIDDEN and not name.startswith(HIDDEN_PREFIXES)
     } | {"addresses": addresses_of(server)}
+
+
+def show_rebuilt(request: Request, server: Server, shown_to: Shown) -> dict[str, Any]:
+    """Return it as the answer to a rebuild. Source: Compute API, rebuild, microversions 2.54 and 2.57."""
+    version = request.state.microversion
+    shown = show_changed(request, server, shown_to)
+    shown |= {"key_name": None} if version >= KEY_OF_REBUILT_FROM else {}
+    return shown | ({"user_data": None} if version >= USER_DATA_OF_REBUILT_FROM else {})
 
 
 def _host_attributes(version: tuple[int, int], server: Server) -> dict[str, Any]:

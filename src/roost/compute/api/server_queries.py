@@ -54,7 +54,8 @@ def read_filter(access: Access, request: Request, *, rule: str) -> ServerFilter:
     if HOST_FILTERS & request.query_params.keys():
         access.enforce(ALL_FILTERS)
     filter_asked = _read_filter(request)
-    if flag(text_parameter(request, "all_tenants"), "all_tenants", default=False):
+    all_tenants = text_parameter(request, "all_tenants")
+    if all_tenants == "" or flag(all_tenants, "all_tenants", default=False):  # as Nova reads an empty one
         access.enforce(f"{rule}:get_all_tenants")
     elif filter_asked.project_id is None:
         return msgspec.structs.replace(filter_asked, project_id=access.project_id)

@@ -75,16 +75,16 @@ async def create_servers(
             tx, request.flavor_ref, public_only=permissions is not None and not permissions.others
         )
         requirements = read_requirements(flavor)
-        await check_zone(compute, tx, request.availability_zone)
+        zone, forced_host = await _find_destination(compute, tx, request)
         spec = RequestSpec(
             vcpus=flavor.vcpus,
             memory_mb=flavor.ram_mb,
             disk_gb=flavor.disk_gb,
             nics=number_nics(nics),
-            availability_zone=request.availability_zone,
+            availability_zone=zone,
             flavor_groups=requirements.groups,
             isolated=requirements.isolated,
-            forced_host=await find_forced_host(compute, tx, request.host),
+            forced_host=forced_host,
             image_traits=read_image_traits(image, flavor),
         )
         names = server_names(request.name, request.count)
@@ -187,6 +187,22 @@ async def check_zone(compute: Compute, tx: Connection, zone: str | None) -> None
     zones = list_zones(await aggregates_store.list_with_metadata(tx), default=default)
     if zone not in zones:
         raise ServerRefused(zone_sentence(zone, list(zones)))
+
+
+async def _find_destination(
+    compute: Compute, tx: Connection, request: ServerRequest
+) -> tuple[str | None, ForcedHost | None]:
+    """Return the zone and the host that the servers are to be in. A host that is named decides its zone.
+
+    Raises ServerRefused, HostClosed.
+    """
+    await check_zone(compute, tx, request.availability_zone)
+    forced_host = await find_forced_host(compute, tx, request.host)
+    if request.availability_zone is None or forced_host is None:
+        return request.availability_zone, forced_host
+    default = compute.settings.default_availability_zone
+    zones = list_zones(await aggregates_store.list_with_metadata(tx), default=default)
+    return next((zone for zone, hosts in zones.items() if forced_host.name in hosts), default), forced_host
 
 
 async def find_forced_host(
