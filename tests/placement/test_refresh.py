@@ -1,14 +1,16 @@
 """The refresh on real PostgreSQL: what was committed before a request came, the request sees."""
 
 import asyncio
+import threading
 from contextlib import suppress
 from datetime import timedelta
 
+import asyncpg
 import msgspec
 import pytest
 from tests.placement.providers import Undo, a_state, a_uuid, claim_of, touch
 
-from roost.placement.model import Changes
+from roost.placement.model import Changes, ProviderRow
 from roost.placement.search.index import Index
 from roost.placement.service import claims as claims_service
 from roost.placement.service import providers as providers_service
@@ -311,3 +313,44 @@ async def test_the_journal_is_pruned_in_batches(ledger: Ledger) -> None:
         await tx.execute("INSERT INTO placement.change SELECT '5', false, '{1}' FROM generate_series(1, 25)")
         assert [await index_store.delete_changes(tx, horizon=6, limit=10) for _ in range(4)] == [10, 10, 5, 0]
     assert await count_changes(ledger) == 2  # the provider's own
+
+
+async def test_an_index_is_built_after_the_transaction_that_read_it(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the CPU is scarce, building a large one takes longer than a transaction may stand still (R23)."""
+    await claims_service.ensure_providers(ledger, [a_state("h1"), a_state("h2")])
+    refresher = IndexRefresher(ledger.database)
+    states: list[str] = []
+    build_rows = providers_store.build_rows
+
+    def build(rows_read: providers_store.RowsRead) -> list[ProviderRow]:
+        states.extend(asyncio.run_coroutine_threadsafe(_list_idle(ledger.database.dsn), elsewhere).result())
+        return build_rows(rows_read)
+
+    elsewhere = asyncio.new_event_loop()
+    thread = threading.Thread(target=elsewhere.run_forever)
+    thread.start()
+    try:
+        for count in (2, 3):  # loaded whole, then what was reshaped
+            with monkeypatch.context() as patched:
+                patched.setattr(providers_store, "build_rows", build)
+                assert len(await refresher.fresh()) == count
+            await claims_service.ensure_providers(ledger, [a_state(f"h{count + 1}")])
+    finally:
+        elsewhere.call_soon_threadsafe(elsewhere.stop)
+        thread.join()
+        elsewhere.close()
+    assert states == []
+
+
+async def _list_idle(dsn: str) -> list[str]:
+    """Return the sessions of this database that stand still in a transaction."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        rows = await connection.fetch(
+            "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'"
+        )
+        return [row[0] for row in rows]
+    finally:
+        await connection.close()

@@ -81,9 +81,10 @@ class IndexRefresher:
         ):
             news = await index_store.get_news(connection, self._seen)
             if news.complete:
-                providers = await providers_store.list_some(connection, news.reshaped_ids)
+                rows_read = await providers_store.read_some(connection, news.reshaped_ids)
             else:
-                providers = await providers_store.list_all(connection)
+                rows_read = await providers_store.read_all(connection)
+        providers = providers_store.build_rows(rows_read)
         if news.complete:
             deleted = set(news.reshaped_ids).difference(provider.id for provider in providers)
             self._index.apply(Delta(deleted=list(deleted), providers=providers, usages=news.usages))

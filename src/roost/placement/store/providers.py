@@ -42,14 +42,24 @@ LOCK_ROWS = LIST_PROVIDERS.format(
 )
 
 
+RowsRead = tuple[Sequence[Any], Sequence[Any], Sequence[Any], Sequence[Any]]
+"""What the database says of providers: heads, inventories, traits, aggregates."""
+
+
+async def read_all(tx: Connection) -> RowsRead:
+    """Read every provider, for `build_rows` after the transaction: of 100,000 that takes longer than one may stand."""
+    heads, lines, trait_sets, aggregate_sets = [await tx.fetch(statement) for statement in LIST_ALL]
+    return heads, lines, trait_sets, aggregate_sets
+
+
+async def read_some(tx: Connection, provider_ids: Sequence[int]) -> RowsRead:
+    """Read those of the providers that there are."""
+    return await _read_rest(tx, await tx.fetch(LIST_BY_ID, provider_ids))
+
+
 async def list_all(tx: Connection) -> list[ProviderRow]:
     """Return every provider, whole, by id."""
-    return _rows(*[await tx.fetch(statement) for statement in LIST_ALL])
-
-
-async def list_some(tx: Connection, provider_ids: Sequence[int]) -> list[ProviderRow]:
-    """Return those of the providers that there are, whole, by id."""
-    return await _complete(tx, await tx.fetch(LIST_BY_ID, provider_ids))
+    return build_rows(await read_all(tx))
 
 
 async def list_by_uuid(tx: Connection, uuids: Sequence[str]) -> list[ProviderRow]:
@@ -63,13 +73,18 @@ async def lock_provider_rows(tx: Connection, uuids: Sequence[str], ids: Sequence
 
 
 async def _complete(tx: Connection, heads: Sequence[Any]) -> list[ProviderRow]:
+    return build_rows(await _read_rest(tx, heads))
+
+
+async def _read_rest(tx: Connection, heads: Sequence[Any]) -> RowsRead:
     ids = [head["id"] for head in heads]
-    return _rows(heads, *[await tx.fetch(statement, ids) for statement in LIST_SOME])
+    lines, trait_sets, aggregate_sets = [await tx.fetch(statement, ids) for statement in LIST_SOME]
+    return heads, lines, trait_sets, aggregate_sets
 
 
-def _rows(
-    heads: Sequence[Any], lines: Sequence[Any], trait_sets: Sequence[Any], aggregate_sets: Sequence[Any]
-) -> list[ProviderRow]:
+def build_rows(rows_read: RowsRead) -> list[ProviderRow]:
+    """Return the providers that were read, whole, by id."""
+    heads, lines, trait_sets, aggregate_sets = rows_read
     inventories: defaultdict[int, dict[str, Inventory]] = defaultdict(dict)
     used: defaultdict[int, dict[str, int]] = defaultdict(dict)
     class_ids: dict[str, int] = {}
