@@ -26,6 +26,7 @@ from tests.launching import AT_END
 from tests.memory import roomy_memory
 from tests.placements import ADMIN_TOKEN, ARRANGEMENT, Arrangement, copy_records
 from tests.postgres_servers import PG_BIN
+from tests.world import list_up, list_world_problems, read_addresses
 
 from roost.cli.asking.cloud_client import CloudClient
 from roost.cli.asking.cloudfile import parse_cloud
@@ -292,10 +293,11 @@ async def until(fact: Callable[[], Awaitable[bool]], *, timeout_s: float = SETTL
         await asyncio.sleep(0.05)  # other processes are at work; nothing here can move their clocks
 
 
-async def settle(cluster: Cluster, *, timeout_s: float = SETTLE_TIMEOUT_S) -> None:
+async def settle(cluster: Cluster, *, timeout_s: float = SETTLE_TIMEOUT_S, as_told: bool = True) -> None:
     """Wait until no work is left and nothing is on its way back to the ledger; then everything must agree.
 
     If not at once, then when reconcilers have found what nobody wrote down: the claim of a port that went meanwhile.
+    The hosts' own guests must agree too. as_told: no NIC of a running guest changed, of which its agent is not told.
     """
     await until(functools.partial(_answers, cluster.dsn), timeout_s=timeout_s, what="no PostgreSQL answers")
     database = await Database.open(cluster.dsn, size=2)
@@ -328,6 +330,10 @@ async def settle(cluster: Cluster, *, timeout_s: float = SETTLE_TIMEOUT_S) -> No
         with contextlib.suppress(AssertionError):
             await until(agree, timeout_s=RECONCILED_S)
         await assert_books_agree(database)
+        async with database.connection() as connection:
+            addresses = await read_addresses(connection)
+        problems = list_world_problems(list_up(cluster.directory), addresses)
+        assert not as_told or not problems, "\n".join(problems)
     finally:
         await database.close()
 

@@ -138,7 +138,8 @@ async def test_a_host_that_comes_back_empty_is_noticed_and_frees_nothing_by_itse
             await until(lambda: _boots(client, network, "second"), what="the second server does not run")
             made.stop(made.processes[-1], signal.SIGKILL)
             await until(lambda: _is_down(client), what="the host is not noted as silent")
-            made.agent(HOST, state="agent-2")  # the host was installed anew
+            shutil.rmtree(made.directory / "agent-1")  # the host was installed anew
+            made.agent(HOST, state="agent-2")
             await until(status_is(client, "second", "ERROR"), what="that it lost its guest is not noticed")
             assert await used_addresses(client) == 1
             await delete(client, "second")

@@ -32,7 +32,7 @@ STALE_LINES_MAX = 20_000
 class GuestLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A guest is there in a state from now on, or is gone, or (in the other journal) its launch is tried.
 
-    at_ns: when, in nanoseconds since 1970.
+    at_ns: when, in nanoseconds since 1970. addresses: those that it was made with, or told of since.
     """
 
     server_id: str
@@ -41,6 +41,7 @@ class GuestLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gone: bool = False
     state: str = "running"
     at_ns: int = 0
+    addresses: tuple[str, ...] = ()
 
 
 class NicsEnd(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -120,7 +121,7 @@ class FakeDriver:
 
     async def launch(self, order: GuestOrder) -> None:
         """Write the guest down, after the delay, unless a fault is due."""
-        line = GuestLine(server_id=order.server_id, host=order.host, attempt=order.attempt, state=order.desired)
+        line = _line_of(order)
         _append(self._launches_fd, line)
         if not self._faults.hosts or order.host in self._faults.hosts:
             if self._vanish_left > 0:
@@ -154,7 +155,7 @@ class FakeDriver:
     async def change(self, order: GuestOrder) -> None:
         """Write the new state down, unless it is to be refused."""
         self._refuse(order)
-        self._write(GuestLine(server_id=order.server_id, host=order.host, attempt=order.attempt, state=order.desired))
+        self._write(_line_of(order))
 
     def _refuse(self, order: GuestOrder) -> None:
         here = not self._faults.hosts or order.host in self._faults.hosts
@@ -204,15 +205,23 @@ class FakeDriver:
 
     def _compact(self) -> None:
         half = self._directory / "guests.journal.new"
-        lines = [
-            GuestLine(server_id=server_id, host=host, attempt=attempt, state=self._states[server_id, host])
-            for (server_id, host), attempt in self._attempts.items()
-        ]
+        lines = list_present(self._directory).values()
         half.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
         half.rename(self._directory / "guests.journal")
         os.close(self._guests_fd)
         self._guests_fd = _open_journal(self._directory / "guests.journal")
         self._stale = 0
+
+
+def _line_of(order: GuestOrder) -> GuestLine:
+    """Return what is written of a guest that is as it was ordered."""
+    return GuestLine(
+        server_id=order.server_id,
+        host=order.host,
+        attempt=order.attempt,
+        state=order.desired,
+        addresses=tuple(address for port in order.ports for address in port.addresses),
+    )
 
 
 def list_launches(directory: Path) -> list[GuestLine]:
@@ -222,13 +231,15 @@ def list_launches(directory: Path) -> list[GuestLine]:
 
 def list_guests(directory: Path) -> dict[GuestKey, int]:
     """Return the guests that a state directory holds, with their attempts; also while its agent runs."""
-    attempts: dict[GuestKey, int] = {}
+    return {key: line.attempt for key, line in list_present(directory).items()}
+
+
+def list_present(directory: Path) -> dict[GuestKey, GuestLine]:
+    """Return what is written of each guest that a state directory holds; also while its agent runs."""
+    lines: dict[GuestKey, GuestLine] = {}
     for line in _read_lines(directory / "guests.journal"):
-        if line.gone:
-            attempts.pop((line.server_id, line.host), None)
-        else:
-            attempts[(line.server_id, line.host)] = line.attempt
-    return attempts
+        lines[line.server_id, line.host] = line
+    return {key: line for key, line in lines.items() if not line.gone}
 
 
 def read_nics_end(directory: Path) -> NicsEnd:
